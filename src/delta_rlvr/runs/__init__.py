@@ -1,0 +1,8 @@
+"""The run folder of docs/run_schema.md: its writer, its reader, the running sums per vocabulary entry."""
+
+from delta_rlvr.runs.files import SCHEMA, RunFolderError
+from delta_rlvr.runs.reader import RunReader, read_run
+from delta_rlvr.runs.tokens import TokenSums
+from delta_rlvr.runs.writer import RunDescription, RunWriter
+
+__all__ = ["SCHEMA", "RunDescription", "RunFolderError", "RunReader", "RunWriter", "TokenSums", "read_run"]

@@ -1,0 +1,209 @@
+"""Read a run folder, whole or not: what is missing or damaged is listed in words, the rest is given."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import zlib
+from pathlib import Path
+from typing import Any
+
+from delta_rlvr.runs.files import (
+    EVALUATIONS,
+    METRICS,
+    PROXY_AGREEMENT,
+    ROLLOUTS,
+    RUN,
+    SCHEMA,
+    TOKEN_ARRAYS,
+    TOKENS,
+    RunFolderError,
+    rollout_steps,
+)
+from delta_rlvr.runs.tokens import TokenSums
+
+
+class RunReader:
+    """One run folder. `problems` grows as parts are read: rollouts are read only when asked for."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.problems: list[str] = []
+        """What is missing or damaged, one sentence each."""
+        if not self.path.is_dir():
+            raise RunFolderError(f"{self.path} is not a folder: give the folder of a run")
+        parts = (RUN, METRICS, ROLLOUTS, TOKENS, EVALUATIONS)
+        if not any((self.path / name).exists() for name in parts):
+            raise RunFolderError(f"{self.path} holds no part of a run (none of {', '.join(parts)})")
+        self.info: dict[str, Any] = self._read_object(RUN, missing="what the run was is not known") or {}
+        """run.json, or {}."""
+        schema = self.info.get("schema", SCHEMA)
+        if not isinstance(schema, int) or schema > SCHEMA:
+            raise RunFolderError(
+                f"{self.path} has schema {schema!r}, this version reads {SCHEMA}: update delta-rlvr"
+            )
+        self._say_status()
+        self.metrics = self._read_metrics()
+        """One object a step, in order of step, each step once."""
+        self.tokens = self._read_tokens()
+        """The running sums, or None."""
+        self.evaluations = self._read_evaluations()
+        """Results of `delta-rlvr evaluate`, by name."""
+        self.proxy_agreement: dict[str, Any] | None = self._read_object(PROXY_AGREEMENT, missing=None)
+        """How well cheaper proxies agree with a yardstick, where it was measured."""
+        self._rollout_files = rollout_steps(self.path)
+        if not self._rollout_files:
+            self.problems.append(f"{ROLLOUTS}/ has no sampled step: there is no token view")
+
+    @property
+    def rollout_steps(self) -> list[int]:
+        return list(self._rollout_files)
+
+    def rollouts(self, step: int) -> list[dict[str, Any]]:
+        """The responses sampled at `step`, as far as they can be read. Per-token arrays that do not fit the
+        tokens are left out."""
+        path = self._rollout_files[step]
+        name = f"{ROLLOUTS}/{path.name}"
+        responses: list[dict[str, Any]] = []
+        damaged = 0
+        try:
+            with gzip.open(path, "rb") as file:
+                for number, line in enumerate(file, start=1):
+                    if (response := _response(line)) is None:
+                        damaged += 1
+                    else:
+                        self._fit_arrays(response, f"{name} line {number}")
+                        responses.append(response)
+        except (OSError, EOFError, zlib.error) as error:
+            self._say(f"{name} breaks off after {len(responses)} responses ({error})")
+        if damaged:
+            self._say(f"{name}: {damaged} of {damaged + len(responses)} lines cannot be read")
+        return responses
+
+    def series(self, key: str) -> tuple[list[int], list[float]]:
+        """Steps and values of one metric, where it has a number."""
+        pairs = [(line["step"], line[key]) for line in self.metrics if _is_number(line.get(key))]
+        return [step for step, _ in pairs], [float(value) for _, value in pairs]
+
+    def _say(self, problem: str) -> None:
+        if problem not in self.problems:
+            self.problems.append(problem)
+
+    def _say_status(self) -> None:
+        status = self.info.get("status")
+        done, planned = self.info.get("steps", "?"), self.info.get("steps_planned") or "?"
+        if status == "running":
+            self._say(
+                f"the run has not ended (or it was killed): {done} of {planned} steps as of its last word"
+            )
+        elif status == "interrupted":
+            self._say(f"the run was interrupted after {done} of {planned} steps")
+        elif status == "failed":
+            self._say(
+                f"the run failed after {done} of {planned} steps: {self.info.get('error', 'no message')}"
+            )
+
+    def _read_object(self, name: str, missing: str | None) -> dict[str, Any] | None:
+        """A JSON object, or None. `missing` says what its absence means; None if it is optional."""
+        try:
+            value = json.loads((self.path / name).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            if missing is not None:
+                self._say(f"{name} is missing: {missing}")
+            return None
+        except (OSError, ValueError) as error:
+            self._say(f"{name} cannot be read ({error})")
+            return None
+        if not isinstance(value, dict):
+            self._say(f"{name} does not hold an object")
+            return None
+        return value
+
+    def _read_metrics(self) -> list[dict[str, Any]]:
+        try:
+            lines = (self.path / METRICS).read_bytes().split(b"\n")
+        except FileNotFoundError:
+            self._say(f"{METRICS} is missing: there are no training curves")
+            return []
+        except OSError as error:
+            self._say(f"{METRICS} cannot be read ({error})")
+            return []
+        steps: dict[int, dict[str, Any]] = {}
+        for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
+            try:
+                value = json.loads(line)
+            except ValueError:
+                torn = number == len(lines)
+                what = "ends in half a line" if torn else f"line {number} cannot be read"
+                self._say(f"{METRICS} {what}: it is left out")
+                continue
+            step = value.get("step") if isinstance(value, dict) else None
+            if isinstance(step, bool) or not isinstance(step, int):
+                self._say(f"{METRICS} line {number} has no step: it is left out")
+            else:
+                steps[step] = value
+        if not steps:
+            self._say(f"{METRICS} has no step: there are no training curves")
+        return [steps[step] for step in sorted(steps)]
+
+    def _read_tokens(self) -> TokenSums | None:
+        try:
+            return TokenSums.load(self.path / TOKENS)
+        except FileNotFoundError:
+            self._say(f"{TOKENS} is missing: there are no token clouds (it is written with each checkpoint)")
+        except RunFolderError as error:
+            self._say(f"{TOKENS} cannot be read: {error}")
+        return None
+
+    def _read_evaluations(self) -> dict[str, dict[str, Any]]:
+        found = {}
+        for path in sorted((self.path / EVALUATIONS).glob("*.json")):
+            value = self._read_object(f"{EVALUATIONS}/{path.name}", missing=None)
+            if value is not None:
+                found[path.stem] = value
+        return found
+
+    def _fit_arrays(self, response: dict[str, Any], name: str) -> None:
+        length = len(response["tokens"])
+        for key in TOKEN_ARRAYS[1:]:
+            if key in response and not _is_column(response[key], length):
+                if response[key] is not None:
+                    self._say(f"{name}: {key} does not fit its {length} tokens and is left out")
+                del response[key]
+        others = response.get("other_weights")
+        if others is not None and not isinstance(others, dict):
+            self._say(f"{name}: other_weights is not an object and is left out")
+            others = {}
+        fitting = {key: column for key, column in (others or {}).items() if _is_column(column, length)}
+        if others and len(fitting) < len(others):
+            self._say(f"{name}: some of other_weights do not fit its {length} tokens and are left out")
+        response["other_weights"] = fitting
+
+
+def read_run(path: str | Path) -> RunReader:
+    """The run in folder `path`; any part may be missing or torn (see `RunReader.problems`)."""
+    return RunReader(path)
+
+
+def _response(line: bytes) -> dict[str, Any] | None:
+    try:
+        value = json.loads(line)
+    except ValueError:
+        return None
+    if not isinstance(value, dict):
+        return None
+    tokens = value.get("tokens")
+    if isinstance(tokens, list) and all(isinstance(token, str) for token in tokens):
+        return value
+    return None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_column(value: Any, length: int) -> bool:
+    return isinstance(value, list) and len(value) == length and all(v is None or _is_number(v) for v in value)

@@ -1,0 +1,287 @@
+"""Write a run folder: one writer for a run, from its first step to its last, across resumes."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from delta_rlvr.runs.files import (
+    METRICS,
+    ROLLOUTS,
+    RUN,
+    SCHEMA,
+    TOKEN_ARRAYS,
+    TOKENS,
+    RunFolderError,
+    atomic,
+    dump,
+    now,
+    plain,
+    rollout_path,
+    rollout_steps,
+    round_significant,
+)
+from delta_rlvr.runs.tokens import TextOf, TokenSums
+
+# What makes two attempts the same run; other settings (more steps, another batch split) may change on resume.
+_IDENTITY = ("engine", "method", "seed", "model", "task", "delta")
+_STATUSES = ("running", "finished", "interrupted", "failed")
+
+
+@dataclass(frozen=True)
+class RunDescription:
+    """What a run is: the fixed part of run.json."""
+
+    engine: str
+    """"trl", "verl" or "minimal"."""
+    method: str
+    """The named method: "delta", "dapo", ..."""
+    seed: int
+    """The seed that everything random in the run came from."""
+    model: str
+    """As given on the command line."""
+    task: str
+    """As given on the command line."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """The resolved settings, flat, as the engine got them."""
+    delta: Mapping[str, Any] | None = None
+    """The resolved DeltaConfig as a mapping; None for a method without coefficients."""
+    steps_planned: int | None = None
+    """How many steps the run is to take."""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """Versions of python, torch, the engine, ..."""
+
+    def __post_init__(self) -> None:
+        for name in ("engine", "method", "model", "task"):
+            value = getattr(self, name)
+            if not isinstance(value, str) or not value:
+                raise ValueError(f"{name} must be a non-empty text, got {value!r}")
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int):
+            raise ValueError(f"seed must be an integer, got {self.seed!r}")
+
+
+class RunWriter:
+    """Writes the folder of one run. Make it with `create` or `resume`; as a context manager it marks the run
+    interrupted or failed when the block is left by an exception."""
+
+    def __init__(self, path: Path, info: dict[str, Any], tokens: TokenSums, last_step: int) -> None:
+        self.path = path
+        self.tokens = tokens
+        self._info = info
+        self._last_step = last_step
+        self._metrics = (path / METRICS).open("a", encoding="utf-8")
+        self._write_info()
+
+    @classmethod
+    def create(cls, path: str | Path, description: RunDescription) -> RunWriter:
+        """Start a run in a new or empty folder (files that are not a run's may be there)."""
+        folder = Path(path)
+        if folder.exists() and not folder.is_dir():
+            raise RunFolderError(f"{folder} is a file: give a folder for the run")
+        if held := _run_parts(folder):
+            raise RunFolderError(
+                f"{folder} holds another run ({', '.join(held)}): give another folder, resume that run, "
+                "or delete it"
+            )
+        folder.mkdir(parents=True, exist_ok=True)
+        started = now()
+        info = {"schema": SCHEMA, "status": "running", "started": started, "steps": 0, "final": {}}
+        return cls(folder, {**info, **plain(asdict(description))}, TokenSums(), 0)
+
+    @classmethod
+    def resume(cls, path: str | Path, description: RunDescription, step: int) -> RunWriter:
+        """Go on from the checkpoint at `step` (0: from the start): what was written after it is dropped,
+        since those steps will be taken again. The folder must hold the same run."""
+        folder = Path(path)
+        info = _info_to_resume(folder, description)
+        new = plain(asdict(description))
+        kept, unreadable = _metrics_until(folder / METRICS, step)
+        with atomic(folder / METRICS) as file:
+            file.write("".join(line + "\n" for line in kept.values()).encode())
+        for rollout_step, rollout_file in rollout_steps(folder).items():
+            if rollout_step > step:
+                rollout_file.unlink()
+        changed = {
+            key: [info.get("settings", {}).get(key), new["settings"].get(key)]
+            for key in sorted({*info.get("settings", {}), *new["settings"]})
+            if info.get("settings", {}).get(key) != new["settings"].get(key)
+        }
+        resumed: dict[str, Any] = {"step": step, "time": now(), "settings_changed": changed}
+        if unreadable:
+            resumed["metrics_lines_unreadable"] = unreadable
+        tokens = TokenSums()
+        if step > 0:
+            copy = folder / f"checkpoint-{step}" / TOKENS
+            try:
+                tokens = TokenSums.load(copy)
+            except (FileNotFoundError, RunFolderError):
+                resumed["tokens"] = f"the token sums of the checkpoint were lost: they start at step {step}"
+                warnings.warn(f"{copy} is missing or damaged: {resumed['tokens']}", stacklevel=2)
+        info.update(new, status="running", steps=max(kept, default=0))
+        info.pop("error", None)
+        info.setdefault("resumed", []).append(resumed)
+        info["final"] = {key: value for key, value in info.get("final", {}).items() if key != "after"}
+        return cls(folder, info, tokens, max(kept, default=0))
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """A copy of what run.json holds."""
+        return json.loads(dump(self._info))
+
+    def log(self, metrics: Mapping[str, Any]) -> None:
+        """Append one training step. Values that are not finite become null, and `note` says which."""
+        step = metrics.get("step")
+        if isinstance(step, bool) or not isinstance(step, int):
+            raise ValueError(f"metrics need an integer step, got {step!r}")
+        if step <= self._last_step:
+            raise ValueError(f"step {step} after step {self._last_step}: each step is written once, in order")
+        line = {key: _number(value) for key, value in metrics.items()}
+        lost = [f"{key} = {v}" for key, v in line.items() if isinstance(v, float) and not math.isfinite(v)]
+        if lost:
+            line["note"] = "; ".join(filter(None, [line.get("note"), "not finite: " + ", ".join(lost)]))
+        self._metrics.write(dump(line) + "\n")
+        self._metrics.flush()
+        self._last_step = step
+        self._info["steps"] = step
+
+    def write_rollouts(self, step: int, responses: Iterable[Mapping[str, Any]]) -> Path:
+        """Write the sampled responses of a step, whole or not at all. `step` and `response` (the joined
+        tokens) are filled in where a response has none."""
+        lines = [dump(_rollout(step, number, response)) for number, response in enumerate(responses)]
+        path = rollout_path(self.path, step)
+        # No name and no time in the gzip header, so that equal rollouts give equal files.
+        with atomic(path) as file, gzip.GzipFile("", "wb", 6, file, mtime=0) as packed:
+            packed.write("".join(line + "\n" for line in lines).encode())
+        return path
+
+    def save_tokens(self, step: int | None = None, text_of: TextOf | None = None) -> None:
+        """Write the token sums; with `step`, also the copy in that step's checkpoint, which a resume goes on
+        from. Call it when the engine has saved its checkpoint, and at the end."""
+        self.tokens.save(self.path / TOKENS, text_of)
+        if step is not None:
+            self.tokens.save(self.path / f"checkpoint-{step}" / TOKENS, text_of)
+
+    def update(self, **values: Any) -> None:
+        """Set keys of run.json (`final`, ...) and write it. `status` has methods of its own."""
+        if "status" in values:
+            raise ValueError("use finish, interrupt or fail to change the status")
+        self._info.update(values)
+        self._write_info()
+
+    def finish(self) -> None:
+        self._close("finished")
+
+    def interrupt(self) -> None:
+        self._close("interrupted")
+
+    def fail(self, error: BaseException | str) -> None:
+        if isinstance(error, BaseException):
+            error = f"{type(error).__name__}: {error}"
+        self._info["error"] = error
+        self._close("failed")
+
+    def __enter__(self) -> RunWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        if isinstance(error, KeyboardInterrupt):
+            self.interrupt()
+        elif error is not None:
+            self.fail(error)
+        elif self._info["status"] == "running":
+            self.finish()
+
+    def _close(self, status: str) -> None:
+        assert status in _STATUSES
+        self._info["status"] = status
+        self._write_info()
+        self._metrics.close()
+
+    def _write_info(self) -> None:
+        self._info["updated"] = now()
+        with atomic(self.path / RUN) as file:
+            file.write((dump(self._info, indent=1) + "\n").encode())
+
+
+def _run_parts(folder: Path) -> list[str]:
+    return [name for name in (RUN, METRICS, ROLLOUTS, TOKENS) if (folder / name).exists()]
+
+
+def _info_to_resume(folder: Path, description: RunDescription) -> dict[str, Any]:
+    try:
+        info = json.loads((folder / RUN).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise RunFolderError(f"{folder} has no {RUN}: there is no run to resume there") from None
+    except ValueError as error:
+        raise RunFolderError(
+            f"{folder / RUN} is damaged ({error}): restore it or start in another folder"
+        ) from error
+    if info.get("schema") != SCHEMA:
+        raise RunFolderError(
+            f"{folder} was written with schema {info.get('schema')}, this version writes {SCHEMA}"
+        )
+    new = plain(asdict(description))
+    other = [f"{key} {info.get(key)!r} is now {new[key]!r}" for key in _IDENTITY if info.get(key) != new[key]]
+    if other:
+        raise RunFolderError(
+            f"{folder} holds another run ({'; '.join(other)}): resume it with what it was started with, "
+            "or give another folder"
+        )
+    return dict(info)
+
+
+def _metrics_until(path: Path, step: int) -> tuple[dict[int, str], int]:
+    """Lines of `path` up to `step`, each step once (its last line), and how many lines could not be read."""
+    kept: dict[int, str] = {}
+    unreadable = 0
+    if path.exists():
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+            try:
+                number = json.loads(line)["step"]
+            except (ValueError, KeyError, TypeError):
+                unreadable += 1
+                continue
+            if number <= step:
+                kept[number] = line
+    return dict(sorted(kept.items())), unreadable
+
+
+def _number(value: Any) -> Any:
+    """A 0-d array or tensor as the number in it."""
+    return value.item() if hasattr(value, "item") else value
+
+
+def _rollout(step: int, number: int, response: Mapping[str, Any]) -> dict[str, Any]:
+    """One response as it is stored; every per-token array must be as long as its tokens."""
+    line: dict[str, Any] = {"step": step, **response}
+    if line["step"] != step:
+        raise ValueError(f"response {number} is of step {line['step']}, not {step}")
+    tokens = line.get("tokens")
+    if tokens is None:
+        raise ValueError(f"response {number} has no tokens: give its tokens as text")
+    line.setdefault("response", "".join(tokens))
+    for key in TOKEN_ARRAYS:
+        if line.get(key) is not None:
+            line[key] = _per_token(line[key], len(tokens), f"response {number}: {key}")
+    if line.get("other_weights"):
+        line["other_weights"] = {
+            name: _per_token(values, len(tokens), f"response {number}: other_weights[{name!r}]")
+            for name, values in line["other_weights"].items()
+        }
+    return line
+
+
+def _per_token(values: Any, length: int, name: str) -> list[Any]:
+    listed = values.tolist() if hasattr(values, "tolist") else list(values)
+    if len(listed) != length:
+        raise ValueError(f"{name} has {len(listed)} entries for {length} tokens")
+    return round_significant(listed)
