@@ -1,0 +1,1 @@
+"""Sampling, grading, averages, significance, checkpoint choice."""

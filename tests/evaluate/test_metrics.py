@@ -1,0 +1,191 @@
+"""avg@k, pass@k, maj@k and the weighted average: hand-worked numbers, brute force, and the paper's own
+tables."""
+
+from itertools import combinations
+from math import isclose
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from delta_rlvr.evaluate.metrics import (
+    average_at_k,
+    majority_at_k,
+    normalise_answer,
+    pass_at_k,
+    question_weighted,
+)
+
+MATH = {
+    "aime24": 30,
+    "aime25": 30,
+    "aime26": 30,
+    "hmmt25-feb": 30,
+    "hmmt25-nov": 30,
+    "hmmt26-feb": 33,
+    "brumo25": 30,
+}
+
+# Tables 1 and 9 of the paper: the seven benchmarks in the order of MATH, then the printed average.
+TABLE_1_AND_9 = {
+    "8B DAPO": (34.79, 23.33, 24.17, 13.54, 12.08, 16.86, 36.46, 22.95),
+    "8B DAPO+FT": (36.67, 23.96, 26.46, 15.62, 15.42, 17.05, 39.17, 24.80),
+    "8B SAPO": (38.75, 24.37, 26.25, 14.58, 16.04, 17.42, 39.37, 25.14),
+    "8B FIPO": (37.50, 23.13, 23.96, 14.58, 12.92, 17.99, 37.71, 23.89),
+    "8B DelTA": (43.13, 26.46, 28.12, 18.33, 18.54, 20.27, 44.79, 28.40),
+    "14B DAPO": (51.25, 32.29, 39.79, 19.79, 30.00, 25.38, 48.13, 35.09),
+    "14B DAPO+FT": (54.37, 33.75, 41.46, 20.42, 31.67, 24.81, 52.08, 36.77),
+    "14B SAPO": (53.96, 34.17, 41.46, 20.62, 28.33, 24.05, 50.21, 35.94),
+    "14B FIPO": (54.58, 35.00, 42.50, 21.46, 32.29, 24.43, 52.08, 37.29),
+    "14B DelTA": (56.87, 37.92, 45.21, 26.04, 32.92, 26.89, 54.79, 39.91),
+    "Olmo3-7B DAPO": (25.62, 21.88, 22.08, 14.58, 8.75, 14.02, 26.67, 19.01),
+    "Olmo3-7B DelTA": (30.83, 24.79, 27.08, 16.67, 13.96, 16.29, 30.63, 22.80),
+}
+
+
+@pytest.mark.parametrize("row", TABLE_1_AND_9)
+def test_weighted_average_reproduces_tables_1_and_9(row):
+    *scores, printed = TABLE_1_AND_9[row]
+    average = question_weighted(dict(zip(MATH, scores, strict=True)), MATH)
+    assert abs(average - printed) <= 0.01
+    assert round(average, 2) == pytest.approx(printed, abs=0.0101)
+
+
+def test_the_weights_matter_for_table_1():
+    # The plain mean of the 8B DelTA row is 28.52: without question weights the bar above would be missed.
+    *scores, printed = TABLE_1_AND_9["8B DelTA"]
+    assert abs(sum(scores) / 7 - printed) > 0.1
+
+
+@pytest.mark.parametrize(
+    ("scores", "counts", "printed"),
+    [
+        # Table 10: HumanEval+, MBPP+, LiveCodeBench
+        ((83.0, 72.1, 33.4), (164, 378, 1055), 47.7),
+        ((84.6, 73.2, 35.6), (164, 378, 1055), 49.5),
+        # Table 12: GPQA-Diamond, MMLU-Pro
+        ((43.43, 63.97), (198, 600), 58.87),
+        ((50.00, 66.47), (198, 600), 62.38),
+        ((54.55, 70.80), (198, 600), 66.77),
+        ((56.67, 72.27), (198, 600), 68.40),
+    ],
+)
+def test_weighted_average_reproduces_tables_10_and_12(scores, counts, printed):
+    names = [str(number) for number in range(len(scores))]
+    average = question_weighted(dict(zip(names, scores, strict=True)), dict(zip(names, counts, strict=True)))
+    assert abs(average - printed) <= 0.05
+
+
+def test_average_takes_the_first_k_in_order():
+    assert average_at_k([1, 0, 0, 1], 1) == 1.0
+    assert average_at_k([1, 0, 0, 1], 3) == 1 / 3
+    assert average_at_k([1, 0, 0, 1]) == 0.5
+    with pytest.raises(ValueError, match="k = 5"):
+        average_at_k([1, 0, 0, 1], 5)
+    with pytest.raises(ValueError, match="no samples"):
+        average_at_k([])
+
+
+def test_pass_at_k_by_hand():
+    # n = 4, c = 1: of the 6 pairs 3 hold the right one.
+    assert pass_at_k([0, 1, 0, 0], 2) == 0.5
+    assert pass_at_k([0, 0, 0], 3) == 0.0
+    assert pass_at_k([1, 1, 0], 2) == 1.0  # n - c < k: no pair without a right one
+    # A value that the textbook product loses: 1 - C(999, 1)/C(1000, 1), and one near 0 with huge binomials.
+    assert pass_at_k([1] + [0] * 999, 1) == 0.001
+    assert pass_at_k([1] + [0] * 9999, 5000) == 0.5
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from([0, 1]), min_size=1, max_size=9), st.data())
+def test_pass_at_k_equals_brute_force(scores, data):
+    k = data.draw(st.integers(1, len(scores)))
+    brute = np.mean([any(subset) for subset in combinations(scores, k)])
+    assert abs(pass_at_k(scores, k) - brute) <= 1e-12
+
+
+def _brute_vote(scores, answers, k, no_answer):
+    """Every k-subset, counted one by one."""
+    outcomes = []
+    for subset in combinations(range(len(scores)), k):
+        groups = {}
+        for index in subset:
+            if answers[index] is not None:
+                groups.setdefault(answers[index], []).append(index)
+            elif no_answer == "wrong":
+                groups.setdefault("<none>", []).append(index)
+        top = max((len(group) for group in groups.values()), default=0)
+        winners = [answer for answer, group in groups.items() if len(group) == top]
+        values = [
+            0.0
+            if winner == "<none>"
+            else np.mean([s for s, a in zip(scores, answers, strict=True) if a == winner])
+            for winner in winners
+        ]
+        outcomes.append(np.mean(values) if values else 0.0)
+    return np.mean(outcomes)
+
+
+def test_majority_by_hand():
+    assert majority_at_k([1, 1, 0], ["7", "7", "8"]) == 1.0
+    assert majority_at_k([1, 0], ["7", "8"]) == 0.5  # a tie, at its expectation
+    assert majority_at_k([1, 0, 0], ["7", "8", "9"]) == 1 / 3
+    assert majority_at_k([0, 0], [None, None]) == 0.0
+    # Two silent samples: abstaining leaves one vote for the right answer, voting "wrong" outnumbers it.
+    assert majority_at_k([1, 0, 0], ["7", None, None]) == 1.0
+    assert majority_at_k([1, 0, 0], ["7", None, None], no_answer="wrong") == 0.0
+    # k = 2 of (7, 7, 8): {7,7} wins 1, twice {7,8} at a half: (1 + .5 + .5) / 3.
+    assert isclose(majority_at_k([1, 1, 0], ["7", "7", "8"], 2), 2 / 3)
+    # Spellings of one number vote together.
+    assert majority_at_k([0, 1, 1], ["3", "\\frac{1}{2}", " 0.50 "]) == 1.0
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from("abcd"), st.booleans()), min_size=1, max_size=8),
+    st.sampled_from(["abstain", "wrong"]),
+    st.data(),
+)
+def test_majority_equals_brute_force(samples, no_answer, data):
+    # "a" is right; "d" stands for no answer; the boolean makes "b" ambiguous now and then.
+    answers = [None if answer == "d" else answer for answer, _ in samples]
+    scores = [1 if answer == "a" else int(answer == "b" and flag) for answer, flag in samples]
+    k = data.draw(st.integers(1, len(samples)))
+    expected = _brute_vote(scores, answers, k, no_answer)
+    assert abs(majority_at_k(scores, answers, k, no_answer=no_answer) - expected) <= 1e-12
+
+
+def test_votes_and_passes_refuse_partial_scores():
+    with pytest.raises(ValueError, match=r"0\.5"):
+        pass_at_k([0.5, 1], 1)
+    with pytest.raises(ValueError, match="one answer"):
+        majority_at_k([1, 0], ["7"])
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ("1,000", "1000"),
+        ("\\dfrac{2}{4}", "1/2"),
+        ("$ 5 $", "5."),
+        ("\\left( 3, x \\right)", "(3,x)"),
+        ("-\\frac{1}{2}", "-.5"),
+    ],
+)
+def test_one_spelling(left, right):
+    assert normalise_answer(left) == normalise_answer(right)
+
+
+@pytest.mark.parametrize(
+    ("left", "right"), [("1,2", "12"), ("a+b", "c+b"), ("3t", "3"), ("0.33", "1/3"), ("(1,2)", "[1,2]")]
+)
+def test_different_answers_stay_apart(left, right):
+    assert normalise_answer(left) != normalise_answer(right)
+
+
+def test_weighted_average_names_what_is_missing():
+    with pytest.raises(ValueError, match="aime26"):
+        question_weighted({"aime24": 1.0, "aime26": 0.0}, {"aime24": 30})
+    with pytest.raises(ValueError, match="has 0 questions"):
+        question_weighted({"aime24": 1.0}, {"aime24": 0})

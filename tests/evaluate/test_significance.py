@@ -1,0 +1,234 @@
+"""Tests of significance against scipy, brute force and numbers worked out by hand."""
+
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from delta_rlvr.evaluate.bootstrap import mean_interval
+from delta_rlvr.evaluate.significance import (
+    detectable_difference,
+    effect_size,
+    holm,
+    mann_whitney,
+    paired_interval,
+    sign_flip_test,
+)
+
+ALTERNATIVES = ["two-sided", "greater", "less"]
+
+
+def _brute_sign_flip(differences, alternative):
+    observed = sum(differences)
+    hits = 0
+    for signs in product((1, -1), repeat=len(differences)):
+        total = sum(sign * value for sign, value in zip(signs, differences, strict=True))
+        if alternative == "greater":
+            hits += total >= observed - 1e-9
+        elif alternative == "less":
+            hits += total <= observed + 1e-9
+        else:
+            hits += abs(total) >= abs(observed) - 1e-9
+    return hits / 2 ** len(differences)
+
+
+@pytest.mark.parametrize("alternative", ALTERNATIVES)
+@pytest.mark.parametrize("seed", range(6))
+def test_sign_flips_equal_brute_force_on_counts(alternative, seed):
+    generator = np.random.default_rng(seed)
+    a, b = generator.integers(0, 9, (2, 10)) / 8
+    outcome = sign_flip_test(a, b, alternative=alternative)
+    assert "convolution" in outcome.method
+    assert abs(outcome.p - _brute_sign_flip(list(a - b), alternative)) <= 1e-12
+
+
+@pytest.mark.parametrize("alternative", ALTERNATIVES)
+def test_sign_flips_equal_scipy(alternative):
+    generator = np.random.default_rng(3)
+    for a, b in [generator.integers(0, 17, (2, 9)) / 16, generator.random((2, 9))]:
+        expected = stats.permutation_test(
+            (a, b),
+            lambda x, y, axis: np.mean(x - y, axis=axis),
+            permutation_type="samples",
+            n_resamples=np.inf,
+            alternative="greater" if alternative == "two-sided" else alternative,
+            vectorized=True,
+        ).pvalue
+        if alternative == "two-sided":  # the distribution is symmetric: twice the smaller tail
+            other = _brute_sign_flip(list(b - a), "greater")
+            expected = min(1.0, 2 * min(expected, other))
+        assert abs(sign_flip_test(a, b, alternative=alternative).p - expected) <= 1e-12
+
+
+def test_sign_flips_by_hand():
+    # Five questions, A better in each by the same amount: 1 of 32 flips reaches the sum, 2 of 32 its size.
+    a, b = [1.0] * 5, [0.0] * 5
+    assert sign_flip_test(a, b, alternative="greater").p == 1 / 32
+    assert sign_flip_test(a, b).p == 2 / 32
+    assert sign_flip_test(a, a).p == 1.0
+    # Equal questions change nothing: only the five that differ can be flipped.
+    assert sign_flip_test(a + [0.5] * 40, b + [0.5] * 40, alternative="greater").p == 1 / 32
+
+
+def test_the_exact_path_serves_large_data():
+    # 400 questions, 16 samples: a tail far below what random flips could show, against the normal
+    # approximation.
+    generator = np.random.default_rng(0)
+    b = generator.binomial(16, 0.3, 400) / 16
+    a = generator.binomial(16, 0.33, 400) / 16
+    outcome = sign_flip_test(a, b, alternative="greater")
+    differences = a - b
+    z = differences.sum() / np.sqrt((differences**2).sum())
+    assert "convolution" in outcome.method
+    assert outcome.p == pytest.approx(stats.norm.sf(z), rel=0.1)
+
+
+def test_random_flips_are_seeded_and_close():
+    # Differences with no common unit, too many to enumerate: a normal limit tells the right answer.
+    generator = np.random.default_rng(1)
+    a, b = generator.random(60) + 0.1, generator.random(60)
+    first, second = sign_flip_test(a, b, seed=4), sign_flip_test(a, b, seed=4)
+    assert first == second
+    assert "random sign flips" in first.method
+    z = (a - b).sum() / np.sqrt(((a - b) ** 2).sum())
+    assert first.p == pytest.approx(2 * stats.norm.sf(z), abs=0.01)
+
+
+def test_sign_flips_hold_their_level():
+    # Under no difference, p <= 0.05 comes up in at most 5 % of the data sets (exact tests are conservative).
+    generator = np.random.default_rng(7)
+    hits = 0
+    for _ in range(400):
+        a, b = generator.binomial(4, 0.5, (2, 12)) / 4
+        hits += sign_flip_test(a, b).p <= 0.05
+    assert hits <= 400 * 0.05 + 3 * np.sqrt(400 * 0.05 * 0.95)
+
+
+def test_paired_tests_refuse_unequal_questions():
+    with pytest.raises(ValueError, match="same questions"):
+        sign_flip_test([1, 0], [1])
+    with pytest.raises(ValueError, match="question 1"):
+        sign_flip_test([1, float("nan")], [1, 0])
+
+
+def test_mann_whitney_equals_brute_force_and_scipy():
+    generator = np.random.default_rng(2)
+    a, b = generator.random(6) + 0.2, generator.random(5)
+    pooled = np.concatenate([a, b])
+    u = sum(x > y for x in a for y in b)
+    subsets = list(combinations(range(11), 6))
+    at_least = sum(
+        sum(pooled[i] > pooled[j] for i in chosen for j in range(11) if j not in chosen) >= u
+        for chosen in subsets
+    )
+    outcome = mann_whitney(a, b)
+    assert outcome.method == "exact"
+    assert outcome.statistic == u
+    assert abs(outcome.p - at_least / len(subsets)) <= 1e-12
+    # With ties: the asymptotic test of scipy, which the paper's numbers come from.
+    tied_a, tied_b = [0.5, 0.5, 0.75, 0.25], [0.25, 0.5, 0.0, 0.25]
+    expected = stats.mannwhitneyu(tied_a, tied_b, alternative="greater", method="asymptotic").pvalue
+    assert abs(mann_whitney(tied_a, tied_b).p - expected) <= 1e-12
+
+
+def test_mann_whitney_edges():
+    assert mann_whitney([1, 1, 1], [1, 1, 1]).p == 1.0
+    # 16 against 16, fully apart: one of C(32, 16) orders.
+    assert mann_whitney(range(16, 32), range(16)).p == pytest.approx(1 / 601080390, rel=1e-9)
+    with pytest.raises(ValueError, match="at least 2"):
+        mann_whitney([1.0], [0.0, 1.0])
+
+
+def test_effect_size_by_hand():
+    # (3,1) against (2,1): 3>2, 3>1, 1<2, 1=1 -> A = (2 + .5) / 4, delta = (2 - 1) / 4.
+    size = effect_size([3, 1], [2, 1])
+    assert (size.superiority, size.cliffs_delta) == (0.625, 0.25)
+    assert effect_size([1], [0]).cliffs_delta == 1.0
+    generator = np.random.default_rng(5)
+    a, b = generator.integers(0, 5, 7), generator.integers(0, 5, 9)
+    u = stats.mannwhitneyu(a, b).statistic
+    assert abs(effect_size(a, b).superiority - u / 63) <= 1e-12
+    assert abs(effect_size(a, b).cliffs_delta - (2 * u / 63 - 1)) <= 1e-12
+
+
+def test_holm_by_hand_and_by_closure():
+    # Sorted .01 .02 .04: 3 x .01 = .03; max(.03, 2 x .02) = .04; max(.04, 1 x .04) = .04.
+    assert holm([0.04, 0.01, 0.02]) == pytest.approx([0.04, 0.03, 0.04], abs=1e-15)
+    # The closure principle: adjusted p = the largest Bonferroni p over all families that contain the
+    # hypothesis.
+    p_values = [0.3, 0.001, 0.02, 0.011, 0.9]
+    for index, adjusted in enumerate(holm(p_values)):
+        families = [
+            family for size in range(1, 6) for family in combinations(range(5), size) if index in family
+        ]
+        closed = max(min(1.0, len(family) * min(p_values[i] for i in family)) for family in families)
+        assert abs(adjusted - closed) <= 1e-12
+    with pytest.raises(ValueError, match=r"p_values\[1\]"):
+        holm([0.1, 1.2])
+
+
+def test_interval_equals_scipy_and_is_seeded():
+    scores = np.random.default_rng(0).binomial(16, 0.3, 30) / 16
+    interval = mean_interval([scores], seed=5)
+    expected = stats.bootstrap(
+        (scores,), np.mean, n_resamples=10_000, method="BCa", random_state=np.random.default_rng(5)
+    ).confidence_interval
+    assert abs(interval.low - expected.low) <= 1e-12
+    assert abs(interval.high - expected.high) <= 1e-12
+    assert interval == mean_interval([scores], seed=5)
+    assert interval != mean_interval([scores], seed=6)
+
+
+def test_strata_keep_the_difference_between_benchmarks_out():
+    # Two benchmarks, easy and hard, with little spread inside: pooled resampling would mix them.
+    easy, hard = [0.9, 1.0] * 10, [0.0, 0.1] * 10
+    stratified, pooled = mean_interval([easy, hard], seed=0), mean_interval([easy + hard], seed=0)
+    assert stratified.mean == pytest.approx(0.5)
+    assert stratified.high - stratified.low < (pooled.high - pooled.low) / 4
+
+
+def test_interval_covers_the_truth():
+    # 95 % nominal, 40 questions: at least 90 % of 200 data sets.
+    generator = np.random.default_rng(11)
+    covered = 0
+    for number in range(200):
+        interval = mean_interval([generator.beta(1, 2, 40)], seed=number, resamples=500)
+        covered += interval.low <= 1 / 3 <= interval.high
+    assert covered >= 180
+
+
+def test_interval_says_when_it_is_none():
+    interval = mean_interval([[0.0] * 30], seed=0)
+    assert (interval.low, interval.high) == (0.0, 0.0)
+    assert "no interval" in interval.note
+    constant_and_varied = mean_interval([[1.0] * 10, [0.0, 1.0] * 10], seed=0)
+    assert constant_and_varied.mean == pytest.approx(2 / 3)
+    assert constant_and_varied.low > 1 / 3
+    assert "rough" in mean_interval([[0.0, 1.0, 1.0]], seed=0).note
+    with pytest.raises(ValueError, match=r"strata\[0\]: question 1"):
+        mean_interval([[0.0, float("inf")]], seed=0)
+    with pytest.raises(ValueError, match="at least one question"):
+        mean_interval([[]], seed=0)
+
+
+def test_paired_interval_matches_the_test():
+    generator = np.random.default_rng(8)
+    b = generator.binomial(8, 0.3, 60) / 8
+    a = np.minimum(1.0, b + generator.binomial(1, 0.5, 60) / 4)
+    interval = paired_interval([list(a - b)], seed=0)
+    assert interval.low > 0
+    assert sign_flip_test(a, b).p < 0.001
+
+
+def test_detectable_difference_by_simulation():
+    # At the difference it names, the normal test finds it in about 80 % of the data sets.
+    generator = np.random.default_rng(9)
+    spread, questions = 0.3, 30
+    reach = detectable_difference(generator.normal(0, spread, 200_000)[:questions])
+    assert detectable_difference([0.1]) is None
+    true = 2.8015852 * spread / np.sqrt(questions)  # 1.959964 + 0.841621
+    assert reach == pytest.approx(true, rel=0.5)
+    drawn = generator.normal(true, spread, (4000, questions))
+    z = drawn.mean(axis=1) / (spread / np.sqrt(questions))
+    assert np.mean(np.abs(z) > 1.959964) == pytest.approx(0.8, abs=0.02)
