@@ -366,7 +366,10 @@ def _per_token(mask: Any, value: Callable[[int, int], float]) -> Array:
 
 
 def _log_ratio(new: Any, old: Any, b: int, t: int, limit: float = math.inf) -> float:
-    return max(-limit, min(limit, float(new[b][t]) - float(old[b][t])))
+    difference = float(new[b][t]) - float(old[b][t])
+    if not math.isfinite(difference):
+        raise ValueError(f"logps: row {b}, position {t} is not finite")
+    return max(-limit, min(limit, difference))
 
 
 def clipped_token_loss(

@@ -102,6 +102,9 @@ def test_centroids_weigh_by_advantage_and_the_temperature_does_not() -> None:
     # lambda = 1, 0.8 + 0.4 s(2) = 1.1523188312, 1.2; Z = 3.3523188312.
     close(result["weights"], [[0.8949029466], [1.0312135175], [1.0738835359]], 1e-9)
     assert result["masses"] == {(0, POSITIVE): 4.0, (0, NEGATIVE): 2.0}
+    # The refined centroid weighs by |A| alpha = 3 * 0.5 and 1 * s(2): 4 s(2) / (1.5 + s(2)).
+    refined = reference_coefficients([[[0.0]], [[4.0]], [[-1.0]]], [3.0, 1.0, -2.0], [[1]] * 3)
+    close(refined["centroids"][0, POSITIVE], [4 * S2 / (1.5 + S2)])
 
 
 def test_two_dimensions_holes_and_zero_advantage() -> None:
@@ -237,6 +240,8 @@ def test_bad_input_is_named() -> None:
         reference_coefficients([[[1.0]], [[1.0]]], [1.0, math.inf], [[1], [1]])
     with pytest.raises(ValueError, match="v: row 0, position 1"):
         reference_coefficients([[[1.0], [math.nan]]], [1.0], [[1, 1]])
+    with pytest.raises(ValueError, match="logps: row 0, position 1"):
+        fipo_weights([[0.0, math.nan]], [[0.0, 0.0]], [1.0], [[1, 1]])
     with pytest.raises(ValueError, match="groups"):
         reference_coefficients(**MIRRORED, scope="group")
     with pytest.raises(ValueError, match="within-side"):
@@ -360,10 +365,8 @@ def test_fipo() -> None:
         [[math.exp(0.175), math.exp(0.15), 1.0]],
     )
     # A hole adds nothing and still counts as a step: 0.1 - 0.1/4 = 0.075.
-    close(
-        fipo_weights([[0.1, math.nan, -0.1]], old, [1.0], [[1, 0, 1]], decay=0.5), [[math.exp(0.075), 0, 1]]
-    )
-    # d = 3 > ln 10 leaves the sum, for earlier tokens as well: F = 0.05 / 2, then 0.05. exp(0.3) is cut to 1.2.
+    close(fipo_weights([[0.1, 0.7, -0.1]], old, [1.0], [[1, 0, 1]], decay=0.5), [[math.exp(0.075), 0, 1]])
+    # d = 3 > ln 10 leaves the sum, for earlier tokens as well: F = 0.05 / 2, then 0.05. exp(0.3): 1.2.
     close(fipo_weights([[3.0, 0.05, 0.0]], old, [1.0], mask, decay=0.5)[0, 0], math.exp(0.025))
     close(fipo_weights([[0.05, 3.0, 0.0]], old, [1.0], mask, decay=0.5)[0, 0], math.exp(0.05))
     assert fipo_weights([[0.3]], [[0.0]], [1.0], [[1]])[0, 0] == 1.2
