@@ -1,0 +1,54 @@
+"""Bad input is refused here, with the argument and the first offending row named."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def require(condition: bool, message: str) -> None:
+    if not condition:
+        raise ValueError(message)
+
+
+def require_shape(name: str, value: Tensor, shape: tuple[int, ...], meaning: str) -> None:
+    """Refuse a tensor that does not fit the others."""
+    require(isinstance(value, Tensor), f"{name}: a torch.Tensor is needed, not {type(value).__name__}")
+    require(
+        tuple(value.shape) == shape,
+        f"{name}: shape {tuple(value.shape)} does not fit; {meaning} means {shape} here",
+    )
+
+
+def require_float(name: str, value: Tensor) -> None:
+    require(
+        value.is_floating_point(),
+        f"{name}: floating-point values are needed, not {value.dtype}; convert them with .float()",
+    )
+
+
+def require_integer(name: str, value: Tensor) -> None:
+    require(
+        not value.is_floating_point() and not value.is_complex() and value.dtype != torch.bool,
+        f"{name}: whole numbers are needed, not {value.dtype}",
+    )
+
+
+def require_mask(mask: Tensor) -> None:
+    require(isinstance(mask, Tensor), f"mask: a torch.Tensor is needed, not {type(mask).__name__}")
+    require(mask.dtype == torch.bool, f"mask: bool is needed, not {mask.dtype}; convert it with .bool()")
+
+
+def first_bad_row(bad: Tensor, row: Tensor) -> int:
+    """The response that the first marked token belongs to."""
+    return int(row[bad.nonzero()[0, 0]].item())
+
+
+def finite_problem(name: str, bad: Tensor, row: Tensor) -> ValueError | None:
+    """What is wrong with a packed token array whose entries `bad` are not finite."""
+    if not bool(bad.any()):
+        return None
+    return ValueError(
+        f"{name}: not finite (NaN or inf) at a valid token of row {first_bad_row(bad, row)}"
+        f" ({int(bad.sum())} such tokens in all). Look for an overflow in the model's forward pass or in the rewards"
+    )

@@ -1,0 +1,228 @@
+"""DelTA's coefficients (Eq. 3 and 5-8).
+
+Where this differs from the paper or settles what it leaves open:
+- Statistics run over the whole rollout batch and all ranks; `scope="group"` takes one pair of centroids a prompt. (The paper does not
+  say; the authors' code takes them per rank, so that its result changes with the number of ranks.)
+- The margin is computed in its affine form, 2 <v, mu_own - mu_opp> + ||mu_opp||^2 - ||mu_own||^2, which is the same number without the
+  cancellation of two large distances and without a [token, width] temporary.
+- A batch (or group) with an empty side has no contrast: its coefficients are one.
+- "w/o adaptive gamma" fixes both temperatures to ||mu+(0) - mu-(0)||^2, which the paper leaves undefined.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from delta_rlvr.credit.batch import TokenBatch
+from delta_rlvr.credit.config import DeltaConfig
+from delta_rlvr.credit.record import Discriminator
+from delta_rlvr.credit.reduce import wide
+
+# Centroids of at most this many bytes exist at once; group scope is solved in blocks of groups that fit.
+_CENTROID_BYTES = 2 << 30
+
+EMPTY_SIDE = (
+    "no contrast to learn from: {what} has advantages of one sign only (or none), so every token coefficient is exactly 1, "
+    "which is plain DAPO. If this happens often, the problems are too easy or too hard for the policy"
+)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What the estimator knows of each token and group before coefficients are made of it."""
+
+    alpha: Float[Tensor, " token"]
+    margin: Float[Tensor, " token"]
+    margin_initial: Float[Tensor, " token"]
+    unweighted: Bool[Tensor, " token"]
+    """The token's group has an empty side."""
+    discriminator: Discriminator
+
+
+def estimate(batch: TokenBatch, config: DeltaConfig) -> Estimate:
+    """alpha* for every token of the batch, group by group (batch scope: one group)."""
+    device = batch.lengths.device
+    if config.scope == "batch":
+        ids, group = torch.zeros(1, dtype=torch.int64, device=device), torch.zeros_like(batch.row)
+    else:
+        ids = batch.reducer.gather(batch.groups).unique()
+        group = torch.searchsorted(ids, batch.groups)[batch.row]
+    # Slots 2g and 2g + 1 are group g's positive and negative side.
+    slot = 2 * group + (batch.side < 0).long()
+    masses = _slot_sums(batch.token_advantages.abs(), slot, 2 * len(ids), batch).view(-1, 2)
+    degenerate = (masses <= 0).any(dim=1)
+    _warn_of_empty_sides(degenerate, config)
+
+    assert batch.store is not None
+    width = batch.reducer.maximum(batch.store.width or 0)  # a rank without a token has none of its own
+    numel = torch.Size(batch.proxy.shape(width)).numel()
+    block = max(1, _CENTROID_BYTES // max(1, 2 * 8 * numel))
+    blank = torch.zeros(len(batch.row), dtype=wide(device), device=device)
+    solved = Estimate(
+        alpha=blank,
+        margin=blank.clone(),
+        margin_initial=blank.clone(),
+        unweighted=degenerate[group],
+        discriminator=Discriminator(
+            groups=ids,
+            masses=masses,
+            gamma=masses.new_full(masses.shape, float("nan")),
+            centroid_gap=masses.new_zeros(len(ids)),
+            centroid_gap_initial=masses.new_zeros(len(ids)),
+            degenerate=degenerate,
+        ),
+    )
+    for first in range(0, len(ids), block):
+        last = min(first + block, len(ids))
+        if degenerate[first:last].all():
+            continue
+        inside = (group >= first) & (group < last) & (batch.side != 0) & ~solved.unweighted
+        solver = _Block(
+            batch, config, inside, (slot - 2 * first).clamp(0, 2 * (last - first) - 1), last - first, width
+        )
+        solver.run()
+        # Blocks share no token, and a block's arrays are 0 outside it.
+        solved.alpha.add_(solver.alpha)
+        solved.margin.add_(solver.margin)
+        solved.margin_initial.add_(solver.margin_initial)
+        solved.discriminator.gamma[first:last] = solver.gamma.view(-1, 2)
+        solved.discriminator.centroid_gap_initial[first:last] = solver.gap_initial
+        solved.discriminator.centroid_gap[first:last] = solver.gap
+    return solved
+
+
+class _Block:
+    """Centroids, margins and assignments of some groups, refined together."""
+
+    def __init__(
+        self,
+        batch: TokenBatch,
+        config: DeltaConfig,
+        active: Bool[Tensor, " token"],
+        slot: Int[Tensor, " token"],
+        group_count: int,
+        width: int,
+    ):
+        self.batch, self.config, self.active, self.slot = batch, config, active, slot
+        self.slot_count = 2 * group_count
+        self.shape = batch.proxy.shape(width)
+        self.mass = torch.where(active, batch.token_advantages.abs(), 0.0)  # |A_i|
+        self.counts = _slot_sums(active.to(self.mass.dtype), slot, self.slot_count, batch).clamp(min=1)
+        self.wanted = batch.chunks_holding(active)
+        self.own_distance_constant = self._square_norms() if config.contrast == "within_side" else None
+
+    def run(self) -> None:
+        """Eq. 6-7, K times, with lagged temperatures."""
+        centroids = self._centroids(self.mass, None)  # mu±(0), Eq. 3
+        self.gap_initial = self._gap(centroids)
+        self.margin = self.margin_initial = self._margins(centroids)  # D(0)
+        self.gamma = self._temperatures(self.margin)  # gamma±(0)
+        for _ in range(self.config.refinements):
+            alpha = self._assign(self.margin)  # alpha(k), Eq. 6
+            centroids = self._centroids(self.mass * alpha, centroids)  # mu±(k+1), Eq. 7
+            # gamma±(k+1) comes from the margins of this same pass: the temperature lags one step behind.
+            self.gamma = self._temperatures(self.margin)
+            self.margin = self._margins(centroids)
+        self.alpha = self._assign(self.margin)  # alpha*
+        self.gap = self._gap(centroids)
+
+    def _centroids(
+        self, weights: Float[Tensor, " token"], previous: Tensor | None
+    ) -> Float[Tensor, "slot ..."]:
+        """Weighted mean of v for each slot, over all ranks."""
+        sums = weights.new_zeros(self.slot_count, *self.shape)
+        for place, chunk in self.batch.chunks(self.wanted):
+            slots, here = self._local_slots(place)
+            sums.index_add_(0, slots, self.batch.proxy.sums(chunk, weights[place], here, len(slots)))
+        sums = self.batch.reducer.sum(sums)
+        mass = _slot_sums(weights, self.slot, self.slot_count, self.batch)
+        means = sums / _over(mass.clamp(min=self.config.mass_floor), sums)
+        if previous is not None and self.config.assignment == "hard":
+            # A side to which no token was assigned keeps its centroid.
+            return torch.where(_over(mass > 0, means), means, previous)
+        return means
+
+    def _margins(self, centroids: Float[Tensor, "slot ..."]) -> Float[Tensor, " token"]:
+        """D = ||v - mu_opp||^2 - ||v - mu_own||^2, affine in v; or -||v - mu_own||^2 for "within_side"."""
+        lengths = centroids.flatten(1).square().sum(1)
+        if self.own_distance_constant is None:
+            vectors = centroids - _opposite(centroids)
+            offset = _opposite(lengths) - lengths
+        else:
+            vectors, offset = centroids, -lengths
+        margins = torch.zeros_like(self.mass)
+        for place, chunk in self.batch.chunks(self.wanted):
+            slots, here = self._local_slots(place)
+            margins[place] = 2 * self.batch.proxy.project(chunk, vectors[slots], here)
+        margins += offset[self.slot]
+        if self.own_distance_constant is not None:
+            margins -= self.own_distance_constant
+        return torch.where(self.active, margins, 0.0)
+
+    def _temperatures(self, margins: Float[Tensor, " token"]) -> Float[Tensor, " slot"]:
+        """gamma: population standard deviation of the side's margins, not weighted by |A|."""
+        if self.config.gamma == "initial":
+            return self.gap_initial.square().repeat_interleave(2).clamp(min=self.config.gamma_floor)
+        mean = _slot_sums(margins, self.slot, self.slot_count, self.batch) / self.counts
+        deviations = torch.where(self.active, margins - mean[self.slot], 0.0)
+        variance = _slot_sums(deviations.square(), self.slot, self.slot_count, self.batch) / self.counts
+        return variance.sqrt().clamp(min=self.config.gamma_floor)
+
+    def _assign(self, margins: Float[Tensor, " token"]) -> Float[Tensor, " token"]:
+        """alpha: sigmoid(D / gamma) (Eq. 6, the closed form of Eq. 5), or [D > 0]."""
+        if self.config.assignment == "hard":
+            alpha = (margins > 0).to(margins.dtype)
+        else:
+            alpha = torch.sigmoid(margins / self.gamma[self.slot])
+        return torch.where(self.active, alpha, 0.0)
+
+    def _local_slots(self, place: slice) -> tuple[Int[Tensor, " present"], Int[Tensor, " token"]]:
+        """The slots that occur in a chunk, and each token's place among them: a chunk works on its own few alone."""
+        if self.slot_count == 2:
+            return torch.arange(2, device=self.slot.device), self.slot[place]
+        present, here = self.slot[place].unique(return_inverse=True)
+        return present, here
+
+    def _gap(self, centroids: Float[Tensor, "slot ..."]) -> Float[Tensor, " group"]:
+        """||mu+ - mu-||."""
+        return (centroids[0::2] - centroids[1::2]).flatten(1).norm(dim=1)
+
+    def _square_norms(self) -> Float[Tensor, " token"]:
+        norms = torch.zeros_like(self.mass)
+        for place, chunk in self.batch.chunks(self.wanted):
+            norms[place] = self.batch.proxy.square_norms(chunk)
+        return norms
+
+
+def _slot_sums(
+    values: Float[Tensor, " token"], slot: Int[Tensor, " token"], slot_count: int, batch: TokenBatch
+) -> Float[Tensor, " slot"]:
+    """Sum of the values of each slot, over all ranks."""
+    if slot_count == 2:
+        # On a GPU index_add_ would queue every token up at two addresses.
+        negative = slot.to(values.dtype)
+        sums = torch.stack([(1 - negative) @ values, negative @ values])
+    else:
+        sums = values.new_zeros(slot_count).index_add_(0, slot, values)
+    return batch.reducer.sum(sums)
+
+
+def _opposite(slots: Float[Tensor, "slot ..."]) -> Float[Tensor, "slot ..."]:
+    """Each slot's opponent: the other side of the same group."""
+    return slots.unflatten(0, (-1, 2)).flip(1).flatten(0, 1)
+
+
+def _over(per_slot: Tensor, like: Tensor) -> Tensor:
+    return per_slot.view(-1, *[1] * (like.dim() - 1))
+
+
+def _warn_of_empty_sides(degenerate: Bool[Tensor, " group"], config: DeltaConfig) -> None:
+    # Single groups without a contrast are everyday in group scope; a batch without one is worth a word.
+    if bool(degenerate.all()):
+        what = "this rollout batch" if config.scope == "batch" else "every group of this rollout batch"
+        warnings.warn(EMPTY_SIDE.format(what=what), stacklevel=2)

@@ -1,0 +1,118 @@
+"""What a solve returns: the weights, and everything a log or the token view wants to know about them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int, Shaped
+from torch import Tensor
+
+from delta_rlvr.credit.reduce import Reducer, wide
+
+_QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+
+
+@dataclass(frozen=True)
+class Discriminator:
+    """The two-sided summary of each group (of the whole batch in batch scope); axis "side" is positive, negative."""
+
+    groups: Int[Tensor, " group"]
+    """Ids of the groups; [0] in batch scope."""
+    masses: Float[Tensor, "group side"]
+    """M±: sum of |A| over the side's tokens."""
+    gamma: Float[Tensor, "group side"]
+    """Final temperatures gamma±(K)."""
+    centroid_gap: Float[Tensor, " group"]
+    """||mu+(K) - mu-(K)||."""
+    centroid_gap_initial: Float[Tensor, " group"]
+    """||mu+(0) - mu-(0)||."""
+    degenerate: Bool[Tensor, " group"]
+    """A side has no mass: the group's coefficients are one."""
+
+
+@dataclass(frozen=True)
+class CreditRecord:
+    """Token weights and how they came about. Token arrays are packed: valid tokens only, response by response."""
+
+    weights: Float[Tensor, " token"]
+    """float32; what a token's loss is multiplied by."""
+    side: Int[Tensor, " token"]
+    """+1, -1 or 0: the sign of the token's advantage."""
+    lengths: Int[Tensor, " batch"]
+    """Valid tokens of each response."""
+    token_count: int
+    """N: valid tokens over all ranks."""
+    alpha: Float[Tensor, " token"] | None = None
+    """Final assignments; 0 for tokens without a side. None for methods that have none."""
+    margin: Float[Tensor, " token"] | None = None
+    """Margins under the final centroids (the negated distance to the own centroid for "within_side")."""
+    margin_initial: Float[Tensor, " token"] | None = None
+    """The same under the initial centroids."""
+    discriminator: Discriminator | None = None
+    """Masses, temperatures and centroid gaps; None for methods that have none."""
+    store: str = ""
+    """Where the proxies waited and how many bytes they took."""
+    store_bytes: int = 0
+    """Bytes that the proxies took on this rank."""
+    reducer: Reducer | None = None
+
+    def padded(
+        self, values: Shaped[Tensor, " token"], mask: Bool[Tensor, "batch time"]
+    ) -> Shaped[Tensor, "batch time"]:
+        """A packed token array laid out on the mask it came from, 0 elsewhere."""
+        if int(mask.sum()) != len(values):
+            raise ValueError(f"mask: it has {int(mask.sum())} valid tokens, the record has {len(values)}")
+        laid_out = torch.zeros(mask.shape, dtype=values.dtype, device=values.device)
+        laid_out[mask] = values
+        return laid_out
+
+    def summary(self) -> dict[str, float]:
+        """The run folder's metrics of the coefficients, over all ranks (every rank must call it)."""
+        reducer = self.reducer or Reducer()
+        weights = reducer.gather(self.weights.to(wide(self.weights.device)))
+        side = reducer.gather(self.side)
+        report = {
+            "weight_mean": weights.mean().item(),
+            "weight_std": weights.std(correction=0).item(),
+            "weight_min": weights.min().item(),
+            "weight_max": weights.max().item(),
+            "zero_advantage": (side == 0).double().mean().item(),
+        }
+        for name, sign in (("positive", 1), ("negative", -1)):
+            here = weights[side == sign]
+            if not len(here):
+                continue
+            report[f"weight_{name}_mean"] = here.mean().item()
+            report[f"weight_{name}_std"] = here.std(correction=0).item()
+            for share, value in zip(_QUANTILES, quantiles(here, _QUANTILES), strict=True):
+                report[f"weight_{name}_q{round(share * 100):02d}"] = value
+        if self.discriminator is not None:
+            report |= self._discriminator_summary(self.discriminator)
+        return report
+
+    @staticmethod
+    def _discriminator_summary(found: Discriminator) -> dict[str, float]:
+        report = {
+            "mass_positive": found.masses[:, 0].sum().item(),
+            "mass_negative": found.masses[:, 1].sum().item(),
+            "degenerate_groups": found.degenerate.double().mean().item(),
+        }
+        sound = ~found.degenerate
+        if sound.any():
+            report |= {
+                "gamma_positive": found.gamma[sound, 0].mean().item(),
+                "gamma_negative": found.gamma[sound, 1].mean().item(),
+                "centroid_gap": found.centroid_gap[sound].mean().item(),
+                "centroid_gap_initial": found.centroid_gap_initial[sound].mean().item(),
+            }
+        return report
+
+
+def quantiles(values: Float[Tensor, " many"], shares: tuple[float, ...]) -> list[float]:
+    """Linearly interpolated quantiles (torch.quantile refuses more than 16 million values)."""
+    ordered = values.sort().values
+    places = torch.tensor(shares, dtype=torch.float64) * (len(ordered) - 1)
+    below = places.floor().long().to(ordered.device)
+    above = places.ceil().long().to(ordered.device)
+    return torch.lerp(ordered[below], ordered[above], (places.to(ordered) - below.to(ordered))).tolist()

@@ -1,0 +1,193 @@
+"""Where proxy rows wait between the old-log-prob pass and the solve.
+
+Rows go to the device while its budget lasts, then to pinned host memory, and where neither has room (and the caller can compute them
+again) nowhere at all. The reader sees chunks of rows on the device and never asks where they were.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+# Pinned memory comes in slabs of this size (torch's pinned allocator rounds up to a power of two anyway) and is kept from batch to
+# batch, because pinning costs far more than copying.
+SLAB_BYTES = 1 << 28
+
+
+@dataclass
+class _Chunk:
+    """Rows `start:stop` of the batch and where they are."""
+
+    start: int
+    stop: int
+    place: str  # "device", "host" or "recompute"
+    rows: Tensor | None = None
+    recompute: Callable[[], Tensor] | None = None
+
+
+class RowStore:
+    """Holds rows [token, width] in the order in which they were added, within byte budgets.
+
+    `device_bytes` and `host_bytes` limit what may wait in either place. None means: half of the accelerator's memory that is free at
+    the first row of a batch (no limit where the rows live on the CPU), and half of the machine's free memory.
+    """
+
+    def __init__(self, *, device_bytes: int | None = None, host_bytes: int | None = None):
+        for name, value in (("device_bytes", device_bytes), ("host_bytes", host_bytes)):
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
+                raise ValueError(
+                    f"{name}={value!r}: give a number of bytes, or None to decide by free memory"
+                )
+        self.device_bytes = device_bytes
+        self.host_bytes = host_bytes
+        self._slabs: list[Tensor] = []
+        self._copies: torch.cuda.Stream | None = None
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget the rows. Pinned memory is kept for the next batch."""
+        self._chunks: list[_Chunk] = []
+        self._slab_used = [0] * len(self._slabs)
+        self._room_on_device: int | None = None
+        self._room_on_host: int | None = None
+        self.bytes_on_device = 0
+        self.bytes_on_host = 0
+        self.width: int | None = None
+        self.device: torch.device | None = None
+
+    def __len__(self) -> int:
+        return self._chunks[-1].stop if self._chunks else 0
+
+    def add(
+        self,
+        rows: Float[Tensor, "token width"],
+        recompute: Callable[[], Float[Tensor, "token width"]] | None = None,
+    ) -> None:
+        """Keep `rows`. `recompute` gives the same rows again; it is called only if nothing has room for them."""
+        if self.width is not None and (rows.shape[1] != self.width or rows.device != self.device):
+            raise ValueError(
+                f"hidden: this micro-batch has width {rows.shape[1]} on {rows.device}, "
+                f"earlier ones had {self.width} on {self.device}"
+            )
+        self.width, self.device = rows.shape[1], rows.device
+        if self._room_on_device is None:
+            self._room_on_device = self._free_on_device(rows.device)
+            self._room_on_host = self._free_on_host(rows.device)
+        size = rows.numel() * rows.element_size()
+        start = len(self)
+        if size <= self._room_on_device - self.bytes_on_device:
+            self._chunks.append(_Chunk(start, start + len(rows), "device", rows))
+            self.bytes_on_device += size
+        elif self._room_on_host is not None and size <= self._room_on_host - self.bytes_on_host:
+            self._add_to_host(rows, start)
+        elif recompute is not None:
+            self._chunks.append(_Chunk(start, start + len(rows), "recompute", recompute=recompute))
+        else:
+            raise ValueError(
+                f"the store has no room for {size:,} more bytes (device budget {self._room_on_device:,}, of which "
+                f"{self.bytes_on_device:,} are used; host budget {self._room_on_host or 0:,}, of which "
+                f"{self.bytes_on_host:,} are used): raise device_bytes or host_bytes, use a smaller rollout batch, "
+                "or pass `recompute`"
+            )
+
+    @property
+    def bounds(self) -> list[tuple[int, int]]:
+        """(start, stop) of each chunk."""
+        return [(chunk.start, chunk.stop) for chunk in self._chunks]
+
+    def chunks(self, wanted: Sequence[bool]) -> Iterator[tuple[int, int, Float[Tensor, "token width"]]]:
+        """(start, stop, rows on the device) of each wanted chunk, in order; host rows are fetched one chunk ahead."""
+        todo = [chunk for chunk, yes in zip(self._chunks, wanted, strict=True) if yes]
+        ahead = [self._fetch(chunk) for chunk in todo[:1]]
+        for number, chunk in enumerate(todo):
+            fetch = ahead.pop()
+            ahead = [self._fetch(later) for later in todo[number + 1 : number + 2]]
+            yield chunk.start, chunk.stop, fetch()
+
+    def __str__(self) -> str:
+        """What it chose and how much it holds, in words."""
+        recomputed = sum(chunk.stop - chunk.start for chunk in self._chunks if chunk.place == "recompute")
+        parts = []
+        if self.bytes_on_device:
+            parts.append(f"{self.bytes_on_device / 1e6:,.1f} MB on {self.device}")
+        if self.bytes_on_host:
+            parts.append(f"{self.bytes_on_host / 1e6:,.1f} MB in pinned host memory")
+        if recomputed:
+            parts.append(f"{recomputed:,} tokens recomputed at every pass, for want of room")
+        return f"{len(self):,} tokens: " + (", ".join(parts) or "nothing held")
+
+    def _free_on_device(self, device: torch.device) -> int:
+        if self.device_bytes is not None:
+            return self.device_bytes
+        if device.type != "cuda":
+            return 1 << 62
+        # What torch has cached but does not use is as good as free.
+        unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return (torch.cuda.mem_get_info(device)[0] + unused) // 2
+
+    def _free_on_host(self, device: torch.device) -> int | None:
+        """Room in host memory, or None where the rows live there already and a second place would be none."""
+        if device.type != "cuda":
+            return None
+        if self.host_bytes is not None:
+            return self.host_bytes
+        free_pages, page = os.sysconf("SC_AVPHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+        return sum(slab.numel() for slab in self._slabs) + free_pages * page // 2
+
+    def _add_to_host(self, rows: Tensor, start: int) -> None:
+        """Copy to pinned slabs on a stream of its own, so that the forward pass goes on meanwhile."""
+        if self._copies is None:
+            self._copies = torch.cuda.Stream(rows.device)
+        self._copies.wait_stream(torch.cuda.current_stream(rows.device))
+        rows = rows.contiguous()
+        row_bytes = rows.shape[1] * rows.element_size()
+        done = 0
+        while done < len(rows):
+            slab, used = self._slab_with_room(row_bytes)
+            count = min(len(rows) - done, (slab.numel() - used) // row_bytes)
+            held = slab[used : used + count * row_bytes].view(rows.dtype).view(count, rows.shape[1])
+            with torch.cuda.stream(self._copies):
+                held.copy_(rows[done : done + count], non_blocking=True)
+            self._slab_used[self._current_slab] = used + count * row_bytes
+            self._chunks.append(_Chunk(start + done, start + done + count, "host", held))
+            self.bytes_on_host += count * row_bytes
+            done += count
+        rows.record_stream(self._copies)
+
+    def _slab_with_room(self, row_bytes: int) -> tuple[Tensor, int]:
+        for number, slab in enumerate(self._slabs):
+            # Slabs start 16-byte aligned; rows of any dtype keep that only if `used` is a multiple of the item size, which it is
+            # because one batch holds rows of one width and dtype.
+            if slab.numel() - self._slab_used[number] >= row_bytes:
+                self._current_slab = number
+                return slab, self._slab_used[number]
+        self._slabs.append(torch.empty(max(SLAB_BYTES, row_bytes), dtype=torch.uint8, pin_memory=True))
+        self._slab_used.append(0)
+        self._current_slab = len(self._slabs) - 1
+        return self._slabs[-1], 0
+
+    def _fetch(self, chunk: _Chunk) -> Callable[[], Tensor]:
+        """Start bringing the chunk's rows to the device; the call that is returned waits for them and gives them."""
+        if chunk.recompute is not None:
+            return chunk.recompute
+        rows = chunk.rows
+        assert rows is not None
+        if chunk.place == "device":
+            return lambda: rows
+        assert self._copies is not None
+        with torch.cuda.stream(self._copies):
+            fetched = rows.to(self.device, non_blocking=True)
+            ready = self._copies.record_event()
+
+        def wait() -> Tensor:
+            stream = torch.cuda.current_stream(self.device)
+            stream.wait_event(ready)
+            fetched.record_stream(stream)
+            return fetched
+
+        return wait

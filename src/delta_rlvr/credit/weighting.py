@@ -1,0 +1,169 @@
+"""Token weights that are fixed once a rollout batch, all behind one function (Appendix E's rho).
+
+Every rule turns a batch into one weight a token, scaled so that J = 1/N sum_it weight_it * clipped_it is the method's objective with
+N = all valid tokens: DAPO is the weight one, GRPO the weight N / (R |o_i|), a selection N / kept on what it keeps.
+FIPO's weight depends on the current policy and is recomputed at every forward: see `delta_rlvr.credit.future`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from delta_rlvr.credit.batch import TokenBatch
+from delta_rlvr.credit.config import DeltaConfig
+from delta_rlvr.credit.draws import uniform_draws
+from delta_rlvr.credit.estimator import Estimate, estimate
+from delta_rlvr.credit.record import CreditRecord, quantiles
+from delta_rlvr.credit.reduce import wide
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """Every token counts the same: DAPO's token mean."""
+
+
+@dataclass(frozen=True)
+class ResponseMean:
+    """Every response counts the same, whatever its length: GRPO's mean over responses of means over tokens."""
+
+
+@dataclass(frozen=True)
+class ForkingTokens:
+    """Only tokens where the old policy was uncertain (DAPO + forking tokens)."""
+
+    quantile: float = 0.8
+    """Tokens whose entropy is at least this quantile over all valid tokens of the batch are kept, ties included."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.quantile < 1:
+            raise ValueError(f"quantile={self.quantile}: give a share from 0 up to (not including) 1")
+
+
+Weighting: TypeAlias = DeltaConfig | Uniform | ResponseMean | ForkingTokens
+
+
+def weigh(batch: TokenBatch, weighting: Weighting) -> CreditRecord:
+    """The batch's token weights under a rule."""
+    match weighting:
+        case DeltaConfig(source="random"):
+            return _record(batch, _normalized(_random_coefficients(batch, weighting), batch, weighting))
+        case DeltaConfig(keep="random"):
+            return _record(batch, _kept(_select(batch, _draws(batch, weighting), weighting), batch))
+        case DeltaConfig():
+            found = estimate(batch, weighting)
+            return _record(batch, _delta_weights(found, batch, weighting), found)
+        case Uniform():
+            return _record(batch, _ones(batch))
+        case ResponseMean():
+            return _record(batch, _response_means(batch))
+        case ForkingTokens():
+            return _record(batch, _kept(_forking(batch, weighting.quantile), batch))
+    raise TypeError(f"weighting: {type(weighting).__name__} is not one of {Weighting}")
+
+
+def _delta_weights(found: Estimate, batch: TokenBatch, config: DeltaConfig) -> Float[Tensor, " token"]:
+    """lambda-bar of Eq. 8 from alpha*, or the tokens that a selection by lambda keeps."""
+    if config.flat or bool(found.discriminator.degenerate.all()):
+        return _ones(batch)
+    span = config.lambda_max - config.lambda_min
+    if config.range_map:
+        coefficients = config.lambda_min + span * found.alpha  # alpha is 0 where A = 0: lambda_min there
+    else:
+        coefficients = found.alpha.clone()
+    coefficients[found.unweighted] = 1.0
+    if config.keep != "all":
+        order = coefficients if config.keep == "top" else -coefficients
+        return _kept(_select(batch, order, config), batch)
+    return _normalized(coefficients, batch, config)
+
+
+def _normalized(
+    coefficients: Float[Tensor, " token"], batch: TokenBatch, config: DeltaConfig
+) -> Float[Tensor, " token"]:
+    """lambda * N / Z: the mean over the batch is one (Eq. 8)."""
+    if not config.normalize:
+        return coefficients
+    if config.flat:
+        return _ones(batch)
+    total = batch.reducer.sum(coefficients.sum())
+    if not total > 0:  # hard assignment without the range map may give every token weight 0
+        raise ValueError(
+            "every token coefficient of this batch is 0, so that they cannot be normalised: "
+            "use assignment='soft', or range_map=True with lambda_min above 0"
+        )
+    return coefficients * (batch.token_count / total)
+
+
+def _random_coefficients(batch: TokenBatch, config: DeltaConfig) -> Float[Tensor, " token"]:
+    """Uniform in [lambda_min, lambda_max] (Table 4)."""
+    return config.lambda_min + (config.lambda_max - config.lambda_min) * _draws(batch, config)
+
+
+def _select(batch: TokenBatch, order: Float[Tensor, " token"], config: DeltaConfig) -> Bool[Tensor, " token"]:
+    """The share of the tokens with A != 0 that stands highest in `order` over all ranks; a seeded draw breaks ties."""
+    eligible = batch.side != 0
+    ranks = torch.stack([order, _draws(batch, config)])
+    # Ranks hold different numbers of tokens: everybody sees all of them and takes the same decision.
+    everyone = torch.stack([batch.reducer.gather(values[eligible]) for values in ranks])
+    keep = int(config.keep_share * everyone.shape[1] + 0.5)
+    by_draw = everyone[1].argsort(descending=True, stable=True)
+    ordered = by_draw[everyone[0][by_draw].argsort(descending=True, stable=True)]
+    chosen = torch.zeros(everyone.shape[1], dtype=torch.bool, device=order.device)
+    chosen[ordered[:keep]] = True
+    before = sum(batch.reducer.gather_counts(int(eligible.sum()))[: batch.reducer.rank])
+    kept = torch.zeros_like(eligible)
+    kept[eligible] = chosen[before : before + int(eligible.sum())]
+    return kept
+
+
+def _forking(batch: TokenBatch, quantile: float) -> Bool[Tensor, " token"]:
+    if batch.entropy is None:
+        raise ValueError("entropy: forking tokens are chosen by the old policy's entropy; pass it to `add`")
+    entropy = batch.entropy.to(wide(batch.entropy.device))
+    threshold = quantiles(batch.reducer.gather(entropy), (quantile,))[0]
+    return entropy >= threshold
+
+
+def _kept(kept: Bool[Tensor, " token"], batch: TokenBatch) -> Float[Tensor, " token"]:
+    """Plain DAPO on the kept tokens, whose denominator counts them alone: weight N / kept."""
+    weights = kept.to(wide(kept.device))
+    count = batch.reducer.sum(weights.sum()).clamp(min=1)
+    return weights * (batch.token_count / count)
+
+
+def _response_means(batch: TokenBatch) -> Float[Tensor, " token"]:
+    """N / (R |o_i|), with R the responses that have a valid token."""
+    lengths = batch.lengths.to(wide(batch.lengths.device))
+    responses = batch.reducer.sum((lengths > 0).to(lengths.dtype).sum())
+    return batch.token_count / (responses * lengths[batch.row])
+
+
+def _ones(batch: TokenBatch) -> Float[Tensor, " token"]:
+    return torch.ones(len(batch.row), dtype=wide(batch.row.device), device=batch.row.device)
+
+
+def _draws(batch: TokenBatch, config: DeltaConfig) -> Float[Tensor, " token"]:
+    return uniform_draws(config.seed, batch.round_number, batch.keys[batch.row], batch.position)
+
+
+def _record(
+    batch: TokenBatch, weights: Float[Tensor, " token"], found: Estimate | None = None
+) -> CreditRecord:
+    return CreditRecord(
+        weights=weights.to(torch.float32),
+        side=batch.side,
+        lengths=batch.lengths,
+        token_count=batch.token_count,
+        alpha=None if found is None else found.alpha.to(torch.float32),
+        margin=None if found is None else found.margin.to(torch.float32),
+        margin_initial=None if found is None else found.margin_initial.to(torch.float32),
+        discriminator=None if found is None else found.discriminator,
+        store="" if batch.store is None else str(batch.store),
+        store_bytes=0 if batch.store is None else batch.store.bytes_on_device + batch.store.bytes_on_host,
+        reducer=batch.reducer,
+    )
