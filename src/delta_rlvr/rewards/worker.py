@@ -1,0 +1,45 @@
+"""The process in which algebra runs: reads one JSON request a line, answers one JSON line, and may be killed at any time.
+
+Started by `workers`, which loads this file without importing the package it lies in: neither torch nor an engine comes along.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import sys
+
+
+def main(memory: int) -> None:
+    """Serves requests from standard input until it closes."""
+    # Whatever a library prints must not mix with the answers.
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    sys.set_int_max_str_digits(4300)
+
+    from .compare import judge
+    from .symbolic import SymPyAlgebra
+
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    algebra = SymPyAlgebra()
+    print(json.dumps({"ready": True}), file=answers, flush=True)
+    for line in sys.stdin:
+        request = json.loads(line)
+        # The parent kills this process when time is up. Should the parent itself be gone by then, the kernel does it:
+        # an alarm without a handler ends the process even inside a long computation in C.
+        signal.setitimer(signal.ITIMER_REAL, request["timeout"] + 2.0)
+        try:
+            reason = judge(request["reference"], request["prediction"], algebra)
+        except RecursionError:
+            reason = "unparsable answer: nested too deeply"
+        except MemoryError:
+            # What is left of the heap cannot be trusted for the next sample: say so and go.
+            os.write(answers.fileno(), b'{"reason": "out of memory"}\n')
+            os._exit(1)
+        except Exception as error:
+            reason = f"could not be compared: {type(error).__name__}: {str(error)[:200]}"
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        print(json.dumps({"reason": reason}), file=answers, flush=True)
