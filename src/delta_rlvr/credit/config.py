@@ -83,10 +83,16 @@ class DeltaConfig:
                 "range_map=False or with a selection (use keep='random' to select at random)"
             )
 
+        if self.contrast == "within_side" and self.assignment == "hard":
+            raise ValueError(
+                "contrast='within_side' has no positive margins, so assignment='hard' would give every token 0: "
+                "choose one of the two"
+            )
+
     @property
     def flat(self) -> bool:
         """Every coefficient is exactly one, whatever the assignments: the method is DAPO."""
-        return self.lambda_min == self.lambda_max and self.normalize and self.range_map and self.keep == "all"
+        return self.lambda_min == self.lambda_max and self.range_map and self.keep == "all"
 
     @property
     def needs_proxies(self) -> bool:

@@ -6,6 +6,7 @@ Where this differs from the paper or settles what it leaves open:
 - The margin is computed in its affine form, 2 <v, mu_own - mu_opp> + ||mu_opp||^2 - ||mu_own||^2, which is the same number without the
   cancellation of two large distances and without a [token, width] temporary.
 - A batch (or group) with an empty side has no contrast: its coefficients are one.
+- A side whose assignments are all 0 keeps its centroid; the paper says nothing, and a mean of nothing would be the origin.
 - "w/o adaptive gamma" fixes both temperatures to ||mu+(0) - mu-(0)||^2, which the paper leaves undefined.
 """
 
@@ -142,10 +143,8 @@ class _Block:
         sums = self.batch.reducer.sum(sums)
         mass = _slot_sums(weights, self.slot, self.slot_count, self.batch)
         means = sums / _over(mass.clamp(min=self.config.mass_floor), sums)
-        if previous is not None and self.config.assignment == "hard":
-            # A side to which no token was assigned keeps its centroid.
-            return torch.where(_over(mass > 0, means), means, previous)
-        return means
+        # A side to which nothing was assigned keeps its centroid (hard assignment, or sigmoids that underflow).
+        return means if previous is None else torch.where(_over(mass > 0, means), means, previous)
 
     def _margins(self, centroids: Float[Tensor, "slot ..."]) -> Float[Tensor, " token"]:
         """D = ||v - mu_opp||^2 - ||v - mu_own||^2, affine in v; or -||v - mu_own||^2 for "within_side"."""

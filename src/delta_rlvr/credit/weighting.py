@@ -86,17 +86,13 @@ def _normalized(
     coefficients: Float[Tensor, " token"], batch: TokenBatch, config: DeltaConfig
 ) -> Float[Tensor, " token"]:
     """lambda * N / Z: the mean over the batch is one (Eq. 8)."""
-    if not config.normalize:
-        return coefficients
     if config.flat:
         return _ones(batch)
+    if not config.normalize:
+        return coefficients
     total = batch.reducer.sum(coefficients.sum())
-    if not total > 0:  # hard assignment without the range map may give every token weight 0
-        raise ValueError(
-            "every token coefficient of this batch is 0, so that they cannot be normalised: "
-            "use assignment='soft', or range_map=True with lambda_min above 0"
-        )
-    return coefficients * (batch.token_count / total)
+    # Hard assignment without the range map may give every token 0: then nothing tells tokens apart.
+    return torch.where(total > 0, coefficients * (batch.token_count / total), 1.0)
 
 
 def _random_coefficients(batch: TokenBatch, config: DeltaConfig) -> Float[Tensor, " token"]:

@@ -1,0 +1,205 @@
+"""The library against the independent float64 loop, over hundreds of random batches."""
+
+import itertools
+import zlib
+
+import numpy as np
+import pytest
+import torch
+
+from credit_reference import (
+    forking_tokens,
+    grpo_weights,
+    head_gradient,
+    output_row,
+    random_case,
+    random_head_case,
+    reference_coefficients,
+    selection,
+    topk_hidden,
+)
+from delta_rlvr.credit import DeltaConfig, ForkingTokens, ResponseMean, credit_record
+
+CASES = 6  # a setting; the settings below make it some eight hundred batches
+
+SETTINGS = [
+    {"refinements": k, "scope": scope, **variant}
+    for k, scope, variant in itertools.product(
+        (0, 1, 3),
+        ("batch", "group"),
+        (
+            {},
+            {"contrast": "within_side"},
+            {"gamma": "initial"},
+            {"assignment": "hard"},
+            {"normalize": False},
+            {"range_map": False},
+            {"lambda_min": 0.5, "lambda_max": 1.5},
+            {"lambda_min": 1.0, "lambda_max": 1.0},
+        ),
+    )
+]
+
+
+def tensor(array, dtype=torch.float32):
+    return torch.as_tensor(np.asarray(array)).to(dtype)
+
+
+def run_both(case, proxy, settings, rng, dtype=torch.float32):
+    """(library's record, reference, mask) on a random case with the given proxy."""
+    mask = np.asarray(case["mask"], dtype=bool)
+    batch, time = mask.shape
+    inputs = {}
+    if proxy == "full":
+        hidden = tensor(case["v"], dtype)
+        vectors = hidden.double().numpy()
+        logps = None
+    else:
+        width = np.asarray(case["v"]).shape[-1]
+        extra = random_head_case(rng, batch, time, width)
+        hidden, head = tensor(extra["hidden"], dtype), tensor(extra["head"], dtype)
+        tokens, temperature = torch.as_tensor(np.asarray(extra["tokens"])), float(extra["temperature"])
+        logps = tensor(extra["logps"])
+        exact_hidden, exact_head = hidden.double().numpy(), head.double().numpy()
+        inputs = {"head": head, "tokens": tokens, "temperature": temperature}
+        if proxy == "output_row":
+            vectors = output_row(exact_hidden, logps.double().numpy())
+        elif proxy == "topk_hidden":
+            vectors = topk_hidden(exact_hidden, exact_head, tokens.numpy(), 2, temperature)
+        else:
+            vectors = head_gradient(exact_hidden, exact_head, tokens.numpy(), temperature)
+    config = DeltaConfig(proxy=proxy, top_k=2, **settings)
+    record = credit_record(
+        hidden,
+        logps,
+        tensor(case["advantages"]),
+        torch.as_tensor(mask),
+        config=config,
+        groups=torch.as_tensor(np.asarray(case["groups"], dtype=np.int64)),
+        **inputs,
+    )
+    expected = reference_coefficients(vectors, case["advantages"], mask, groups=case["groups"], **settings)
+    return record, expected, torch.as_tensor(mask)
+
+
+def far_from_threshold(expected, settings, tolerance):
+    """Where a hard assignment is decided by more than rounding; anywhere for a soft one."""
+    if settings.get("assignment") != "hard":
+        return True
+    scored = expected["scored"]
+    margins = np.concatenate([expected["margin"][scored], expected["margin_initial"][scored]])
+    return np.abs(margins).min(initial=np.inf) > tolerance
+
+
+@pytest.mark.filterwarnings("ignore:no contrast")
+@pytest.mark.parametrize("proxy", ["full", "output_row", "topk_hidden", "head"])
+@pytest.mark.parametrize("settings", SETTINGS, ids=lambda s: "-".join(f"{k}={v}" for k, v in s.items()))
+def test_fp32_inputs_match_the_loop(proxy, settings):
+    rng = np.random.default_rng(zlib.crc32(f"{proxy}{settings}".encode()))
+    compared = 0
+    for _ in range(CASES if proxy in ("full", "output_row") else CASES // 3):
+        record, expected, mask = run_both(random_case(rng), proxy, settings, rng)
+        if not far_from_threshold(expected, settings, 1e-5):
+            continue
+        compared += 1
+        weights = record.padded(record.weights, mask).double().numpy()
+        np.testing.assert_allclose(weights, expected["weights"], atol=1e-5, rtol=0)
+        scored = expected["scored"]
+        margins = record.padded(record.margin, mask).double().numpy()
+        np.testing.assert_allclose(margins[scored], expected["margin"][scored], rtol=1e-4, atol=1e-4)
+        found = record.discriminator
+        for number, group in enumerate(found.groups.tolist()):
+            for column, sign in enumerate((1, -1)):
+                assert found.masses[number, column].item() == pytest.approx(
+                    expected["masses"].get((group, sign), 0.0), abs=1e-5
+                )
+                if (group, sign) in expected["gamma"]:
+                    gamma = expected["gamma"][group, sign]
+                    assert found.gamma[number, column].item() == pytest.approx(gamma, rel=1e-4, abs=1e-6)
+            if group in expected["centroid_gap"]:
+                gap = expected["centroid_gap"][group]
+                assert found.centroid_gap[number].item() == pytest.approx(gap, rel=1e-4, abs=1e-5)
+    assert compared >= 2
+
+
+@pytest.mark.filterwarnings("ignore:no contrast")
+@pytest.mark.parametrize("proxy", ["full", "output_row", "head"])
+@pytest.mark.parametrize("settings", SETTINGS[:16:3], ids=str)
+def test_bf16_store_matches_the_loop_on_what_it_stores(proxy, settings):
+    """bf16 rows are kept as they are, so that against the loop on the same rows only accumulation could differ."""
+    rng = np.random.default_rng(11)
+    for _ in range(CASES):
+        record, expected, mask = run_both(random_case(rng), proxy, settings, rng, torch.bfloat16)
+        if far_from_threshold(expected, settings, 1e-3):
+            weights = record.padded(record.weights, mask).double().numpy()
+            np.testing.assert_allclose(weights, expected["weights"], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("proxy", ["output_row", "topk_hidden"])
+def test_bf16_store_is_close_to_exact_hidden_states(proxy):
+    """Hidden states of a realistic width rounded to bf16, against the loop on the unrounded ones: <= 2e-3."""
+    rng = np.random.default_rng(5)
+    for _ in range(4):
+        batch, time, width, vocab = 6, 8, 256, 40
+        mask = rng.random((batch, time)) < 0.8
+        mask[0, 0] = True
+        hidden = rng.standard_normal((batch, time, width)).astype(np.float32)
+        head = (rng.standard_normal((vocab, width)) / np.sqrt(width)).astype(np.float32)
+        tokens = rng.integers(0, vocab, (batch, time))
+        logps = -rng.random((batch, time)).astype(np.float32)
+        advantages = np.array([1.0, -0.5, 0.8, -1.2, 0.0, 0.6], dtype=np.float32)
+        weights = credit_record(
+            tensor(hidden, torch.bfloat16),
+            tensor(logps),
+            tensor(advantages),
+            torch.as_tensor(mask),
+            config=DeltaConfig(proxy=proxy, top_k=5),
+            head=tensor(head),
+            tokens=torch.as_tensor(tokens),
+        )
+        exact = output_row(hidden, logps) if proxy == "output_row" else topk_hidden(hidden, head, tokens, 5)
+        expected = reference_coefficients(exact, advantages, mask)["weights"]
+        ours = weights.padded(weights.weights, torch.as_tensor(mask)).double().numpy()
+        np.testing.assert_allclose(ours, expected, atol=2e-3, rtol=0)
+
+
+@pytest.mark.filterwarnings("ignore:no contrast")
+@pytest.mark.parametrize("which", ["top", "bottom"])
+@pytest.mark.parametrize("share", [0.5, 0.3])
+def test_selection_keeps_what_the_loop_keeps(which, share):
+    rng = np.random.default_rng(3)
+    compared = 0
+    for _ in range(120):
+        case = random_case(rng)
+        mask = torch.as_tensor(case["mask"])
+        config = DeltaConfig(proxy="full", keep=which, keep_share=share)
+        record = credit_record(tensor(case["v"]), None, tensor(case["advantages"]), mask, config=config)
+        expected = reference_coefficients(case["v"], case["advantages"], case["mask"], refinements=1)
+        if record.discriminator.degenerate.all():
+            assert (record.weights == 1).all()
+            continue
+        ranked = np.sort(
+            expected["raw"][np.asarray(case["mask"]) & (np.asarray(case["advantages"]) != 0)[:, None]]
+        )
+        if np.diff(ranked).min(initial=1) < 1e-5:
+            continue  # a tie: decided by the draw
+        weights, _ = selection(expected["raw"], case["advantages"], case["mask"], share, which)
+        np.testing.assert_allclose(record.padded(record.weights, mask).double().numpy(), weights, rtol=1e-6)
+        compared += 1
+    assert compared >= 10
+
+
+def test_forking_tokens_and_response_means_match_the_loop():
+    rng = np.random.default_rng(9)
+    for _ in range(60):
+        case = random_case(rng)
+        mask = torch.as_tensor(case["mask"])
+        arguments = (None, None, tensor(case["advantages"]), mask)
+        entropy = tensor(case["entropy"], torch.float64)
+        forking = credit_record(*arguments, config=ForkingTokens(0.8), entropy=entropy)
+        expected, _ = forking_tokens(case["entropy"], case["mask"], 0.8)
+        np.testing.assert_allclose(forking.padded(forking.weights, mask).numpy(), expected, rtol=1e-6)
+        means = credit_record(*arguments, config=ResponseMean())
+        np.testing.assert_allclose(
+            means.padded(means.weights, mask).numpy(), grpo_weights(case["mask"]), rtol=1e-6
+        )

@@ -1,0 +1,166 @@
+"""Coefficients worked out with pencil and paper."""
+
+import math
+import warnings
+
+import pytest
+import torch
+
+from delta_rlvr import DeltaConfig, credit_record, token_coefficients
+from delta_rlvr.credit import ForkingTokens, ResponseMean, Uniform
+
+
+def one_dimensional(values, advantages, **settings):
+    """Rows of 1-D proxies, every token valid."""
+    hidden = torch.tensor(values, dtype=torch.float32).unsqueeze(-1)
+    mask = torch.ones(hidden.shape[:2], dtype=torch.bool)
+    return credit_record(
+        hidden, None, torch.tensor(advantages), mask, config=DeltaConfig(proxy="full", **settings)
+    )
+
+
+def sigmoid(x):
+    return 1 / (1 + math.exp(-x))
+
+
+def test_two_responses_of_two_tokens_without_refinement():
+    # v = 3, 1 (A = 1) and -1, 1 (A = -1). mu+ = 2, mu- = 0.
+    # Own side +: D(3) = 9 - 1 = 8, D(1) = 1 - 1 = 0; mean 4, population std 4, gamma+ = 4: alpha = s(2), s(0).
+    # Own side -: D(-1) = 9 - 1 = 8, D(1) = 1 - 1 = 0; gamma- = 4 likewise.
+    record = one_dimensional([[3.0, 1.0], [-1.0, 1.0]], [1.0, -1.0], refinements=0)
+    assert record.margin.tolist() == pytest.approx([8, 0, 8, 0], abs=1e-6)
+    assert record.discriminator.gamma.flatten().tolist() == pytest.approx([4, 4])
+    assert record.alpha.tolist() == pytest.approx([sigmoid(2), 0.5, sigmoid(2), 0.5])
+    assert record.discriminator.centroid_gap.item() == pytest.approx(2)
+    # lambda = 0.8 + 0.4 alpha: 1.152319 and 1.0; mean 1.0761594; lambda-bar = 1.070770 and 0.929230.
+    assert record.weights.tolist() == pytest.approx([1.0707698, 0.9292302] * 2, abs=1e-6)
+
+
+def test_one_refinement_moves_the_centroids_and_keeps_the_lagged_temperature():
+    # As above; alpha(0) = s(2) = 0.880797, 0.5. mu+(1) = (3 * 0.880797 + 0.5) / 1.380797 = 2.275788, mu-(1) = -0.275788 by symmetry.
+    # D(3) = 2 * 3 * (mu+ - mu-) + mu-^2 - mu+^2 = 6 * 2.551576 + 0.076059 - 5.179211 = 10.206304
+    # D(1) = 2 * 2.551576 - 5.103152 = 0. gamma stays 4 (from the margins of pass 0).
+    record = one_dimensional([[3.0, 1.0], [-1.0, 1.0]], [1.0, -1.0])
+    assert record.margin.tolist() == pytest.approx([10.206304, 0, 10.206304, 0], abs=1e-4)
+    assert record.margin_initial.tolist() == pytest.approx([8, 0, 8, 0], abs=1e-6)
+    assert record.discriminator.gamma.flatten().tolist() == pytest.approx([4, 4])
+    assert record.alpha[0].item() == pytest.approx(sigmoid(10.206304 / 4), abs=1e-6)
+
+
+def test_masses_are_weighted_by_the_advantage_and_temperatures_are_not():
+    # v = 4 (A = 3), 0 (A = 1) and -2 (A = -2): mu+ = (3*4 + 1*0)/4 = 3, mu- = -2, M+ = 4, M- = 2.
+    # D(4) = 36 - 1 = 35, D(0) = 4 - 9 = -5; unweighted std = 20 (weighted by |A| it would be 17.3).
+    record = one_dimensional([[4.0], [0.0], [-2.0]], [3.0, 1.0, -2.0], refinements=0)
+    assert record.discriminator.masses.flatten().tolist() == pytest.approx([4, 2])
+    assert record.margin.tolist() == pytest.approx([35, -5, 25], abs=1e-5)
+    assert record.discriminator.gamma[0].tolist() == pytest.approx([20, 1e-8])
+    assert record.alpha.tolist() == pytest.approx([sigmoid(1.75), sigmoid(-0.25), 1.0])
+
+
+def test_within_side_looks_at_the_own_centroid_alone():
+    # mu+ = 2; ||3 - 2||^2 = ||1 - 2||^2 = 1: std 0 -> gamma floor, alpha = s(-1e8) = 0. mu- = (0 + 3)/2 = 1.5.
+    # With v- = 0, 3, 0, 3, ... all equal too, so take v- = 0, 0, 3: mu- = 1, distances 1, 1, 4, std = sqrt(2).
+    record = one_dimensional(
+        [[3.0, 1.0, 2.0], [0.0, 0.0, 3.0]], [1.0, -1.0], refinements=0, contrast="within_side"
+    )
+    # mu+ = 2, distances 1, 1, 0; std = sqrt(2)/3.
+    assert record.margin.tolist() == pytest.approx([-1, -1, 0, -1, -1, -4], abs=1e-6)
+    assert record.discriminator.gamma.flatten().tolist() == pytest.approx([math.sqrt(2) / 3, math.sqrt(2)])
+    assert record.alpha[2].item() == pytest.approx(0.5)
+    assert record.alpha[5].item() == pytest.approx(sigmoid(-4 / math.sqrt(2)))
+
+
+def test_hard_assignment_and_its_refinement():
+    # mu+ = (6 + 0)/2 = 3, mu- = -2: D(6) = 64 - 9 > 0, D(0) = 4 - 9 < 0: alpha = 1, 0. Refined mu+ = 6: D(0) = 4 - 36 < 0 again.
+    record = one_dimensional([[6.0, 0.0], [-2.0, -2.0]], [1.0, -1.0], assignment="hard")
+    assert record.alpha.tolist() == [1, 0, 1, 1]
+    assert record.margin.tolist() == pytest.approx([64, -32, 64, 64])
+    # lambda = 1.2, 0.8, 1.2, 1.2; mean 1.1.
+    assert record.weights.tolist() == pytest.approx([1.2 / 1.1, 0.8 / 1.1, 1.2 / 1.1, 1.2 / 1.1])
+
+
+def test_without_range_map_alpha_is_the_weight_and_zero_advantage_gets_none():
+    record = one_dimensional(
+        [[6.0, 0.0], [-2.0, -2.0], [1.0, 1.0]], [1.0, -1.0, 0.0], assignment="hard", range_map=False
+    )
+    # alpha = 1, 0, 1, 1 and 0, 0 for A = 0: sum 3 over N = 6 tokens.
+    assert record.weights.tolist() == pytest.approx([2, 0, 2, 2, 0, 0])
+
+
+def test_without_normalisation_lambda_is_the_weight_and_zero_advantage_gets_lambda_min():
+    record = one_dimensional(
+        [[6.0, 0.0], [-2.0, -2.0], [1.0, 1.0]], [1.0, -1.0, 0.0], assignment="hard", normalize=False
+    )
+    assert record.weights.tolist() == pytest.approx([1.2, 0.8, 1.2, 1.2, 0.8, 0.8])
+
+
+def test_fixed_temperature_is_the_first_squared_distance():
+    # mu+ = 2, mu- = 0: gamma = 4 on both sides whatever the spread.
+    record = one_dimensional([[3.0, 1.0], [-1.0, 1.0]], [1.0, -1.0], gamma="initial", refinements=2)
+    assert record.discriminator.gamma.flatten().tolist() == pytest.approx([4, 4])
+
+
+def test_output_row_is_one_minus_p_times_hidden():
+    # p = 0.25: v = 0.75 h. h = 4, -4 -> v = 3, -3: mu+ = 3, mu- = -3, D = 36 each.
+    hidden = torch.tensor([[[4.0]], [[-4.0]]])
+    logps = torch.full((2, 1), math.log(0.25))
+    record = credit_record(hidden, logps, torch.tensor([1.0, -1.0]), torch.ones(2, 1, dtype=torch.bool))
+    assert record.margin.tolist() == pytest.approx([36, 36])
+
+
+def test_an_empty_side_gives_exactly_one_and_one_plain_warning():
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        record = one_dimensional([[1.0, 2.0], [3.0, 4.0]], [1.0, 0.0])
+    assert record.weights.tolist() == [1, 1, 1, 1]
+    assert [str(w.message).startswith("no contrast to learn from") for w in caught] == [True]
+
+
+def test_a_group_with_an_empty_side_counts_one_before_the_normalisation():
+    # Group 0 as in the hard case: lambda 1.2, 0.8, 1.2, 1.2. Group 1 has A = 1 and 0: lambda 1, 1. Z = 6.4, N = 6.
+    hidden = torch.tensor([[6.0, 0.0], [-2.0, -2.0], [9.0, 0.0], [5.0, 0.0]]).unsqueeze(-1)
+    mask = torch.tensor([[True, True], [True, True], [True, False], [True, False]])
+    weights = token_coefficients(
+        hidden,
+        None,
+        torch.tensor([1.0, -1.0, 1.0, 0.0]),
+        mask,
+        config=DeltaConfig(proxy="full", scope="group", assignment="hard"),
+        groups=torch.tensor([0, 0, 1, 1]),
+    )
+    scale = 6 / 6.4
+    expected = [[1.2 * scale, 0.8 * scale], [1.2 * scale, 1.2 * scale], [scale, 0], [scale, 0]]
+    torch.testing.assert_close(weights, torch.tensor(expected))
+
+
+def test_baseline_weights():
+    mask = torch.tensor([[True, True, True], [True, False, False]])
+    advantages = torch.tensor([1.0, -1.0])
+    # GRPO: N / (R |o|) = 4 / (2 * 3) and 4 / (2 * 1).
+    grpo = token_coefficients(None, None, advantages, mask, config=ResponseMean())
+    torch.testing.assert_close(grpo, torch.tensor([[2 / 3, 2 / 3, 2 / 3], [2.0, 0, 0]]))
+    assert token_coefficients(None, None, advantages, mask, config=Uniform()).sum() == 4
+    # Entropies 1, 2, 3, 4: the 50 % quantile is 2.5, two tokens stay, each with weight 4 / 2.
+    entropy = torch.tensor([[1.0, 2.0, 3.0], [4.0, 99.0, 99.0]])
+    forking = token_coefficients(None, None, advantages, mask, config=ForkingTokens(0.5), entropy=entropy)
+    torch.testing.assert_close(forking, torch.tensor([[0.0, 0.0, 2.0], [2.0, 0.0, 0.0]]))
+
+
+def test_random_coefficients_are_in_range_uniform_and_seeded():
+    mask = torch.ones(40, 100, dtype=torch.bool)
+    advantages = torch.randn(40)
+
+    def draw(**settings):
+        config = DeltaConfig(source="random", normalize=False, **settings)
+        return token_coefficients(None, None, advantages, mask, config=config)
+
+    first = draw()
+    assert 0.8 <= first.min() < 0.801
+    assert 1.199 < first.max() <= 1.2
+    assert first.mean().item() == pytest.approx(1, abs=0.01)
+    assert first.std().item() == pytest.approx(0.4 / math.sqrt(12), abs=0.003)
+    assert torch.equal(first, draw())
+    assert not torch.equal(first, draw(seed=1))
+    # Neighbours, in time and between responses, know nothing of each other.
+    for a, b in ((first[:, 1:], first[:, :-1]), (first[1:], first[:-1])):
+        assert abs(torch.corrcoef(torch.stack([a.flatten(), b.flatten()]))[0, 1].item()) < 0.05

@@ -1,0 +1,150 @@
+"""Coefficients belong to tokens: order, padding, micro-batches, packing and ranks must not change them."""
+
+import itertools
+
+import pytest
+import torch
+import torch.multiprocessing as mp
+
+from credit_batches import CONFIGS, HEAD, make_batch, rank_main
+from delta_rlvr.credit import CreditStream, RowStore, credit_record
+
+
+def solve(batch, config):
+    """Weights of each response, as a list of 1-D tensors."""
+    record = credit_record(**batch, config=config, head=HEAD, temperature=0.7)
+    return list(record.weights.split(record.lengths.tolist()))
+
+
+def assert_same(ours, theirs):
+    assert len(ours) == len(theirs)
+    for a, b in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(a, b, atol=1e-5, rtol=0)
+
+
+def each_config(function):
+    return pytest.mark.parametrize("config", CONFIGS, ids=repr)(function)
+
+
+@each_config
+def test_order_of_rows(config):
+    batch = make_batch()
+    order = torch.tensor([3, 0, 8, 6, 1, 7, 2, 5, 4])
+    shuffled = {name: values[order] for name, values in batch.items()}
+    assert_same(solve(shuffled, config), [solve(batch, config)[i] for i in order])
+
+
+@each_config
+def test_padding_side_and_amount(config):
+    batch = make_batch()
+    reference = solve(batch, config)
+    for left, right in ((0, 5), (4, 0), (3, 2)):
+        padded = dict(batch)
+        for name in ("hidden", "logps", "entropy", "tokens", "mask"):
+            values = batch[name]
+            # What stands at masked places is never looked at.
+            filler = {"mask": False, "tokens": -7}.get(name, float("nan"))
+            values = (
+                values
+                if name == "mask"
+                else torch.where(
+                    batch["mask"].view(*batch["mask"].shape, *[1] * (values.dim() - 2)), values, filler
+                )
+            )
+            padded[name] = torch.cat(
+                [
+                    torch.full((len(values), left, *values.shape[2:]), filler, dtype=values.dtype),
+                    values,
+                    torch.full((len(values), right, *values.shape[2:]), filler, dtype=values.dtype),
+                ],
+                dim=1,
+            )
+        assert_same(solve(padded, config), reference)
+
+
+@each_config
+@pytest.mark.parametrize("packed", [False, True])
+def test_micro_batches_and_packing(config, packed):
+    batch = make_batch()
+    reference = solve(batch, config)
+    for cuts in ([0, 9], [0, 1, 4, 9], list(range(10))):
+        stream = CreditStream(config, head=HEAD, temperature=0.7)
+        for start, stop in itertools.pairwise(cuts):
+            part = {name: batch[name][start:stop] for name in ("hidden", "logps", "tokens", "entropy")}
+            mask = batch["mask"][start:stop]
+            if packed:
+                stream.add(**{name: values[mask] for name, values in part.items()}, lengths=mask.sum(1))
+            else:
+                stream.add(**part, mask=mask)
+        record = stream.solve(batch["advantages"], groups=batch["groups"], keys=batch["keys"])
+        assert_same(list(record.weights.split(record.lengths.tolist())), reference)
+
+
+@each_config
+def test_log_probs_may_come_late_and_a_stream_may_be_used_again(config):
+    first, second = make_batch(1), make_batch(2)
+    stream = CreditStream(config, head=HEAD, temperature=0.7)
+    for batch in (first, second):
+        stream.clear()
+        stream.add(batch["hidden"], mask=batch["mask"], tokens=batch["tokens"])
+        record = stream.solve(
+            batch["advantages"],
+            logps=batch["logps"][batch["mask"]],
+            entropy=batch["entropy"][batch["mask"]],
+            groups=batch["groups"],
+            keys=batch["keys"],
+        )
+        assert_same(list(record.weights.split(record.lengths.tolist())), solve(batch, config))
+
+
+def run_ranks(world, tmp_path):
+    context = mp.get_context("spawn")
+    queue = context.Queue()
+    processes = [
+        context.Process(target=rank_main, args=(rank, world, tmp_path / f"init{world}", queue))
+        for rank in range(world)
+    ]
+    for process in processes:
+        process.start()
+    answers = sorted(queue.get(timeout=120) for _ in processes)
+    for process in processes:
+        process.join(timeout=60)
+        assert process.exitcode == 0
+    return answers
+
+
+def test_ranks_with_uneven_shards_and_one_without_a_token(tmp_path):
+    batch = make_batch()
+    batch["mask"][7:] = False
+    answers = run_ranks(2, tmp_path)
+    for number, config in enumerate(CONFIGS):
+        record = credit_record(**batch, config=config, head=HEAD, temperature=0.7)
+        ours = torch.tensor([w for _, results, _ in answers for w in results[number][0]])
+        torch.testing.assert_close(ours, record.weights, atol=1e-5, rtol=0)
+        for _, results, _ in answers:
+            assert results[number][1] == pytest.approx(record.summary(), rel=1e-5, abs=1e-6)
+    # Bad input on one rank stops all of them; nobody is left waiting in a collective.
+    assert "row 0" in answers[0][2][0]
+    assert len(answers[0][2]) == len(answers[1][2]) == 2
+    assert all("another rank" in message for message in answers[1][2])
+
+
+@pytest.mark.parametrize("config", CONFIGS[:8], ids=repr)
+def test_where_rows_wait_does_not_matter(config):
+    batch = make_batch()
+    reference = solve(batch, config)
+    asked = []
+    stream = CreditStream(config, head=HEAD, temperature=0.7, store=RowStore(device_bytes=500))
+    for row in range(9):
+        part = {name: batch[name][row : row + 1] for name in ("hidden", "logps", "tokens", "entropy", "mask")}
+
+        def again(hidden=part["hidden"], row=row):
+            asked.append(row)
+            return hidden
+
+        stream.add(**part, recompute=again)
+    record = stream.solve(batch["advantages"], groups=batch["groups"], keys=batch["keys"])
+    assert_same(list(record.weights.split(record.lengths.tolist())), reference)
+    assert asked, "the budget was meant to be too small"
+    assert "recomputed" in record.store
+    assert 0 < record.store_bytes <= 500

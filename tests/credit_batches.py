@@ -1,0 +1,73 @@
+"""A ragged batch, the settings that every invariance is checked under, and what one rank of a distributed check does.
+
+Beside the tests and not in one of them, because spawned processes import it by name."""
+
+import torch
+import torch.distributed as dist
+
+from delta_rlvr.credit import DeltaConfig, ForkingTokens, ResponseMean, credit_record
+
+WIDTH, VOCAB = 7, 13
+HEAD = torch.randn(VOCAB, WIDTH, generator=torch.Generator().manual_seed(99))
+
+CONFIGS = [
+    *(
+        DeltaConfig(proxy=p, scope=s, top_k=4)
+        for p in ("output_row", "topk_hidden", "head")
+        for s in ("batch", "group")
+    ),
+    DeltaConfig(contrast="within_side", refinements=2),
+    DeltaConfig(gamma="initial"),
+    DeltaConfig(assignment="hard"),
+    DeltaConfig(source="random"),
+    DeltaConfig(keep="top"),
+    DeltaConfig(keep="random"),
+    DeltaConfig(keep="bottom", keep_share=0.3),
+    ForkingTokens(),
+    ResponseMean(),
+]
+
+
+def make_batch(seed=0, rows=9):
+    """A ragged batch as a dict of padded tensors, right-padded, with rows that have no token."""
+    g = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(0, 9, (rows,), generator=g)
+    time = int(lengths.max())
+    mask = torch.arange(time)[None] < lengths[:, None]
+    return {
+        "hidden": torch.randn(rows, time, WIDTH, generator=g),
+        "logps": -3 * torch.rand(rows, time, generator=g),
+        "entropy": torch.rand(rows, time, generator=g),
+        "tokens": torch.randint(0, VOCAB, (rows, time), generator=g),
+        "mask": mask,
+        "advantages": torch.tensor([1.0, -0.5, 0.0, 0.7, -1.1, 0.4, -0.2, 0.0, 0.9])[:rows],
+        "groups": torch.tensor([5, 5, 5, 2, 2, 2, 8, 8, 8])[:rows],
+        "keys": torch.arange(100, 100 + rows),
+    }
+
+
+def rank_main(rank, world, init, queue):
+    """Uneven shards; the last rank has rows without a single valid token."""
+    dist.init_process_group("gloo", init_method=f"file://{init}", rank=rank, world_size=world)
+    batch = make_batch()
+    batch["mask"][7:] = False
+    bounds = {1: [0, 9], 2: [0, 7, 9], 3: [0, 2, 7, 9]}[world]
+    mine = {name: values[bounds[rank] : bounds[rank + 1]] for name, values in batch.items()}
+    results = []
+    for config in CONFIGS:
+        record = credit_record(
+            **mine, config=config, head=HEAD, temperature=0.7, process_group=dist.group.WORLD
+        )
+        results.append((record.weights.tolist(), record.summary()))
+    refused = []
+    for name, row in (("hidden", 0), ("advantages", 0)):
+        broken = {key: values.clone() for key, values in mine.items()}
+        if rank == 0:
+            broken[name][row] = float("nan")
+        try:
+            credit_record(**broken, config=CONFIGS[0], process_group=dist.group.WORLD)
+        except ValueError as error:
+            refused.append(str(error))
+    queue.put((rank, results, refused))
+    dist.barrier()
+    dist.destroy_process_group()
