@@ -67,7 +67,7 @@ class SoftGate:
     def __call__(self, inputs: LossInputs) -> Float[Tensor, "batch time"]:
         advantages = inputs.advantages[:, None]
         ratio = inputs.log_ratio.clamp(-_LARGEST_LOG_RATIO, _LARGEST_LOG_RATIO).exp()
-        tau = torch.where(advantages > 0, self.positive, self.negative)
+        tau = torch.where(advantages > 0, torch.full_like(advantages, self.positive), self.negative)
         return -torch.sigmoid(tau * (ratio - 1)) * (4 / tau) * advantages
 
 

@@ -1,0 +1,85 @@
+"""FIPO's weight against the literal double sum, and its cost."""
+
+import math
+import statistics
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from credit_reference import fipo_weights, random_case
+from delta_rlvr.credit import FutureConfig, discounted_future_sum, future_weights
+
+
+def test_scan_by_hand():
+    # decay 1/2, values 1, 2, 4: F_2 = 4, F_1 = 2 + 2 = 4, F_0 = 1 + 2 = 3.
+    assert discounted_future_sum(torch.tensor([[1.0, 2.0, 4.0]]), 0.5).tolist() == [[3, 4, 4]]
+
+
+@pytest.mark.parametrize("length", [1, 63, 64, 65, 300])
+def test_scan_equals_the_double_sum(length):
+    values = torch.randn(3, length, generator=torch.Generator().manual_seed(length), dtype=torch.float64)
+    decay = 2 ** (-1 / 32)
+    expected = torch.zeros_like(values)
+    for t in range(length):
+        for j in range(t, length):
+            expected[:, t] += decay ** (j - t) * values[:, j]
+    torch.testing.assert_close(discounted_future_sum(values, decay), expected)
+
+
+def test_weights_equal_the_loop():
+    rng = np.random.default_rng(2)
+    guarded = 0
+    for _ in range(80):
+        case = random_case(rng)
+        new, old = np.array(case["logps_new"]), np.array(case["logps_old"])
+        # Make some ratios pass the dual clip.
+        new = np.where(rng.random(new.shape) < 0.1, old + 3 + rng.random(new.shape), new)
+        mask = torch.as_tensor(case["mask"])
+        advantages = torch.as_tensor(case["advantages"], dtype=torch.float64)[:, None].expand(mask.shape)
+        log_ratio = torch.as_tensor(new - old, dtype=torch.float64)
+        log_ratio[~mask] = float("nan")
+        ours = future_weights(log_ratio, advantages, mask)
+        expected = fipo_weights(new, old, case["advantages"], case["mask"])
+        np.testing.assert_allclose(ours[mask].numpy(), expected[np.asarray(case["mask"])], atol=1e-10)
+        guarded += int(((ours < 1) & mask).sum())
+    assert guarded > 5
+
+
+def test_weight_is_one_at_the_old_policy():
+    mask = torch.ones(2, 100, dtype=torch.bool)
+    assert (future_weights(torch.zeros(2, 100), torch.randn(2, 100), mask) == 1).all()
+
+
+def test_dropping_overshot_responses():
+    shift = torch.zeros(2, 4)
+    shift[0, :2] = math.log(11)
+    shift[1, :1] = math.log(11)
+    weights = future_weights(
+        shift, -torch.ones(2, 4), torch.ones(2, 4, dtype=torch.bool), FutureConfig(drop_overshot=True)
+    )
+    assert (weights[0] == 0).all()
+    assert (weights[1] > 0).all()
+
+
+def test_cost_is_linear_in_time():
+    """T = 16k against T = 4k, interleaved medians: a quadratic scan would be 16 times slower."""
+    cases = {
+        t: (torch.randn(16, t), torch.randn(16, t), torch.ones(16, t, dtype=torch.bool))
+        for t in (4096, 16384)
+    }
+    seconds = {t: [] for t in cases}
+    for _ in range(9):
+        for t, arguments in cases.items():
+            start = time.perf_counter()
+            future_weights(*arguments)
+            seconds[t].append(time.perf_counter() - start)
+    ratio = statistics.median(seconds[16384]) / statistics.median(seconds[4096])
+    assert ratio <= 5, f"T = 16k took {ratio:.1f} times as long as T = 4k"
+
+
+@pytest.mark.parametrize("settings", [{"decay": 1.0}, {"low": 1.1}, {"high": 0.9}, {"dual_clip": 1.0}])
+def test_bad_settings(settings):
+    with pytest.raises(ValueError, match=next(iter(settings))):
+        FutureConfig(**settings)

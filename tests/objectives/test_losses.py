@@ -1,0 +1,171 @@
+"""Objectives against the float64 loop and against numbers worked out by hand."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from credit_reference import (
+    clipped_token_loss,
+    dual_clipped_token_loss,
+    fipo_weights,
+    grpo_weights,
+    random_case,
+    sapo_token_loss,
+)
+from credit_reference import sequence_mean as loop_sequence_mean
+from credit_reference import token_mean as loop_token_mean
+from delta_rlvr.credit import ResponseMean, Uniform, token_coefficients
+from delta_rlvr.objectives import (
+    METHODS,
+    Clip,
+    FutureClip,
+    LossInputs,
+    SoftGate,
+    clipped_loss,
+    get_method,
+    policy_loss,
+    self_normalized_mean,
+    token_mean,
+)
+
+
+def inputs_of(case, weights=None):
+    as_tensor = lambda x: torch.as_tensor(np.asarray(x), dtype=torch.float64)  # noqa: E731
+    return LossInputs(
+        as_tensor(case["logps_new"]),
+        as_tensor(case["logps_old"]),
+        as_tensor(case["advantages"]),
+        torch.as_tensor(np.asarray(case["mask"])),
+        weights,
+    )
+
+
+@pytest.mark.parametrize("name", ["clip", "dual", "sapo", "fipo"])
+def test_token_losses_equal_the_loop(name):
+    rng = np.random.default_rng(4)
+    for _ in range(60):
+        case = random_case(rng, poison=True)
+        arguments = (case["logps_new"], case["logps_old"], case["advantages"], case["mask"])
+        surrogate, expected = {
+            "clip": (Clip(), lambda: clipped_token_loss(*arguments)),  # noqa: B023
+            "dual": (Clip(dual=10.0), lambda: dual_clipped_token_loss(*arguments)),  # noqa: B023
+            "sapo": (SoftGate(), lambda: sapo_token_loss(*arguments)),  # noqa: B023
+            "fipo": (FutureClip(), lambda: fipo_weights(*arguments) * dual_clipped_token_loss(*arguments)),  # noqa: B023
+        }[name]
+        mask = np.asarray(case["mask"])
+        ours = surrogate(inputs_of(case))
+        np.testing.assert_allclose(ours.numpy()[mask], np.asarray(expected())[mask], atol=1e-10)
+
+
+def test_averages_equal_the_loop():
+    rng = np.random.default_rng(8)
+    for _ in range(30):
+        case = random_case(rng)
+        losses = clipped_token_loss(case["logps_new"], case["logps_old"], case["advantages"], case["mask"])
+        for aggregation, loop in (("token_mean", loop_token_mean), ("sequence_mean", loop_sequence_mean)):
+            ours = policy_loss(inputs_of(case), Clip(), aggregation)
+            assert ours.item() == pytest.approx(loop(losses, case["mask"]), abs=1e-12)
+
+
+def test_grpo_is_dapo_with_another_weight():
+    """Mean over responses of token means = token mean with weights N / (R |o_i|)."""
+    rng = np.random.default_rng(6)
+    for _ in range(20):
+        case = random_case(rng)
+        weights = torch.as_tensor(np.asarray(grpo_weights(case["mask"])))
+        by_weight = policy_loss(inputs_of(case, weights), Clip(0.2, 0.2), "token_mean")
+        by_mean = policy_loss(inputs_of(case), Clip(0.2, 0.2), "sequence_mean")
+        assert by_weight.item() == pytest.approx(by_mean.item(), abs=1e-12)
+        mask = torch.as_tensor(np.asarray(case["mask"]))
+        advantages = torch.as_tensor(np.asarray(case["advantages"]), dtype=torch.float32)
+        ours = token_coefficients(None, None, advantages, mask, config=ResponseMean())
+        torch.testing.assert_close(ours.double(), weights, rtol=1e-6, atol=0)
+
+
+def test_both_forms_of_equation_8_agree():
+    """1/N sum lambda-bar l = 1/Z sum lambda l."""
+    g = torch.Generator().manual_seed(0)
+    losses, mask = torch.randn(4, 7, generator=g), torch.rand(4, 7, generator=g) < 0.6
+    coefficients = 0.8 + 0.4 * torch.rand(4, 7, generator=g)
+    normalized = coefficients * mask.sum() / coefficients[mask].sum()
+    torch.testing.assert_close(
+        token_mean(losses * normalized, mask), self_normalized_mean(losses, coefficients, mask)
+    )
+
+
+def test_weighting_the_advantage_equals_weighting_the_loss():
+    """Every clip is homogeneous in A, so that engines may carry the weight in per-token advantages."""
+    g = torch.Generator().manual_seed(0)
+    old = -torch.rand(3, 50, generator=g)
+    new = old + torch.randn(3, 50, generator=g)
+    advantages = torch.tensor([1.0, -1.0, 0.5])
+    weights = 0.5 + torch.rand(3, 50, generator=g)
+    for dual in (None, 3.0):
+        weighted_loss = weights * clipped_loss(new - old, advantages[:, None], 0.2, 0.28, dual)
+        weighted_advantage = clipped_loss(new - old, weights * advantages[:, None], 0.2, 0.28, dual)
+        torch.testing.assert_close(weighted_loss, weighted_advantage)
+
+
+def test_sapo_by_hand():
+    # r = 1: f = sigmoid(0) * 4 / tau = 2 / tau. A = 1: loss -2 / 1; A = -1: loss 2 / 1.05.
+    inputs = LossInputs(
+        torch.zeros(2, 1), torch.zeros(2, 1), torch.tensor([1.0, -1.0]), torch.ones(2, 1, dtype=torch.bool)
+    )
+    assert SoftGate()(inputs).flatten().tolist() == pytest.approx([-2, 2 / 1.05])
+
+
+def test_dual_clip_by_hand():
+    # A = -1, r = e^3 = 20.1: the plain loss is 20.1, the dual clip holds it at 10. A = 1: clipped at 1.28.
+    inputs = LossInputs(
+        torch.full((2, 1), 3.0),
+        torch.zeros(2, 1),
+        torch.tensor([-1.0, 1.0]),
+        torch.ones(2, 1, dtype=torch.bool),
+    )
+    assert Clip()(inputs).flatten().tolist() == pytest.approx([math.e**3, -1.28])
+    assert Clip(dual=10.0)(inputs).flatten().tolist() == pytest.approx([10, -1.28])
+
+
+def test_a_denominator_makes_accumulation_exact():
+    """Two unequal mini-batches over the whole batch's token count sum to the batch's loss."""
+    rng = np.random.default_rng(1)
+    case = random_case(rng, max_batch=8)
+    while len(case["mask"]) < 4:
+        case = random_case(rng, max_batch=8)
+    whole = inputs_of(case)
+    count = whole.mask.sum()
+    parts = [
+        LossInputs(*(getattr(whole, n)[piece] for n in ("logps", "old_logps", "advantages", "mask")))
+        for piece in (slice(0, 1), slice(1, None))
+    ]
+    total = sum(policy_loss(part, Clip(), denominator=count) for part in parts)
+    assert total.item() == pytest.approx(policy_loss(whole, Clip()).item(), abs=1e-12)
+
+
+def test_every_method_of_the_paper_has_a_name():
+    expected = {
+        "grpo",
+        "dapo",
+        "dapo-ft",
+        "sapo",
+        "fipo",
+        "delta",
+        "delta-topk",
+        "delta-head",
+        "delta-random",
+    }
+    expected |= {
+        f"delta-{v}" for v in ("within-side", "fixed-gamma", "hard", "no-norm", "no-range", "no-refinement")
+    }
+    expected |= {"delta-top50", "delta-random50", "delta-bottom50"}
+    assert expected <= set(METHODS)
+    assert get_method("dapo").weighting == Uniform()
+    assert get_method("grpo").surrogate.low == get_method("grpo").surrogate.high
+    with pytest.raises(ValueError, match="did you mean 'delta-topk'"):
+        get_method("delta-topK")
+    wide = get_method("delta").with_delta(lambda_min=0.5, lambda_max=1.5)
+    assert (wide.delta.lambda_min, wide.delta.lambda_max) == (0.5, 1.5)
+    with pytest.raises(ValueError, match="'dapo' has no token coefficients"):
+        get_method("dapo").with_delta(refinements=2)
