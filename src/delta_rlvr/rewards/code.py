@@ -1,0 +1,190 @@
+"""Grade programs: `grade_code(completion, tests)` and a batch of them, with the reward functions of TRL and verl.
+
+The program runs in a sandbox; what is expected of it never enters there. See docs/rewards_code.md.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import Any
+
+from delta_rlvr.rewards.code_compare import answer_matches, output_matches
+from delta_rlvr.rewards.code_datasets import parse_tests
+from delta_rlvr.rewards.code_extract import continue_prompt, extract_code
+from delta_rlvr.rewards.code_settings import CodeSettings
+from delta_rlvr.rewards.code_tests import AssertionTests, Call, CodeTests, FunctionTests, Run, StdioTests
+from delta_rlvr.rewards.sandbox.errors import ProgramFailure, SandboxError, SandboxUnavailable, Stopped
+from delta_rlvr.rewards.sandbox.runner import Runner, make_runner
+from delta_rlvr.rewards.verdict import Verdict
+
+__all__ = [
+    "AssertionTests",
+    "Call",
+    "CodeSettings",
+    "CodeTests",
+    "FunctionTests",
+    "Run",
+    "SandboxError",
+    "SandboxUnavailable",
+    "StdioTests",
+    "code_reward",
+    "compute_score",
+    "grade_code",
+    "grade_code_batch",
+    "make_code_reward",
+    "parse_tests",
+]
+
+LONGEST_PROGRAM = 1 << 20
+
+
+def grade_code(
+    completion: str,
+    tests: CodeTests,
+    *,
+    settings: CodeSettings | None = None,
+    prompt: str | None = None,
+    stop: threading.Event | None = None,
+) -> Verdict:
+    """Score 1.0 where the completion's program passes all tests, else 0.0, with the reason.
+
+    `prompt` is for completions that go on where it ends (HumanEval's form): the program is then the two together.
+    A sandbox that fails raises SandboxError: a broken grader must not look like a wrong program. `stop`, once set
+    by another thread, ends the grading with Stopped.
+    """
+    settings = settings or CodeSettings()
+    if prompt is None:
+        program = extract_code(completion)
+    elif isinstance(tests, StdioTests):
+        raise ValueError("prompt is for tests of a function; a whole program continues nothing")
+    else:
+        program = continue_prompt(prompt, completion, tests.entry_point)
+    if program is None:
+        return Verdict(0.0, "no code")
+    if len(program) > LONGEST_PROGRAM:
+        return Verdict(0.0, f"the program is longer than {LONGEST_PROGRAM} characters")
+    try:
+        _judge(program, tests, make_runner(settings, stop))
+    except ProgramFailure as failure:
+        return Verdict(0.0, str(failure), program)
+    return Verdict(1.0, "correct", program)
+
+
+def _judge(program: str, tests: CodeTests, runner: Runner) -> None:
+    """Raise ProgramFailure unless the program passes. The comparisons are made here, outside the sandbox."""
+    if isinstance(tests, StdioTests):
+        outputs = runner.runs(program, [run.input for run in tests.runs])
+        _judge_each(
+            outputs, lambda at, output: output_matches(output, tests.runs[at].output, tests), len(tests.runs)
+        )
+    elif isinstance(tests, FunctionTests):
+        whole = tests.preamble + program
+        answers = runner.calls(whole, tests.entry_point, [call.arguments for call in tests.calls])
+        _judge_each(
+            answers, lambda at, answer: answer_matches(answer, tests.calls[at], tests), len(tests.calls)
+        )
+    else:
+        whole = tests.preamble + program
+        runner.assertions(whole, tests.entry_point, tests.source, tests.setup, tests.in_place)
+
+
+def _judge_each(results: Any, matches: Callable[[int, Any], bool], count: int) -> None:
+    done = 0
+    try:
+        for done, result in enumerate(results, start=1):
+            if not matches(done - 1, result):
+                raise ProgramFailure(f"wrong answer on test {done} of {count}")
+    except ProgramFailure as failure:
+        if str(failure).startswith(("wrong answer", "does not load")):
+            raise
+        raise ProgramFailure(f"{failure} (test {done + 1} of {count})") from None
+    finally:
+        results.close()  # ends the sandbox now, not when the generator is collected
+    if done != count:
+        raise ProgramFailure(f"answered {done} of {count} tests")
+
+
+def grade_code_batch(
+    completions: Sequence[str],
+    tests: Sequence[CodeTests],
+    *,
+    settings: CodeSettings | None = None,
+    prompts: Sequence[str | None] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Verdict]:
+    """Grade many completions in parallel, in order. `progress(done, total)` is called as each is done.
+
+    Works from any thread. An exception, a KeyboardInterrupt among them, ends all sandboxes before it goes on.
+    """
+    settings = settings or CodeSettings()
+    if len(completions) != len(tests):
+        raise ValueError(f"{len(completions)} completions and {len(tests)} tests: they must pair up")
+    if prompts is not None and len(prompts) != len(completions):
+        raise ValueError(f"{len(completions)} completions and {len(prompts)} prompts: they must pair up")
+    stop = threading.Event()
+    pool = ThreadPoolExecutor(settings.workers or len(os.sched_getaffinity(0)), "grade-code")
+    try:
+        futures: list[Future[Verdict]] = [
+            pool.submit(
+                grade_code,
+                completion,
+                tests[row],
+                settings=settings,
+                prompt=None if prompts is None else prompts[row],
+                stop=stop,
+            )
+            for row, completion in enumerate(completions)
+        ]
+        waiting = set(futures)
+        while waiting:
+            done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+            for future in done:
+                future.result()  # an error of the sandbox ends the batch at once
+            if progress is not None:
+                progress(len(futures) - len(waiting), len(futures))
+        return [future.result() for future in futures]
+    finally:
+        stop.set()
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def completion_text(completion: Any) -> str:
+    """A completion as text: TRL gives a string, or the messages of a chat."""
+    if isinstance(completion, str):
+        return completion
+    if isinstance(completion, Sequence) and completion and isinstance(completion[-1], dict):
+        return str(completion[-1].get("content") or "")
+    raise TypeError(f"a completion must be a text or a list of messages, not {type(completion).__name__}")
+
+
+def make_code_reward(settings: CodeSettings | None = None) -> Callable[..., list[float]]:
+    """A TRL reward function with settings of its own; `code_reward` is the one with the defaults."""
+
+    def code_reward(
+        prompts: Sequence[Any], completions: Sequence[Any], completion_ids: Any = None, **columns: Any
+    ) -> list[float]:
+        """1.0 or 0.0 a completion; the data set's column `tests` holds records or JSON (see parse_tests)."""
+        if columns.get("tests") is None:
+            raise ValueError("code_reward needs a column `tests` in the data set")
+        parsed = [parse_tests(value) for value in columns["tests"]]
+        texts = [completion_text(completion) for completion in completions]
+        return [verdict.score for verdict in grade_code_batch(texts, parsed, settings=settings)]
+
+    return code_reward
+
+
+code_reward = make_code_reward()
+
+
+def compute_score(
+    data_source: str,
+    solution_str: str,
+    ground_truth: Any,
+    extra_info: dict[str, Any] | None = None,
+    **kwargs: Any,
+) -> float:
+    """verl's reward function: `ground_truth` holds the tests (see parse_tests); `settings` a CodeSettings."""
+    return grade_code(solution_str, parse_tests(ground_truth), settings=kwargs.get("settings")).score

@@ -1,0 +1,1 @@
+"""Running programs that nobody trusts: bubblewrap, a remote server, or (weakly) a plain process."""

@@ -1,0 +1,194 @@
+"""The bubblewrap command line: what the program sees, which is next to nothing, and what it may do."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from functools import cache
+from pathlib import Path
+
+from delta_rlvr.rewards.sandbox.errors import SandboxUnavailable
+
+PACKAGES = "/packages"
+WORK = "/tmp"
+OTHERWISE = (
+    "Or choose another sandbox on purpose: CodeSettings(sandbox='server', server_url=...) sends programs to a "
+    "SandboxFusion-compatible server; CodeSettings(sandbox='weak') runs them here with resource limits only."
+)
+INSTALL = (
+    "the code grader needs bubblewrap 0.7 or newer, and {found}. Install it with one of:\n"
+    "  sudo apt-get install bubblewrap    (Debian 12, Ubuntu 23.04 and later)\n"
+    "  sudo dnf install bubblewrap\n  sudo pacman -S bubblewrap\n  sudo apk add bubblewrap\n" + OTHERWISE
+)
+BLOCKED = (
+    "bubblewrap is installed but cannot make a sandbox here. It said: {words}\n"
+    "  in a container: start it with --security-opt seccomp=unconfined --security-opt apparmor=unconfined "
+    "--security-opt systempaths=unconfined (as root also --cap-add SYS_ADMIN --cap-add NET_ADMIN)\n"
+    "  Ubuntu 24.04: sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0\n"
+    "  older Debian: sudo sysctl kernel.unprivileged_userns_clone=1\n" + OTHERWISE
+)
+ENVIRONMENT = {
+    "PATH": "/usr/bin:/bin",
+    "HOME": WORK,
+    "TMPDIR": WORK,
+    "LANG": "C.UTF-8",
+    "PYTHONUTF8": "1",
+    "PYTHONHASHSEED": "0",  # the same program prints its sets in the same order every time
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+}
+
+
+def python_command() -> list[str]:
+    """This interpreter without site, user folders or bytecode writing: what it does not import starts faster."""
+    return [os.path.realpath(sys.executable), "-s", "-P", "-S", "-B"]
+
+
+def package_paths(names: tuple[str, ...] | None) -> list[Path]:
+    """Where the packages lie that programs may import; None means numpy where it is installed."""
+    paths = []
+    for name in ("numpy",) if names is None else names:
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.origin is None:
+            if names is None:
+                continue
+            raise ValueError(f"packages names {name!r}, which is not installed in {sys.prefix}")
+        found = Path(spec.origin)
+        found = found.parent if found.name.startswith("__init__.") else found
+        libraries = (
+            found.parent / f"{name}.libs"
+        )  # where wheels keep the shared libraries that they bring along
+        paths += [found, *([libraries] if libraries.is_dir() else [])]
+    return paths
+
+
+def real_root() -> bool:
+    """Root of the machine, whom RLIMIT_NPROC does not bind: the sandbox then runs under a user id of its own."""
+    if os.geteuid() != 0:
+        return False
+    return Path("/proc/self/uid_map").read_text().split()[2] == "4294967295"
+
+
+@cache
+def _file_system(packages: tuple[str, ...] | None) -> tuple[str, ...]:
+    arguments: list[str] = ["--ro-bind", "/usr", "/usr"]
+    for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"):
+        path = Path("/", name)
+        if path.is_symlink():
+            arguments += ["--symlink", os.readlink(path), str(path)]
+        elif path.is_dir():
+            arguments += ["--ro-bind", str(path), str(path)]
+    for file in ("/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime"):
+        arguments += ["--ro-bind-try", file, file]
+    prefixes = {Path(sys.base_prefix).resolve(), Path(os.path.realpath(sys.executable)).parent.parent}
+    if any(prefix.is_relative_to("/nix") for prefix in prefixes):
+        prefixes = {Path("/nix/store")}
+    for prefix in sorted(prefixes):
+        if not prefix.is_relative_to("/usr"):
+            arguments += _bind(prefix, prefix)
+    installed = Path(
+        sysconfig.get_path("platlib", vars={"platbase": sys.base_prefix, "base": sys.base_prefix})
+    )
+    if installed.is_dir() and not installed.is_relative_to("/usr"):
+        arguments += _tmpfs(str(installed), 4096, "0755") + ["--remount-ro", str(installed)]
+    for path in package_paths(packages):
+        arguments += _bind(path, Path(PACKAGES, path.name))
+    return tuple(arguments)
+
+
+def _bind(source: Path, target: Path) -> list[str]:
+    # bubblewrap makes missing parents readable for their owner alone, and the program runs as somebody else.
+    folders = [str(parent) for parent in reversed(target.parents) if str(parent) != "/"]
+    made = [word for folder in folders for word in ("--perms", "0755", "--dir", folder)]
+    return [*made, "--ro-bind", str(source), str(target)]
+
+
+def _tmpfs(target: str, size: int, mode: str) -> list[str]:
+    return ["--perms", mode, "--size", str(size), "--tmpfs", target]
+
+
+def command(
+    packages: tuple[str, ...] | None,
+    temporary_bytes: int,
+    info: int | None = None,
+    seccomp: int | None = None,
+) -> list[str]:
+    """Everything before the program's own command line. `info` and `seccomp` are file descriptors to pass on."""
+    words = [
+        "bwrap",
+        "--unshare-ipc",
+        "--unshare-pid",
+        "--unshare-net",
+        "--unshare-uts",
+        "--unshare-cgroup-try",
+    ]
+    words += [
+        "--die-with-parent",
+        "--new-session",
+        "--hostname",
+        "sandbox",
+        "--clearenv",
+        "--cap-drop",
+        "ALL",
+    ]
+    as_root = real_root()
+    if as_root:
+        words += [
+            "--cap-add",
+            "CAP_SETUID",
+            "--cap-add",
+            "CAP_SETGID",
+        ]  # for setpriv alone, which gives them up
+    else:
+        words += ["--unshare-user"]
+    for name, value in ENVIRONMENT.items():
+        words += ["--setenv", name, value]
+    words += _file_system(packages)
+    words += ["--proc", "/proc", "--dev", "/dev", *_tmpfs("/dev/shm", temporary_bytes, "1777")]
+    words += [
+        "--remount-ro",
+        "/dev",
+        *_tmpfs(WORK, temporary_bytes, "1777"),
+        "--remount-ro",
+        "/",
+        "--chdir",
+        WORK,
+    ]
+    if info is not None:
+        words += ["--info-fd", str(info)]
+    if seccomp is not None:
+        words += ["--seccomp", str(seccomp)]
+    if as_root:
+        # A number of its own, so that the limit on processes counts this sandbox and no other.
+        user = str(random.SystemRandom().randrange(1_000_000_000, 2_000_000_000))
+        words += ["setpriv", "--reuid", user, "--regid", user, "--clear-groups", "--inh-caps=-all", "--"]
+    return words
+
+
+@cache
+def check() -> None:
+    """Raise SandboxUnavailable, with how to change that, unless a sandbox can be made here."""
+    if not sys.platform.startswith("linux") or shutil.which("bwrap") is None:
+        raise SandboxUnavailable(INSTALL.format(found="`bwrap` is not on the PATH"))
+    said = subprocess.run(["bwrap", "--version"], capture_output=True, text=True, check=False).stdout
+    version = tuple(map(int, re.findall(r"\d+", said)[:2]))
+    if version < (0, 7):
+        raise SandboxUnavailable(INSTALL.format(found=f"this is {said.strip() or 'of an unknown version'}"))
+    if real_root() and shutil.which("setpriv") is None:
+        raise SandboxUnavailable(
+            "the code grader needs `setpriv` when run as root: install util-linux. " + OTHERWISE
+        )
+    attempt = [*command(None, 1 << 20), *python_command(), "-c", "import os"]
+    try:
+        result = subprocess.run(attempt, capture_output=True, text=True, check=False, timeout=60)
+    except subprocess.TimeoutExpired:
+        raise SandboxUnavailable(BLOCKED.format(words="nothing for 60 seconds")) from None
+    if result.returncode != 0:
+        raise SandboxUnavailable(BLOCKED.format(words=result.stderr.strip() or f"status {result.returncode}"))

@@ -1,0 +1,138 @@
+"""Programs run on this machine, in bubblewrap or (weakly) without it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from delta_rlvr.rewards.code_settings import CodeSettings
+from delta_rlvr.rewards.sandbox.errors import ProgramFailure
+from delta_rlvr.rewards.sandbox.runner import broken, raised, test_verdict
+from delta_rlvr.rewards.sandbox.session import Session
+from delta_rlvr.rewards.sandbox.wire import encode
+
+GRACE_SECONDS = 2.0  # the inside ends a run itself and says so; only where it cannot does the outside
+
+
+class LocalRunner:
+    """One sandbox for each program, two where the tests are source code of their own."""
+
+    def __init__(self, settings: CodeSettings, stop: threading.Event | None = None) -> None:
+        self.settings = settings
+        self.stop = stop
+
+    def _session(self, mode: str, **job: Any) -> Session:
+        return Session(mode, job, self.settings, self.stop)
+
+    def calls(self, program: str, entry: str, arguments: Sequence[tuple[Any, ...]]) -> Iterator[bytes]:
+        with self._session("calls", program=program, entry=entry, return_arguments=False) as session:
+            clock = Clock(self.settings)
+            ready(session, clock)
+            for number, positional in enumerate(arguments):
+                answer = call(session, clock, number, encode((positional, {})))
+                if answer[0] == "error":
+                    raise raised(answer[2], answer[3])
+                yield answer[2]
+
+    def runs(self, program: str, inputs: Sequence[str]) -> Iterator[str]:
+        job = {"program": program, "output": self.settings.output_bytes}
+        with self._session("runs", **job) as session:
+            clock = Clock(self.settings)
+            ready(session, clock)
+            for number, text in enumerate(inputs):
+                seconds = clock.seconds()
+                deadline = time.monotonic() + seconds + GRACE_SECONDS
+                session.send(("run", number, text.encode("utf-8", "surrogatepass"), seconds), deadline)
+                answer = clock.timed(seconds, session.receive, deadline, "finish")
+                _expect(answer, number, {"output": (str, int, bytes, bytes)})
+                yield _output(answer, seconds, self.settings.output_bytes)
+
+    def assertions(self, program: str, entry: str, source: str, setup: str, in_place: bool) -> None:
+        # The two start side by side; the candidate's top level runs while the tester is getting ready.
+        with (
+            self._session("calls", program=program, entry=entry, return_arguments=in_place) as candidate,
+            self._session("assertions", entry=entry, source=source, setup=setup, in_place=in_place) as tester,
+        ):
+            clock = Clock(self.settings)
+            ready(candidate, clock)
+            tester.receive(clock.end, "get the tests ready")
+            while True:
+                message = tester.receive(clock.end, "finish the tests")
+                if message[0] != "call":
+                    return test_verdict(message)
+                answer = call(candidate, clock, message[1], message[2])
+                if answer[0] == "error" and answer[2] in ("SystemExit", "MemoryError", "KeyboardInterrupt"):
+                    raise raised(answer[2], answer[3])
+                tester.send(answer, clock.end)
+
+
+class Clock:
+    """The limit of each test and of all of them together."""
+
+    def __init__(self, settings: CodeSettings) -> None:
+        self.settings = settings
+        self.end = time.monotonic() + settings.seconds_total
+
+    def seconds(self) -> float:
+        """What the next test may take."""
+        left = self.end - time.monotonic()
+        if left <= 0:
+            raise ProgramFailure(
+                f"timed out: all tests together took more than {self.settings.seconds_total:g} s"
+            )
+        return min(self.settings.seconds_per_test, left)
+
+    def timed(self, seconds: float, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call `function`, and word a failure that comes after the limit as what it is."""
+        start = time.monotonic()
+        try:
+            return function(*arguments)
+        except ProgramFailure as failure:
+            if time.monotonic() - start >= seconds and str(failure).startswith("timed out"):
+                raise ProgramFailure(f"timed out after {seconds:.3g} s") from None
+            raise
+
+
+def ready(session: Session, clock: Clock) -> None:
+    """Wait until the program's top level has run."""
+    seconds = clock.seconds()
+    message = clock.timed(seconds, session.receive, time.monotonic() + seconds, "load")
+    if message[0] == "broken" and [type(item) for item in message] == [str, str, str]:
+        raise broken(message[1], message[2])
+    if message != ("ready",):
+        raise ProgramFailure("wrote something else to the grader's pipe")
+
+
+def call(session: Session, clock: Clock, number: int, arguments: bytes) -> tuple[Any, ...]:
+    """One call of the program's function: its answer, checked for form but not for truth."""
+    seconds = clock.seconds()
+    deadline = time.monotonic() + seconds
+    session.send(("call", number, arguments), deadline)
+    answer: tuple[Any, ...] = clock.timed(seconds, session.receive, deadline, "answer")
+    _expect(answer, number, {"value": (bytes, bytes), "error": (str, str)})
+    return answer
+
+
+def _expect(answer: tuple[Any, ...], number: int, forms: dict[str, tuple[type, ...]]) -> None:
+    """An answer that a program forged must at least have the form of one."""
+    form = forms.get(answer[0])
+    if form is None or tuple(map(type, answer[1:])) != (int, *form) or answer[1] != number:
+        raise ProgramFailure("wrote something else to the grader's pipe")
+
+
+def _output(answer: tuple[Any, ...], seconds: float, most_output: int) -> str:
+    _, _, status, code, output, errors = answer
+    if status == "timeout":
+        raise ProgramFailure(f"timed out after {seconds:.3g} s")
+    if status == "overflow":
+        raise ProgramFailure(f"too much output: more than {most_output} bytes")
+    if code != 0:
+        lines = errors.decode("utf-8", "replace").strip().splitlines()
+        if lines and lines[-1].startswith("MemoryError"):
+            raise ProgramFailure("ran out of memory")
+        detail = f": {lines[-1][:200]}" if lines else ""
+        how = f"ended by signal {-code}" if code < 0 else f"ended with status {code}"
+        raise ProgramFailure(how + detail)
+    return str(output.decode("utf-8", "replace"))

@@ -1,0 +1,315 @@
+"""One sandboxed interpreter, seen from the grader: start it, exchange messages within limits, end all of it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import marshal
+import os
+import select
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from delta_rlvr.rewards.code_settings import CodeSettings
+from delta_rlvr.rewards.sandbox import bubblewrap, seccomp
+from delta_rlvr.rewards.sandbox.errors import ProgramFailure, SandboxError, Stopped
+from delta_rlvr.rewards.sandbox.wire import WireError, decode, encode
+
+START_SECONDS = 60.0  # a machine under load may be slow to start a process; that is not the program's fault
+SLICE_SECONDS = 0.1  # how often a wait looks at the stop signal and the memory in use
+PACKAGE = "delta_rlvr.rewards.sandbox."
+MODULES = {
+    "calls": ("wire", "inside"),
+    "runs": ("wire", "inside", "inside_runs"),
+    "assertions": ("wire", "inside", "inside_assertions"),
+}
+# Reads our own modules as bytecode from the pipe and hands over; `exec` at the top level is what a whole-program run
+# returns to, so that the program ends as a program does.
+BOOT = """
+import marshal, posix, sys
+def take(size):
+    data = b""
+    while len(data) < size:
+        data += posix.read(0, size - len(data)) or posix._exit(3)
+    return data
+for name, code in marshal.loads(take(int(take(8)))):
+    sys.modules[name] = type(sys)(name)
+    exec(code, sys.modules[name].__dict__)
+exec(sys.modules["delta_rlvr.rewards.sandbox.inside"].main())
+"""
+log = logging.getLogger(__name__)
+
+
+@cache
+def _modules(mode: str) -> bytes:
+    """Our side of the pipe as bytecode: nothing of this package has to be mounted in the sandbox."""
+    folder = Path(__file__).parent
+    code = [
+        (PACKAGE + name, compile((folder / f"{name}.py").read_text(), f"{name}.py", "exec"))
+        for name in MODULES[mode]
+    ]
+    data = marshal.dumps(code)
+    return b"%8d" % len(data) + data
+
+
+@cache
+def _say_weak_once() -> None:
+    log.warning(
+        "sandbox='weak': programs run as this user with resource limits only. They can read its files, use its "
+        "network and signal its processes. Use bubblewrap or a server for anything a model was trained on."
+    )
+
+
+class Session:
+    """A started interpreter with one job. Use as a context manager: leaving it ends every process and file of it."""
+
+    def __init__(
+        self, mode: str, job: Mapping[str, Any], settings: CodeSettings, stop: threading.Event | None
+    ) -> None:
+        self.settings = settings
+        self.stop = stop
+        self._buffer = bytearray()
+        self._checked = time.monotonic()
+        self._first: int | None = (
+            None  # the first process of the sandbox, whose end is the end of all of them
+        )
+        self._first_handle: int | None = None
+        self._folder: str | None = None
+        self._marker = uuid.uuid4().hex
+        self._process = self._launch()
+        try:
+            stdin, stdout = self._process.stdin, self._process.stdout
+            assert stdin is not None  # both are pipes
+            assert stdout is not None
+            self._to, self._from = stdin.fileno(), stdout.fileno()
+            os.set_blocking(self._to, False)
+            os.set_blocking(self._from, False)
+            whole = {**job, "mode": mode, "limits": self._limits(), "folder": self._folder or bubblewrap.WORK}
+            whole["packages"] = self._packages()
+            deadline = time.monotonic() + START_SECONDS
+            self._write(_modules(mode) + self._framed(whole), deadline)
+            if self.receive(deadline, "start the sandbox") != ("started",):
+                raise SandboxError("the sandbox did not report its start")
+        except ProgramFailure as failure:  # nothing of the program has run yet
+            words = self._complaint()
+            self.close()
+            raise SandboxError(f"the sandbox did not start: {words or failure}") from None
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- messages ------------------------------------------------------------------------------------------------
+
+    def send(self, message: tuple[Any, ...], deadline: float) -> None:
+        self._write(self._framed(message), deadline)
+
+    def receive(self, deadline: float, doing: str) -> tuple[Any, ...]:
+        """The next message. ProgramFailure where none comes in time, or where it is not one."""
+        size = int.from_bytes(self._read(4, deadline, doing), "big")
+        if size > self.settings.output_bytes + 4096:
+            raise ProgramFailure(f"too much output: more than {self.settings.output_bytes} bytes")
+        try:
+            message = decode(self._read(size, deadline, doing))
+        except WireError:
+            raise ProgramFailure("wrote something else to the grader's pipe") from None
+        if not isinstance(message, tuple) or not message or not isinstance(message[0], str):
+            raise ProgramFailure("wrote something else to the grader's pipe")
+        return message
+
+    @staticmethod
+    def _framed(message: object) -> bytes:
+        data = encode(message)
+        return len(data).to_bytes(4, "big") + data
+
+    def _write(self, data: bytes, deadline: float) -> None:
+        view = memoryview(data)
+        while view:
+            self._wait(self._to, select.POLLOUT, deadline, "read its input")
+            try:
+                view = view[os.write(self._to, view[: 1 << 20]) :]
+            except BlockingIOError:
+                continue
+            except BrokenPipeError:
+                raise ProgramFailure("ended before answering") from None
+
+    def _read(self, size: int, deadline: float, doing: str) -> bytes:
+        while len(self._buffer) < size:
+            self._wait(self._from, select.POLLIN, deadline, doing)
+            try:
+                piece = os.read(self._from, 1 << 20)
+            except BlockingIOError:
+                continue
+            if not piece:
+                raise ProgramFailure("ended before answering")
+            self._buffer += piece
+        data = bytes(self._buffer[:size])
+        del self._buffer[:size]
+        return data
+
+    def _wait(self, descriptor: int, event: int, deadline: float, doing: str) -> None:
+        waiting = select.poll()
+        waiting.register(descriptor, event)
+        while True:
+            now = time.monotonic()
+            if now >= deadline:
+                raise ProgramFailure(f"timed out: did not {doing} in time")
+            if self.stop is not None and self.stop.is_set():
+                raise Stopped
+            if now - self._checked >= SLICE_SECONDS:
+                self._checked = now
+                if self._first is not None and _memory_of_tree(self._first) > self.settings.memory_bytes:
+                    raise ProgramFailure(f"used more than {self.settings.memory_bytes} bytes of memory")
+            if waiting.poll(min(SLICE_SECONDS, deadline - now) * 1000):
+                return
+
+    # -- the process ---------------------------------------------------------------------------------------------
+
+    def _limits(self) -> dict[str, int]:
+        settings = self.settings
+        return {
+            "AS": settings.memory_bytes,
+            "CPU": int(settings.seconds_total) + 2,
+            "NPROC": settings.processes,
+            "FSIZE": settings.file_bytes,
+            "NOFILE": settings.open_files,
+            "STACK": 128 << 20,
+            "CORE": 0,
+        }
+
+    def _packages(self) -> list[str]:
+        if self.settings.sandbox == "bubblewrap":
+            return [bubblewrap.PACKAGES]
+        return sorted({str(path.parent) for path in bubblewrap.package_paths(self.settings.packages)})
+
+    def _launch(self) -> subprocess.Popen[bytes]:
+        program = [*bubblewrap.python_command(), "-c", BOOT]
+        if self.settings.sandbox == "weak":
+            _say_weak_once()
+            self._folder = tempfile.mkdtemp(prefix="delta-rlvr-weak-")
+            environment = {**bubblewrap.ENVIRONMENT, "HOME": self._folder, "TMPDIR": self._folder}
+            return _popen(program, environment | {"DELTA_RLVR_SANDBOX": self._marker}, ())
+        bubblewrap.check()
+        ends = [*os.pipe(), *os.pipe()]
+        info, info_end, rules, rules_end = ends
+        try:
+            filter_program = seccomp.filter_program()
+            os.write(rules_end, filter_program or b"")
+            os.close(ends.pop())
+            words = bubblewrap.command(
+                self.settings.packages,
+                self.settings.temporary_bytes,
+                info=info_end,
+                seccomp=rules if filter_program else None,
+            )
+            process = _popen([*words, *program], None, (info_end, rules))
+            os.close(info_end)
+            ends.remove(info_end)
+            self._find_first(info)
+            return process
+        finally:
+            for end in ends:
+                os.close(end)
+
+    def _find_first(self, info: int) -> None:
+        """Learn the sandbox's first process from bubblewrap, and hold a handle on it (a number may be reused)."""
+        words = b""
+        waiting = select.poll()
+        waiting.register(info, select.POLLIN)
+        while waiting.poll(START_SECONDS * 1000) and (piece := os.read(info, 4096)):
+            words += piece
+        if words:
+            self._first = json.loads(words)["child-pid"]
+            with contextlib.suppress(ProcessLookupError):  # it ended already; its message pipe will say so
+                self._first_handle = os.pidfd_open(self._first)
+
+    def _complaint(self) -> str:
+        """What bubblewrap wrote to its error stream; only asked before any of the program has run."""
+        self._process.kill()
+        assert self._process.stderr is not None
+        waiting = select.poll()
+        waiting.register(self._process.stderr, select.POLLIN)
+        return self._process.stderr.read(4096).decode(errors="replace").strip() if waiting.poll(1000) else ""
+
+    def close(self) -> None:
+        """End every process of the sandbox and wait until they are gone."""
+        if self._first_handle is not None:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._first_handle, signal.SIGKILL)
+            waiting = select.poll()
+            waiting.register(self._first_handle, select.POLLIN)
+            gone = waiting.poll(
+                START_SECONDS * 1000
+            )  # readable once the kernel has ended all of its namespace
+            os.close(self._first_handle)
+            self._first_handle = None
+            if not gone:
+                raise SandboxError(f"process {self._first} of a sandbox could not be ended")
+        if self._folder is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            _end_marked(self._marker)
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if pipe is not None:
+                pipe.close()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _popen(
+    words: list[str], environment: dict[str, str] | None, descriptors: tuple[int, ...]
+) -> subprocess.Popen[bytes]:
+    # A session of its own: a Ctrl-C at the terminal is for the grader, which then ends its sandboxes in order.
+    return subprocess.Popen(
+        words,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        bufsize=0,
+        env=environment,
+        pass_fds=descriptors,
+        start_new_session=True,
+    )
+
+
+def _memory_of_tree(first: int) -> int:
+    """Private memory of a process and its descendants in bytes; what ends meanwhile counts as nothing."""
+    total, shared, waiting = 0, 0, [first]
+    while waiting:
+        process = waiting.pop()
+        with contextlib.suppress(OSError):
+            for line in Path(f"/proc/{process}/status").read_text().splitlines():
+                if line.startswith("RssAnon:"):
+                    total += int(line.split()[1]) * 1024
+                elif line.startswith("RssShmem:"):
+                    shared = max(shared, int(line.split()[1]) * 1024)
+            for thread in os.listdir(f"/proc/{process}/task"):
+                waiting += map(int, Path(f"/proc/{process}/task/{thread}/children").read_text().split())
+    return total + shared
+
+
+def _end_marked(marker: str) -> None:
+    """Weak mode only: end what left the process group but kept the environment that it was started with."""
+    wanted = f"DELTA_RLVR_SANDBOX={marker}".encode()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                if wanted in (entry / "environ").read_bytes().split(b"\0"):
+                    os.kill(int(entry.name), signal.SIGKILL)
