@@ -67,8 +67,8 @@ def mean_interval(
         method="BCa",
         random_state=np.random.default_rng(seed),
     ).confidence_interval
-    note = f"only {size} questions: the interval itself is rough" if size < 20 else None
-    return Interval(mean, float(interval.low), float(interval.high), level, resamples, note)
+    rough = f"only {size} questions: the interval itself is rough" if size < 20 else None
+    return Interval(mean, float(interval.low), float(interval.high), level, resamples, rough)
 
 
 def _check(strata: Sequence[Sequence[float]]) -> list[NDArray[np.float64]]:

@@ -1,0 +1,190 @@
+"""The transformers backend: one model in this process, on a CPU or a GPU."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Iterator, Sequence, Set
+from typing import Any
+
+import torch
+
+from delta_rlvr.evaluate.drawing import UniformStreams, draw_tokens
+from delta_rlvr.evaluate.errors import EvaluationError
+from delta_rlvr.evaluate.records import Completion, Outcome, Prompt, SampleRequest
+from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey
+
+
+class LocalSampler:
+    """Samples from a transformers causal language model.
+
+    Requests are cut into batches in their given order, so that a batch is the same whether it is sampled in
+    one go or after a restart (then as a whole, if any of it is missing): equal to the last bit on the same
+    machine.
+    """
+
+    def __init__(
+        self, model: Any, tokenizer: Any, settings: EvaluationSettings, *, batch_size: int = 16
+    ) -> None:
+        if batch_size < 1:
+            raise EvaluationError(f"batch_size = {batch_size} must be at least 1")
+        self.model = model
+        self.tokenizer = tokenizer
+        self.settings = settings
+        self.batch_size = batch_size
+        self._ends = _end_tokens(model, tokenizer)
+        self._accepts = set(inspect.signature(model.forward).parameters)
+
+    def describe(self) -> dict[str, Any]:
+        parameter = next(self.model.parameters())
+        return {
+            "kind": "transformers",
+            "batch_size": self.batch_size,
+            "dtype": str(parameter.dtype).removeprefix("torch."),
+            "device": parameter.device.type,
+            "weights": weights_digest(self.model),
+            "end_tokens": sorted(self._ends),
+        }
+
+    def sample(
+        self, requests: Sequence[SampleRequest], wanted: Set[SampleKey]
+    ) -> Iterator[Sequence[Outcome]]:
+        for start in range(0, len(requests), self.batch_size):
+            batch = requests[start : start + self.batch_size]
+            if any(request.key in wanted for request in batch):
+                completions = self.complete(batch)
+                yield [
+                    (request, completion)
+                    for request, completion in zip(batch, completions, strict=True)
+                    if request.key in wanted
+                ]
+
+    def complete(self, batch: Sequence[SampleRequest]) -> list[Completion]:
+        """The completions of one batch. The model is left in the mode it was in."""
+        prompts = [self._encode(request) for request in batch]
+        was_training = self.model.training
+        self.model.eval()
+        try:
+            with torch.no_grad():
+                responses, finishes = self._generate(prompts, [request.seed for request in batch])
+        finally:
+            self.model.train(was_training)
+        return [
+            self._completion(response, finish) for response, finish in zip(responses, finishes, strict=True)
+        ]
+
+    def _encode(self, request: SampleRequest) -> list[int]:
+        ids = encode_prompt(self.tokenizer, request.prompt)
+        if not ids:
+            raise EvaluationError(f"{request.key}: the prompt has no tokens")
+        context = getattr(self.model.config, "max_position_embeddings", None)
+        if context is not None and len(ids) + self.settings.max_tokens > context:
+            raise EvaluationError(
+                f"{request.key}: a prompt of {len(ids)} tokens and max_tokens = "
+                f"{self.settings.max_tokens} do not fit "
+                f"the model's context of {context}; lower max_tokens to {max(context - len(ids), 1)} or less"
+            )
+        return ids
+
+    def _generate(
+        self, prompts: Sequence[Sequence[int]], seeds: Sequence[int]
+    ) -> tuple[list[list[int]], list[str]]:
+        settings, device = self.settings, next(self.model.parameters()).device
+        streams = UniformStreams(seeds)
+        longest = max(map(len, prompts))
+        # Left padding with whatever token: it is masked, and positions count from the first real token.
+        tokens = torch.tensor([[0] * (longest - len(p)) + list(p) for p in prompts], device=device)
+        mask = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts], device=device)
+        positions = (mask.cumsum(dim=-1) - 1).clamp(min=0)
+        rows = list(range(len(prompts)))  # which sample each row of the tensors is
+        active = set(rows)
+        responses: list[list[int]] = [[] for _ in prompts]
+        finishes = ["length"] * len(prompts)
+        cache = None
+        for _ in range(settings.max_tokens):
+            output = self._forward(tokens, mask, positions, cache)
+            cache = output.past_key_values
+            uniforms = torch.from_numpy(streams.next()[rows]).to(device)
+            drawn = draw_tokens(
+                output.logits[:, -1].float(),
+                uniforms,
+                temperature=settings.temperature,
+                top_p=settings.top_p,
+            )
+            for row, token in zip(rows, drawn.tolist(), strict=True):
+                if row not in active:
+                    continue
+                if token in self._ends:
+                    finishes[row] = "stop"
+                    active.discard(row)
+                    continue
+                responses[row].append(token)
+                if settings.stop and self._meets_stop(responses[row]):
+                    finishes[row] = "stop"
+                    active.discard(row)
+            if not active:
+                break
+            tokens, positions = drawn[:, None], positions[:, -1:] + 1
+            mask = torch.cat([mask, mask.new_ones(len(rows), 1)], dim=-1)
+            if len(active) <= len(rows) // 2:
+                # Finished rows still cost time and memory: drop them whenever they are half of the batch.
+                kept = [place for place, row in enumerate(rows) if row in active]
+                chosen = torch.tensor(kept, device=device)
+                cache.batch_select_indices(chosen)
+                tokens, positions, mask = tokens[chosen], positions[chosen], mask[chosen]
+                rows = [rows[place] for place in kept]
+        return responses, finishes
+
+    def _forward(self, tokens: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor, cache: Any) -> Any:
+        arguments = {"position_ids": positions, "logits_to_keep": 1}
+        return self.model(
+            input_ids=tokens,
+            attention_mask=mask,
+            past_key_values=cache,
+            use_cache=True,
+            **{name: value for name, value in arguments.items() if name in self._accepts},
+        )
+
+    def _meets_stop(self, response: Sequence[int]) -> bool:
+        # A stop text has at most as many tokens as bytes, and may begin inside the token before it.
+        reach = max(len(stop.encode()) for stop in self.settings.stop) + 1
+        tail = self.tokenizer.decode(response[-reach:], skip_special_tokens=True)
+        return any(stop in tail for stop in self.settings.stop)
+
+    def _completion(self, response: Sequence[int], finish: str) -> Completion:
+        text = self.tokenizer.decode(response, skip_special_tokens=True)
+        cut = min((text.find(stop) for stop in self.settings.stop if stop in text), default=len(text))
+        return Completion(text[:cut], finish, len(response))
+
+
+def encode_prompt(tokenizer: Any, prompt: Prompt) -> list[int]:
+    """Token ids of a prompt: text as the tokenizer takes it, messages through the chat template."""
+    if isinstance(prompt, str):
+        return list(tokenizer(prompt)["input_ids"])
+    if not getattr(tokenizer, "chat_template", None):
+        raise EvaluationError(
+            "the prompt is a chat and the tokenizer has no chat template: ask with plain prompts"
+        )
+    text = tokenizer.apply_chat_template(list(prompt), add_generation_prompt=True, tokenize=False)
+    # The template writes its own special tokens: adding more would double the first one.
+    return list(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+def weights_digest(model: Any) -> str:
+    """Tells one state of a model from another: a few hundred numbers of every parameter. Not a checksum."""
+    summed = hashlib.sha256()
+    for name, parameter in model.named_parameters():
+        flat = parameter.detach().reshape(-1)
+        chosen = flat[:: max(1, flat.numel() // 256)][:512]
+        summed.update(f"{name} {tuple(parameter.shape)}".encode())
+        summed.update(chosen.float().cpu().numpy().tobytes())
+    return summed.hexdigest()[:16]
+
+
+def _end_tokens(model: Any, tokenizer: Any) -> set[int]:
+    ends: set[int] = set()
+    configured = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
+    for token in (configured, getattr(tokenizer, "eos_token_id", None)):
+        if token is not None:
+            ends.update(token if isinstance(token, (list, tuple)) else [token])
+    return ends

@@ -1,0 +1,67 @@
+"""Score completions that are there already: after a grader was mended, or when another program sampled
+them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from typing import Any
+
+from delta_rlvr.evaluate.errors import EvaluationError
+from delta_rlvr.evaluate.records import Outcome, Sample, SampleRequest
+from delta_rlvr.evaluate.results import EvaluationResult
+from delta_rlvr.evaluate.runner import Grade, Progress, Questions, run_evaluation, sample_keys
+from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey
+
+
+class _StoredCompletions:
+    """A sampler that only remembers."""
+
+    def __init__(self, samples: Mapping[SampleKey, Sample], backend: Mapping[str, Any]) -> None:
+        self._samples = samples
+        self._backend = dict(backend)
+
+    def describe(self) -> dict[str, Any]:
+        return self._backend
+
+    def sample(
+        self, requests: Sequence[SampleRequest], wanted: Set[SampleKey]
+    ) -> Iterator[Sequence[Outcome]]:
+        for request in requests:
+            yield [(request, self._samples[request.key].completion)]
+
+
+def score_samples(
+    benchmarks: Sequence[Questions],
+    samples: Iterable[Sample],
+    grade: Grade,
+    *,
+    settings: EvaluationSettings,
+    model: Mapping[str, Any],
+    backend: Mapping[str, Any],
+    progress: Progress | None = None,
+) -> EvaluationResult:
+    """Grade every stored completion anew, whatever its verdict was. No model is needed."""
+    stored = {sample.key: sample for sample in samples}
+    known = {(benchmark.name, problem.id) for benchmark in benchmarks for problem in benchmark.problems}
+    for key in stored:
+        if (key.benchmark, key.problem) not in known:
+            raise EvaluationError(
+                f"{key}: there is no such problem among those asked for "
+                f"({', '.join(b.name for b in benchmarks)})"
+            )
+    missing = [key for key in sample_keys(benchmarks, settings) if key not in stored]
+    if missing:
+        raise EvaluationError(
+            f"{len(missing)} samples are missing, the first is {missing[0]}: {settings.samples} a "
+            "problem are "
+            "wanted, numbered from 0"
+        )
+    result = run_evaluation(
+        benchmarks, _StoredCompletions(stored, backend), settings, grade, model=model, progress=progress
+    )
+    for values in result.document[
+        "samples"
+    ]:  # the seed is what a sample was made with, not what we would use
+        values["seed"] = stored[SampleKey(values["benchmark"], values["problem"], values["sample"])].seed
+    result.document["run"]["sampled"] = 0
+    return result

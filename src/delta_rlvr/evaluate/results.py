@@ -1,0 +1,266 @@
+"""The one JSON of an evaluation: what was asked of which model, every sample with its verdict, and the
+numbers."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from delta_rlvr.evaluate.bootstrap import mean_interval
+from delta_rlvr.evaluate.errors import EvaluationError
+from delta_rlvr.evaluate.metrics import NoAnswer, average_at_k, majority_at_k, pass_at_k
+from delta_rlvr.evaluate.records import Sample
+from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey
+from delta_rlvr.runs.files import atomic, dump
+
+KIND = "delta-rlvr evaluation"
+SCHEMA = 1
+NO_ANSWER: NoAnswer = "abstain"
+# Graders whose answers can be counted as votes: a program is not an answer that two samples share.
+_VOTELESS = {"code"}
+
+
+@dataclass(frozen=True)
+class BenchmarkQuestions:
+    """What a result needs to know of a benchmark, besides its samples."""
+
+    name: str
+    problem_ids: tuple[str, ...]
+    """In the benchmark's order."""
+    description: dict[str, Any]
+    """Title, source, grader, prompt, expected number of questions: stored as it is."""
+    graders: frozenset[str] = frozenset({"math"})
+
+
+class EvaluationResult:
+    """A result, just computed or read from its file."""
+
+    def __init__(self, document: dict[str, Any]) -> None:
+        self.document = document
+
+    @classmethod
+    def load(cls, path: str | Path) -> EvaluationResult:
+        path = Path(path)
+        if path.is_dir():
+            path = path / "result.json"
+        if not path.is_file():
+            raise EvaluationError(f"no result {path}")
+        try:
+            document = json.loads(path.read_bytes())
+        except ValueError as error:
+            raise EvaluationError(f"{path} is not JSON ({error})") from None
+        if not isinstance(document, dict) or document.get("kind") != KIND:
+            raise EvaluationError(f"{path} is not a result of `delta-rlvr evaluate`")
+        if document.get("schema") != SCHEMA:
+            raise EvaluationError(
+                f"{path} has schema {document.get('schema')!r}, this version reads {SCHEMA}: update "
+                "delta-rlvr"
+            )
+        return cls(document)
+
+    def write(self, path: str | Path) -> None:
+        """Write the whole file at once: a reader sees the old result or the new one."""
+        with atomic(Path(path)) as file:
+            file.write(dump(self.document, indent=1).encode())
+
+    @property
+    def complete(self) -> bool:
+        """Whether every sample that the settings ask for is there and graded."""
+        return bool(self.document["complete"])
+
+    @property
+    def settings(self) -> EvaluationSettings:
+        return EvaluationSettings.from_dict(self.document["settings"])
+
+    @property
+    def accuracy(self) -> float:
+        """The average over all questions, as a share: benchmarks weighted by their number of questions."""
+        return float(self.document["average"]["score"])
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The bootstrap interval of `accuracy` over questions."""
+        return float(self.document["average"]["low"]), float(self.document["average"]["high"])
+
+    def summary(self) -> dict[str, Any]:
+        """What `run.json` keeps of a held-out evaluation."""
+        low, high = self.interval
+        return {
+            "accuracy": self.accuracy,
+            "low": low,
+            "high": high,
+            "problems": self.document["average"]["questions"],
+            "samples": self.document["settings"]["samples"],
+        }
+
+    def benchmarks(self) -> list[str]:
+        return list(self.document["benchmarks"])
+
+    def scores(self, benchmark: str) -> dict[str, list[float]]:
+        """Scores by problem id, in order of sample number; ungraded samples are left out."""
+        if benchmark not in self.document["benchmarks"]:
+            raise EvaluationError(
+                f"the result has no benchmark {benchmark!r}: it has {', '.join(self.benchmarks())}"
+            )
+        found: dict[str, list[tuple[int, float]]] = {}
+        for sample in self.document["samples"]:
+            if sample["benchmark"] == benchmark and sample["score"] is not None:
+                found.setdefault(sample["problem"], []).append((sample["sample"], float(sample["score"])))
+        return {problem: [score for _, score in sorted(scores)] for problem, scores in found.items()}
+
+    def passes(self) -> list[float]:
+        """The whole evaluation as repeated ones: the average over all questions for each sample number."""
+        by_number: dict[int, list[float]] = {}
+        for sample in self.document["samples"]:
+            if sample["score"] is not None:
+                by_number.setdefault(sample["sample"], []).append(float(sample["score"]))
+        questions = self.document["average"]["questions"]
+        uneven = [number for number, scores in by_number.items() if len(scores) != questions]
+        if uneven or len(by_number) != self.settings.samples:
+            raise EvaluationError(
+                "samples are missing, so that the sample numbers are not whole repeated evaluations: "
+                "complete the result first (run the same command again)"
+            )
+        return [average_at_k(by_number[number]) for number in sorted(by_number)]
+
+
+def build_result(
+    benchmarks: Sequence[BenchmarkQuestions],
+    samples: Mapping[SampleKey, Sample],
+    failures: Mapping[SampleKey, str],
+    *,
+    settings: EvaluationSettings,
+    model: Mapping[str, Any],
+    backend: Mapping[str, Any],
+    run: Mapping[str, Any],
+    preset: str | None = None,
+) -> EvaluationResult:
+    """The result of what there is. `run` holds what may differ between two equal evaluations (times,
+    places)."""
+    ordered: list[Sample] = []
+    numbers: dict[str, dict[str, Any]] = {}
+    strata: list[list[float]] = []
+    unscored: dict[SampleKey, str] = dict(failures)
+    for benchmark in benchmarks:
+        questions: dict[str, list[Sample]] = {}
+        for problem in benchmark.problem_ids:
+            for number in range(settings.samples):
+                key = SampleKey(benchmark.name, problem, number)
+                sample = samples.get(key)
+                if sample is None:
+                    unscored.setdefault(key, "not sampled yet")
+                    continue
+                ordered.append(sample)
+                if sample.score is None:
+                    unscored.setdefault(key, sample.reason)
+                else:
+                    questions.setdefault(problem, []).append(sample)
+        numbers[benchmark.name], means = _benchmark_numbers(benchmark, questions, settings)
+        if means:
+            strata.append(means)
+    if not strata:
+        reason = next(iter(unscored.values()), "nothing was asked")
+        raise EvaluationError(f"not one sample could be scored; the first reason is: {reason}")
+    average = mean_interval(strata, seed=settings.seed)
+    scored = [name for name, values in numbers.items() if values["questions"]]
+    document = {
+        "kind": KIND,
+        "schema": SCHEMA,
+        "complete": not unscored,
+        "model": dict(model),
+        "settings": settings.as_dict(),
+        "preset": preset,
+        "backend": dict(backend),
+        "versions": versions(),
+        "average": {
+            "score": average.mean,
+            **{name: value for name, value in asdict(average).items() if name != "mean"},
+            "questions": sum(len(means) for means in strata),
+            "benchmarks": len(scored),
+            "unweighted": sum(numbers[name]["score"] for name in scored) / len(scored),
+            "method": "mean over questions (benchmarks weighted by their number of questions); "
+            "BCa bootstrap over questions within each benchmark",
+        },
+        "benchmarks": numbers,
+        "failures": [
+            {**key._asdict(), "reason": reason}
+            for key, reason in sorted(unscored.items(), key=lambda item: _order(benchmarks, item[0]))
+        ],
+        "samples": [sample.as_dict() for sample in ordered],
+        "run": dict(run),
+    }
+    return EvaluationResult(document)
+
+
+def _benchmark_numbers(
+    benchmark: BenchmarkQuestions, questions: Mapping[str, Sequence[Sample]], settings: EvaluationSettings
+) -> tuple[dict[str, Any], list[float]]:
+    scores = {problem: [float(s.score or 0.0) for s in samples] for problem, samples in questions.items()}
+    means = [average_at_k(values) for values in scores.values()]
+    graded = [sample for samples in questions.values() for sample in samples]
+    described = dict(benchmark.description) | {
+        "questions": len(means),
+        "questions_asked": len(benchmark.problem_ids),
+        "unanswered": [problem for problem in benchmark.problem_ids if problem not in questions],
+    }
+    if not means:
+        return described | {"score": None, "low": None, "high": None, "metrics": {}}, means
+    interval = mean_interval([means], seed=settings.seed)
+    # Metrics at k need k samples of every question; where samples are missing, the largest k that all have.
+    shared = min(len(values) for values in scores.values())
+    metrics: dict[str, float] = {}
+    if shared == settings.samples:
+        metrics[f"avg@{shared}"] = interval.mean
+    for k in _powers(shared):
+        metrics[f"pass@{k}"] = sum(pass_at_k(values, k) for values in scores.values()) / len(scores)
+    if not benchmark.graders & _VOTELESS:
+        metrics[f"maj@{shared}"] = sum(
+            majority_at_k(
+                scores[problem][:shared],
+                [sample.answer for sample in samples[:shared]],
+                no_answer=NO_ANSWER,
+            )
+            for problem, samples in questions.items()
+        ) / len(scores)
+    lengths = [sample.completion.tokens for sample in graded if sample.completion.tokens is not None]
+    return described | {
+        "score": interval.mean,
+        **{name: value for name, value in asdict(interval).items() if name != "mean"},
+        "metrics": metrics,
+        "votes_without_answer": NO_ANSWER,
+        "samples": len(graded),
+        "truncated": sum(sample.completion.finish == "length" for sample in graded) / len(graded),
+        "without_answer": sum(sample.answer is None for sample in graded) / len(graded),
+        "mean_tokens": sum(lengths) / len(lengths) if lengths else None,
+        "reasons": dict(Counter(sample.reason for sample in graded).most_common(20)),
+    }, means
+
+
+def _powers(n: int) -> list[int]:
+    """1, 2, 4, ... up to n, and n itself."""
+    powers = [1 << exponent for exponent in range(n.bit_length())]
+    return powers if powers[-1] == n else [*powers, n]
+
+
+def _order(benchmarks: Sequence[BenchmarkQuestions], key: SampleKey) -> tuple[int, int, int]:
+    for place, benchmark in enumerate(benchmarks):
+        if benchmark.name == key.benchmark:
+            return place, benchmark.problem_ids.index(key.problem), key.sample
+    return len(benchmarks), 0, key.sample
+
+
+def versions() -> dict[str, str]:
+    """Versions of what a score depends on."""
+    found = {"python": platform.python_version()}
+    for name in ("delta-rlvr", "torch", "transformers", "math-verify", "numpy", "scipy", "datasets", "httpx"):
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue  # an extra that this evaluation did not need
+    return found

@@ -1,0 +1,200 @@
+"""The file that samples wait in: appended and flushed as they come, so that a killed run loses almost
+nothing.
+
+Line 1 says what the samples are of (`identity`); every other line is one sample. A run that is started
+again reads it, checks that it is the same evaluation, and asks for the rest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from delta_rlvr.evaluate.errors import EvaluationError
+from delta_rlvr.evaluate.records import MalformedSample, Sample, read_sample
+from delta_rlvr.evaluate.settings import SampleKey
+from delta_rlvr.runs.files import dump, plain
+
+try:
+    import fcntl
+except ImportError:  # Windows: two runs on one file are then not told apart
+    fcntl = None  # type: ignore[assignment]
+
+KIND = "delta-rlvr samples"
+SCHEMA = 1
+
+
+class SampleFile:
+    """An open file of samples, locked against a second writer."""
+
+    def __init__(self, path: Path, identity: Mapping[str, Any]) -> None:
+        self.path = path
+        self.samples: dict[SampleKey, Sample] = {}
+        """What was there already, the ungraded ones included."""
+        self.notes: list[str] = []
+        """What was found and put right, one sentence each."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("a+b")
+        try:
+            self._lock()
+            self._resume(plain(dict(identity)))
+        except BaseException:
+            self._file.close()
+            raise
+
+    def append(self, samples: Iterable[Sample]) -> None:
+        """Add samples in one write, and hand them to the system before returning."""
+        block = b"".join(dump(sample.as_dict()).encode() + b"\n" for sample in samples)
+        self._file.write(block)
+        self._file.flush()
+
+    def close(self) -> None:
+        if not self._file.closed:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+
+    def __enter__(self) -> SampleFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _lock(self) -> None:
+        if fcntl is None:
+            return
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise EvaluationError(
+                f"{self.path} is being written by another evaluation: wait for it, or choose another output"
+            ) from None
+
+    def _resume(self, identity: dict[str, Any]) -> None:
+        self._cut_torn_line()
+        self._file.seek(0)
+        first = self._file.readline()
+        if not first:
+            self._file.write(dump({"kind": KIND, "schema": SCHEMA, "identity": identity}).encode() + b"\n")
+            self._file.flush()
+            return
+        stored = _header(first, self.path)
+        if stored is None:
+            raise EvaluationError(
+                f"{self.path} exists and has no header of ours on line 1: it was not begun by this command "
+                "(score it with --samples, or choose another output)"
+            )
+        if changed := list(_differences(stored, identity)):
+            raise EvaluationError(
+                f"{self.path} was begun with other settings: {'; '.join(changed)}. "
+                "Give the same ones to go on, or choose another output"
+            )
+        for sample in _read_lines(self._file, self.path, start=2):
+            self.samples[sample.key] = sample
+
+    def _cut_torn_line(self) -> None:
+        """A kill in the middle of a write leaves a last line without its end: that sample is made again."""
+        self._file.seek(0)
+        content_end = self._file.seek(0, os.SEEK_END)
+        if content_end == 0:
+            return
+        self._file.seek(content_end - 1)
+        if self._file.read(1) == b"\n":
+            return
+        position = content_end
+        while position > 0:
+            step = min(65536, position)
+            self._file.seek(position - step)
+            newline = self._file.read(step).rfind(b"\n")
+            if newline >= 0:
+                position = position - step + newline + 1
+                break
+            position -= step
+        self._file.truncate(position)
+        self.notes.append(
+            f"{self.path}: the last line was torn ({content_end - position} bytes) and is made again"
+        )
+
+
+def read_samples(path: Path) -> tuple[dict[str, Any] | None, list[Sample]]:
+    """The header (None where there is none) and all samples of a file: ours, a result, or anyone's JSON
+    Lines."""
+    if not path.is_file():
+        raise EvaluationError(f"no file {path}")
+    with path.open("rb") as file:
+        if path.suffix == ".json":
+            return _read_result(file.read(), path)
+        first = file.readline()
+        header = _header(first, path)
+        if header is None:
+            file.seek(0)
+        found: dict[SampleKey, Sample] = {}
+        for sample in _read_lines(file, path, start=1 if header is None else 2):
+            found[sample.key] = sample
+    if not found:
+        raise EvaluationError(f"{path} holds no samples")
+    return header, list(found.values())
+
+
+def _read_result(content: bytes, path: Path) -> tuple[dict[str, Any] | None, list[Sample]]:
+    try:
+        document = json.loads(content)
+    except ValueError as error:
+        raise EvaluationError(f"{path} is not JSON ({error})") from None
+    if not isinstance(document, dict) or not isinstance(document.get("samples"), list):
+        raise EvaluationError(f"{path} is not a result of `delta-rlvr evaluate`: it has no list of samples")
+    samples = []
+    for number, values in enumerate(document["samples"]):
+        try:
+            samples.append(read_sample(values))
+        except MalformedSample as error:
+            raise EvaluationError(f"{path}, samples[{number}]: {error}") from None
+    identity = {name: document.get(name) for name in ("model", "settings", "backend", "benchmarks")}
+    return identity, samples
+
+
+def _read_lines(lines: Iterable[bytes], path: Path, start: int) -> Iterator[Sample]:
+    seen: dict[SampleKey, tuple[int, bool]] = {}
+    for number, line in enumerate(lines, start):
+        if not line.strip():
+            continue
+        try:
+            sample = read_sample(json.loads(line))
+        except MalformedSample as error:
+            raise EvaluationError(f"{path}, line {number}: {error}") from None
+        except ValueError as error:
+            raise EvaluationError(f"{path}, line {number}: not JSON ({error})") from None
+        earlier, graded = seen.get(sample.key, (0, False))
+        if graded:  # an ungraded sample may be followed by its graded form, and by nothing else
+            raise EvaluationError(f"{path}, line {number}: {sample.key} stands on line {earlier} already")
+        seen[sample.key] = (number, sample.score is not None or sample.seed is None)
+        yield sample
+
+
+def _header(line: bytes, path: Path) -> dict[str, Any] | None:
+    with contextlib.suppress(ValueError):
+        values = json.loads(line)
+        if isinstance(values, dict) and values.get("kind") == KIND:
+            if values.get("schema") != SCHEMA:
+                raise EvaluationError(
+                    f"{path} has schema {values.get('schema')!r}, this version reads {SCHEMA}: update "
+                    "delta-rlvr"
+                )
+            identity: dict[str, Any] = values.get("identity", {})
+            return identity
+    return None  # not JSON or not ours: _read_lines names the line if it is no sample either
+
+
+def _differences(stored: Any, given: Any, name: str = "") -> Iterator[str]:
+    if isinstance(stored, dict) and isinstance(given, dict):
+        for key in [*stored, *(key for key in given if key not in stored)]:
+            yield from _differences(stored.get(key), given.get(key), f"{name}.{key}" if name else str(key))
+    elif stored != given:
+        yield f"{name} was {stored!r:.80} and is now {given!r:.80}"

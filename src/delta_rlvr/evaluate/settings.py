@@ -1,0 +1,86 @@
+"""The protocol of an evaluation: how many samples, how they are drawn, and each one's own seed."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, NamedTuple
+
+from delta_rlvr.evaluate.errors import EvaluationError
+
+
+class SampleKey(NamedTuple):
+    """What names one sample in the whole evaluation."""
+
+    benchmark: str
+    problem: str
+    sample: int
+
+    def __str__(self) -> str:
+        return f"{self.benchmark} {self.problem} sample {self.sample}"
+
+
+@dataclass(frozen=True)
+class EvaluationSettings:
+    """Everything about sampling that changes a score. Stored with every result."""
+
+    samples: int = 16
+    """Samples a question (k of avg@k)."""
+    max_tokens: int = 30_000
+    """Longest completion, in tokens; what is cut there is graded as it stands."""
+    temperature: float = 1.0
+    """Sampling temperature; 0 takes the likeliest token."""
+    top_p: float = 0.7
+    """Nucleus: the smallest set of tokens with at least this probability, after the temperature."""
+    seed: int = 0
+    """Every sample's own seed comes from this one, the benchmark, the problem's id and the sample's
+    number."""
+    stop: tuple[str, ...] = ()
+    """Texts that end a completion (and are cut off); a base model without an end-of-text habit needs them."""
+
+    def __post_init__(self) -> None:
+        _check(isinstance(self.samples, int) and self.samples >= 1, "samples", self.samples, "at least 1")
+        _check(
+            isinstance(self.max_tokens, int) and self.max_tokens >= 1,
+            "max_tokens",
+            self.max_tokens,
+            "at least 1",
+        )
+        _check(
+            math.isfinite(self.temperature) and self.temperature >= 0,
+            "temperature",
+            self.temperature,
+            "0 or more",
+        )
+        _check(0 < self.top_p <= 1, "top_p", self.top_p, "above 0 and at most 1")
+        _check(isinstance(self.seed, int) and self.seed >= 0, "seed", self.seed, "a whole number, 0 or more")
+        _check(all(self.stop), "stop", self.stop, "texts that are not empty")
+        if self.temperature == 0 and self.samples > 1:
+            raise EvaluationError(
+                f"temperature 0 draws the same completion every time: samples = {self.samples} would "
+                "count one "
+                "sample several times; use 1 sample, or a temperature above 0"
+            )
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self) | {"stop": list(self.stop)}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> EvaluationSettings:
+        """Settings from a stored result; keys that this version does not know are left out."""
+        known = {field.name: values[field.name] for field in fields(cls) if field.name in values}
+        return cls(**known | {"stop": tuple(known.get("stop", ()))})
+
+
+def sample_seed(seed: int, key: SampleKey) -> int:
+    """The seed of one sample, the same whatever else is sampled with it. 31 bits: every server takes
+    those."""
+    text = f"{seed}\0{key.benchmark}\0{key.problem}\0{key.sample}"
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big") >> 1
+
+
+def _check(fits: bool, name: str, value: object, wanted: str) -> None:
+    if not fits:
+        raise EvaluationError(f"{name} = {value!r} must be {wanted}")

@@ -1,0 +1,160 @@
+"""Small real things for the tests of evaluation: a tiny language model, problems, and a server that misbehaves."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import torch
+from tokenizers import Regex, Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+
+from delta_rlvr.evaluate.runner import Questions
+from delta_rlvr.rewards.verdict import Verdict
+from delta_rlvr.tasks.problem import Problem
+
+ALPHABET = "0123456789+=? abcdefghijklmnopqrstuvwxyz.\n"
+
+
+def tiny_tokenizer() -> PreTrainedTokenizerFast:
+    """One token a character."""
+    vocabulary = {"<pad>": 0, "<end>": 1, "<unk>": 2} | {c: place + 3 for place, c in enumerate(ALPHABET)}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")
+    from tokenizers import decoders
+
+    tokenizer.decoder = decoders.Fuse()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="<pad>", eos_token="<end>", unk_token="<unk>"
+    )
+
+
+def tiny_model(seed: int = 0) -> Qwen3ForCausalLM:
+    """A random two-layer Qwen3 whose distributions are neither flat nor certain."""
+    torch.manual_seed(seed)
+    config = Qwen3Config(
+        vocab_size=len(ALPHABET) + 3,
+        hidden_size=64,
+        intermediate_size=96,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=32,
+        max_position_embeddings=256,
+        initializer_range=0.12,
+        eos_token_id=1,
+        pad_token_id=0,
+        tie_word_embeddings=False,
+    )
+    return Qwen3ForCausalLM(config).eval()
+
+
+def sums(count: int, name: str = "sums") -> Questions:
+    """Sums of prompts of different lengths."""
+    problems = tuple(
+        Problem(f"q{number}", f"what is {number}+{7**(number % 5)}=?", str(number + 7 ** (number % 5)), "math")
+        for number in range(count)
+    )
+    return Questions(name, problems, {"title": "Sums"})
+
+
+def digit_grade(problem: Problem, completion: str) -> Verdict:
+    """Right if the completion's first digit is even: a coin that the tiny model can toss."""
+    digit = next((character for character in completion if character.isdigit()), None)
+    if digit is None:
+        return Verdict(0.0, "no final answer")
+    return Verdict(float(int(digit) % 2 == 0), "correct" if int(digit) % 2 == 0 else "wrong answer", digit)
+
+
+class StubServer:
+    """An OpenAI-compatible server whose answers a function decides."""
+
+    def __init__(self, answer: Callable[[str, dict[str, Any], int], tuple[int, Any]]) -> None:
+        self.answer = answer
+        self.requests: list[tuple[str, dict[str, Any]]] = []
+        self.most_at_once = 0
+        self.headers: list[dict[str, str]] = []
+        self._now = 0
+        self._tries: Counter[str] = Counter()
+        self._lock = threading.Lock()
+        stub = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def log_message(self, *_: Any) -> None: ...
+
+            def do_GET(self) -> None:
+                self.reply(200, {"data": [{"id": "tiny"}]})
+
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                with stub._lock:
+                    stub.requests.append((self.path, body))
+                    stub.headers.append(dict(self.headers))
+                    name = json.dumps(body, sort_keys=True)
+                    tries = stub._tries[name]
+                    stub._tries[name] += 1
+                    stub._now += 1
+                    stub.most_at_once = max(stub.most_at_once, stub._now)
+                try:
+                    status, document = stub.answer(self.path, body, tries)
+                finally:
+                    with stub._lock:
+                        stub._now -= 1
+                if status == 0:  # hang up without a word
+                    self.connection.close()
+                    return
+                self.reply(status, document)
+
+            def reply(self, status: int, document: Any) -> None:
+                content = document.encode() if isinstance(document, str) else json.dumps(document).encode()
+                try:
+                    self.send_response(status)
+                    self.send_header("Content-Length", str(len(content)))
+                    self.end_headers()
+                    self.wfile.write(content)
+                except (BrokenPipeError, ConnectionResetError):
+                    pass  # the client gave up, which some tests want
+
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.http.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self.http.server_port}/v1"
+        threading.Thread(target=self.http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+
+    def close(self) -> None:
+        self.http.shutdown()
+        self.http.server_close()
+
+
+@contextmanager
+def stub_server(answer: Callable[[str, dict[str, Any], int], tuple[int, Any]]) -> Iterator[StubServer]:
+    server = StubServer(answer)
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+def text_answer(text: str, finish: str = "stop", tokens: int = 5) -> dict[str, Any]:
+    return {"choices": [{"text": text, "finish_reason": finish}], "usage": {"completion_tokens": tokens}}
+
+
+def chat_answer(content: str | None, **more: Any) -> dict[str, Any]:
+    return {
+        "choices": [{"message": {"content": content, **more}, "finish_reason": "stop"}],
+        "usage": {"completion_tokens": 3},
+    }
+
+
+def seeded_digit(body: dict[str, Any]) -> str:
+    """An answer that depends on the request's seed alone, as a good server's does."""
+    return f"it is {body['seed'] % 10}"
+
+
+def pause(seconds: float) -> None:
+    time.sleep(seconds)
