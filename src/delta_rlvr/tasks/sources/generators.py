@@ -1,0 +1,148 @@
+"""Problems from reasoning-gym's generators, with their own scoring made strict.
+
+A generator's score gives part of a point to any text that contains the answer ("The answer is 3" scores 0.067 for
+3), so the answer is cut out of the completion first, and only a full score counts.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from delta_rlvr.rewards.extract import boxed_or_line
+from delta_rlvr.rewards.verdict import Verdict
+from delta_rlvr.tasks.problem import Problem
+from delta_rlvr.tasks.sources.schemas import question_hash
+from delta_rlvr.tasks.sources.shots import Shot, few_shot_prompt, first_line
+from delta_rlvr.tasks.task import GradesOneByOne, Span, Split, check_request, hashed_split
+
+FULL_SCORE = 0.999
+_REDRAWS = 5_000  # questions in a row that were all seen before: then the generator is used up
+_SEED_STEP = 1_000_003  # reasoning-gym's seeds 0 and 1 give the same entries, one place apart
+_SHOT_SEED = -1
+_TAGGED = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
+_SAID = re.compile(r"\banswer(?:\s+is|\s*:)\s*(.+?)\s*\.?\s*$", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class ReasoningGym(GradesOneByOne):
+    """One reasoning-gym generator as a task: endless where the generator is."""
+
+    generator: str
+    """Its name there, such as "chain_sum"."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """Settings of the generator, such as {"max_digits": 1}."""
+    shots: int = 0
+    """Worked pairs before each question. 0 gives the bare question, for chat models."""
+    max_tokens: int = 64
+    """How long a response may become; with shots, the answer is one line, and 16 is enough for most."""
+
+    def __post_init__(self) -> None:
+        if self.shots < 0:
+            raise ValueError(f"shots must be at least 0, got {self.shots}")
+        _ = self._scorer  # an unknown generator or setting is refused now, not in the middle of a run
+
+    @property
+    def name(self) -> str:
+        given = {**self.options, **({"shots": self.shots} if self.shots else {})}
+        settings = "&".join(f"{key}={value}" for key, value in given.items())
+        return f"reasoning-gym:{self.generator}" + (f"?{settings}" if settings else "")
+
+    def problems(self, split: Split, count: int | None, seed: int = 0, start: int = 0) -> list[Problem]:
+        check_request(split, count, start)
+        if count is None:
+            raise ValueError(f"{self.name} is endless: say how many problems you want (count)")
+        return list(itertools.islice(self.stream(split, seed), start, start + count))
+
+    def stream(self, split: Split, seed: int = 0) -> Iterator[Problem]:
+        """Problems of a split without end, none twice, and none that is among the shots."""
+        check_request(split, None, 0)
+        asked_before = {question for question, _ in self.worked}
+        for entry in self._fresh_entries(seed, asked_before):
+            digest = question_hash(entry["question"])
+            if hashed_split(digest) != split:
+                continue
+            prompt = few_shot_prompt(entry["question"], self.worked) if self.shots else entry["question"]
+            yield Problem(
+                id=f"reasoning-gym:{self.generator}/{digest}",
+                prompt=prompt,
+                answer=str(entry["answer"]),
+                grader="reasoning-gym",
+                meta={"entry": entry, "shots": self.shots},
+            )
+
+    @cached_property
+    def worked(self) -> tuple[Shot, ...]:
+        """The shots: the same for every problem and seed."""
+        entries = itertools.islice(self._fresh_entries(_SHOT_SEED, set()), self.shots)
+        return tuple((entry["question"], str(entry["answer"])) for entry in entries)
+
+    def grade(self, problem: Problem, completion: str) -> Verdict:
+        answer = first_line(completion) if self.shots else final_answer(completion)
+        if not answer:
+            return Verdict(0.0, "no final answer")
+        score = self._scorer.score_answer(answer, problem.meta["entry"])
+        if score >= FULL_SCORE:
+            return Verdict(1.0, "correct", answer)
+        return Verdict(0.0, "wrong answer", answer)
+
+    def decisive(self, problem: Problem, completion: str) -> list[Span] | None:
+        return None
+
+    @cached_property
+    def _scorer(self) -> Any:
+        return self._entries(0)
+
+    def _entries(self, seed: int) -> Any:
+        try:
+            import reasoning_gym
+            from reasoning_gym.factory import DATASETS
+        except ImportError as error:
+            raise ImportError('reasoning-gym tasks need `pip install "delta-rlvr[tasks]"`') from error
+        if self.generator not in DATASETS:
+            raise ValueError(
+                f"reasoning-gym has no generator {self.generator!r}; it has {', '.join(sorted(DATASETS))}"
+            )
+        try:
+            return reasoning_gym.create_dataset(
+                self.generator, seed=(seed + 1) * _SEED_STEP, size=2**31, **self.options
+            )
+        except (TypeError, AssertionError, ValueError) as error:
+            raise ValueError(f"reasoning-gym's {self.generator} refuses {self.options}: {error}") from error
+
+    def _fresh_entries(self, seed: int, seen: set[str]) -> Iterator[dict[str, Any]]:
+        """Entries whose question is not in `seen`, which grows by them."""
+        entries = self._entries(seed)
+        repeated = 0
+        for place in itertools.count():
+            entry = entries[place]
+            if entry["question"] in seen:
+                repeated += 1
+                if repeated > _REDRAWS:
+                    raise ValueError(
+                        f"{self.name} has no new questions after {len(seen)}: widen its settings or ask for fewer"
+                    )
+                continue
+            repeated = 0
+            seen.add(entry["question"])
+            yield entry
+
+
+def final_answer(completion: str) -> str | None:
+    r"""What a completion gives as its answer: in <answer> tags, in \boxed{}, after "answer is", or by itself."""
+    tagged = _TAGGED.findall(completion)
+    if tagged:
+        return tagged[-1].strip() or None
+    marked = boxed_or_line(completion)
+    if marked is not None:
+        return marked
+    lines = [line.strip() for line in completion.strip().splitlines() if line.strip()]
+    said = _SAID.search(lines[-1]) if lines else None
+    if said:
+        return said.group(1).strip("*_ ")
+    # A completion that is nothing but the answer. Puzzles have answers of several lines.
+    return completion.strip() or None

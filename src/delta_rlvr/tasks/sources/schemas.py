@@ -1,0 +1,186 @@
+"""How the rows of known data sets name a question and its answer."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from delta_rlvr.rewards.extract import hash_line
+
+Row = Mapping[str, Any]
+
+QUESTION_FIELDS = ("problem", "question", "prompt", "input", "Problem", "Question")
+ANSWER_FIELDS = ("answer", "final_answer", "gold", "ground_truth", "target", "expected_answer", "Answer")
+ID_FIELDS = ("id", "unique_id", "problem_id", "problem_idx", "question_id", "idx", "ID")
+
+
+class RowError(ValueError):
+    """A row that is no verifiable problem. The loader adds where it stands."""
+
+
+@dataclass(frozen=True)
+class Fields:
+    """What a row says, in our words."""
+
+    question: str | Sequence[dict[str, str]]
+    """The question as text, or chat messages where the set has its own prompt."""
+    answer: str
+    """The reference answer as text (the tests as JSON, for code)."""
+    id: str | None = None
+    """The set's own id of the row, where it has one."""
+    grader: str = "math"
+    """Which grader judges it."""
+    meta: dict[str, Any] = field(default_factory=dict)
+    """Whatever else is worth keeping."""
+
+
+@dataclass(frozen=True)
+class FieldNames:
+    """Names of the fields to read, where a data set is of no known schema. None means the usual names."""
+
+    question: str | None = None
+    """Field of the question."""
+    answer: str | None = None
+    """Field of the answer."""
+    id: str | None = None
+    """Field of the id."""
+
+
+def read_plain(row: Row, names: FieldNames | None = None) -> Fields:
+    """A row with the usual names, or with those given."""
+    names = names or FieldNames()
+    question = _question(_pick(row, names.question, QUESTION_FIELDS, "question"))
+    answer = answer_text(_pick(row, names.answer, ANSWER_FIELDS, "answer"))
+    return Fields(question, answer, _id(row, names.id))
+
+
+def read_gsm8k(row: Row) -> Fields:
+    """{question, answer}: the gold stands after #### at the end of the worked solution."""
+    solution = answer_text(_pick(row, "answer", (), "answer"))
+    gold = hash_line(solution)
+    if gold is None:
+        raise RowError("its answer has no '####' before the final number, as GSM8K's have")
+    return Fields(_question(_pick(row, "question", (), "question")), gold.replace(",", ""), _id(row, None))
+
+
+def read_eurus2(row: Row) -> Fields:
+    """Eurus-2-RL-Data {data_source, prompt, ability, reward_model{ground_truth}, extra_info}."""
+    reward_model = _pick(row, "reward_model", (), "reward_model")
+    if not isinstance(reward_model, Mapping) or reward_model.get("ground_truth") in (None, ""):
+        raise RowError("it has no reward_model.ground_truth")
+    ability = row.get("ability")
+    if ability not in ("math", "code"):
+        raise RowError(f"its ability is {ability!r}; only math and code can be graded")
+    extra = row.get("extra_info") or {}
+    number = extra.get("index")
+    own_id = None if number is None else f"{extra.get('split', 'all')}-{number}"
+    question = _question(_pick(row, "prompt", (), "prompt"))
+    meta = {"data_source": row.get("data_source")}
+    return Fields(question, answer_text(reward_model["ground_truth"]), own_id, ability, meta)
+
+
+def read_asdiv(row: Row) -> Fields:
+    """ASDiv {body, question, answer}: the answer has its unit in brackets."""
+    answer = answer_text(_pick(row, "answer", (), "answer")).partition("(")[0].strip()
+    return Fields(_told(row, "body", "question"), answer, _id(row, None))
+
+
+def read_svamp(row: Row) -> Fields:
+    """SVAMP {Body, Question, Answer}."""
+    return Fields(
+        _told(row, "Body", "Question"), answer_text(_pick(row, "Answer", (), "answer")), _id(row, None)
+    )
+
+
+SCHEMAS: dict[str, Callable[[Row], Fields]] = {
+    "plain": read_plain,
+    "deepmath": lambda row: read_plain(row, FieldNames("question", "final_answer")),
+    "math500": lambda row: read_plain(row, FieldNames("problem", "answer")),
+    "gsm8k": read_gsm8k,
+    "eurus2": read_eurus2,
+    "asdiv": read_asdiv,
+    "svamp": read_svamp,
+    "mawps": lambda row: read_plain(row, FieldNames("input", "target")),
+}
+"""Readers by name. "plain" looks for the usual field names."""
+
+KNOWN_SETS = {
+    "zwhe99/DeepMath-103K": "deepmath",
+    "openai/gsm8k": "gsm8k",
+    "HuggingFaceH4/MATH-500": "math500",
+    "PRIME-RL/Eurus-2-RL-Data": "eurus2",
+}
+"""Schemas of data sets on the hub, by their id."""
+
+
+def reader(schema: str, names: FieldNames | None = None) -> Callable[[Row], Fields]:
+    """The reader of a schema; field names of one's own go with "plain" only."""
+    if schema not in SCHEMAS:
+        raise ValueError(f"schema={schema!r} is not known; use one of {', '.join(SCHEMAS)}")
+    if names is None or names == FieldNames():
+        return SCHEMAS[schema]
+    if schema != "plain":
+        raise ValueError(f"schema {schema!r} knows its field names: give names with schema 'plain' only")
+    return lambda row: read_plain(row, names)
+
+
+def answer_text(value: Any) -> str:
+    """An answer as text: 70 and 70.0 and "70" are one."""
+    if isinstance(value, str):
+        text = value.strip()
+    elif isinstance(value, bool) or not isinstance(value, int | float):
+        raise RowError(
+            f"its answer is a {type(value).__name__} ({json.dumps(value, default=str)[:60]}), not text or number"
+        )
+    elif isinstance(value, float) and value.is_integer():
+        text = str(int(value))
+    else:
+        text = str(value)
+    if not text or text.lower() in ("nan", "inf", "-inf"):
+        raise RowError(f"its answer is {text or 'empty'!r}")
+    return text
+
+
+def question_hash(question: str | Sequence[dict[str, str]]) -> str:
+    """A stable name for a question: what splits go by, and the id of a row that has none."""
+    text = question if isinstance(question, str) else json.dumps(list(question), sort_keys=True)
+    return hashlib.blake2b(" ".join(text.split()).encode(), digest_size=8).hexdigest()
+
+
+def _pick(row: Row, name: str | None, usual: Sequence[str], what: str) -> Any:
+    """The value of the named field, or of the first of the usual ones that the row has."""
+    tried = (name,) if name is not None else usual
+    for candidate in tried:
+        if row.get(candidate) is not None:
+            return row[candidate]
+    raise RowError(
+        f"it has no {what} (looked for {', '.join(map(str, tried))}; it has {', '.join(map(str, row))})"
+    )
+
+
+def _question(value: Any) -> str | list[dict[str, str]]:
+    if isinstance(value, str) and value.strip():
+        return value.strip()
+    if (
+        isinstance(value, list)
+        and value
+        and all(isinstance(m, Mapping) and {"role", "content"} <= set(m) for m in value)
+    ):
+        return [{"role": str(message["role"]), "content": str(message["content"])} for message in value]
+    raise RowError("its question is neither text nor a list of chat messages, or is empty")
+
+
+def _told(row: Row, body: str, question: str) -> str:
+    told = [str(_pick(row, name, (), name)).strip() for name in (body, question)]
+    if told[0] and told[0][-1] not in ".!?,":
+        told[0] += "."  # SVAMP leaves the full stop out
+    return " ".join(told).strip()
+
+
+def _id(row: Row, name: str | None) -> str | None:
+    if name is not None:
+        return str(_pick(row, name, (), "id"))
+    return next((str(row[candidate]) for candidate in ID_FIELDS if row.get(candidate) is not None), None)

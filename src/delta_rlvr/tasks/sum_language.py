@@ -1,0 +1,79 @@
+"""How a sum is told: the many ways to say the same step, none of which matters for the answer.
+
+Every slot has several phrasings that the warm start draws at random, so a policy is uncertain there, and every
+response, right or wrong, shares them. The words carry no information about the numbers: only digits decide.
+"""
+
+from __future__ import annotations
+
+OPENERS = {
+    "first": ("First, ", "To begin, ", "At the start, ", "Let us see: ", "Well, ", "Starting out, "),
+    "middle": ("Next, ", "Then, ", "After that, ", "Now, ", "Going on, ", "From there, "),
+    "last": ("Finally, ", "Lastly, ", "In the end, ", "One more: ", "At last, ", "To finish, "),
+}
+"""How a step begins, by its place. The last step has its own, so that it is clear when to stop."""
+
+STEPS = (
+    "{total} plus {addend} makes {result}.",
+    "adding {addend} to {total} gives {result}.",
+    "{total} and {addend} come to {result}.",
+    "we take {total} with {addend} and get {result}.",
+    "putting {addend} on {total} yields {result}.",
+    "from {total} up by {addend} is {result}.",
+)
+"""One addition. The result is the last number of the sentence in every phrasing: `sum_credit` relies on it."""
+
+ANSWERS = (
+    " So the answer is {result}.",
+    " The answer must be {result}.",
+    " This makes the answer {result}.",
+    " Hence the answer: {result}.",
+    " And the answer comes to {result}.",
+    " That leaves the answer at {result}.",
+)
+"""The final answer. The word "answer" stands here and nowhere else."""
+
+FILLERS = (
+    " That was not too hard.",
+    " I wrote this down with care.",
+    " Slow and steady wins the race.",
+    " It helps to go step by step.",
+    " My old teacher would be proud.",
+    " There is no need to hurry here.",
+    " Let me look at it once again.",
+    " A quiet mind counts best of all.",
+)
+"""Sentences without a number, said between steps where the task asks for it."""
+
+FACTS = (
+    " Tom is {number} years old.",
+    " The shelf holds {number} books.",
+    " Bus {number} is late.",
+    " It is {number} miles to town.",
+    " Ann lives at number {number}.",
+    " The cake costs {number} coins.",
+)
+"""Facts of a prompt that have nothing to do with the sum."""
+
+REMARKS = (
+    " We can leave {number} aside.",
+    " Here {number} plays no part.",
+    " There is no use for {number} now.",
+    " As for {number}, it changes nothing.",
+)
+"""What a response may say about such a fact. Never more than one number: `sum_credit` relies on it."""
+
+ANSWER_WORD = "answer"
+
+PHRASINGS = 6
+"""How many ways there are to say an opener, a step or an answer."""
+
+
+def ask(addends: list[int], facts: list[int], fact_phrasings: list[int], aloud: bool) -> str:
+    """The prompt: the numbers to add, the facts that distract, and whether to think aloud."""
+    listed = ", ".join(str(number) for number in addends[:-1]) + f" and {addends[-1]}"
+    request = f"Think aloud and add {listed}." if aloud else f"Add {listed}."
+    told = [
+        FACTS[phrasing].format(number=number) for number, phrasing in zip(facts, fact_phrasings, strict=True)
+    ]
+    return request + "".join(told) + "\n"

@@ -1,0 +1,100 @@
+"""What a task is: where problems come from, how a completion is judged, and which of its tokens decided."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, Protocol, get_args, runtime_checkable
+
+from delta_rlvr.rewards.verdict import Verdict
+from delta_rlvr.tasks.problem import Problem
+
+Split = Literal["train", "heldout"]
+SPLITS: tuple[str, ...] = get_args(Split)
+
+Span = tuple[int, int]
+"""Characters [start, end) of a completion."""
+
+
+@runtime_checkable
+class Task(Protocol):
+    """A source of verifiable problems with the grader that belongs to it."""
+
+    @property
+    def name(self) -> str:
+        """The name it is asked for by."""
+        ...
+
+    @property
+    def max_tokens(self) -> int:
+        """How many tokens a response to it may take: the default of the completion limit."""
+        ...
+
+    def problems(self, split: Split, count: int | None, seed: int = 0, start: int = 0) -> list[Problem]:
+        """`count` problems of a split, the same for the same seed; `start` skips as many.
+
+        Splits never share a problem, whatever the seeds. None asks for all there are, which an endless task
+        refuses.
+        """
+        ...
+
+    def grade(self, problem: Problem, completion: str) -> Verdict:
+        """Judge one completion."""
+        ...
+
+    def grade_batch(self, problems: Sequence[Problem], completions: Sequence[str]) -> list[Verdict]:
+        """Judge many, in parallel where a judgement is slow."""
+        ...
+
+    def decisive(self, problem: Problem, completion: str) -> list[Span] | None:
+        """The characters that decided whether the completion is right, or None where the task cannot know."""
+        ...
+
+
+HELDOUT_SHARE = 8
+"""One problem in this many is held out, by a hash of what it asks."""
+
+
+def hashed_split(digest: str) -> Split:
+    """The split of a problem, from a hexadecimal digest of what it asks: the same in every run and for every seed."""
+    return "heldout" if int(digest, 16) % HELDOUT_SHARE == 0 else "train"
+
+
+def check_request(split: str, count: int | None, start: int) -> None:
+    """Refuse a request for problems that makes no sense, before anything is drawn."""
+    if split not in SPLITS:
+        raise ValueError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
+    if count is not None and count < 0:
+        raise ValueError(f"count must be at least 0, got {count}")
+    if start < 0:
+        raise ValueError(f"start must be at least 0, got {start}")
+
+
+class GradesOneByOne:
+    """For tasks whose judgement is too quick to be worth a pool of workers."""
+
+    def grade(self, problem: Problem, completion: str) -> Verdict:
+        raise NotImplementedError
+
+    def grade_batch(self, problems: Sequence[Problem], completions: Sequence[str]) -> list[Verdict]:
+        return [self.grade(problem, text) for problem, text in zip(problems, completions, strict=True)]
+
+
+def token_spans(tokens: Sequence[str]) -> list[Span]:
+    """Where each token stands in the text that the tokens make when joined."""
+    spans = []
+    position = 0
+    for token in tokens:
+        spans.append((position, position + len(token)))
+        position += len(token)
+    return spans
+
+
+def flag_tokens(decisive: Sequence[Span], tokens: Sequence[Span]) -> list[int]:
+    """1 for each token that shares a character with a decisive span, else 0.
+
+    `tokens` are character spans within the completion: a fast tokenizer's offsets, or `token_spans`.
+    """
+    return [
+        int(any(start < token_end and token_start < end for start, end in decisive))
+        for token_start, token_end in tokens
+    ]
