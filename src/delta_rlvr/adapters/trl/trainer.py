@@ -1,0 +1,398 @@
+"""DelTA and its rivals on TRL's GRPOTrainer. Every TRL internal that we rely on is used in this file and nowhere else.
+
+What happens in a rollout batch, and what we add to it:
+
+    _generate                               we note the tool mask and the time
+    _get_per_token_logps_and_entropies      TRL's old-log-prob pass: a hook keeps the hidden states it computes anyway
+    _calculate_rewards                      we refuse infinite rewards and note the time
+    advantages                              now the coefficients can be solved; they ride as per-token advantages
+    _compute_loss                           stock (for FIPO the advantages are scaled once the new log-probs are there)
+
+TRL skips the old-log-prob pass where the ratio would be one. We ask for it always: it is the pass that the hidden states come from,
+and with it every method does the same work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import trl
+from jaxtyping import Bool, Float, Int
+from packaging.version import Version
+from torch import Tensor
+from trl import GRPOTrainer
+
+from delta_rlvr.adapters.trl.config import DeltaTrainerConfig
+from delta_rlvr.credit import CreditRecord, CreditStream, ForkingTokens, RowStore, Uniform, future_weights
+from delta_rlvr.objectives import FutureClip
+
+SUPPORTED_TRL = ("1.16", "1.17")
+
+
+@dataclass(frozen=True)
+class RolloutBatch:
+    """One generation batch of this rank, as observers (the run folder, a notebook) get to see it."""
+
+    step: int
+    """The optimizer step that it is first used in, from 1."""
+    rows: list[dict[str, Any]]
+    """The data set's row of each response."""
+    groups: Int[Tensor, " batch"]
+    """Number of the prompt in the whole batch."""
+    completion_ids: Int[Tensor, "batch time"]
+    mask: Bool[Tensor, "batch time"]
+    """Valid response tokens: no padding, no tool output, no masked truncation."""
+    rewards: Float[Tensor, " batch"]
+    advantages: Float[Tensor, " batch"]
+    logps: Float[Tensor, "batch time"]
+    entropy: Float[Tensor, "batch time"] | None
+    record: CreditRecord
+    vocabulary: Float[Tensor, "4 vocab"]
+    """Over all ranks and per vocabulary entry: count and coefficient sum on the positive side, the same on the negative."""
+
+
+class DeltaTrainer(GRPOTrainer):
+    """A drop-in for `GRPOTrainer` that weighs tokens by `args.method`."""
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        check_trl_version()
+        config = kwargs.get("args") or (args[2] if len(args) > 2 else None)
+        if not isinstance(config, DeltaTrainerConfig):
+            raise TypeError(
+                f"args: DeltaTrainer needs a DeltaTrainerConfig, not {type(config).__name__}; "
+                "it takes every option of GRPOConfig"
+            )
+        super().__init__(*args, **kwargs)
+        self.method = config.resolved_method
+        self.seconds: dict[str, float] = defaultdict(float)
+        """Seconds by phase since somebody last cleared it."""
+        self.observers: list[Callable[[RolloutBatch], None]] = []
+        """Called with every training rollout batch, on every rank."""
+        self.keep_entropy = isinstance(self.method.weighting, ForkingTokens)
+        """Whether the old-log-prob pass also gives entropies; an observer that wants them sets it."""
+        self._store = RowStore(
+            device_bytes=_bytes(config.store_device_gb), host_bytes=_bytes(config.store_host_gb)
+        )
+        self._capture: _Capture | None = None
+        self._tool_masks: list[list[int]] | None = None
+        self._rewards: Tensor | None = None
+        self._loss_inputs: dict[str, Any] | None = None
+        self._check_head()
+
+    # ------------------------------------------------------------------ the rollout batch
+
+    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        assert self.model is not None
+        if not self.model.training:
+            return super()._generate_and_score_completions(inputs)
+        stream = CreditStream(
+            self.method.weighting,
+            head=self._head() if self._needs_head else None,
+            temperature=self.temperature / self._logit_scale,
+            store=self._store,
+            process_group=dist.group.WORLD if self.accelerator.num_processes > 1 else None,
+            device=self.accelerator.device,
+        )
+        stream.clear()
+        self._capture = capture = _Capture(stream)
+        with self._old_logps_always():
+            output = super()._generate_and_score_completions(inputs)
+        if self._capture is not None or "old_per_token_logps" not in output:
+            raise RuntimeError(f"TRL {trl.__version__} ran no old-log-prob pass: {_VERSION_HELP}")
+        advantages = output["advantages"]
+        with self._timed("credit"):
+            record = self._weigh(capture, output, inputs)
+        self._store.clear()
+        if record is not None:
+            self._report(record, capture, output, inputs, advantages)
+        return output
+
+    def _weigh(
+        self, capture: _Capture, output: dict[str, Any], inputs: list[dict[str, Any]]
+    ) -> CreditRecord | None:
+        """Solve for the coefficients and multiply them into the advantages."""
+        if int(output["num_items_in_batch"]) == 0:
+            warnings.warn(
+                "no completion of this batch has a token to learn from (all were cut at max_completion_length and "
+                "masked, or empty): the step changes nothing. Raise max_completion_length",
+                stacklevel=2,
+            )
+            return None
+        mask, advantages = capture.mask, output["advantages"]
+        record = capture.stream.solve(
+            advantages,
+            logps=output["old_per_token_logps"][mask],
+            entropy=None if capture.entropy is None else capture.entropy[mask],
+            groups=self._groups(len(inputs)),
+            round_number=self.state.global_step,
+        )
+        if not isinstance(self.method.weighting, Uniform):
+            # Every clip is homogeneous in A, so weighing the advantage is weighing the loss (Eq. 8).
+            output["advantages"] = advantages[:, None] * record.padded(record.weights, mask).to(
+                advantages.dtype
+            )
+        return record
+
+    def _groups(self, count: int) -> Int[Tensor, " batch"]:
+        """Which prompt a row of this rank answers: TRL lays the copies of a prompt side by side over all ranks."""
+        first = self.accelerator.process_index * count
+        assert self.num_generations is not None
+        return torch.arange(first, first + count, device=self.accelerator.device) // self.num_generations
+
+    def _report(
+        self,
+        record: CreditRecord,
+        capture: _Capture,
+        output: dict[str, Any],
+        inputs: list[dict[str, Any]],
+        advantages: Tensor,
+    ) -> None:
+        """Metrics for TRL's trackers, and the batch for the observers."""
+        metrics = self._metrics["train"]
+        for name, value in record.summary().items():
+            if not isinstance(self.method.weighting, Uniform) or name == "zero_advantage":
+                metrics[f"credit/{name}"].append(value)
+        if self.method.delta is not None:
+            metrics["credit/store_bytes"].append(float(record.store_bytes))
+        if not self.observers:
+            return
+        assert self._rewards is not None
+        batch = RolloutBatch(
+            step=self.state.global_step + 1,
+            rows=inputs,
+            groups=self._groups(len(inputs)),
+            completion_ids=output["completion_ids"],
+            mask=capture.mask,
+            rewards=self._rewards,
+            advantages=advantages,
+            logps=output["old_per_token_logps"],
+            entropy=capture.entropy,
+            record=record,
+            vocabulary=self._vocabulary_sums(record, output["completion_ids"][capture.mask]),
+        )
+        for observe in self.observers:
+            observe(batch)
+
+    def _vocabulary_sums(self, record: CreditRecord, ids: Int[Tensor, " token"]) -> Float[Tensor, "4 vocab"]:
+        size = max(len(self._tokenizer), self._causal_model().get_input_embeddings().num_embeddings)
+        sums = torch.zeros(4, size, dtype=torch.float64, device=ids.device)
+        for row, sign in ((0, 1), (2, -1)):
+            chosen = record.side == sign
+            sums[row].index_add_(0, ids[chosen], torch.ones_like(record.weights[chosen], dtype=torch.float64))
+            sums[row + 1].index_add_(0, ids[chosen], record.weights[chosen].double())
+        return self.accelerator.reduce(sums, reduction="sum") if self.accelerator.num_processes > 1 else sums
+
+    # ------------------------------------------------------------------ TRL's steps, overridden
+
+    def _generate(self, prompts: list[Any]) -> Any:
+        with self._timed("generate"):
+            generated = super()._generate(prompts)
+        self._tool_masks = generated[2]
+        return generated
+
+    def _get_per_token_logps_and_entropies(
+        self,
+        model: Any,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        logits_to_keep: int,
+        *args: Any,
+        **kwargs: Any,
+    ) -> Any:
+        capture = self._capture
+        if capture is not None and model is self.model:
+            # The first pass of a rollout batch is the old policy's; under PEFT the reference pass comes on the same model after it.
+            self._capture = None
+            capture.mask = self._valid_tokens(attention_mask[:, -logits_to_keep:])
+            capture.tokens = input_ids[:, -logits_to_keep:]
+            kwargs["compute_entropy"] = kwargs.get("compute_entropy", False) or self.keep_entropy
+            with self._timed("logps"), capture.hook(self._backbone()):
+                result = super()._get_per_token_logps_and_entropies(
+                    model, input_ids, attention_mask, logits_to_keep, *args, **kwargs
+                )
+            capture.entropy = result[1]
+            return result
+        result = super()._get_per_token_logps_and_entropies(
+            model, input_ids, attention_mask, logits_to_keep, *args, **kwargs
+        )
+        if self._loss_inputs is not None:
+            self._apply_future_weights(result[0], self._loss_inputs)
+        return result
+
+    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
+        if not isinstance(self.method.surrogate, FutureClip):
+            return super()._compute_loss(model, inputs)
+        # The buffered batch must keep its advantages for the next pass over it.
+        self._loss_inputs = inputs = dict(inputs)
+        try:
+            return super()._compute_loss(model, inputs)
+        finally:
+            self._loss_inputs = None
+
+    def _apply_future_weights(self, logps: Tensor, inputs: dict[str, Any]) -> None:
+        """FIPO: scale the advantages by the current policy's future shift, between TRL's forward and its loss."""
+        assert isinstance(self.method.surrogate, FutureClip)
+        old = inputs.get("old_per_token_logps")
+        mask = inputs["completion_mask"] * inputs.get("tool_mask", 1)
+        advantages = inputs["advantages"][:, None].expand_as(logps)
+        log_ratio = torch.zeros_like(logps) if old is None else logps.detach() - old
+        weights = future_weights(log_ratio, advantages, mask.bool(), self.method.surrogate.future)
+        inputs["advantages"] = advantages * weights.to(advantages.dtype)
+
+    def _calculate_rewards(
+        self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any
+    ) -> Tensor:
+        with self._timed("reward"):
+            rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        infinite = rewards.isinf().nonzero()
+        if len(infinite):
+            row, column = infinite[0].tolist()
+            raise ValueError(
+                f"rewards: {self.reward_func_names[column]!r} gave {rewards[row, column].item()} for response {row} of the "
+                "batch; give a finite number, or None for a response that cannot be scored"
+            )
+        first = self.accelerator.process_index * len(prompts)
+        weighted = (rewards * self.reward_weights.to(rewards.device)).nansum(dim=1)
+        self._rewards = weighted[first : first + len(prompts)]
+        return rewards
+
+    def training_step(self, *args: Any, **kwargs: Any) -> Any:
+        before = sum(self.seconds[phase] for phase in ("generate", "logps", "reward", "credit"))
+        start = time.perf_counter()
+        result = super().training_step(*args, **kwargs)
+        rollout = sum(self.seconds[phase] for phase in ("generate", "logps", "reward", "credit")) - before
+        self.seconds["update"] += time.perf_counter() - start - rollout
+        return result
+
+    # ------------------------------------------------------------------ what we need to know of the model
+
+    def _valid_tokens(self, completion_mask: Tensor) -> Bool[Tensor, "batch time"]:
+        """Completion tokens that count: not padding (nor masked truncation), not a tool's output."""
+        mask = completion_mask.bool()
+        if self._tool_masks is None:
+            return mask
+        for row, tool_mask in enumerate(self._tool_masks):
+            written = torch.tensor(tool_mask, dtype=torch.bool, device=mask.device)
+            mask[row, : len(written)] &= written
+        return mask
+
+    def _causal_model(self) -> Any:
+        model = self.accelerator.unwrap_model(self.model)
+        return model.get_base_model() if hasattr(model, "peft_config") else model
+
+    def _backbone(self) -> Any:
+        """The module whose output is the LM head's input."""
+        return self._causal_model().base_model
+
+    @property
+    def _needs_head(self) -> bool:
+        return self.method.delta is not None and self.method.delta.needs_head
+
+    def _check_head(self) -> None:
+        """Refuse at the start what the head proxies cannot follow."""
+        text_config = self._causal_model().config.get_text_config()
+        scale = getattr(text_config, "logit_scale", None)
+        self._logit_scale = 1.0 if scale is None else float(scale)
+        if self._needs_head and getattr(text_config, "final_logit_softcapping", None) is not None:
+            raise ValueError(
+                f"method {self.method.name!r} needs the LM head's gradient, which is not defined here for a model that caps "
+                "its logits (final_logit_softcapping); use proxy='output_row'"
+            )
+
+    def _head(self) -> Float[Tensor, "vocab width"]:
+        """The LM head's weight, whole: gathered where it is sharded, and only for the proxies that need it."""
+        weight = self._causal_model().get_output_embeddings().weight
+        if hasattr(weight, "full_tensor"):  # FSDP2's DTensor
+            return weight.full_tensor().detach()
+        if hasattr(weight, "ds_id"):  # DeepSpeed ZeRO-3
+            import deepspeed
+
+            with deepspeed.zero.GatheredParameters([weight]):
+                return weight.detach().clone()
+        if self.is_fsdp_enabled and self.accelerator.num_processes > 1:
+            from torch.distributed.fsdp import FullyShardedDataParallel
+
+            assert self.model is not None
+            with FullyShardedDataParallel.summon_full_params(self.model, writeback=False):
+                return self._causal_model().get_output_embeddings().weight.detach().clone()
+        return weight.detach()
+
+    @contextlib.contextmanager
+    def _old_logps_always(self) -> Iterator[None]:
+        """TRL runs its old-log-prob pass unless a whole number of generations fits an optimizer step; here none does."""
+        real = self.num_iterations
+        self.num_iterations = self.args.gradient_accumulation_steps + 1
+        try:
+            yield
+        finally:
+            self.num_iterations = real
+
+    @contextlib.contextmanager
+    def _timed(self, phase: str) -> Iterator[None]:
+        start = time.perf_counter()
+        yield
+        self.seconds[phase] += time.perf_counter() - start
+
+
+class _Capture:
+    """Keeps what the old-log-prob pass knows until the advantages are there."""
+
+    def __init__(self, stream: CreditStream):
+        self.stream = stream
+        self.mask: Tensor = torch.empty(0)
+        self.tokens: Tensor = torch.empty(0)
+        self.entropy: Tensor | None = None
+
+    @contextlib.contextmanager
+    def hook(self, backbone: Any) -> Iterator[None]:
+        """While open, every forward of the backbone adds its hidden states to the stream, row after row."""
+        done = 0
+
+        def keep(module: Any, arguments: Any, output: Any) -> None:
+            nonlocal done
+            hidden = output.last_hidden_state if hasattr(output, "last_hidden_state") else output[0]
+            rows = slice(done, done + len(hidden))
+            done += len(hidden)
+            # The state at position t predicts token t + 1.
+            self.stream.add(
+                hidden[:, -self.mask.shape[1] - 1 : -1], mask=self.mask[rows], tokens=self.tokens[rows]
+            )
+
+        handle = backbone.register_forward_hook(keep)
+        try:
+            yield
+        finally:
+            handle.remove()
+        if done != len(self.mask):
+            raise RuntimeError(
+                f"the old-log-prob pass showed {done} of {len(self.mask)} responses to the hook on {type(backbone).__name__}: "
+                + _VERSION_HELP
+            )
+
+
+_VERSION_HELP = (
+    f"delta-rlvr was written for TRL >= {SUPPORTED_TRL[0]}, < {SUPPORTED_TRL[1]}; install such a version"
+)
+
+
+def check_trl_version(version: str | None = None) -> None:
+    """Refuse a TRL whose internals we do not know."""
+    found = Version(version or trl.__version__)
+    if not Version(SUPPORTED_TRL[0]) <= found < Version(SUPPORTED_TRL[1]):
+        raise ImportError(
+            f"TRL {found} is installed, but delta-rlvr needs >= {SUPPORTED_TRL[0]}, < {SUPPORTED_TRL[1]} (it relies on the "
+            f'trainer\'s internals): pip install "trl~={SUPPORTED_TRL[0]}.0"'
+        )
+
+
+def _bytes(gigabytes: float | None) -> int | None:
+    return None if gigabytes is None else math.floor(gigabytes * 1e9)
