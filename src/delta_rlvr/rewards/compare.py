@@ -47,6 +47,8 @@ class Algebra(Protocol):
 
     def equal(self, reference: str, prediction: str) -> bool: ...
 
+    def rounds(self, expression: str, decimal: str) -> bool: ...
+
     def equations(self, reference: tuple[str, str], prediction: tuple[str, str]) -> bool: ...
 
     def inequalities(self, reference: tuple[str, str], prediction: tuple[str, str]) -> bool: ...
@@ -62,6 +64,9 @@ class NoAlgebra:
     """Stands where no algebra may run: whoever asks it learns that the question is open."""
 
     def equal(self, reference: str, prediction: str) -> bool:
+        raise Undecided
+
+    def rounds(self, expression: str, decimal: str) -> bool:
         raise Undecided
 
     def equations(self, reference: tuple[str, str], prediction: tuple[str, str]) -> bool:
@@ -96,9 +101,8 @@ def judge(reference: str, prediction: str, algebra: Algebra) -> str:
             return CORRECT
         # "100,200" may be one number or a list of two: the list is tried where the number did not match.
         if has_thousands(reference) or has_thousands(prediction):
-            asked = read(tokens_of(reference, thousands=False))
-            given = read(tokens_of(prediction, thousands=False))
-            if asked.tokens == given.tokens or _same(asked, given, algebra):
+            lists = [read(tokens_of(text, thousands=False)) for text in (reference, prediction)]
+            if _same(lists[0], lists[1], algebra):
                 return CORRECT
     except UnreadableAnswer as error:
         return f"unparsable answer: {error}"
@@ -108,7 +112,7 @@ def judge(reference: str, prediction: str, algebra: Algebra) -> str:
 
 
 def _same(asked: Node, given: Node, algebra: Algebra) -> bool:
-    if asked.tokens == given.tokens:
+    if asked == given:
         return True
     if asked.kind == "words" or given.kind == "words":
         return plain_words(asked) == plain_words(given) != ""
@@ -202,29 +206,31 @@ def _same_relation(asked: Node, given: Node, algebra: Algebra) -> bool:
 def _answers_with_name(asked: Node, given: Node, algebra: Algebra) -> bool:
     r"""x = 5, x = 2 + 3 = 5, 2 + 3 = 5, \frac{1}{3} \approx 0.33 where a value is asked."""
     sides = list(given.items)
-    if set(given.operators) <= {"=", "\\in"}:
+    if set(given.operators) == {"="}:
         if (letters(sides[0].tokens) and not letters(asked.tokens)) or _is_name(sides[0]):
             sides = sides[1:]
         # Every side that is left must be the value: "x = 3 = 5" is not an answer.
         return bool(sides) and all(_same(asked, side, algebra) for side in sides)
     if given.operators[-1] == "\\approx" and set(given.operators[:-1]) <= {"="}:
-        exact, rounded = sides[-2], sides[-1]
-        if not _is_rounding(exact, rounded):
-            return False
-        before = [side for side in sides[:-1] if not _is_name(side)]
-        if not before:  # x \approx 3.14
+        rounded = sides.pop()
+        exact = [side for side in sides if not _is_name(side)]
+        if not exact:  # x \approx 3.14
             return _same(asked, rounded, algebra)
-        return all(_same(asked, side, algebra) for side in before) or _same(asked, rounded, algebra)
+        # Both may be given, but they must be one value: "3 \approx 4" is two answers.
+        if not all(_is_rounding(side, rounded, algebra) for side in exact):
+            return False
+        return all(_same(asked, side, algebra) for side in exact) or _same(asked, rounded, algebra)
     return False
 
 
-def _is_rounding(exact: Node, rounded: Node) -> bool:
-    """Two plain numbers must agree to the last digit given; an expression's rounding is believed, because both are checked alone."""
-    value, number = plain_number(exact.text), plain_number(rounded.text)
-    if value is None or number is None:
-        return True
-    places = len(rounded.text.partition(".")[2])
-    return abs(value - number) * 10**places <= 1
+def _is_rounding(exact: Node, rounded: Node, algebra: Algebra) -> bool:
+    number = plain_number(rounded.text)
+    if number is None or "/" in rounded.text or "frac" in rounded.text:
+        return False
+    value = plain_number(exact.text)
+    if value is None:
+        return algebra.rounds(exact.text, rounded.text)
+    return rounds_to(value, rounded.text, least_digits=1)
 
 
 def _same_relations(asked: Node, given: Node, algebra: Algebra) -> bool:
@@ -356,6 +362,8 @@ def _same_value(asked: str, given: str, algebra: Algebra) -> bool:
         return value == number or (not terminates(value) and rounds_to(value, given))
     if _NUMERAL.fullmatch(asked) or _NUMERAL.fullmatch(given):
         return False  # 52_8 is asked for in base 8: its digits and its base, nothing equal to it
+    if asked.count("'") != given.count("'"):
+        return False  # x' is not x; the grammar drops the prime
     for text in (asked, given):
         if " " in text and re.search(r"\d \d", text):
             raise UnreadableAnswer(f"two numbers stand side by side in {text[:60]!r}")

@@ -19,7 +19,7 @@ _NUMBER = re.compile(
     """,
     re.VERBOSE,
 )
-_PLAIN_DECIMAL = re.compile(r"[-+]?(?P<integer>\d*)\.(?P<places>\d+)")
+_PLAIN_DECIMAL = re.compile(r"[-+]?(?P<integer>\d*)(?:\.(?P<places>\d+))?")
 
 
 def plain_number(text: str) -> Fraction | None:
@@ -63,8 +63,9 @@ def rounds_to(value: Fraction, decimal: str, *, least_digits: int = 6) -> bool:
     match = _PLAIN_DECIMAL.fullmatch(decimal)
     if match is None:
         return False
-    digits = (match["integer"] + match["places"]).lstrip("0")
-    half_unit = Fraction(1, 2 * 10 ** len(match["places"]))
+    places = match["places"] or ""
+    digits = (match["integer"] + places).lstrip("0")
+    half_unit = Fraction(1, 2 * 10 ** len(places))
     return len(digits) >= least_digits and abs(Fraction(decimal) - value) <= half_unit
 
 

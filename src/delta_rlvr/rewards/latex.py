@@ -22,6 +22,7 @@ class UnreadableAnswer(ValueError):
     """The answer cannot be read; the message says why."""
 
 
+_WORD = re.compile(r"\\[A-Za-z]+\s*(?:\{[^{}]*\})?|(?<![A-Za-z_\\])[A-Za-z][A-Za-z'-]*[A-Za-z]")
 _TOKEN = re.compile(
     r"\\text\{[^{}]*\}|\\(?:begin|end)\{[A-Za-z]+\*?\}|\\[A-Za-z]+|\\.|\d*\.\d+|\d+\.?|\s+|.", re.DOTALL
 )
@@ -101,7 +102,7 @@ def _spaces_resolved(tokens: list[str]) -> list[str]:
     """Drops spaces, but leaves one between two numbers: "1 2" must not become 12."""
     kept: list[str] = []
     gap = False
-    for token in tokens:
+    for token, following in zip(tokens, [*tokens[1:], ""], strict=True):
         if token.isspace():
             gap = True
             continue
@@ -109,7 +110,7 @@ def _spaces_resolved(tokens: list[str]) -> list[str]:
             token = "\\text{" + " ".join(token[6:-1].split()) + "}"
             if token == "\\text{}":
                 continue
-        elif token.endswith(".") and token[:-1].isdigit():
+        elif token.endswith(".") and token[:-1].isdigit() and following != "\\overline":
             token = token[:-1]  # the full stop after "5."
         elif token.startswith(".") and len(token) > 1:
             token = "0" + token

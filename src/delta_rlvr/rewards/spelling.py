@@ -27,6 +27,7 @@ SPELLINGS: list[tuple[re.Pattern[str], str]] = [
             r",\s*\\!\s*(?=\d{3})|(?<=\d)\s*\{,\}\s*(?=\d{3})|(?<=\d)\\[,;:]\s*(?=\d{3}(?!\d))",
             "",
         ),  # thousands
+        (r"(?<![\d./])(\d+) +(\d+)/(\d+)(?![\d./])", r"\1\\frac{\2}{\3}"),  # mixed numbers
         (r"\\(?:boxed|fbox)\s*(?=\{)", ""),
         (r"\\[()\[\]](?!\w*\{)", " "),  # math delimiters
         (r"(?<!\\)\$", " "),
@@ -51,6 +52,7 @@ SPELLINGS: list[tuple[re.Pattern[str], str]] = [
         ),
         (r"\\(?:mathrm|mathbf|mathit|mathsf|boldsymbol|operatorname)\*?\s*\{", r"\\text{"),
         (r"\\text\s+\{", r"\\text{"),
+        (r"\\text\{([^A-Za-z{}\\]*)\}", r" \1 "),  # \text{42}, \text{, }
         (r"\\leq(?:slant)?(?![A-Za-z])|<=", r"\\le "),
         (r"\\geq(?:slant)?(?![A-Za-z])|>=", r"\\ge "),
         (r"\\neq(?![A-Za-z])|!=", r"\\ne "),
@@ -98,8 +100,6 @@ _FUNCTIONS = [
 NAMED_WORDS = {"pi": r"\pi ", "infinity": r"\infty ", "inf": r"\infty ", "oo": r"\infty ", "sqrt": r"\sqrt "}
 NAMED_WORDS |= {name: f"\\{name} " for name in _FUNCTIONS}
 NAMED_WORDS |= {name: f"\\{name} " for name in ("theta", "alpha", "beta", "lambda", "cdot", "frac", "cup")}
-_WORD = re.compile(r"\\[A-Za-z]+\s*(?:\{[^{}]*\})?|(?<![A-Za-z_\\])[A-Za-z][A-Za-z'-]*[A-Za-z]")
-
 # Words that may stand after a number as its unit although they have fewer than four letters.
 SHORT_UNITS = frozenset(
     {

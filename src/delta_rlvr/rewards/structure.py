@@ -19,6 +19,9 @@ _OPENERS, _CLOSERS = frozenset(_PAIRS), frozenset(_PAIRS.values())
 RELATIONS = frozenset({"=", "<", ">", "\\le", "\\ge", "\\ne", "\\in", "\\approx", "\\equiv"})
 MATRICES = frozenset({"matrix", "pmatrix", "bmatrix", "Bmatrix", "smallmatrix"})
 MAX_ITEMS = 64
+_TRIGONOMETRY = frozenset(
+    {"\\sin", "\\cos", "\\tan", "\\cot", "\\sec", "\\csc"}
+)  # their degrees are an argument's, not the answer's
 
 _UNIT_NAMES = {
     name: canonical
@@ -142,7 +145,8 @@ def _single(tokens: Tokens) -> Node:
     last = len(tokens) - 1
     if tokens[0] in _OPENERS and _closes(tokens, 0) == last:
         inside = _split(tokens[1:-1], {",", ";"})
-        if len(inside) == 1 and tokens[0] in ("(", "{") and tokens[-1] in (")", "}"):
+        grouping = tokens[0] in ("(", "{") and tokens[-1] in (")", "}")
+        if len(inside) == 1 and (grouping or _matrix(inside[0]) is not None):
             return read(tokens[1:-1])  # brackets that only group
         if all(map(_bare, inside)):
             form = ("(" if tokens[0] == "\\langle" else tokens[0]) + (
@@ -238,7 +242,7 @@ def _expanded(parts: list[Tokens]) -> tuple[Node, ...]:
 
 
 def _matrix(tokens: Tokens) -> Node | None:
-    if not tokens[0].startswith("\\begin{") or _closes(tokens, 0) != len(tokens) - 1:
+    if not tokens or not tokens[0].startswith("\\begin{") or _closes(tokens, 0) != len(tokens) - 1:
         return None
     if tokens[0][7:-1] not in MATRICES:
         return None
@@ -267,7 +271,7 @@ def _unit(tokens: Tokens) -> tuple[Tokens, str]:
         return tokens[1:], "dollar"
     if tokens[:2] == ("-", "\\$") and len(tokens) > 2:
         return ("-", *tokens[2:]), "dollar"
-    if len(tokens) > 1 and tokens[-1] in ("%", "\\$", "\\degree"):
+    if len(tokens) > 1 and tokens[-1] in ("%", "\\$", "\\degree") and not _TRIGONOMETRY.intersection(tokens):
         return tokens[:-1], {"%": "%", "\\$": "dollar", "\\degree": "degree"}[tokens[-1]]
     power = ""
     body = tokens
@@ -309,9 +313,10 @@ def known_unit(unit: str) -> bool:
 
 
 def plain_words(node: Node) -> str:
-    r"""The answer read as words: letters and digits only, case ignored; ``\text{}`` and bare words alike."""
-    joined = " ".join(token[6:-1] if token.startswith("\\text{") else token for token in node.tokens)
-    return "".join(re.findall(r"[A-Za-z0-9]+", joined)).lower()
+    r"""The answer read as words: ``\text{}`` and bare words alike, case, spaces and quotes ignored."""
+    joined = "".join(token[6:-1] if token.startswith("\\text{") else token for token in node.tokens)
+    plain = re.sub(r"[\s{}()'\"]+", "", joined).rstrip(".!")
+    return plain.lower() if len(plain) > 1 else plain  # a single letter may be a variable: X is not x
 
 
 def letters(tokens: Tokens) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
@@ -43,12 +44,17 @@ class SymPyAlgebra:
         for side in (expected, given):
             _check_size(side)
         if isinstance(expected, sympy.Expr) and isinstance(given, sympy.Expr):
-            if _rounded_from(expected, prediction):
+            if "." in prediction and _rounded_from(expected, prediction):
                 return True
             decided = _agree(expected, given)
             if decided is not None:
                 return decided
         return bool(verify(expected, given, timeout_seconds=None))
+
+    def rounds(self, expression: str, decimal: str) -> bool:
+        parsed = _parsed(expression, _complex(expression), False)
+        _check_size(parsed)
+        return isinstance(parsed, sympy.Expr) and _rounded_from(parsed, decimal, least_digits=1)
 
     def equations(self, reference: tuple[str, str], prediction: tuple[str, str]) -> bool:
         return self._proportional(reference, prediction, positive=False)
@@ -102,7 +108,8 @@ def _parsed(text: str, is_complex: bool, is_reference: bool) -> Any:
     exact = _DECIMAL.sub(lambda m: f"\\frac{{{int(m[1] + m[2])}}}{{{10 ** len(m[2])}}}", text)
     if _TRIGONOMETRY.search(exact):
         exact = _DEGREES.sub(r"(\\frac{\1\\pi}{180})", exact)
-    exact = exact.replace("\\degree", "")
+    exact = exact.replace("\\newrow", r"\\")
+    exact = re.sub(r"\\degree(?!\d)", "", exact)
     try:
         parsed = latex2sympy(
             exact,
@@ -121,14 +128,15 @@ def _parsed(text: str, is_complex: bool, is_reference: bool) -> Any:
     return parsed
 
 
-def _rounded_from(expected: sympy.Expr, prediction: str) -> bool:
-    """Whether the prediction is a decimal of at least six digits that an irrational reference rounds to."""
-    if plain_number(prediction) is None or "." not in prediction or expected.free_symbols:
+def _rounded_from(expected: sympy.Expr, decimal: str, least_digits: int = 6) -> bool:
+    """Whether the text is a decimal of at least so many digits that the expression rounds to."""
+    if plain_number(decimal) is None or expected.free_symbols:
         return False
     value = sympy.N(expected, DIGITS)
     if not value.is_Float:
         return False
-    return rounds_to(sympy.Rational(value), prediction)
+    exact = sympy.Rational(value)
+    return rounds_to(Fraction(int(exact.p), int(exact.q)), decimal, least_digits=least_digits)
 
 
 def _agree(expected: sympy.Expr, given: sympy.Expr) -> bool | None:
