@@ -1,0 +1,111 @@
+"""The two sides' tokens on the centroid contrast, before and after refinement, and how far they overlap.
+
+A token's margin is its score on the contrast with the sign of its side, so score = +margin on the positive side and
+-margin on the negative one. That holds for margins between both centroids; distances to the own centroid alone
+("within_side") have no common axis and are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from delta_rlvr.runs.files import round_significant
+
+BINS = 48
+# Tokens a step that are ranked and binned; beyond it a seeded draw of them.
+LIMIT = 400_000
+
+
+def step_view(responses: Iterable[dict[str, Any]], step: int) -> dict[str, Any] | None:
+    """Histograms and overlap of one sampled step; None where margins or one of the sides are missing."""
+    scores: dict[str, dict[int, list[Any]]] = {"before": {1: [], -1: []}, "after": {1: [], -1: []}}
+    for response in responses:
+        advantage = response.get("advantage") or 0.0
+        margin, initial = response.get("margin"), response.get("margin_initial")
+        if not advantage or margin is None or initial is None:
+            continue
+        side = 1 if advantage > 0 else -1
+        for moment, column in (("before", initial), ("after", margin)):
+            scores[moment][side].extend(side * value for value in column if value is not None)
+    moments = {}
+    for moment, sides in scores.items():
+        positive, negative = (_limited(np.asarray(sides[side], np.float64)) for side in (1, -1))
+        if len(positive) < 2 or len(negative) < 2:
+            return None
+        moments[moment] = _moment(positive, negative)
+    return {"step": step, **moments}
+
+
+def summary(steps: list[dict[str, Any]]) -> str:
+    """What refinement does to the overlap, over all sampled steps, in a sentence."""
+    before = float(np.mean([step["before"]["overlap"] for step in steps]))
+    after = float(np.mean([step["after"]["overlap"] for step in steps]))
+    auroc_before = float(np.mean([step["before"]["auroc"] for step in steps]))
+    auroc_after = float(np.mean([step["after"]["auroc"] for step in steps]))
+    change = 100 * (after / before - 1) if before > 0 else 0.0
+    verb = "lowers" if after < before else "raises"
+    if abs(change) < 0.5:
+        effect = f"leaves the overlap of the two sides at {after:.2f}"
+    else:
+        effect = f"{verb} the overlap of the two sides from {before:.2f} to {after:.2f} ({change:+.0f} %)"
+    over = "the one sampled step" if len(steps) == 1 else f"{len(steps)} sampled steps"
+    return (
+        f"Over {over}, refinement {effect}; the chance that a token of the positive side scores above one of the "
+        f"negative side goes from {auroc_before:.3f} to {auroc_after:.3f}."
+    )
+
+
+def overlap(positive: NDArray[np.float64], negative: NDArray[np.float64]) -> float:
+    """Shared area of the two sides' distributions: 1 = the same, 0 = apart.
+
+    The bins hold equal shares of the pooled tokens, so a few far tokens cannot make all others look alike, and a
+    change of the axis' scale changes nothing.
+    """
+    edges = np.unique(np.quantile(np.concatenate([positive, negative]), np.linspace(0, 1, BINS + 1)))
+    if len(edges) < 2:
+        return 1.0
+    shares = [np.histogram(values, edges)[0] / len(values) for values in (positive, negative)]
+    return float(np.minimum(*shares).sum())
+
+
+def auroc(positive: NDArray[np.float64], negative: NDArray[np.float64]) -> float:
+    """P(positive > negative) + P(equal) / 2."""
+    u = stats.mannwhitneyu(positive, negative, method="asymptotic").statistic
+    return float(u) / (len(positive) * len(negative))
+
+
+def _moment(positive: NDArray[np.float64], negative: NDArray[np.float64]) -> dict[str, Any]:
+    """Histograms on an axis that is linear near 0 and logarithmic far from it: most tokens are near-certain, score
+    next to nothing, and would fill a single bin of a linear axis."""
+    pooled = np.concatenate([positive, negative])
+    largest = float(np.abs(pooled).max()) or 1.0
+    # Half of the tokens lie in the linear part; at most six decades are shown.
+    unit = max(float(np.median(np.abs(pooled))), 1e-6 * largest)
+    low, high = np.arcsinh(np.quantile(pooled, [0.002, 0.998]) / unit)
+    edges = np.linspace(low, high if high > low else low + 1.0, BINS + 1)
+    # Tokens beyond the shown range are counted in the outermost bins.
+    counts = [
+        np.histogram(np.clip(np.arcsinh(v / unit), low, edges[-1]), edges)[0] for v in (positive, negative)
+    ]
+    ticks = np.linspace(edges[0], edges[-1], 7)
+    return {
+        "positive": round_significant((counts[0] / len(positive)).tolist(), 4),
+        "negative": round_significant((counts[1] / len(negative)).tolist(), 4),
+        "ticks": round_significant((np.sinh(ticks) * unit).tolist(), 2),
+        "zero": float(-edges[0] / (edges[-1] - edges[0])),
+        "count_positive": len(positive),
+        "count_negative": len(negative),
+        "overlap": overlap(positive, negative),
+        "auroc": auroc(positive, negative),
+    }
+
+
+def _limited(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    if len(values) <= LIMIT:
+        return values
+    return np.random.default_rng(0).choice(values, LIMIT, replace=False)

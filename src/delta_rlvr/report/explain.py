@@ -1,0 +1,365 @@
+"""Credit inspection without training: one forward pass over rollouts from anywhere, then the token view."""
+
+from __future__ import annotations
+
+import json
+import math
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from delta_rlvr.report.page import write_report
+from delta_rlvr.runs import RunDescription, RunWriter
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from delta_rlvr.credit import CreditRecord, DeltaConfig
+
+# Added to a group's standard deviation, as TRL and verl do; the deviation is the unbiased one, as theirs.
+ADVANTAGE_EPSILON = 1e-4
+
+
+class RolloutFileError(ValueError):
+    """The rollouts file cannot be used; the message names the line and what to do."""
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """One line of the file."""
+
+    line: int
+    """Its number, from 1."""
+    prompt: str | list[dict[str, str]]
+    """Text, or the messages of a conversation."""
+    response: str
+    """What the policy wrote."""
+    reward: float
+    """What it earned."""
+    group: str
+    """Rollouts of one group are compared with each other: the field `group`, or else the prompt."""
+
+
+@dataclass(frozen=True)
+class _Forward:
+    """What one forward pass gives for the tokens of one response."""
+
+    ids: Tensor
+    texts: list[str]
+    logps: Tensor
+    entropy: Tensor
+    hidden: Tensor
+
+
+def explain(
+    model: str,
+    rollouts_file: str | Path,
+    output: str | Path,
+    *,
+    config: DeltaConfig | None = None,
+    temperature: float = 1.0,
+    chat: bool = False,
+    title: str | None = None,
+    megabytes: float = 20.0,
+) -> Path:
+    """Write the page of the token coefficients that a policy's next update would give these rollouts.
+
+    `rollouts_file` is JSON Lines with `prompt`, `response`, `reward` and optionally `group`. `chat` puts a prompt that is text
+    into the tokenizer's chat template as the user's turn. `temperature` is the one the rollouts were sampled with.
+    """
+    import torch
+
+    from delta_rlvr.credit import CreditStream, DeltaConfig, ForkingTokens, ResponseMean
+    from delta_rlvr.tasks.models import load_policy
+
+    config = config or DeltaConfig()
+    if config.proxy == "full":
+        raise ValueError(
+            "proxy='full' needs full-parameter gradients: choose output_row, topk_hidden or head"
+        )
+    rollouts = read_rollouts(rollouts_file)
+    advantages, groups = group_advantages(rollouts)
+    policy, tokenizer = load_policy(model)
+    policy.eval().to("cuda" if torch.cuda.is_available() else "cpu")  # type: ignore[arg-type]
+    head = policy.get_output_embeddings().weight
+    streams = {
+        "delta": CreditStream(config, head=head, temperature=temperature),
+        "forking tokens": CreditStream(ForkingTokens()),
+        "grpo": CreditStream(ResponseMean()),
+    }
+    passes = []
+    for rollout in rollouts:
+        found = _forward(policy, tokenizer, rollout, temperature, chat)
+        lengths = torch.tensor([len(found.ids)], device=found.ids.device)
+        for stream in streams.values():
+            stream.add(found.hidden, found.logps, lengths=lengths, tokens=found.ids, entropy=found.entropy)
+        passes.append(found)
+    device = head.device
+    advantage_tensor = torch.tensor(advantages, dtype=torch.float64, device=device)
+    group_tensor = torch.tensor(groups, device=device)
+    records = {name: stream.solve(advantage_tensor, groups=group_tensor) for name, stream in streams.items()}
+    source = Path(rollouts_file).name
+    with tempfile.TemporaryDirectory(prefix="delta-rlvr-explain-") as folder:
+        _write_run(
+            Path(folder) / "run",
+            model,
+            source,
+            config,
+            temperature,
+            rollouts,
+            passes,
+            advantages,
+            groups,
+            records,
+        )
+        return write_report(
+            [Path(folder) / "run"],
+            output,
+            title=title or f"Credit of {source} under {model}",
+            lede=_lede(rollouts, advantages, groups, records["delta"]),
+            sections=("tokens", "clouds", "discriminator"),
+            megabytes=megabytes,
+        )
+
+
+def read_rollouts(path: str | Path) -> list[Rollout]:
+    """The file's rollouts; a line that cannot be used is an error with its number."""
+    source = Path(path)
+    if not source.is_file():
+        raise RolloutFileError(f"{source} is not a file: give JSON Lines with prompt, response, reward")
+    rollouts = []
+    with source.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            if line.strip():
+                rollouts.append(_parse(line, number, source))
+    if not rollouts:
+        raise RolloutFileError(
+            f"{source} is empty: give one JSON object a line with prompt, response, reward"
+        )
+    return rollouts
+
+
+def _parse(line: bytes, number: int, source: Path) -> Rollout:
+    where = f"{source} line {number}"
+    try:
+        value = json.loads(line)
+    except ValueError as error:
+        raise RolloutFileError(f"{where} is not JSON ({error})") from error
+    if not isinstance(value, dict):
+        raise RolloutFileError(f"{where} is not an object: give prompt, response, reward")
+    missing = [key for key in ("prompt", "response", "reward") if key not in value]
+    if missing:
+        raise RolloutFileError(f"{where} has no {' and no '.join(missing)}")
+    prompt, response, reward = value["prompt"], value["response"], value["reward"]
+    if not _is_prompt(prompt):
+        raise RolloutFileError(f"{where}: prompt must be a text or a list of messages with role and content")
+    if not isinstance(response, str) or not response:
+        raise RolloutFileError(f"{where}: response must be a text that is not empty, got {response!r}")
+    if not isinstance(reward, (int, float)) or not math.isfinite(reward):
+        raise RolloutFileError(f"{where}: reward must be a finite number, got {reward!r}")
+    group = value.get("group", prompt)
+    return Rollout(
+        number, prompt, response, float(reward), group if isinstance(group, str) else json.dumps(group)
+    )
+
+
+def _is_prompt(prompt: Any) -> bool:
+    if isinstance(prompt, list):
+        keys = ("role", "content")
+        return bool(prompt) and all(
+            isinstance(turn, dict) and all(isinstance(turn.get(key), str) for key in keys) for turn in prompt
+        )
+    return isinstance(prompt, str)
+
+
+def group_advantages(rollouts: Sequence[Rollout]) -> tuple[list[float], list[int]]:
+    """Each rollout's group-relative advantage, and its group's number in order of appearance."""
+    numbers: dict[str, int] = {}
+    groups = [numbers.setdefault(rollout.group, len(numbers)) for rollout in rollouts]
+    rewards = np.array([rollout.reward for rollout in rollouts])
+    advantages = np.zeros(len(rollouts))
+    for number in range(len(numbers)):
+        members = np.flatnonzero(np.array(groups) == number)
+        if np.ptp(rewards[members]) > 0:
+            own = rewards[members]
+            advantages[members] = (own - own.mean()) / (own.std(ddof=1) + ADVANTAGE_EPSILON)
+    return advantages.tolist(), groups
+
+
+def _forward(policy: Any, tokenizer: Any, rollout: Rollout, temperature: float, chat: bool) -> _Forward:
+    """Log-probs, entropies and the head's inputs at the positions that predict the response's tokens."""
+    import torch
+
+    prompt_ids = _prompt_ids(tokenizer, rollout, chat)
+    if not tokenizer.is_fast:
+        raise ValueError(f"{type(tokenizer).__name__} has no offsets: a fast tokenizer is needed")
+    encoded = tokenizer(rollout.response, add_special_tokens=False, return_offsets_mapping=True)
+    ids = encoded["input_ids"]
+    limit = getattr(policy.config, "max_position_embeddings", None)
+    if limit is not None and len(prompt_ids) + len(ids) > limit:
+        raise RolloutFileError(
+            f"line {rollout.line} has {len(prompt_ids) + len(ids)} tokens, the model takes {limit}: shorten it"
+        )
+    device = policy.get_output_embeddings().weight.device
+    inputs = torch.tensor([prompt_ids + ids], device=device)
+    seen: list[Any] = []
+    # What goes into the head is what the proxies are made of, whatever the architecture calls it.
+    hook = policy.get_output_embeddings().register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+    try:
+        with torch.no_grad():
+            logits = policy(input_ids=inputs).logits
+    finally:
+        hook.remove()
+    positions = slice(len(prompt_ids) - 1, -1)
+    targets = inputs[0, len(prompt_ids) :]
+    logps, entropy = _distribution(logits[0, positions], targets, temperature)
+    return _Forward(
+        targets, _texts(rollout.response, encoded["offset_mapping"]), logps, entropy, seen[-1][0, positions]
+    )
+
+
+def _prompt_ids(tokenizer: Any, rollout: Rollout, chat: bool) -> list[int]:
+    prompt = rollout.prompt
+    if chat and isinstance(prompt, str):
+        prompt = [{"role": "user", "content": prompt}]
+    if isinstance(prompt, list):
+        if not tokenizer.chat_template:
+            raise RolloutFileError(
+                f"line {rollout.line}: its prompt is a conversation, but the tokenizer has no chat template: give text"
+            )
+        text = tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False)
+        ids = tokenizer(text, add_special_tokens=False)["input_ids"]  # the template has its own
+    else:
+        ids = tokenizer(prompt)["input_ids"]
+        if ids and ids[-1] == tokenizer.eos_token_id:
+            ids = ids[:-1]  # some tokenizers end every text; the response goes on here
+    if not ids:
+        raise RolloutFileError(
+            f"line {rollout.line}: its prompt has no token, so nothing predicts the response"
+        )
+    return list(ids)
+
+
+def _distribution(logits: Tensor, targets: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+    """Log-prob of each target and entropy of each position, a few positions at a time."""
+    import torch
+
+    logps, entropy = [], []
+    for part, wanted in zip(logits.split(512), targets.split(512), strict=True):
+        log_probs = torch.log_softmax(part.float() / temperature, dim=-1)
+        logps.append(log_probs.gather(-1, wanted[:, None])[:, 0])
+        entropy.append(-(log_probs.exp() * log_probs.nan_to_num(neginf=0.0)).sum(-1))
+    return torch.cat(logps), torch.cat(entropy)
+
+
+def _texts(response: str, offsets: Sequence[tuple[int, int]]) -> list[str]:
+    """Each token's part of the response. What a tokenizer drops (spaces) goes to the next token; a character that several
+    tokens share goes to the last of them, and the ones before it are U+FFFD."""
+    texts: list[str] = []
+    start = 0
+    for number, (_, end) in enumerate(offsets):
+        shared = number + 1 < len(offsets) and offsets[number + 1][1] == end
+        texts.append("\ufffd" if shared else response[start:end])
+        start = start if shared else max(start, end)
+    if texts and start < len(response):
+        texts[-1] += response[start:]
+    return texts
+
+
+def _write_run(
+    folder: Path,
+    model: str,
+    source: str,
+    config: DeltaConfig,
+    temperature: float,
+    rollouts: Sequence[Rollout],
+    passes: Sequence[_Forward],
+    advantages: Sequence[float],
+    groups: Sequence[int],
+    records: dict[str, CreditRecord],
+) -> None:
+    """One step of a run folder, which is what the page is made of."""
+    lengths = [len(found.ids) for found in passes]
+    columns = {name: _split(record.weights, lengths) for name, record in records.items()}
+    delta = records["delta"]
+    extra = {
+        name: _split(values, lengths)
+        for name, values in (
+            ("alpha", delta.alpha),
+            ("margin", delta.margin),
+            ("margin_initial", delta.margin_initial),
+        )
+        if values is not None
+    }
+    index: dict[int, int] = {}
+    lines = []
+    text_of: dict[int, str] = {}
+    description = RunDescription(
+        engine="explain",
+        method="delta",
+        seed=config.seed,
+        model=model,
+        task=source,
+        settings={"temperature": temperature},
+        delta=asdict(config),
+        steps_planned=1,
+    )
+    with RunWriter.create(folder, description) as writer:
+        for place, (rollout, found) in enumerate(zip(rollouts, passes, strict=True)):
+            group = groups[place]
+            index[group] = index.get(group, -1) + 1
+            ids = found.ids.cpu().numpy()
+            text_of.update(zip(ids.tolist(), found.texts, strict=True))
+            weight = columns["delta"][place]
+            writer.tokens.add(ids, weight, np.sign(advantages[place]))
+            lines.append(
+                {
+                    "group": group,
+                    "index": index[group],
+                    "prompt": rollout.prompt
+                    if isinstance(rollout.prompt, str)
+                    else json.dumps(rollout.prompt),
+                    "response": rollout.response,
+                    "reward": rollout.reward,
+                    "advantage": advantages[place],
+                    "tokens": found.texts,
+                    "ids": ids,
+                    "logps": found.logps.cpu().numpy(),
+                    "entropy": found.entropy.cpu().numpy(),
+                    "weight": weight,
+                    **{name: values[place] for name, values in extra.items()},
+                    "other_weights": {name: columns[name][place] for name in columns if name != "delta"},
+                }
+            )
+        writer.log(
+            {
+                "step": 1,
+                "reward": float(np.mean([rollout.reward for rollout in rollouts])),
+                "length": float(np.mean(lengths)),
+                **delta.summary(),
+            }
+        )
+        writer.write_rollouts(1, lines)
+        writer.save_tokens(text_of=lambda ids: [text_of[token] for token in ids])
+
+
+def _split(values: Tensor, lengths: Sequence[int]) -> list[Any]:
+    return [part.cpu().numpy() for part in values.float().split(list(lengths))]
+
+
+def _lede(
+    rollouts: Sequence[Rollout], advantages: Sequence[float], groups: Sequence[int], record: CreditRecord
+) -> str:
+    signal = len({group for group, advantage in zip(groups, advantages, strict=True) if advantage})
+    said = (
+        f"{len(rollouts)} responses to {max(groups) + 1} prompts, {signal} of them with rewards that differ"
+    )
+    if not signal:
+        return f"{said}: no response is better than another of its group, so every coefficient is 1."
+    return (
+        f"{said}; coefficients from {record.weights.min().item():.3f} to {record.weights.max().item():.3f}."
+    )

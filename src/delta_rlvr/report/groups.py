@@ -1,0 +1,102 @@
+"""Which runs belong together: the same settings under several seeds; and what differs between the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from delta_rlvr.runs import RunReader
+from delta_rlvr.runs.files import dump
+
+# Settings that differ between runs of the same experiment by their nature.
+_OWN = {
+    "seed",
+    "data_seed",
+    "output",
+    "output_dir",
+    "run_name",
+    "logging_dir",
+    "resume",
+    "resume_from_checkpoint",
+}
+
+
+@dataclass(frozen=True)
+class RunGroup:
+    """Runs that share everything but the seed."""
+
+    label: str
+    """Method, and what tells it from other groups of the same method."""
+    members: tuple[int, ...]
+    """Places of the runs in the order they were given."""
+
+
+def settings_of(run: RunReader) -> dict[str, Any]:
+    """Everything that was set, flat: what the run is, the engine's settings, the coefficients' settings."""
+    info = run.info
+    flat = {key: info.get(key) for key in ("engine", "method", "model", "task", "seed", "steps_planned")}
+    settings = info.get("settings")
+    flat.update(settings if isinstance(settings, dict) else {})
+    delta = info.get("delta")
+    flat.update({f"delta.{key}": value for key, value in delta.items()} if isinstance(delta, dict) else {})
+    versions = info.get("versions")
+    flat.update(
+        {f"version.{key}": value for key, value in versions.items()} if isinstance(versions, dict) else {}
+    )
+    return flat
+
+
+def group_runs(runs: Sequence[RunReader]) -> list[RunGroup]:
+    """Runs in groups, in order of first appearance. A run whose run.json is missing stands alone."""
+    by_settings: dict[str, list[int]] = {}
+    for place, run in enumerate(runs):
+        shared = {key: value for key, value in settings_of(run).items() if key not in _OWN}
+        key = dump(dict(sorted(shared.items()))) if run.info else f"alone {place}"
+        by_settings.setdefault(key, []).append(place)
+    members: list[list[int]] = []
+    for places in by_settings.values():
+        seeds = {runs[place].info.get("seed") for place in places}
+        if len(seeds) == len(places):
+            members.append(places)
+        else:  # the same run twice, or a repeat: a band over them would understate the spread
+            members.extend([place] for place in places)
+    members.sort(key=lambda places: places[0])
+    return [RunGroup(_label(runs, places, members), tuple(places)) for places in members]
+
+
+def compare_settings(runs: Sequence[RunReader]) -> tuple[dict[str, list[Any]], dict[str, Any]]:
+    """Settings that differ (one value a run, None where it has none) and those on which all runs agree."""
+    tables = [settings_of(run) for run in runs]
+    differing: dict[str, list[Any]] = {}
+    agreeing: dict[str, Any] = {}
+    for key in dict.fromkeys(key for table in tables for key in table):
+        values = [table.get(key) for table in tables]
+        if all(dump(value) == dump(values[0]) for value in values):
+            agreeing[key] = values[0]
+        else:
+            differing[key] = values
+    return differing, agreeing
+
+
+def run_label(run: RunReader) -> str:
+    method = run.info.get("method")
+    return f"{method} · seed {run.info['seed']}" if method and "seed" in run.info else run.path.resolve().name
+
+
+def _label(runs: Sequence[RunReader], places: list[int], members: list[list[int]]) -> str:
+    """The method's name; where two groups share it, up to two settings that tell them apart, else the folder."""
+    first = runs[places[0]]
+    method = str(first.info.get("method") or first.path.resolve().name)
+    rivals = [
+        runs[other[0]] for other in members if runs[other[0]].info.get("method") == first.info.get("method")
+    ]
+    if len(rivals) == 1:
+        return method
+    differing, _ = compare_settings(rivals)
+    mine = settings_of(first)
+    telling = [key for key in differing if key not in _OWN and not key.startswith("version.")]
+    if 1 <= len(telling) <= 2:
+        told = ", ".join(f"{key.removeprefix('delta.')} {mine.get(key)}" for key in telling)
+        return f"{method} ({told})"
+    return f"{method} ({first.path.resolve().name})"

@@ -1,0 +1,171 @@
+"""Assemble the page: one HTML file with its data, style and script inside, and a policy that forbids any network."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from delta_rlvr.report.clouds import clouds
+from delta_rlvr.report.comparison import comparison
+from delta_rlvr.report.discriminator import summary
+from delta_rlvr.report.dynamics import columns, notes, panels
+from delta_rlvr.report.groups import group_runs, run_label
+from delta_rlvr.report.tokenview import token_view
+from delta_rlvr.runs import RunReader, read_run
+from delta_rlvr.runs.files import atomic, plain
+
+_SCRIPTS = (
+    "dom.js",
+    "shading.js",
+    "response.js",
+    "tokens.js",
+    "clouds.js",
+    "charts.js",
+    "dynamics.js",
+    "comparison.js",
+    "discriminator.js",
+    "main.js",
+)
+_STYLES = ("vendor/uplot-1.6.32.min.css", "page.css", "tokens.css", "sections.css")
+_PLOTS = "vendor/uplot-1.6.32.min.js"
+
+SECTIONS = ("tokens", "clouds", "dynamics", "comparison", "discriminator")
+
+# What the token view may take of a page that is to stay under 5 MB.
+TOKEN_MEGABYTES = 3.5
+
+
+def write_report(
+    run_paths: Sequence[str | Path],
+    output: str | Path,
+    *,
+    title: str | None = None,
+    lede: str | None = None,
+    sections: Sequence[str] = SECTIONS,
+    megabytes: float = TOKEN_MEGABYTES,
+) -> Path:
+    """Write the page of one or more run folders. `megabytes` bounds the token view of all runs together; `lede` is
+    the sentence under the title, by default the comparison's."""
+    if not run_paths:
+        raise ValueError("give at least one run folder")
+    if not megabytes > 0:
+        raise ValueError(f"megabytes = {megabytes} must be positive")
+    runs = [read_run(path) for path in run_paths]
+    if unknown := set(sections) - set(SECTIONS):
+        raise ValueError(f"sections: {', '.join(sorted(unknown))} are none of {', '.join(SECTIONS)}")
+    model, blocks = _page_model(runs, int(megabytes * 1e6 / len(runs)))
+    model |= {"title": title or _title(runs), "lede": lede or model["comparison"]["sentence"]}
+    model["sections"] = list(sections)
+    target = Path(output)
+    with atomic(target) as file:
+        file.write(render(model, blocks).encode("utf-8", "replace"))
+    return target
+
+
+def render(model: dict[str, Any], blocks: dict[str, str]) -> str:
+    """The page's HTML. Data goes in as JSON (with `<` escaped, so that no text can end its element) and as
+    base64; the policy names the style's and the scripts' hashes, so nothing else can run or be loaded."""
+    style = "\n".join(_asset(name) for name in _STYLES)
+    # One module scope for all our files; a top-level name of one is known to the ones after it.
+    script = "\n".join(_asset(name) for name in _SCRIPTS)
+    plots = _asset(_PLOTS)
+    policy = (
+        "default-src 'none'; base-uri 'none'; form-action 'none'; "
+        f"style-src {_hash(style)}; script-src {_hash(plots)} {_hash(script)}"
+    )
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    return environment.from_string(_asset("page.html.jinja")).render(
+        title=model["title"],
+        policy=policy,
+        style=_inline(style),
+        plots=_inline(plots),
+        script=_inline(script),
+        data=_inline(_json(model)),
+        blocks=blocks,
+    )
+
+
+def _page_model(runs: list[RunReader], limit: int) -> tuple[dict[str, Any], dict[str, str]]:
+    shown = panels(runs)
+    groups = group_runs(runs)
+    blocks: dict[str, str] = {}
+    described = []
+    for place, run in enumerate(runs):
+        view = token_view(run, f"r{place}", limit)
+        blocks |= view.blocks
+        described.append(
+            {
+                "name": run.path.resolve().name,
+                "label": run_label(run),
+                "group": next(number for number, group in enumerate(groups) if place in group.members),
+                "info": {key: run.info.get(key) for key in _INFO},
+                "metrics": columns(run, shown),
+                "notes": notes(run),
+                "clouds": clouds(run.tokens) if run.tokens is not None else None,
+                "steps": view.steps,
+                "left_out": view.left_out,
+                "shadings": view.shadings,
+                "discriminator": view.discriminator,
+                "discriminator_summary": summary(view.discriminator) if view.discriminator else None,
+                "proxy_agreement": run.proxy_agreement,
+                "problems": run.problems,
+            }
+        )
+    model = {
+        "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "runs": described,
+        "groups": [{"label": group.label, "members": list(group.members)} for group in groups],
+        "panels": shown,
+        "comparison": comparison(runs, groups),
+    }
+    return model, blocks
+
+
+_INFO = (
+    "engine",
+    "method",
+    "seed",
+    "status",
+    "started",
+    "updated",
+    "steps",
+    "steps_planned",
+    "model",
+    "task",
+)
+
+
+def _title(runs: list[RunReader]) -> str:
+    if len(runs) == 1:
+        return f"{run_label(runs[0])} on {runs[0].info.get('task') or runs[0].path.resolve().name}"
+    methods = list(dict.fromkeys(str(run.info.get("method") or run.path.resolve().name) for run in runs))
+    return f"{len(runs)} runs: {', '.join(methods[:4])}{' and more' if len(methods) > 4 else ''}"
+
+
+def _json(model: dict[str, Any]) -> str:
+    text = json.dumps(plain(model), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def _asset(name: str) -> str:
+    return files("delta_rlvr.report").joinpath("assets", name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _inline(text: str) -> Markup:
+    """Our own file, or JSON with `<` escaped, put into the page as it is."""
+    if "</script" in text.lower() or "</style" in text.lower():
+        raise ValueError("an inlined text would end its element")
+    return Markup(text)

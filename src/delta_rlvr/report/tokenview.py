@@ -1,0 +1,159 @@
+"""The token view's data: one compressed block for each prompt at each sampled step, within a size limit."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from delta_rlvr.report.discriminator import step_view
+from delta_rlvr.runs import RunReader
+
+_COLUMNS = ("logps", "entropy", "margin", "margin_initial", "alpha", "weight", "decisive", "other_weights")
+_FACTS = ("index", "reward", "advantage", "reason", "tokens")
+
+
+@dataclass
+class TokenView:
+    """What the page embeds for one run."""
+
+    steps: list[dict[str, Any]] = field(default_factory=list)
+    """Sampled steps in order, each with its prompts; a prompt names its block."""
+    blocks: dict[str, str] = field(default_factory=dict)
+    """Block name -> base64 of gzipped JSON."""
+    shadings: list[dict[str, Any]] = field(default_factory=list)
+    """What tokens can be shaded by, with the range of each scale over the run."""
+    discriminator: list[dict[str, Any]] = field(default_factory=list)
+    """The discriminator view of each sampled step that has one."""
+    left_out: str | None = None
+    """A sentence, where the size limit cut something."""
+
+
+def token_view(run: RunReader, name: str, limit: int) -> TokenView:
+    """Read every sampled step once; keep prompts until `limit` bytes are full, those with a signal first and the
+    steps evenly, so that a cut thins the page out instead of ending it early."""
+    view = TokenView()
+    ranges = _Ranges()
+    candidates = []
+    for step in run.rollout_steps:
+        responses = run.rollouts(step)
+        seen = step_view(responses, step)
+        if seen is not None:
+            view.discriminator.append(seen)
+        by_prompt: dict[Any, list[dict[str, Any]]] = {}
+        for response in responses:
+            by_prompt.setdefault(response.get("group"), []).append(response)
+            ranges.add(response)
+        prompts = sorted(by_prompt.items(), key=lambda item: (not _has_signal(item[1]), _order(item[0])))
+        for rank, (group, members) in enumerate(prompts):
+            candidates.append((rank, step, group, _prompt(group, members), _pack(members)))
+    candidates.sort(key=lambda entry: entry[0])  # stable: by rank, then by step
+    used, kept = 0, []
+    for number, (_, step, group, prompt, block) in enumerate(candidates):
+        if number == 0 or used + len(block) <= limit:
+            used += len(block)
+            kept.append((step, _order(group), prompt, block))
+    kept.sort(key=lambda entry: entry[:2])
+    for number, (step, _, prompt, block) in enumerate(kept):
+        if not view.steps or view.steps[-1]["step"] != step:
+            view.steps.append({"step": step, "prompts": []})
+        view.steps[-1]["prompts"].append({**prompt, "block": f"{name}-{number}"})
+        view.blocks[f"{name}-{number}"] = block
+    if len(kept) < len(candidates):
+        view.left_out = (
+            f"{len(kept)} of {len(candidates)} sampled prompts are on this page, to keep it light; the run folder has "
+            "the rest (a larger --megabytes includes more)."
+        )
+    view.shadings = ranges.shadings()
+    return view
+
+
+def _order(group: Any) -> tuple[int, float, str]:
+    """Groups in order of their number; anything else after them."""
+    return (0, group, "") if isinstance(group, (int, float)) else (1, 0, str(group))
+
+
+def _has_signal(members: list[dict[str, Any]]) -> bool:
+    sides = {np.sign(member.get("advantage") or 0) for member in members}
+    return 1 in sides and -1 in sides
+
+
+def _prompt(group: Any, members: list[dict[str, Any]]) -> dict[str, Any]:
+    """What the list of prompts says about one."""
+    rewards = [member["reward"] for member in members if isinstance(member.get("reward"), (int, float))]
+    text = members[0].get("prompt")
+    return {
+        "group": group,
+        "title": " ".join(str(text or "").split())[:90],
+        "responses": len(members),
+        "tokens": sum(len(member["tokens"]) for member in members),
+        "reward": round(float(np.mean(rewards)), 4) if rewards else None,
+        "signal": _has_signal(members),
+    }
+
+
+def _pack(members: list[dict[str, Any]]) -> str:
+    first = members[0]
+    block = {
+        **{key: first.get(key) for key in ("prompt", "prompt_id", "answer")},
+        "responses": [
+            {key: member[key] for key in (*_FACTS, *_COLUMNS) if member.get(key) is not None}
+            for member in members
+        ],
+    }
+    text = json.dumps(block, ensure_ascii=False, separators=(",", ":"))
+    # No time in the header, so that equal runs give equal pages.
+    packed = gzip.compress(text.encode("utf-8", "replace"), 7, mtime=0)
+    return base64.b64encode(packed).decode("ascii")
+
+
+class _Ranges:
+    """Extent of each shading over the run, so that a colour means the same at every step and prompt."""
+
+    def __init__(self) -> None:
+        self._extremes: dict[str, list[float]] = {}
+
+    def add(self, response: dict[str, Any]) -> None:
+        named = {
+            "weight": response.get("weight"),
+            "entropy": response.get("entropy"),
+            "logps": response.get("logps"),
+        }
+        named |= {f"other:{key}": column for key, column in (response.get("other_weights") or {}).items()}
+        for key, column in named.items():
+            values = np.array([value for value in column or () if value is not None], np.float64)
+            if not len(values):
+                continue
+            centred = np.abs(values - 1) if key == "weight" or key.startswith("other:") else values
+            # One outlier must not wash out the rest: the 99.5 % quantile of a response, then the largest of them.
+            self._extremes.setdefault(key, []).append(float(np.quantile(centred, 0.995)))
+
+    def shadings(self) -> list[dict[str, Any]]:
+        found = []
+        for key, extremes in self._extremes.items():
+            if key == "logps":
+                found.append(
+                    {"key": "probability", "label": "probability", "kind": "sequential", "span": 1.0}
+                )
+            elif key == "entropy":
+                found.append({"key": key, "label": key, "kind": "sequential", "span": nice(max(extremes))})
+            else:
+                label = "coefficient" if key == "weight" else key.removeprefix("other:")
+                span = nice(max(extremes)) or 0.2
+                found.append({"key": key, "label": label, "kind": "diverging", "span": span})
+        order = {"weight": 0, "entropy": 1, "probability": 2}
+        return sorted(found, key=lambda shading: order.get(shading["key"], 3))
+
+
+def nice(value: float) -> float:
+    """The next of 1, 2, 3, 5, 10 times a power of ten at or above `value`; 0 for 0."""
+    if value <= 0:
+        return 0.0
+    scale = 10.0 ** np.floor(np.log10(value))
+    # A hair of slack: 0.20000001 is 0.2.
+    factor = next((f for f in (1, 2, 3, 5) if value <= f * scale * 1.02), 10)
+    return float(f"{factor * scale:.3g}")
