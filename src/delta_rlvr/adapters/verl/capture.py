@@ -1,0 +1,243 @@
+"""From an engine's packed old-log-prob pass to token weights: which hidden state predicts which response token, and the way back.
+
+Tensors only. A sequence is a prompt followed by its response; the engine puts the sequences of a micro-batch one after the other
+(or pads them on the right), and may cut that row of tokens into equal slices, one a sequence-parallel rank. Position p predicts the
+token at p + 1, so the hidden state of a response's first token is the prompt's last.
+
+A rank of a sequence-parallel group keeps its own slice alone: a response that lies across slices is a shorter response on each of
+them, which changes no statistic because they are all summed over the ranks. Nothing the size of the hidden states is ever moved.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from delta_rlvr.adapters.verl.settings import VerlSettings
+from delta_rlvr.credit import CreditRecord, CreditStream, RowStore
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """What a micro-batch says about its sequences, on the device of the hidden states."""
+
+    rows: Int[Tensor, " batch"]
+    """Each sequence's number in the rank's batch: engines reorder them to balance the load."""
+    sequence_lengths: Int[Tensor, " batch"]
+    """Prompt and response together."""
+    response_lengths: Int[Tensor, " batch"]
+    """Response alone, masked tokens included."""
+    response_mask: Bool[Tensor, " response_token"]
+    """Valid response tokens, packed sequence by sequence."""
+    response_ids: Int[Tensor, " response_token"]
+    """Sampled ids, packed likewise."""
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Where the valid tokens of a micro-batch (this rank's slice of it) come from and belong."""
+
+    positions: Int[Tensor, " token"]
+    """Predicting position within the packed row of tokens."""
+    local: Int[Tensor, " token"]
+    """The same within the hidden states that this rank has, flattened to [any, width]."""
+    within: Int[Tensor, " token"]
+    """The token's number within its response, masked ones counted."""
+    lengths: Int[Tensor, " batch"]
+    """Valid tokens of each sequence on this rank."""
+    ids: Int[Tensor, " token"]
+
+
+def places(micro: MicroBatch, hidden_shape: torch.Size, slice_rank: int, slice_count: int) -> _Places:
+    """Find the valid tokens of a micro-batch in hidden states [1, packed (a slice of it), d] or [batch, padded, d]."""
+    device = micro.sequence_lengths.device
+    count = len(micro.rows)
+    sequence = torch.repeat_interleave(torch.arange(count, device=device), micro.response_lengths)
+    starts = micro.response_lengths.cumsum(0) - micro.response_lengths
+    within = torch.arange(len(sequence), device=device) - starts[sequence]
+    ends = micro.sequence_lengths.cumsum(0)
+    positions = (ends - micro.response_lengths - 1)[sequence] + within
+    packed_length = int(ends[-1]) if count else 0
+    packed = hidden_shape[0] == 1 and hidden_shape[1] * slice_count >= packed_length
+    if packed:
+        first = slice_rank * hidden_shape[1]
+        local = positions - first
+        keep = micro.response_mask & (local >= 0) & (local < hidden_shape[1])
+    elif hidden_shape[0] == count and slice_count == 1:
+        row_start = (ends - micro.sequence_lengths)[sequence]
+        local = sequence * hidden_shape[1] + positions - row_start
+        keep = micro.response_mask
+    else:
+        raise RuntimeError(
+            f"hidden states of shape {tuple(hidden_shape)} fit neither {count} padded sequences nor {packed_length} packed "
+            f"tokens in {slice_count} slice(s): this engine lays tokens out in a way that is not known here"
+        )
+    lengths = torch.bincount(sequence[keep], minlength=count)
+    return _Places(positions[keep], local[keep], within[keep], lengths, micro.response_ids[keep])
+
+
+class PassCapture:
+    """Collects one old-log-prob pass of a rank and turns it into token weights once the advantages are known."""
+
+    def __init__(
+        self,
+        settings: VerlSettings,
+        *,
+        store: RowStore,
+        process_group: dist.ProcessGroup | None,
+        slice_group: dist.ProcessGroup | None = None,
+        head: Float[Tensor, "vocab width"] | None = None,
+        temperature: float = 1.0,
+        device: torch.device | str | None = None,
+    ):
+        self.settings = settings
+        self.slice_group = slice_group
+        self.slice_count = 1 if slice_group is None else dist.get_world_size(slice_group)
+        self.slice_rank = 0 if slice_group is None else dist.get_rank(slice_group)
+        store.clear()
+        self.stream = CreditStream(
+            settings.method.weighting,
+            head=head,
+            temperature=temperature,
+            store=store,
+            process_group=process_group,
+            device=device,
+        )
+        self.watch = Stopwatch(torch.device(device) if device is not None else torch.device("cpu"))
+        self._rows: list[Tensor] = []
+        self._lengths: list[Tensor] = []
+        self._within: list[Tensor] = []
+        self._logps: list[Tensor] = []
+        self._entropy: list[Tensor] = []
+        self._pending: _Places | None = None
+
+    def add_hidden(self, micro: MicroBatch, hidden: Float[Tensor, "..."]) -> None:
+        """Keep the hidden states [1, packed, d] or [batch, padded, d] of a micro-batch's valid response tokens."""
+        with self.watch:
+            if self._pending is not None:
+                raise RuntimeError(
+                    "the decoder ran twice in one micro-batch: hidden states would not match log-probs"
+                )
+            found = places(micro, hidden.shape, self.slice_rank, self.slice_count)
+            self._pending = found
+            self._rows.append(micro.rows)
+            self._lengths.append(found.lengths)
+            self._within.append(found.within)
+            rows = hidden.detach().flatten(0, 1)[found.local] if self.stream.needs_hidden else None
+            try:
+                self.stream.add(rows, lengths=found.lengths, tokens=found.ids)
+            except ValueError as error:
+                raise ValueError(
+                    f"{error} (in a verl run: delta.store_device_gib and delta.store_host_gib, per rank)"
+                ) from error
+
+    def add_outputs(self, logps: Float[Tensor, " packed"], entropy: Float[Tensor, " packed"] | None) -> None:
+        """The same micro-batch's log-probs and entropies, over the whole packed row."""
+        with self.watch:
+            found = self._pending
+            if found is None:
+                raise RuntimeError(
+                    "the engine gave log-probs, but the hidden states of its decoder were never seen: "
+                    "this model does not call the module that get_decoder() names"
+                )
+            self._pending = None
+            self._logps.append(logps.detach()[found.positions])
+            if entropy is not None:
+                self._entropy.append(entropy.detach()[found.positions])
+
+    def solve(
+        self,
+        advantages: Float[Tensor, " batch"],
+        response_lengths: Int[Tensor, " batch"],
+        *,
+        groups: Int[Tensor, " batch"],
+        keys: Int[Tensor, " batch"],
+        round_number: int,
+    ) -> tuple[CreditRecord, dict[str, Float[Tensor, " response_token"]]]:
+        """The record, and its token arrays laid out over all response tokens, sequence by sequence in the batch's own order.
+
+        Every rank of the process group must call this.
+        """
+        device = response_lengths.device
+        order = torch.cat(self._rows) if self._rows else torch.zeros(0, dtype=torch.int64, device=device)
+        if sorted(order.tolist()) != list(range(len(advantages))):
+            raise RuntimeError(
+                f"the advantages are of {len(advantages)} responses, the old-log-prob pass had {len(order)}: "
+                "they must be of the same batch on the same rank"
+            )
+        record = self.stream.solve(
+            advantages[order],
+            logps=_packed(self._logps, device),
+            entropy=_packed(self._entropy, device) if self._entropy else None,
+            groups=groups[order],
+            keys=keys[order],
+            round_number=round_number,
+        )
+        starts = response_lengths.cumsum(0) - response_lengths
+        lengths = torch.cat(self._lengths) if self._lengths else order
+        row = torch.repeat_interleave(order, lengths)
+        within = torch.cat(self._within) if self._within else order
+        if bool((within >= response_lengths[row]).any()):
+            raise RuntimeError("the responses have other lengths than in the old-log-prob pass")
+        target = starts[row] + within
+        total = int(response_lengths.sum())
+        return record, {
+            name: self._laid_out(values, target, total)
+            for name, values in (
+                ("weights", record.weights),
+                ("alpha", record.alpha),
+                ("margin", record.margin),
+                ("margin_initial", record.margin_initial),
+            )
+            if values is not None
+        }
+
+    def _laid_out(self, values: Tensor, target: Tensor, total: int) -> Tensor:
+        laid_out = torch.zeros(total, dtype=values.dtype, device=values.device)
+        laid_out[target] = values
+        if self.slice_group is not None:
+            # Each token lies on one slice alone: the sum puts the slices together.
+            dist.all_reduce(laid_out, group=self.slice_group)
+        return laid_out
+
+
+class Stopwatch:
+    """Seconds spent in its `with` blocks. On a GPU the work is timed where it runs, without waiting for it."""
+
+    def __init__(self, device: torch.device):
+        self._cuda = device.type == "cuda"
+        self._seconds = 0.0
+        self._events: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
+
+    def __enter__(self) -> Stopwatch:
+        if self._cuda:
+            begin = torch.cuda.Event(enable_timing=True)
+            begin.record()
+            self._events.append((begin, torch.cuda.Event(enable_timing=True)))
+        else:
+            self._begin = time.perf_counter()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._cuda:
+            self._events[-1][1].record()
+        else:
+            self._seconds += time.perf_counter() - self._begin
+
+    @property
+    def seconds(self) -> float:
+        """The sum so far; waits for the device."""
+        for begin, end in self._events:
+            end.synchronize()
+            self._seconds += begin.elapsed_time(end) / 1e3
+        self._events.clear()
+        return self._seconds
+
+
+def _packed(parts: list[Tensor], device: torch.device) -> Tensor:
+    return torch.cat(parts) if parts else torch.zeros(0, device=device)

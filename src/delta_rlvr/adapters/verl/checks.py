@@ -1,0 +1,144 @@
+"""What the rest of a verl config must say for the `delta` block to mean what it says. No verl here: a config is nested mappings.
+
+Every refusal names the setting, why it does not fit, and what to set. They are collected, so that one launch shows all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from delta_rlvr.adapters.verl.settings import SettingsError, VerlSettings
+from delta_rlvr.objectives import SoftGate
+
+_ACTOR = "actor_rollout_ref.actor"
+_MODEL = "actor_rollout_ref.model"
+
+# verl's policy losses that multiply each token's loss by `rollout_is_weights`. "geo_mean" takes their geometric mean over a
+# response, which undoes credit within it, and "bypass_mode" ignores them.
+WEIGHTED_LOSSES = (
+    "vanilla",
+    "sapo",
+    "gspo",
+    "cispo",
+    "clip_cov",
+    "kl_cov",
+    "dppo_tv",
+    "dppo_kl",
+    "gpg",
+    "dro",
+)
+# Advantage estimators that give a response one advantage, which all its tokens share.
+RESPONSE_ADVANTAGES = (
+    "grpo",
+    "grpo_vectorized",
+    "grpo_passk",
+    "rloo",
+    "rloo_vectorized",
+    "opo",
+    "gpg",
+    "reinforce_plus_plus_baseline",
+)
+STRATEGIES = ("fsdp", "fsdp2")
+
+# Each path that is read below; a canary test looks every one of them up in verl's own config.
+PATHS = (
+    f"{_ACTOR}.strategy",
+    f"{_ACTOR}.loss_agg_mode",
+    f"{_ACTOR}.policy_loss.loss_mode",
+    f"{_ACTOR}.clip_ratio_c",
+    f"{_ACTOR}.ulysses_sequence_parallel_size",
+    f"{_MODEL}.use_remove_padding",
+    "algorithm.adv_estimator",
+    "algorithm.rollout_correction.bypass_mode",
+    "algorithm.rollout_correction.rollout_rs",
+    "distillation.enabled",
+)
+
+
+def check_config(config: Mapping[str, Any], settings: VerlSettings) -> None:
+    """Refuse a config in which the method could not do what its name says."""
+    problems = list(_problems(config, settings))
+    if problems:
+        listed = "\n".join(f"  - {problem}" for problem in problems)
+        raise SettingsError(f"delta.method={settings.method.name} cannot run with these settings:\n{listed}")
+
+
+def select(config: Mapping[str, Any], path: str, default: Any = None) -> Any:
+    """The value at a dotted path; `default` where a part of it is missing or null."""
+    found: Any = config
+    for part in path.split("."):
+        found = found.get(part) if found is not None else None
+    return default if found is None else found
+
+
+def _problems(config: Mapping[str, Any], settings: VerlSettings) -> Iterator[str]:
+    strategy = select(config, f"{_ACTOR}.strategy")
+    if strategy not in STRATEGIES:
+        yield (
+            f"{_ACTOR}.strategy={strategy}: hidden states are kept from the FSDP engines alone so far; "
+            "set it to fsdp2 (or fsdp)"
+        )
+    if select(config, "algorithm.rollout_correction.bypass_mode", False):
+        yield (
+            "algorithm.rollout_correction.bypass_mode=True skips the old-log-prob pass, which the coefficients come from; "
+            "set it to False (rollout_is still corrects for the rollout engine)"
+        )
+    if rejection := select(config, "algorithm.rollout_correction.rollout_rs"):
+        yield (
+            f"algorithm.rollout_correction.rollout_rs={rejection} changes the response mask after hidden states were kept; "
+            "set it to null"
+        )
+    estimator = select(config, "algorithm.adv_estimator")
+    if estimator not in RESPONSE_ADVANTAGES:
+        yield (
+            f"algorithm.adv_estimator={estimator}: token credit needs one advantage a response; "
+            f"use one of {', '.join(RESPONSE_ADVANTAGES)}"
+        )
+    if select(config, "distillation.enabled", False):
+        yield "distillation.enabled=True replaces the policy loss that the coefficients multiply; set it to False"
+    yield from _loss_problems(config, settings)
+    yield from _parallel_problems(config, settings, strategy)
+
+
+def _loss_problems(config: Mapping[str, Any], settings: VerlSettings) -> Iterator[str]:
+    method = settings.method
+    loss_mode = select(config, f"{_ACTOR}.policy_loss.loss_mode", "vanilla")
+    if isinstance(method.surrogate, SoftGate):
+        if loss_mode != "sapo":
+            yield f"{_ACTOR}.policy_loss.loss_mode={loss_mode}: method {method.name} is verl's loss_mode=sapo; set that"
+    elif method.delta is None and loss_mode != "vanilla":
+        yield f"{_ACTOR}.policy_loss.loss_mode={loss_mode}: method {method.name} clips; set it to vanilla"
+    elif loss_mode not in WEIGHTED_LOSSES:
+        yield (
+            f"{_ACTOR}.policy_loss.loss_mode={loss_mode} does not weigh single tokens; "
+            f"use one of {', '.join(WEIGHTED_LOSSES)}"
+        )
+    average = "token-mean" if method.aggregation == "token_mean" else "seq-mean-token-mean"
+    given = select(config, f"{_ACTOR}.loss_agg_mode")
+    if given != average:
+        yield f"{_ACTOR}.loss_agg_mode={given}: method {method.name} averages by {average}; set that"
+    dual_clip = select(config, f"{_ACTOR}.clip_ratio_c")
+    if settings.future is not None and dual_clip != settings.future.dual_clip:
+        yield (
+            f"{_ACTOR}.clip_ratio_c={dual_clip}: method {method.name} has its dual clip at "
+            f"{settings.future.dual_clip} (delta.future.dual_clip); give both the same value"
+        )
+
+
+def _parallel_problems(config: Mapping[str, Any], settings: VerlSettings, strategy: Any) -> Iterator[str]:
+    delta = settings.method.delta
+    sequence_parallel = select(config, f"{_ACTOR}.ulysses_sequence_parallel_size", 1)
+    if sequence_parallel > 1:
+        if not select(config, f"{_MODEL}.use_remove_padding", False):
+            yield f"{_ACTOR}.ulysses_sequence_parallel_size={sequence_parallel} needs {_MODEL}.use_remove_padding=True"
+        if delta is not None and (delta.source == "random" or delta.keep != "all"):
+            yield (
+                f"{_ACTOR}.ulysses_sequence_parallel_size={sequence_parallel}: seeded draws number the tokens of a whole "
+                "response, which no rank sees under sequence parallelism; set it to 1"
+            )
+    if settings.needs_head and strategy == "fsdp":
+        yield (
+            f"{_ACTOR}.strategy=fsdp: delta.proxy={delta.proxy if delta else None} needs the LM head's whole weight, "
+            "which FSDP1 does not give; set it to fsdp2"
+        )

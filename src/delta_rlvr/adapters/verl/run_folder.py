@@ -1,0 +1,245 @@
+"""A verl run in the run folder's schema (docs/run_schema.md), so that `delta-rlvr report` and `compare` read it. No verl here."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from delta_rlvr.adapters.verl.checks import select
+from delta_rlvr.adapters.verl.settings import SettingsError, VerlSettings
+from delta_rlvr.runs import RunDescription, RunWriter
+
+_VERSIONS = ("torch", "transformers", "verl", "ray", "delta-rlvr")
+
+# Ours -> verl's name of the same number.
+_METRICS = {
+    "loss": "actor/pg_loss",
+    "grad_norm": "actor/grad_norm",
+    "learning_rate": "actor/lr",
+    "entropy": "actor/entropy",
+    "length": "response_length/mean",
+    "truncated": "response_length/clip_ratio",
+    "epoch": "training/epoch",
+    "clipped": "actor/pg_clipfrac",
+    "kl_to_old": "actor/ppo_kl",
+    "rollout_probs_diff": "training/rollout_probs_diff_max",
+}
+_TIMES = {
+    "seconds_generate": "gen",
+    "seconds_logps": "old_log_prob",
+    "seconds_credit": "delta",
+    "seconds_update": "update_actor",
+}
+_CREDIT = "delta/"
+_TOKEN_ARRAYS = {
+    "logps": "old_log_probs",
+    "entropy": "entropy",
+    "weight": "delta_weights",
+    "alpha": "delta_alpha",
+    "margin": "delta_margin",
+    "margin_initial": "delta_margin_initial",
+}
+
+Table = Mapping[str, Sequence[Any]]
+"""Of every response: `responses`, `response_mask`, ... as verl names them, one entry a response."""
+
+
+def refuse_used_folder(settings: VerlSettings, resume_mode: str) -> None:
+    """A run that starts anew must not land in the folder of another."""
+    if settings.run_folder is not None and resume_mode == "disable" and _holds_run(settings.run_folder):
+        raise SettingsError(
+            f"delta.run_folder={settings.run_folder} holds a run, and trainer.resume_mode=disable starts a new one: "
+            "give another folder, or delete that one"
+        )
+
+
+class RunFolder:
+    """Writes one verl run. The driver alone holds one."""
+
+    def __init__(self, writer: RunWriter, settings: VerlSettings, tokenizer: Any):
+        self.writer, self.settings, self.tokenizer = writer, settings, tokenizer
+        self._seconds = 0.0
+
+    @classmethod
+    def open(
+        cls,
+        settings: VerlSettings,
+        config: Mapping[str, Any],
+        tokenizer: Any,
+        *,
+        resumed_from: int,
+        steps_planned: int,
+    ) -> RunFolder:
+        """Start the folder, or go on in it from the checkpoint at `resumed_from`."""
+        assert settings.run_folder is not None
+        method = settings.method
+        description = RunDescription(
+            engine="verl",
+            method=method.name,
+            seed=int(select(config, "data.seed", select(config, "actor_rollout_ref.rollout.seed", 0))),
+            model=str(select(config, "actor_rollout_ref.model.path")),
+            task=_task(select(config, "data.train_files")),
+            settings=_flat(config),
+            delta=None if method.delta is None else asdict(method.delta),
+            steps_planned=steps_planned,
+            versions=_versions(),
+        )
+        if _holds_run(settings.run_folder):
+            writer = RunWriter.resume(settings.run_folder, description, resumed_from)
+        else:
+            writer = RunWriter.create(settings.run_folder, description)
+        return cls(writer, settings, tokenizer)
+
+    def write_step(
+        self, step: int, metrics: Mapping[str, Any], timing: Mapping[str, float], table: Table, *, dump: bool
+    ) -> None:
+        """One step: its metrics, its share of the token sums, and its rollouts where `dump`."""
+        self._seconds += timing.get("step", 0.0)
+        line: dict[str, Any] = {"step": step, "time": self._seconds, **_group_metrics(table)}
+        line |= {ours: metrics[theirs] for ours, theirs in _METRICS.items() if theirs in metrics}
+        line |= {ours: timing[theirs] for ours, theirs in _TIMES.items() if theirs in timing}
+        line |= {
+            key.removeprefix(_CREDIT): value for key, value in metrics.items() if key.startswith(_CREDIT)
+        }
+        line["seconds_step"] = timing.get("step")
+        if line["signal_groups"] == 0:
+            line["note"] = (
+                "no group has a signal: all its responses were rewarded alike, so nothing was learnt"
+            )
+        self.writer.log(line)
+        for number in range(len(table["responses"])):
+            valid = _flat_values(table["response_mask"][number]).bool()
+            ids = _flat_values(table["responses"][number])[valid]
+            weights = _weights(table, number)[valid]
+            self.writer.tokens.add(ids.numpy(), weights.numpy(), _advantage(table, number))
+        if dump:
+            self.writer.write_rollouts(step, self._responses(table))
+
+    def checkpoint(self, step: int) -> None:
+        """verl has saved its checkpoint: the token sums belong to it."""
+        self.writer.save_tokens(step, self._texts)
+
+    def finished(self) -> None:
+        self.writer.save_tokens(None, self._texts)
+        self.writer.finish()
+
+    def failed(self, error: BaseException) -> None:
+        if isinstance(error, KeyboardInterrupt):
+            self.writer.interrupt()
+        else:
+            self.writer.fail(error)
+
+    def _responses(self, table: Table) -> list[dict[str, Any]]:
+        """The first prompts of the step, with all their responses."""
+        groups = {uid: number for number, uid in enumerate(dict.fromkeys(table["uid"]))}
+        order = sorted(range(len(table["uid"])), key=lambda n: (groups[table["uid"][n]], _session(table, n)))
+        return [
+            self._response(table, number, groups[table["uid"][number]])
+            for number in order
+            if groups[table["uid"][number]] < self.settings.rollouts_prompts
+        ]
+
+    def _response(self, table: Table, number: int, group: int) -> dict[str, Any]:
+        valid = _flat_values(table["response_mask"][number]).bool()
+        ids = _flat_values(table["responses"][number])[valid].tolist()
+        extra = _entry(table, "extra_info", number) or {}
+        graded = (_entry(table, "extra_fields", number) or {}).get("reward_extra_info") or {}
+        truth = (_entry(table, "reward_model", number) or {}).get("ground_truth")
+        line: dict[str, Any] = {
+            "group": group,
+            "index": _session(table, number),
+            "prompt": self.tokenizer.decode(table["prompts"][number].tolist()),
+            "prompt_id": str(extra.get("index", table["uid"][number])),
+            "reward": float(table["rm_scores"][number].sum()),
+            "advantage": _advantage(table, number),
+            "reason": graded.get("reason"),
+            "answer": None if truth is None else str(truth),
+            "tokens": self._texts(ids),
+            "ids": ids,
+        }
+        for ours, theirs in _TOKEN_ARRAYS.items():
+            if theirs in table:
+                line[ours] = _flat_values(table[theirs][number])[valid]
+        line.setdefault("weight", _weights(table, number)[valid])
+        return line
+
+    def _texts(self, ids: list[int]) -> list[str]:
+        """Each token's own text. SentencePiece writes a leading space as U+2581 and drops it when it decodes a token alone."""
+        pieces = self.tokenizer.convert_ids_to_tokens(ids)
+        return [
+            (" " if piece.startswith("\u2581") and not text.startswith(" ") else "") + text
+            for piece, text in zip(pieces, (self.tokenizer.decode([number]) for number in ids), strict=True)
+        ]
+
+
+def _group_metrics(table: Table) -> dict[str, float]:
+    rewards: dict[Any, list[float]] = {}
+    for uid, scores in zip(table["uid"], table["rm_scores"], strict=True):
+        rewards.setdefault(uid, []).append(float(scores.sum()))
+    spreads = [float(torch.tensor(group).std(correction=0)) for group in rewards.values()]
+    everything = [reward for group in rewards.values() for reward in group]
+    return {
+        "reward": sum(everything) / len(everything),
+        "reward_std": sum(spreads) / len(spreads),
+        "signal_groups": sum(spread > 0 for spread in spreads) / len(spreads),
+    }
+
+
+def _weights(table: Table, number: int) -> Tensor:
+    """The coefficients of a response; one for a method without any."""
+    if "delta_weights" in table:
+        return _flat_values(table["delta_weights"][number]).double()
+    return torch.ones(len(_flat_values(table["responses"][number])), dtype=torch.float64)
+
+
+def _advantage(table: Table, number: int) -> float:
+    valid = _flat_values(table["response_mask"][number]).bool()
+    values = _flat_values(table["advantages"][number])[valid]
+    return float(values[0]) if len(values) else 0.0
+
+
+def _session(table: Table, number: int) -> int:
+    return int(_entry(table, "session_id", number) or 0)
+
+
+def _entry(table: Table, key: str, number: int) -> Any:
+    return table[key][number] if key in table else None
+
+
+def _flat_values(values: Tensor) -> Tensor:
+    return values.detach().cpu().flatten()
+
+
+def _holds_run(path: str) -> bool:
+    return (Path(path) / "run.json").exists()
+
+
+def _task(files: Any) -> str:
+    return files if isinstance(files, str) else ", ".join(map(str, files or ["?"]))
+
+
+def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for name in _VERSIONS:
+        try:
+            found[name.replace("-", "_")] = version(name)
+        except PackageNotFoundError:
+            found[name.replace("-", "_")] = "not installed"
+    return found

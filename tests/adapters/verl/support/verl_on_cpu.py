@@ -1,0 +1,257 @@
+"""Test support, not product: verl on CPU with gloo, and a rollout by transformers' `generate`.
+
+Loaded into every process by VERL_USE_EXTERNAL_MODULES. verl has no CPU platform, so one is registered whose device module answers
+the few questions that FSDP training asks of `torch.cuda`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+from collections.abc import Generator
+from contextlib import contextmanager, nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import ray
+import torch
+from verl.plugin.platform.platform_base import PlatformBase
+from verl.plugin.platform.platform_manager import PlatformRegistry
+from verl.utils import distributed, import_utils
+from verl.workers.rollout import base as rollout_base
+
+_NOTHING = {
+    name: (lambda *_, **__: None)
+    for name in ("synchronize", "empty_cache", "set_device", "ipc_collect", "reset_peak_memory_stats")
+}
+_MODULE = SimpleNamespace(
+    **_NOTHING,
+    is_available=lambda: True,
+    device_count=lambda: 1,
+    current_device=lambda: "cpu",
+    max_memory_allocated=lambda *_: 0,
+    max_memory_reserved=lambda *_: 0,
+    memory_allocated=lambda *_: 0,
+    memory_reserved=lambda *_: 0,
+    mem_get_info=lambda *_: (1 << 33, 1 << 34),
+    get_device_name=lambda *_: "cpu",
+    manual_seed=torch.manual_seed,
+    manual_seed_all=torch.manual_seed,
+    get_rng_state=torch.get_rng_state,
+    set_rng_state=torch.set_rng_state,
+    current_stream=lambda *_: None,
+    device=lambda *_: nullcontext(),
+)
+
+
+@PlatformRegistry.register(platform="cpu")
+class PlatformCPU(PlatformBase):
+    device_name = "cpu"
+    vendor_name = "cpu"
+    device_module = _MODULE
+
+    def is_available(self) -> bool:
+        return True
+
+    def current_device(self) -> Any:
+        return "cpu"
+
+    def device_count(self) -> int:
+        return 1
+
+    def set_device(self, device_index: int) -> None: ...
+
+    def synchronize(self, device_index: int | None = None) -> None: ...
+
+    def manual_seed(self, seed: int) -> None:
+        torch.manual_seed(seed)
+
+    def manual_seed_all(self, seed: int) -> None:
+        torch.manual_seed(seed)
+
+    def set_allocator_settings(self, settings: str) -> None: ...
+
+    def empty_cache(self) -> None: ...
+
+    def get_device_capability(self, device_index: int = 0) -> tuple[int | None, int | None]:
+        return None, None
+
+    def communication_backend_name(self) -> str:
+        return "gloo"
+
+    def visible_devices_envvar(self) -> str:
+        return "CUDA_VISIBLE_DEVICES"
+
+    @contextmanager
+    def nvtx_range(self, msg: str) -> Generator[None]:
+        yield
+
+    def profiler_start(self) -> None: ...
+
+    def profiler_stop(self) -> None: ...
+
+    def ray_resource_name(self) -> str:
+        return "GPU"
+
+    def ray_noset_envvars(self) -> list[str]:
+        return ["RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"]
+
+    def is_ipc_supported(self) -> bool:
+        return False
+
+    def cudart(self) -> Any:
+        return None
+
+
+# verl 0.9.1 patches a class of TRL's wherever TRL is installed; TRL 1.16 has it no more. The critic, which needs it, is not used.
+import_utils.is_trl_available = lambda: False
+
+# verl asks for "cpu:gloo,{device}:{backend}", which names the CPU twice here.
+distributed.initialize_global_process_group_ray = functools.partial(
+    distributed.initialize_global_process_group_ray, backend="gloo"
+)
+
+# ---------------------------------------------------------------------------------------------------------------- the rollout
+
+_SERVER = "hf_cpu_server_{}"
+rollout_base._ROLLOUT_REGISTRY[("hf_cpu", "async")] = "verl_on_cpu.HFRollout"
+
+
+def _load_replica() -> type:
+    from verl.workers.rollout.replica import RolloutReplica
+
+    class HFReplica(RolloutReplica):
+        """One server for the replica, in a process of its own."""
+
+        async def launch_servers(self) -> None:
+            server = ray.remote(num_cpus=0, max_concurrency=1000)(HFServer).options(
+                name=_SERVER.format(self.replica_rank)
+            )
+            model_path = self.model_config.path
+            handle = server.remote(model_path, self.config.response_length, self.config.seed)
+            await handle.ready.remote()
+            self.servers, self._server_handle, self._server_address = [handle], handle, "none"
+
+    return HFReplica
+
+
+def register_replica() -> None:
+    from verl.workers.rollout.replica import RolloutReplicaRegistry
+
+    RolloutReplicaRegistry.register("hf_cpu", _load_replica)
+
+
+class HFServer:
+    """Collects requests for a moment and samples them together; gives ids and the log-probs they were sampled with."""
+
+    def __init__(self, model_path: str, response_length: int, seed: int):
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+
+        torch.set_num_threads(1)
+        torch.manual_seed(seed)
+        self.model = AutoModelForCausalLM.from_pretrained(model_path, dtype=torch.float32).eval()
+        self.tokenizer = AutoTokenizer.from_pretrained(model_path)
+        self.response_length = response_length
+        self.waiting: list[tuple[list[int], float, asyncio.Future]] = []
+        self.global_steps = 0
+
+    async def ready(self) -> bool:
+        return True
+
+    async def load(self, weights: dict[str, torch.Tensor], global_steps: int) -> None:
+        missing, unknown = self.model.load_state_dict(
+            {name: value.float() for name, value in weights.items()}, strict=False
+        )
+        tied = {"lm_head.weight"} if self.model.config.tie_word_embeddings else set()
+        assert not unknown, unknown
+        assert not set(missing) - tied, missing
+        self.global_steps = global_steps
+
+    async def generate(
+        self, request_id: str, prompt_ids: list[int], sampling_params: dict, **_: Any
+    ) -> Any:
+        answer = asyncio.get_running_loop().create_future()
+        self.waiting.append((list(prompt_ids), float(sampling_params.get("temperature", 1.0)), answer))
+        if len(self.waiting) == 1:
+            asyncio.get_running_loop().call_later(0.1, self._sample_all)
+        return await answer
+
+    def _sample_all(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        for temperature in {temperature for _, temperature, _ in waiting}:
+            batch = [entry for entry in waiting if entry[1] == temperature]
+            try:
+                for (_, _, answer), output in zip(
+                    batch, self._sample([ids for ids, _, _ in batch], temperature), strict=True
+                ):
+                    answer.set_result(output)
+            except Exception as error:  # the callers wait for an answer, whatever it is
+                for _, _, answer in batch:
+                    if not answer.done():
+                        answer.set_exception(error)
+
+    @torch.no_grad()
+    def _sample(self, prompts: list[list[int]], temperature: float) -> list[Any]:
+        from verl.workers.rollout.replica import TokenOutput
+
+        width = max(map(len, prompts))
+        pad = self.tokenizer.pad_token_id
+        ids = torch.tensor([[pad] * (width - len(prompt)) + prompt for prompt in prompts])
+        mask = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts])
+        greedy = temperature == 0
+        out = self.model.generate(
+            input_ids=ids,
+            attention_mask=mask,
+            max_new_tokens=self.response_length,
+            do_sample=not greedy,
+            temperature=None if greedy else temperature,
+            top_k=0 if not greedy else None,
+            top_p=None,
+            pad_token_id=pad,
+            eos_token_id=self.tokenizer.eos_token_id,
+            return_dict_in_generate=True,
+            output_logits=True,
+        )
+        sampled = out.sequences[:, width:]
+        logits = torch.stack(out.logits, dim=1) / (temperature or 1.0)
+        logps = logits.log_softmax(-1).gather(-1, sampled[..., None])[..., 0]
+        outputs = []
+        for row, chances in zip(sampled.tolist(), logps.tolist(), strict=True):
+            eos = self.tokenizer.eos_token_id
+            length = row.index(eos) + 1 if eos in row else len(row)
+            outputs.append(
+                TokenOutput(
+                    token_ids=row[:length],
+                    log_probs=chances[:length],
+                    stop_reason="completed",
+                    extra_fields={"global_steps": self.global_steps},
+                )
+            )
+        return outputs
+
+    async def nothing(self, *_: Any, **__: Any) -> None: ...
+
+    wake_up = sleep = abort_all_requests = resume_generation = clear_kv_cache = nothing
+    release_kv_cache = resume_kv_cache = start_profile = stop_profile = nothing
+
+
+class HFRollout(rollout_base.BaseRollout):
+    """The worker's side: hands the actor's weights to the server, from one rank of each replica."""
+
+    async def resume(self, tags: list[str]) -> None: ...
+
+    async def release(self) -> None: ...
+
+    async def update_weights(self, weights: Any, wire_format: str = "named_tensors", **kwargs: Any) -> None:
+        state = {name: value.detach().cpu() for name, value in weights}  # gathering is a collective: all ranks take part
+        replica, rank = divmod(
+            torch.distributed.get_rank(), self.config.tensor_model_parallel_size * self.config.data_parallel_size
+        )
+        if rank == 0:
+            server = ray.get_actor(_SERVER.format(replica))
+            await server.load.remote(state, kwargs.get("global_steps") or 0)
+
+
+if os.environ.get("VERL_PLATFORM") == "cpu":
+    register_replica()

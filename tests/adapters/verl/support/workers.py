@@ -1,0 +1,119 @@
+"""A two-rank worker group of the real worker class, and batches for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from hydra import compose, initialize_config_module
+from omegaconf import DictConfig, OmegaConf, open_dict
+from tensordict import TensorDict
+from verl.single_controller.base.decorator import Dispatch, register
+from verl.utils import tensordict_utils as tu
+
+from delta_rlvr.adapters.verl.internals import DeltaWorker, weighted_loss
+from delta_rlvr.adapters.verl.settings import read_settings
+
+
+class SwitchableWorker(DeltaWorker):
+    """The same worker; its settings can be changed, so that one group of processes serves every test."""
+
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
+    def switch(self, block: dict[str, Any], actor: dict[str, Any]) -> None:
+        import functools
+
+        self.delta_settings = read_settings(block)
+        stock = self.loss_fn.args[0]
+        config = stock.keywords["config"]
+        for key, value in actor.items():
+            object.__setattr__(config, key, value)
+        self.loss_fn = functools.partial(weighted_loss, stock, self.delta_settings)
+        self.actor.set_loss_fn(self.loss_fn)
+
+
+def whole_config(model: str, *overrides: str) -> DictConfig:
+    """verl's own config, as its command line would make it."""
+    with initialize_config_module("verl.trainer.config", version_base=None):
+        config = compose("ppo_trainer", overrides=[*cpu_overrides(model), *overrides])
+    with open_dict(config):
+        config.actor_rollout_ref.delta = OmegaConf.create({"method": "delta"})
+    return config
+
+
+def cpu_overrides(model: str) -> list[str]:
+    """What training a tiny model on CPU needs to say."""
+    return [
+        f"actor_rollout_ref.model.path={model}",
+        "+actor_rollout_ref.model.override_config.attn_implementation=sdpa",
+        "actor_rollout_ref.model.enable_gradient_checkpointing=False",
+        "actor_rollout_ref.actor.strategy=fsdp2",
+        "actor_rollout_ref.actor.fsdp_config.strategy=fsdp2",
+        "+actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype=fp32",
+        "actor_rollout_ref.actor.fsdp_config.use_torch_compile=False",
+        "actor_rollout_ref.actor.use_torch_compile=False",
+        "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=2",
+        "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=2",
+        "actor_rollout_ref.rollout.name=hf_cpu",
+        "actor_rollout_ref.rollout.load_format=auto",
+        "algorithm.adv_estimator=grpo",
+        "trainer.device=cpu",
+    ]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Sequences of unlike lengths with masks that have holes, and the last of them padding rows without a valid token."""
+
+    prompts: list[torch.Tensor]
+    responses: list[torch.Tensor]
+    masks: list[torch.Tensor]
+    advantages: list[float]
+    uids: list[str]
+
+    def tensordict(self, **extra: Any) -> TensorDict:
+        def nested(rows: list[torch.Tensor]) -> torch.Tensor:
+            return torch.nested.as_nested_tensor(rows, layout=torch.jagged)
+
+        sequences = [torch.cat(pair) for pair in zip(self.prompts, self.responses, strict=True)]
+        fields: dict[str, Any] = {
+            "prompts": nested(self.prompts),
+            "responses": nested(self.responses),
+            "response_mask": nested(self.masks),
+            "loss_mask": nested(self.masks),
+            "input_ids": nested(sequences),
+            "position_ids": nested([torch.arange(len(sequence)) for sequence in sequences]),
+            "advantages": nested(
+                [advantage * mask.float() for advantage, mask in zip(self.advantages, self.masks, strict=True)]
+            ),
+            "uid": self.uids,
+            "index": list(range(len(self.uids))),
+            "session_id": [0] * len(self.uids),
+        }
+        settings = {"temperature": 1.0, "calculate_entropy": True, "compute_loss": False, "round_number": 3}
+        tensors = {key: value for key, value in extra.items() if isinstance(value, torch.Tensor)}
+        settings |= {key: value for key, value in extra.items() if key not in tensors}
+        return tu.get_tensordict(fields | tensors, settings)
+
+
+def make_batch(vocabulary: int, rows: int = 8, padding_rows: int = 2, seed: int = 0) -> Batch:
+    """Random tokens; the first rank (first half) gets long responses and the second short ones and the padding."""
+    draw = torch.Generator().manual_seed(seed)
+
+    def integers(low: int, high: int, size: tuple[int, ...] = (1,)) -> torch.Tensor:
+        return torch.randint(low, high, size, generator=draw)
+
+    prompts, responses, masks = [], [], []
+    for row in range(rows):
+        long = row < rows // 2
+        prompt = int(integers(3, 9))
+        response = int(integers(12, 20)) if long else int(integers(2, 6))
+        mask = (torch.rand(response, generator=draw) > 0.15).long()
+        mask[0] = 1
+        if row >= rows - padding_rows:
+            response, mask = 1, torch.zeros(1, dtype=torch.int64)
+        prompts.append(integers(2, vocabulary, (prompt,)))
+        responses.append(integers(2, vocabulary, (response,)))
+        masks.append(mask)
+    advantages = [1.5, -0.5, 0.0, 0.7, -1.2, 0.4, 0.0, 0.0][:rows]
+    return Batch(prompts, responses, masks, advantages, [f"prompt-{row // 2}" for row in range(rows)])

@@ -1,0 +1,281 @@
+"""A two-rank group of the real verl worker on CPU (gloo, FSDP2) against plain transformers and the single-process core."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+
+from delta_rlvr.credit import credit_record
+from delta_rlvr.objectives import Clip, FutureClip, LossInputs, get_method, policy_loss
+from delta_rlvr.tasks import load_policy, resolve_model
+
+
+@pytest.fixture(scope="module")
+def group(ray_session: None) -> Any:
+    import ray
+    from verl.single_controller.ray import RayClassWithInitArgs, RayResourcePool, RayWorkerGroup
+    from workers import SwitchableWorker, whole_config
+
+    config = whole_config(
+        resolve_model("builtin"),
+        "actor_rollout_ref.actor.clip_ratio_low=0.2",
+        "actor_rollout_ref.actor.clip_ratio_high=0.28",
+        "actor_rollout_ref.actor.clip_ratio_c=10.0",
+        "actor_rollout_ref.actor.optim.lr=0.0",
+    )
+    workers = RayWorkerGroup(
+        RayResourcePool([2], use_gpu=True, max_colocate_count=1),
+        RayClassWithInitArgs(
+            ray.remote(SwitchableWorker), config=config.actor_rollout_ref, role="actor"
+        ),
+        device_name="cpu",
+    )
+    workers.init_model()
+    yield workers
+    for worker in workers.workers:
+        ray.kill(worker)
+
+
+@pytest.fixture(scope="module")
+def batch(ray_session: None) -> Any:
+    from workers import make_batch
+
+    return make_batch(vocabulary=585)
+
+
+@dataclass(frozen=True)
+class Plain:
+    """The same batch by transformers alone: one row at a time, no padding, one process. Padded on the right to [batch, time]."""
+
+    hidden: torch.Tensor
+    logps: torch.Tensor
+    entropy: torch.Tensor
+    mask: torch.Tensor
+    tokens: torch.Tensor
+    advantages: torch.Tensor
+    groups: torch.Tensor
+    head: torch.Tensor
+
+
+@pytest.fixture(scope="module")
+def plain(batch: Any) -> Plain:
+    model, _ = load_policy()
+    pad = torch.nn.utils.rnn.pad_sequence
+    hidden, logps, entropy = [], [], []
+    with torch.no_grad():
+        for prompt, response in zip(batch.prompts, batch.responses, strict=True):
+            states = model.get_decoder()(torch.cat([prompt, response])[None]).last_hidden_state[0]
+            states = states[len(prompt) - 1 : -1]
+            chances = model.get_output_embeddings()(states).log_softmax(-1)
+            hidden.append(states)
+            logps.append(chances.gather(-1, response[:, None])[:, 0])
+            entropy.append(-(chances.exp() * chances).sum(-1))
+    return Plain(
+        hidden=pad(hidden, batch_first=True),
+        logps=pad(logps, batch_first=True),
+        entropy=pad(entropy, batch_first=True),
+        mask=pad(batch.masks, batch_first=True).bool(),
+        tokens=pad(batch.responses, batch_first=True),
+        advantages=torch.tensor(batch.advantages),
+        groups=torch.arange(len(batch.prompts)) // 2,
+        head=model.get_output_embeddings().weight.detach(),
+    )
+
+
+def core_weights(plain: Plain, method: str, keys: torch.Tensor | None = None, **changes: object) -> torch.Tensor:
+    record = credit_record(
+        plain.hidden,
+        plain.logps,
+        plain.advantages,
+        plain.mask,
+        config=get_method(method).with_delta(**changes).weighting,
+        head=plain.head,
+        tokens=plain.tokens,
+        groups=plain.groups,
+        entropy=plain.entropy,
+        keys=keys,
+        round_number=3,
+    )
+    return record.padded(record.weights, plain.mask)
+
+
+def worker_weights(group: Any, batch: Any, block: dict[str, Any], **layout: Any) -> torch.Tensor:
+    group.switch(block, {})
+    group.compute_log_prob(batch.tensordict(**layout))
+    solved = group.compute_token_weights(batch.tensordict(detail=True))
+    return solved["delta_weights"].to_padded_tensor(0.0)
+
+
+LAYOUTS = {
+    "padded": {"use_remove_padding": False},
+    "packed": {"use_remove_padding": True},
+    # Balanced by tokens, so that rows are reordered between micro-batches.
+    "packed and reordered": {"use_remove_padding": True, "use_dynamic_bsz": True, "max_token_len_per_gpu": 40},
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
+def test_log_probs_and_coefficients_equal_plain_transformers_and_the_core(
+    group: Any, batch: Any, plain: Plain, layout: dict[str, Any]
+) -> None:
+    group.switch({"method": "delta"}, {})
+    output = group.compute_log_prob(batch.tensordict(**layout))
+    for row, (prompt, response) in enumerate(zip(batch.prompts, batch.responses, strict=True)):
+        whole = output["log_probs"][row]
+        ours = whole[len(prompt) - 1 : len(prompt) - 1 + len(response)]
+        torch.testing.assert_close(ours, plain.logps[row, : len(response)], atol=1e-5, rtol=0)
+    weights = group.compute_token_weights(batch.tensordict())["delta_weights"].to_padded_tensor(0.0)
+    torch.testing.assert_close(weights, core_weights(plain, "delta"), atol=1e-5, rtol=0)
+    assert weights[plain.mask].std() > 0.05  # they are coefficients, not ones
+    assert not weights[~plain.mask].any()
+
+
+@pytest.mark.parametrize(
+    ("method", "changes"),
+    [
+        ("delta-topk", {"top_k": 5}),
+        ("delta-head", {}),
+        ("delta-group", {"refinements": 2}),
+        ("delta-top50", {}),
+        ("dapo-ft", {}),
+        ("delta", {"lambda_min": 1.0, "lambda_max": 1.0}),
+    ],
+)
+def test_every_weighting_reaches_the_worker(
+    group: Any, batch: Any, plain: Plain, method: str, changes: dict[str, Any]
+) -> None:
+    weights = worker_weights(group, batch, {"method": method, **changes}, use_remove_padding=True)
+    torch.testing.assert_close(weights, core_weights(plain, method, **changes), atol=1e-5, rtol=0)
+
+
+def test_random_coefficients_belong_to_the_problem_not_to_its_place(
+    group: Any, batch: Any, plain: Plain
+) -> None:
+    from delta_rlvr.adapters.verl.internals import _numbers
+
+    weights = worker_weights(group, batch, {"method": "delta-random", "seed": 4})
+    keys = _numbers([f"{row}/0" for row in range(len(batch.prompts))])
+    torch.testing.assert_close(
+        weights, core_weights(plain, "delta-random", keys=keys, seed=4), atol=1e-5, rtol=0
+    )
+
+
+def test_the_record_and_its_timing_come_back_as_metrics(group: Any, batch: Any, plain: Plain) -> None:
+    from verl.utils import tensordict_utils as tu
+
+    group.switch({"method": "delta"}, {})
+    group.compute_log_prob(batch.tensordict())
+    solved = group.compute_token_weights(batch.tensordict(detail=True))
+    metrics = tu.get(solved, "metrics")
+    core = credit_record(plain.hidden, plain.logps, plain.advantages, plain.mask)
+    for key, value in core.summary().items():
+        assert metrics[f"delta/{key}"] == pytest.approx(value, abs=1e-4, rel=1e-4), key
+    assert 0 < metrics["delta/seconds_capture"] < metrics["delta/seconds_old_log_prob"]
+    # The rank with the long responses stores the most: its valid tokens x width x 4 bytes.
+    assert metrics["delta/store_bytes"] == int(plain.mask[:4].sum()) * plain.hidden.shape[-1] * 4
+    alpha = solved["delta_alpha"].to_padded_tensor(0.0)
+    torch.testing.assert_close(alpha, core.padded(core.alpha, plain.mask), atol=1e-5, rtol=0)
+
+
+def test_weights_without_a_pass_are_refused(group: Any, batch: Any) -> None:
+    group.switch({"method": "delta"}, {})
+    group.compute_log_prob(batch.tensordict())
+    group.compute_token_weights(batch.tensordict())
+    with pytest.raises(Exception, match="before the old-log-prob pass"):
+        group.compute_token_weights(batch.tensordict())
+
+
+def test_the_reference_pass_of_a_lora_run_is_not_kept(group: Any, batch: Any) -> None:
+    group.switch({"method": "delta"}, {})
+    group.compute_log_prob(batch.tensordict())
+    with pytest.raises(Exception, match="disable_adapter"):  # no adapter here: the pass itself cannot run
+        group.compute_log_prob(batch.tensordict(no_lora_adapter=True))
+    weights = group.compute_token_weights(batch.tensordict())["delta_weights"].to_padded_tensor(0.0)
+    assert weights.std() > 0.05  # those of the first pass
+
+
+def nested(rows: torch.Tensor, batch: Any) -> torch.Tensor:
+    lengths = [len(response) for response in batch.responses]
+    return torch.nested.as_nested_tensor(
+        [row[:length] for row, length in zip(rows, lengths, strict=True)], layout=torch.jagged
+    )
+
+
+def update(group: Any, batch: Any, old_logps: torch.Tensor, **extra: torch.Tensor) -> dict[str, float]:
+    """One optimizer step at learning rate 0: its loss and what the loss saw."""
+    from verl.utils import tensordict_utils as tu
+    from verl.utils.metric import reduce_metrics
+
+    data = batch.tensordict(
+        old_log_probs=nested(old_logps, batch),
+        **{name: nested(rows, batch) for name, rows in extra.items()},
+        use_remove_padding=True,
+        calculate_entropy=False,
+        compute_loss=True,
+        global_batch_size=len(batch.prompts),
+        mini_batch_size=len(batch.prompts),
+        epochs=1,
+        seed=42,
+        dataloader_kwargs={"shuffle": False},
+    )
+    return reduce_metrics(tu.get(group.update_actor(data), "metrics"))
+
+
+@pytest.fixture(scope="module")
+def moved(plain: Plain) -> torch.Tensor:
+    """Old log-probs from which the policy has moved away, far enough that both clips act."""
+    draw = torch.Generator().manual_seed(1)
+    return plain.logps + 0.3 * torch.randn(plain.logps.shape, generator=draw)
+
+
+def test_the_policy_loss_is_the_hand_computed_one(
+    group: Any, batch: Any, plain: Plain, moved: torch.Tensor
+) -> None:
+    weights = core_weights(plain, "delta")
+    group.switch({"method": "delta"}, {})
+    metrics = update(group, batch, moved, delta_weights=weights)
+    # 1/N sum of lambda-bar * max(-r A, -clip(r, 0.8, 1.28) A), written out.
+    total, clipped = 0.0, 0
+    for row, time in plain.mask.nonzero().tolist():
+        ratio = torch.exp(plain.logps[row, time] - moved[row, time]).item()
+        advantage = batch.advantages[row]
+        bounded = min(max(ratio, 0.8), 1.28)
+        clipped += bounded != ratio
+        total += weights[row, time].item() * max(-ratio * advantage, -bounded * advantage)
+    assert clipped > 10
+    assert metrics["actor/pg_loss"] == pytest.approx(total / int(plain.mask.sum()), abs=1e-5)
+    assert metrics["actor/delta_weight_mean"] == pytest.approx(1, abs=1e-5)
+    away = (weights[plain.mask] - 1).abs().mean().item()
+    assert metrics["actor/delta_weight_away_from_one"] == pytest.approx(away, abs=1e-5)
+
+
+def test_rollout_correction_is_multiplied_in_and_not_replaced(
+    group: Any, batch: Any, plain: Plain, moved: torch.Tensor
+) -> None:
+    weights = core_weights(plain, "delta")
+    correction = torch.rand(weights.shape, generator=torch.Generator().manual_seed(2)) + 0.5
+    group.switch({"method": "delta"}, {})
+    metrics = update(group, batch, moved, delta_weights=weights, rollout_is_weights=correction)
+    inputs = LossInputs(plain.logps, moved, plain.advantages, plain.mask, weights * correction)
+    assert metrics["actor/pg_loss"] == pytest.approx(policy_loss(inputs, Clip(dual=10.0)).item(), abs=1e-5)
+
+
+def test_future_weights_are_computed_inside_the_loss(
+    group: Any, batch: Any, plain: Plain, moved: torch.Tensor
+) -> None:
+    group.switch({"method": "fipo"}, {})
+    metrics = update(group, batch, moved)
+    inputs = LossInputs(plain.logps, moved, plain.advantages, plain.mask)
+    assert metrics["actor/pg_loss"] == pytest.approx(policy_loss(inputs, FutureClip()).item(), abs=1e-5)
+    assert metrics["actor/delta_weight_away_from_one"] > 0.02
+    plain_clip = policy_loss(inputs, Clip(dual=10.0)).item()
+    assert abs(metrics["actor/pg_loss"] - plain_clip) > 1e-3
+
+
+def test_weights_that_got_lost_stop_the_update(group: Any, batch: Any, moved: torch.Tensor) -> None:
+    group.switch({"method": "delta"}, {})
+    with pytest.raises(Exception, match="no delta_weights"):
+        update(group, batch, moved)
