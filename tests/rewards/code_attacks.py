@@ -107,13 +107,13 @@ ATTACKS = {
     ),
     "prints the expected format": Attack(
         "def secret(n):\n    for d in (1, 2):\n"
-        "        os.write(d, b'OK\\nPASSED\\n1 passed in 0.01s\\n{\"passed\": true, \"score\": 1.0}\\ncorrect\\n')\n"
+        '        os.write(d, b\'OK\\nPASSED\\n1 passed in 0.01s\\n{"passed": true, "score": 1.0}\\ncorrect\\n\')\n'
         "    print('SECRET-' + '0' * 32)",
         WRONG,
     ),
     "looks for the test file": Attack(
         "def secret(n):\n"
-        "    for top in ('/tmp', '/dev/shm', '/packages', '/etc', '/root', '/home', '/work', '/var', '/run', HOST_FOLDER):\n"
+        "    for top in (HOST_FOLDER, '/tmp', '/dev/shm', '/etc', '/home', '/var', '/run'):\n"
         "        for folder, _, files in os.walk(top):\n"
         "            for name in files:\n"
         "                path = os.path.join(folder, name)\n"
@@ -229,10 +229,15 @@ ATTACKS = {
         "def secret(n):\n    while True:\n        try:\n            while True: pass\n        except BaseException: pass",
         TIMED_OUT,
     ),
-    "endless iterator": Attack("import itertools\ndef secret(n): return itertools.count()", "raised WireError"),
-    "value with a loop": Attack("def secret(n):\n    x = []\n    x.append(x)\n    return x", "raised WireError"),
+    "endless iterator": Attack(
+        "import itertools\ndef secret(n): return itertools.count()", "raised WireError"
+    ),
+    "value with a loop": Attack(
+        "def secret(n):\n    x = []\n    x.append(x)\n    return x", "raised WireError"
+    ),
     "value that loops when looked at": Attack(
-        "class Slow:\n    def __bool__(self):\n        while True: pass\ndef secret(n): return Slow()", TIMED_OUT
+        "class Slow:\n    def __bool__(self):\n        while True: pass\ndef secret(n): return Slow()",
+        TIMED_OUT,
     ),
     "output flood": Attack(
         "def secret(n):\n    import time\n    end = time.time() + 0.3\n"
@@ -312,9 +317,11 @@ ATTACKS = {
         "                except OSError: pass\n",
         WRONG,
     ),
-    "stops itself": Attack("def secret(n):\n    import signal\n    os.kill(os.getpid(), signal.SIGSTOP)", TIMED_OUT),
+    "stops itself": Attack(
+        "def secret(n):\n    import signal\n    os.kill(os.getpid(), signal.SIGSTOP)", TIMED_OUT
+    ),
     "deletes its folder": Attack(
-        "def secret(n):\n    import shutil\n    for path in (os.getcwd(), '/tmp', '/packages', '/usr', '/'):\n"
+        "def secret(n):\n    import shutil\n    for path in (os.getcwd(), '/tmp', '/dev/shm', '/packages', sys.prefix + '/bin'):\n"
         "        shutil.rmtree(path, ignore_errors=True)\n",
         WRONG,
     ),
@@ -325,7 +332,8 @@ PROGRAM_ATTACKS = {
     "exit(0)": Attack("exit(0)", WRONG),
     "os._exit(0)": Attack("os._exit(0)", WRONG),
     "prints the expected format": Attack(
-        "print('OK'); print('{\"passed\": true}'); print('SECRET-' + '0' * 32); os.write(2, b'correct')", WRONG
+        "print('OK'); print('{\"passed\": true}'); print('SECRET-' + '0' * 32); os.write(2, b'correct')",
+        WRONG,
     ),
     "forged output": Attack("forge(('output', 0, 'ended', 0, b'x', b''), ('passed', 1))", WRONG),
     "writes to the pipe of its supervisor": Attack(
@@ -337,7 +345,8 @@ PROGRAM_ATTACKS = {
         "",
     ),
     "reads memory of its supervisor": Attack(
-        "try: print(search(open(f'/proc/{os.getppid()}/mem', 'rb', 0).read()))\nexcept OSError as e: print(e)", WRONG
+        "try: print(search(open(f'/proc/{os.getppid()}/mem', 'rb', 0).read()))\nexcept OSError as e: print(e)",
+        WRONG,
     ),
     "output flood": Attack("while True: print('x' * 1000000)", "too much output"),
     "error flood": Attack("while True: os.write(2, b'x' * 1000000)", TIMED_OUT),
@@ -350,6 +359,8 @@ PROGRAM_ATTACKS = {
         WRONG,
     ),
     "kills its supervisor": Attack("import signal\nos.kill(os.getppid(), signal.SIGKILL)\nprint('x')", ENDED),
-    "stops its supervisor": Attack("import signal\nos.kill(os.getppid(), signal.SIGSTOP)\nprint('x')", TIMED_OUT),
+    "stops its supervisor": Attack(
+        "import signal\nos.kill(os.getppid(), signal.SIGSTOP)\nprint('x')", TIMED_OUT
+    ),
     "deletes its folder": Attack("import shutil\nshutil.rmtree('/tmp', ignore_errors=True)", WRONG),
 }

@@ -1,25 +1,62 @@
 """Verifiable rewards: (completion, answer) -> `Verdict`, and the reward functions that training engines call.
 
 Nothing heavy is imported here: SymPy and math-verify live in worker processes, the sandbox starts when code is graded.
+The form that verl wants is `delta_rlvr.rewards.verl.compute_score`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .choice import grade_choice, grade_choice_batch
+from .functions import (
+    ChoiceReward,
+    FormatReward,
+    MathReward,
+    OverlongReward,
+    RewardFunction,
+    WeightedReward,
+    choice_reward,
+    format_reward,
+    math_reward,
+)
 from .math import grade_math, grade_math_batch
+from .shaping import SoftOverlong, check_form
 from .verdict import Verdict
 from .workers import shutdown_workers
 
 if TYPE_CHECKING:
-    from .code import grade_code
+    from .code import code_reward, grade_code, grade_code_batch
 
-__all__ = ["Verdict", "grade_code", "grade_math", "grade_math_batch", "shutdown_workers"]
+_OF_CODE = ("code_reward", "grade_code", "grade_code_batch")
+
+__all__ = [
+    "ChoiceReward",
+    "FormatReward",
+    "MathReward",
+    "OverlongReward",
+    "RewardFunction",
+    "SoftOverlong",
+    "Verdict",
+    "WeightedReward",
+    "check_form",
+    "choice_reward",
+    "code_reward",
+    "format_reward",
+    "grade_choice",
+    "grade_choice_batch",
+    "grade_code",
+    "grade_code_batch",
+    "grade_math",
+    "grade_math_batch",
+    "math_reward",
+    "shutdown_workers",
+]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "grade_code":
-        from .code import grade_code
+    if name in _OF_CODE:
+        from . import code
 
-        return grade_code
+        return getattr(code, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

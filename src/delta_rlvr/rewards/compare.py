@@ -376,7 +376,7 @@ def _same_value(asked: str, given: str, algebra: Algebra) -> bool:
 def choice_letter(text: str) -> str | None:
     r"""The one letter that an answer chooses: C, (C), \text{(C)}, **C.**, (C) 45; None where it names none or several."""
     plain = (
-        re.sub(r"\\(?:text|mathrm|mathbf|textbf|mathsf)\s*|[{}$*]|\\[()\[\] ,;]", "", text)
+        re.sub(r"\\(?:math|text)(?:rm|bf|sf|it|tt|normal)?(?![A-Za-z])\s*|[{}$*]|\\[()\[\] ,;]", "", text)
         .strip()
         .rstrip(".")
     )

@@ -16,7 +16,8 @@ _BRACES = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])\s*(?P<open>\{)?|\\.|[{}]", r
 _UNBRACED = re.compile(r"[-+]?[0-9A-Za-z.,/]+")
 
 _ANSWER_LINE = re.compile(
-    r"^[\s>*_#]*(?:(?:the|my|so|final|hence|therefore|thus|,)[\s*_]+)*answer[\s*_]*(?:is)?[\s*_]*[:=][\s*_]*(?P<answer>.*)$",
+    r"^[\s>*_#]*(?:(?:the|my|so|final|hence|therefore|thus|,)[\s*_]+)*answer[\s*_]*"
+    r"(?:is(?=[\s*_:=])[\s*_]*[:=]?|[:=])[\s*_]*(?P<answer>.*)$",
     re.IGNORECASE,
 )
 
@@ -49,7 +50,7 @@ def last_boxed(completion: str) -> str | None:
 
 
 def answer_line(completion: str) -> str | None:
-    """What follows "Answer:" on the last line that is not empty; None where that line says something else."""
+    """What follows "Answer:" (or "the answer is") on the last line that is not empty; None where that line says something else."""
     lines = completion.rstrip().rsplit("\n", 1)
     match = _ANSWER_LINE.match(lines[-1]) if lines[-1] else None
     if match is None:

@@ -1,0 +1,147 @@
+r"""Prompt templates: how a question is put, and where the answer then stands.
+
+A template and its extractor belong together: a grader that looks for ``\boxed{}`` fails every model that was asked for "Answer: X".
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+LETTERS = string.ascii_uppercase
+
+
+@dataclass(frozen=True)
+class Template:
+    """A prompt with named places, and how its final answer is found."""
+
+    name: str
+    """What it is called in settings and logs."""
+    text: str
+    """The prompt; its places are {question} and, for choices, {options}. Braces of LaTeX are doubled."""
+    grader: str
+    """Which grader judges its responses: "math", "choice" or "code"."""
+    extract: str
+    """Where the final answer stands: a name known to `delta_rlvr.rewards.extract`, or "code_block"."""
+    source: str
+    """Where the words come from."""
+
+    def __post_init__(self) -> None:
+        places = {place for _, place, _, _ in string.Formatter().parse(self.text) if place is not None}
+        if not {"question"} <= places <= {"question", "options"}:
+            raise ValueError(
+                f"template {self.name!r} has the places {sorted(places)}: it needs {{question}}, may have {{options}}, "
+                "and braces that are meant literally must be doubled"
+            )
+        if self.grader not in ("math", "choice", "code"):
+            raise ValueError(
+                f'template {self.name!r}: grader={self.grader!r} is not "math", "choice" or "code"'
+            )
+
+    def fill(self, question: str, options: Sequence[str] = ()) -> str:
+        """The prompt for one question. Options are lettered in their order."""
+        asks = "{options}" in self.text
+        if asks and not 2 <= len(options) <= len(LETTERS):
+            raise ValueError(f"template {self.name!r} needs 2 to {len(LETTERS)} options, not {len(options)}")
+        if options and not asks:
+            raise ValueError(
+                f"template {self.name!r} has no place for options: use one of the choice templates"
+            )
+        listed = "\n".join(f"({letter}) {option}" for letter, option in zip(LETTERS, options, strict=False))
+        return self.text.format(question=question, options=listed)
+
+    def messages(self, question: str, options: Sequence[str] = ()) -> list[dict[str, str]]:
+        """The prompt as a chat of one message."""
+        return [{"role": "user", "content": self.fill(question, options)}]
+
+
+MATH = Template(
+    name="math",
+    text="{question}\n\nPlease reason step by step, and put your final answer within \\boxed{{}}.",
+    grader="math",
+    extract="boxed",
+    source="the paper (its authors' training script)",
+)
+MATH_ANSWER_LINE = Template(
+    name="math_answer_line",
+    text='{question}\n\nReason step by step, then end with a line of the form "Answer: X", where X is your final answer.',
+    grader="math",
+    extract="answer_line",
+    source="ours, for models that do not write LaTeX",
+)
+MATH_HASH_LINE = Template(
+    name="math_hash_line",
+    text='{question}\n\nReason step by step, then end with a line of the form "#### X", where X is your final answer.',
+    grader="math",
+    extract="hash_line",
+    source="the format of GSM8K's solutions",
+)
+MATH_DIRECT = Template(
+    name="math_direct",
+    text="{question}\n\nGive the final answer and nothing else.",
+    grader="math",
+    extract="whole",
+    source="ours, for models too small to reason",
+)
+CHOICE = Template(
+    name="choice",
+    text=(
+        "{question}\n\n{options}\n\nPlease reason step by step, and put the letter of your final answer, and only the letter, "
+        "within \\boxed{{}}."
+    ),
+    grader="choice",
+    extract="boxed",
+    source="ours, after the paper's for mathematics; it gives none for GPQA and MMLU-Pro",
+)
+CHOICE_ANSWER_LINE = Template(
+    name="choice_answer_line",
+    text=(
+        '{question}\n\n{options}\n\nReason step by step, then end with a line of the form "Answer: X", where X is the letter '
+        "of the right option."
+    ),
+    grader="choice",
+    extract="answer_line",
+    source="ours",
+)
+CODE = Template(
+    name="code",
+    text=(
+        "{question}\n\nWrite a Python program that solves the problem: it reads standard input and writes standard output. "
+        "Think step by step, and give the whole program in one ```python code block at the end."
+    ),
+    grader="code",
+    extract="code_block",
+    source="ours; the paper gives none",
+)
+CODE_FUNCTION = Template(
+    name="code_function",
+    text=(
+        "Complete this Python function so that it does what its docstring says.\n\n```python\n{question}\n```\n\n"
+        "Think step by step, and give the whole function with its imports in one ```python code block at the end."
+    ),
+    grader="code",
+    extract="code_block",
+    source="ours; the paper gives none",
+)
+
+TEMPLATES: dict[str, Template] = {
+    template.name: template
+    for template in (
+        MATH,
+        MATH_ANSWER_LINE,
+        MATH_HASH_LINE,
+        MATH_DIRECT,
+        CHOICE,
+        CHOICE_ANSWER_LINE,
+        CODE,
+        CODE_FUNCTION,
+    )
+}
+
+
+def template(name: str) -> Template:
+    """The template of that name."""
+    if name not in TEMPLATES:
+        raise ValueError(f"no template is called {name!r}; there are {', '.join(TEMPLATES)}")
+    return TEMPLATES[name]
