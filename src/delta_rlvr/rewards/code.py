@@ -5,6 +5,7 @@ The program runs in a sandbox; what is expected of it never enters there. See do
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -16,7 +17,7 @@ from delta_rlvr.rewards.code_datasets import parse_tests
 from delta_rlvr.rewards.code_extract import continue_prompt, extract_code
 from delta_rlvr.rewards.code_settings import CodeSettings
 from delta_rlvr.rewards.code_tests import AssertionTests, Call, CodeTests, FunctionTests, Run, StdioTests
-from delta_rlvr.rewards.sandbox.errors import ProgramFailure, SandboxError, SandboxUnavailable, Stopped
+from delta_rlvr.rewards.sandbox.errors import ProgramFailure, SandboxError, SandboxUnavailable
 from delta_rlvr.rewards.sandbox.runner import Runner, make_runner
 from delta_rlvr.rewards.verdict import Verdict
 
@@ -113,9 +114,9 @@ def grade_code_batch(
     *,
     settings: CodeSettings | None = None,
     prompts: Sequence[str | None] | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: bool | Callable[[int, int], None] = False,
 ) -> list[Verdict]:
-    """Grade many completions in parallel, in order. `progress(done, total)` is called as each is done.
+    """Grade many completions in parallel, in order. `progress` is True for a bar (needs rich), or is told (done, total).
 
     Works from any thread. An exception, a KeyboardInterrupt among them, ends all sandboxes before it goes on.
     """
@@ -126,7 +127,10 @@ def grade_code_batch(
         raise ValueError(f"{len(completions)} completions and {len(prompts)} prompts: they must pair up")
     stop = threading.Event()
     pool = ThreadPoolExecutor(settings.workers or len(os.sched_getaffinity(0)), "grade-code")
-    try:
+    with contextlib.ExitStack() as stack:
+        stack.callback(pool.shutdown, wait=True, cancel_futures=True)
+        stack.callback(stop.set)  # before the pool waits for its threads
+        report = _reporter(progress, len(completions), stack)
         futures: list[Future[Verdict]] = [
             pool.submit(
                 grade_code,
@@ -143,12 +147,24 @@ def grade_code_batch(
             done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
             for future in done:
                 future.result()  # an error of the sandbox ends the batch at once
-            if progress is not None:
-                progress(len(futures) - len(waiting), len(futures))
+            report(len(futures) - len(waiting))
         return [future.result() for future in futures]
-    finally:
-        stop.set()
-        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _reporter(
+    progress: bool | Callable[[int, int], None], total: int, stack: contextlib.ExitStack
+) -> Callable[[int], None]:
+    if callable(progress):
+        return lambda done: progress(done, total)
+    if not progress:
+        return lambda done: None
+    try:
+        from rich.progress import Progress
+    except ImportError as error:
+        raise ImportError("progress=True needs rich: pip install rich, or pass a function (done, total)") from error
+    bar = stack.enter_context(Progress())
+    task = bar.add_task("grading", total=total)
+    return lambda done: bar.update(task, completed=done)
 
 
 def completion_text(completion: Any) -> str:

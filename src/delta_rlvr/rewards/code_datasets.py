@@ -23,7 +23,7 @@ from delta_rlvr.rewards.code_tests import (
     FunctionTests,
     Run,
     StdioTests,
-    tests_from_json,
+    load_tests,
 )
 from delta_rlvr.rewards.sandbox.errors import ProgramFailure
 from delta_rlvr.rewards.sandbox.runner import make_runner
@@ -68,7 +68,7 @@ def parse_tests(value: Any) -> CodeTests:
             raise ValueError(f"tests are a text that is not JSON: {error}") from None
     if isinstance(value, Mapping):
         if "kind" in value:
-            return tests_from_json(dict(value))
+            return load_tests(dict(value))
         if "inputs" in value and "outputs" in value:
             return inputs_outputs_tests(value)
         if "public_test_cases" in value:

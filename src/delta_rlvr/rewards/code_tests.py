@@ -124,7 +124,7 @@ KINDS: dict[str, type[FunctionTests] | type[AssertionTests] | type[StdioTests]] 
 }
 
 
-def tests_to_json(tests: CodeTests) -> str:
+def dump_tests(tests: CodeTests) -> str:
     """The record as JSON, for a data set's column; values that JSON has no form for are refused."""
     kind = next(name for name, record in KINDS.items() if isinstance(tests, record))
     fields = asdict(tests)
@@ -148,8 +148,8 @@ def _survives_json(value: Any) -> bool:
     return value is None or isinstance(value, (bool, int, float, str))
 
 
-def tests_from_json(fields: dict[str, Any]) -> CodeTests:
-    """The record that `tests_to_json` wrote."""
+def load_tests(fields: dict[str, Any]) -> CodeTests:
+    """The record that `dump_tests` wrote."""
     fields = dict(fields)
     kind = fields.pop("kind")
     if kind not in KINDS:

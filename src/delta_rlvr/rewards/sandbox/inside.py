@@ -11,17 +11,23 @@ Messages are tuples in `wire` form behind a length of four bytes. The grader sen
 ("output", number, status, exit code, output, tail of the error stream).
 """
 
-# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
 import builtins
 import os
 import sys
 
-from delta_rlvr.rewards.sandbox.wire import WireError, decode, encode
+from delta_rlvr.rewards.sandbox.wire import decode, encode
+
+TYPE_CHECKING = False  # typing's own constant, without the milliseconds that importing typing takes
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 ERROR_TAIL = 2000
 
 
-def read_exactly(descriptor, size):  # noqa: ANN
+def read_exactly(descriptor: int, size: int) -> bytes:
     pieces = []
     while size:
         piece = os.read(descriptor, min(size, 1 << 20))
@@ -32,18 +38,18 @@ def read_exactly(descriptor, size):  # noqa: ANN
     return b"".join(pieces)
 
 
-def read_message(descriptor):  # noqa: ANN
+def read_message(descriptor: int) -> Any:
     return decode(read_exactly(descriptor, int.from_bytes(read_exactly(descriptor, 4), "big")))
 
 
-def write_message(descriptor, message):  # noqa: ANN
+def write_message(descriptor: int, message: tuple[Any, ...]) -> None:
     data = encode(message)
     view = memoryview(len(data).to_bytes(4, "big") + data)
     while view:
         view = view[os.write(descriptor, view) :]
 
 
-def set_limits(limits):  # noqa: ANN
+def set_limits(limits: dict[str, int]) -> None:
     """Hard limits, so that the program cannot raise them again."""
     import resource
 
@@ -55,7 +61,7 @@ def set_limits(limits):  # noqa: ANN
         resource.setrlimit(kind, (value, value))
 
 
-def plain_builtins():  # noqa: ANN
+def plain_builtins() -> None:
     """Python starts without `site` here (it costs time), so `exit` and `quit` have to be given back."""
     import _sitebuiltins
 
@@ -63,7 +69,7 @@ def plain_builtins():  # noqa: ANN
     builtins.quit = _sitebuiltins.Quitter("quit", "")  # type: ignore[assignment]
 
 
-def describe(error):  # noqa: ANN
+def describe(error: BaseException) -> tuple[str, str]:
     """Type and text of an exception whose class may have been written to misbehave."""
     try:
         return type(error).__name__[:100], str(error)[:ERROR_TAIL]
@@ -71,7 +77,7 @@ def describe(error):  # noqa: ANN
         return "Exception", "an exception that cannot be printed"
 
 
-def load(program, entry):  # noqa: ANN
+def load(program: str, entry: str) -> Callable[..., Any]:
     """Run the program's top level as a module of its own and return the function `entry`."""
     module = type(sys)("candidate")
     sys.modules["candidate"] = module
@@ -84,7 +90,9 @@ def load(program, entry):  # noqa: ANN
     return found
 
 
-def answer(function, number, arguments, return_arguments):  # noqa: ANN
+def answer(
+    function: Callable[..., Any], number: int, arguments: bytes, return_arguments: bool
+) -> tuple[Any, ...]:
     """Call the function and word the answer; whatever it raises, SystemExit included, is its answer too."""
     try:
         positional, named = decode(arguments)
@@ -94,7 +102,7 @@ def answer(function, number, arguments, return_arguments):  # noqa: ANN
         return ("error", number, *describe(error))
 
 
-def serve_calls(job, requests, replies):  # noqa: ANN
+def serve_calls(job: dict[str, Any], requests: int, replies: int) -> None:
     try:
         function = load(job["program"], job["entry"])
     except BaseException as error:
@@ -106,7 +114,7 @@ def serve_calls(job, requests, replies):  # noqa: ANN
         write_message(replies, answer(function, number, arguments, job["return_arguments"]))
 
 
-def start(limits, folder):  # noqa: ANN
+def start(limits: dict[str, int], folder: str) -> tuple[int, int]:
     """Put the pipes out of the program's way, set the limits, say so: (requests, replies)."""
     requests, replies = os.dup(0), os.dup(1)
     nothing = os.open("/dev/null", os.O_RDWR)
@@ -120,7 +128,7 @@ def start(limits, folder):  # noqa: ANN
     return requests, replies
 
 
-def main():  # noqa: ANN
+def main() -> Any:
     """Serve one program; in the child of a whole-program run, return the code for the top level to execute."""
     job = read_message(0)
     sys.path.extend(job["packages"])

@@ -4,7 +4,8 @@ A fork for each test gives every test a fresh program (and the program its `exit
 interpreter's start. The child leaves through the interpreter's own shutdown, so threads are joined and files flushed.
 """
 
-# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
 import os
 import select
 import signal
@@ -13,10 +14,14 @@ import time
 
 from delta_rlvr.rewards.sandbox.inside import ERROR_TAIL, describe, read_message, write_message
 
+TYPE_CHECKING = False  # typing's own constant, without the milliseconds that importing typing takes
+if TYPE_CHECKING:
+    from typing import Any
+
 CHUNK = 1 << 16
 
 
-def serve_runs(job, requests, replies):  # noqa: ANN
+def serve_runs(job: dict[str, Any], requests: int, replies: int) -> Any:
     """Answer run requests for ever; returns only in a child, with the code that it has to execute."""
     try:
         code = compile(job["program"], "main.py", "exec")
@@ -34,7 +39,7 @@ def serve_runs(job, requests, replies):  # noqa: ANN
         write_message(replies, ("output", number, *watch(child, pipes, text, seconds, job["output"])))
 
 
-def become_program(pipes, requests, replies):  # noqa: ANN
+def become_program(pipes: list[tuple[int, int]], requests: int, replies: int) -> None:
     os.setsid()
     for standard, pipe in enumerate(pipes):
         os.dup2(pipe[0 if standard == 0 else 1], standard)
@@ -45,7 +50,9 @@ def become_program(pipes, requests, replies):  # noqa: ANN
         del names[name]
 
 
-def watch(child, pipes, text, seconds, most_output):  # noqa: ANN
+def watch(
+    child: int, pipes: list[tuple[int, int]], text: bytes, seconds: float, most_output: int
+) -> tuple[Any, ...]:
     """Feed the child, collect what it says, end it in time: (status, exit code, output, tail of its errors)."""
     (input_end, feed), (output, output_end), (errors, errors_end) = pipes
     for descriptor in (input_end, output_end, errors_end):
@@ -80,10 +87,10 @@ def watch(child, pipes, text, seconds, most_output):  # noqa: ANN
             status = "overflow"
     # The session first (its number stays the dead child's until it is waited for), then the child itself.
     for end in (os.killpg, os.kill):
-        try:
+        try:  # noqa: SIM105 - contextlib would cost the start of every sandbox some milliseconds
             end(child, signal.SIGKILL)
-        except ProcessLookupError:
-            pass  # noqa: SIM105 - it had not come to setsid, or nothing is left: contextlib would cost an import
+        except ProcessLookupError:  # it had not come to setsid, or nothing is left
+            pass
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if status == "ended":
         while pull(output, received[output]) > 0 and len(received[output]) <= most_output:
@@ -98,7 +105,7 @@ def watch(child, pipes, text, seconds, most_output):  # noqa: ANN
     return status, code, bytes(received[output][: most_output + 1]), bytes(received[errors][-ERROR_TAIL:])
 
 
-def push(descriptor, unsent):  # noqa: ANN
+def push(descriptor: int, unsent: memoryview) -> memoryview:
     """What is left to send after one write; nothing, once the program has closed its input."""
     try:
         return unsent[os.write(descriptor, unsent[:CHUNK]) :] if unsent else unsent
@@ -108,7 +115,7 @@ def push(descriptor, unsent):  # noqa: ANN
         return memoryview(b"")
 
 
-def pull(descriptor, into):  # noqa: ANN
+def pull(descriptor: int, into: bytearray) -> int:
     """Append one read: how many bytes came, 0 at the end of the stream, -1 where nothing waits."""
     try:
         piece = os.read(descriptor, CHUNK)

@@ -9,7 +9,7 @@ from typing import Any
 
 from delta_rlvr.rewards.code_settings import CodeSettings
 from delta_rlvr.rewards.sandbox.errors import ProgramFailure
-from delta_rlvr.rewards.sandbox.runner import broken, raised, test_verdict
+from delta_rlvr.rewards.sandbox.runner import broken, raised, last_word
 from delta_rlvr.rewards.sandbox.session import Session
 from delta_rlvr.rewards.sandbox.wire import encode
 
@@ -28,6 +28,7 @@ class LocalRunner:
 
     def calls(self, program: str, entry: str, arguments: Sequence[tuple[Any, ...]]) -> Iterator[bytes]:
         with self._session("calls", program=program, entry=entry, return_arguments=False) as session:
+            session.begin()
             clock = Clock(self.settings)
             ready(session, clock)
             for number, positional in enumerate(arguments):
@@ -39,6 +40,7 @@ class LocalRunner:
     def runs(self, program: str, inputs: Sequence[str]) -> Iterator[str]:
         job = {"program": program, "output": self.settings.output_bytes}
         with self._session("runs", **job) as session:
+            session.begin()
             clock = Clock(self.settings)
             ready(session, clock)
             for number, text in enumerate(inputs):
@@ -50,18 +52,20 @@ class LocalRunner:
                 yield _output(answer, seconds, self.settings.output_bytes)
 
     def assertions(self, program: str, entry: str, source: str, setup: str, in_place: bool) -> None:
-        # The two start side by side; the candidate's top level runs while the tester is getting ready.
+        # The two start side by side: neither constructor waits.
         with (
             self._session("calls", program=program, entry=entry, return_arguments=in_place) as candidate,
             self._session("assertions", entry=entry, source=source, setup=setup, in_place=in_place) as tester,
         ):
+            candidate.begin()
+            tester.begin()
             clock = Clock(self.settings)
             ready(candidate, clock)
             tester.receive(clock.end, "get the tests ready")
             while True:
                 message = tester.receive(clock.end, "finish the tests")
                 if message[0] != "call":
-                    return test_verdict(message)
+                    return last_word(message)
                 answer = call(candidate, clock, message[1], message[2])
                 if answer[0] == "error" and answer[2] in ("SystemExit", "MemoryError", "KeyboardInterrupt"):
                     raise raised(answer[2], answer[3])

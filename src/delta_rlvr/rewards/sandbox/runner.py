@@ -48,7 +48,7 @@ def broken(kind: str, text: str) -> ProgramFailure:
     return ProgramFailure(f"does not load: {raised(kind, text)}")
 
 
-def test_verdict(message: tuple[Any, ...]) -> None:
+def last_word(message: tuple[Any, ...]) -> None:
     """Read the tester's last word; it comes from a sandbox that the candidate cannot reach."""
     if message[0] == "passed":
         if message[1] == 0:

@@ -21,7 +21,7 @@ from typing import Any
 
 from delta_rlvr.rewards.code_settings import CodeSettings
 from delta_rlvr.rewards.sandbox.errors import ProgramFailure, SandboxError, Stopped
-from delta_rlvr.rewards.sandbox.runner import broken, raised, test_verdict
+from delta_rlvr.rewards.sandbox.runner import broken, raised, last_word
 from delta_rlvr.rewards.sandbox.wire import WireError, decode, encode
 
 PACKAGE = "delta_rlvr.rewards.sandbox."
@@ -80,7 +80,7 @@ class ServerRunner:
                 {"mode": "assertions", "known": known, **job}, len(known) + 2, None
             )
             if verdict[0] != "unknown":
-                return test_verdict(verdict)
+                return last_word(verdict)
             # The calls before the first unknown one stand; those after it were a guess at what is asked next.
             calls = [message[2] for message in wanted]
             answers = list(self._calls(program, entry, calls, in_place))

@@ -71,7 +71,10 @@ def _say_weak_once() -> None:
 
 
 class Session:
-    """A started interpreter with one job. Use as a context manager: leaving it ends every process and file of it."""
+    """A started interpreter with one job. Use as a context manager: leaving it ends every process and file of it.
+
+    The constructor does not wait for the start, so that two can start side by side; `begin` does.
+    """
 
     def __init__(
         self, mode: str, job: Mapping[str, Any], settings: CodeSettings, stop: threading.Event | None
@@ -80,33 +83,32 @@ class Session:
         self.stop = stop
         self._buffer = bytearray()
         self._checked = time.monotonic()
-        self._first: int | None = (
-            None  # the first process of the sandbox, whose end is the end of all of them
-        )
-        self._first_handle: int | None = None
+        self._info: int | None = None  # where bubblewrap says which process is the first of the sandbox,
+        self._first: int | None = None  # whose end is the end of all of them,
+        self._first_handle: int | None = None  # and a hold on it, because a number may be used again
         self._folder: str | None = None
         self._marker = uuid.uuid4().hex
         self._process = self._launch()
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None  # both are pipes
+        assert stdout is not None
+        self._to, self._from = stdin.fileno(), stdout.fileno()
+        os.set_blocking(self._to, False)
+        os.set_blocking(self._from, False)
+        whole = {**job, "mode": mode, "limits": self._limits(), "packages": self._packages()}
+        self._payload = _modules(mode) + self._framed({**whole, "folder": self._folder or bubblewrap.WORK})
+
+    def begin(self) -> None:
+        """Hand over the job and wait until the sandbox has its limits; nothing of the program has run before."""
+        deadline = time.monotonic() + START_SECONDS
         try:
-            stdin, stdout = self._process.stdin, self._process.stdout
-            assert stdin is not None  # both are pipes
-            assert stdout is not None
-            self._to, self._from = stdin.fileno(), stdout.fileno()
-            os.set_blocking(self._to, False)
-            os.set_blocking(self._from, False)
-            whole = {**job, "mode": mode, "limits": self._limits(), "folder": self._folder or bubblewrap.WORK}
-            whole["packages"] = self._packages()
-            deadline = time.monotonic() + START_SECONDS
-            self._write(_modules(mode) + self._framed(whole), deadline)
-            if self.receive(deadline, "start the sandbox") != ("started",):
-                raise SandboxError("the sandbox did not report its start")
-        except ProgramFailure as failure:  # nothing of the program has run yet
-            words = self._complaint()
-            self.close()
-            raise SandboxError(f"the sandbox did not start: {words or failure}") from None
-        except BaseException:
-            self.close()
-            raise
+            self._find_first()
+            self._write(self._payload, deadline)
+            started = self.receive(deadline, "start the sandbox")
+        except ProgramFailure as failure:
+            raise SandboxError(f"the sandbox did not start: {self._complaint() or failure}") from None
+        if started != ("started",):
+            raise SandboxError(f"the sandbox did not report its start but {started!r}")
 
     def __enter__(self) -> Session:
         return self
@@ -218,21 +220,23 @@ class Session:
                 seccomp=rules if filter_program else None,
             )
             process = _popen([*words, *program], None, (info_end, rules))
-            os.close(info_end)
-            ends.remove(info_end)
-            self._find_first(info)
+            ends.remove(info)
+            self._info = info
             return process
         finally:
             for end in ends:
                 os.close(end)
 
-    def _find_first(self, info: int) -> None:
-        """Learn the sandbox's first process from bubblewrap, and hold a handle on it (a number may be reused)."""
+    def _find_first(self) -> None:
+        if self._info is None:
+            return
         words = b""
         waiting = select.poll()
-        waiting.register(info, select.POLLIN)
-        while waiting.poll(START_SECONDS * 1000) and (piece := os.read(info, 4096)):
+        waiting.register(self._info, select.POLLIN)
+        while waiting.poll(START_SECONDS * 1000) and (piece := os.read(self._info, 4096)):
             words += piece
+        os.close(self._info)
+        self._info = None
         if words:
             self._first = json.loads(words)["child-pid"]
             with contextlib.suppress(ProcessLookupError):  # it ended already; its message pipe will say so
@@ -248,6 +252,7 @@ class Session:
 
     def close(self) -> None:
         """End every process of the sandbox and wait until they are gone."""
+        self._find_first()
         if self._first_handle is not None:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._first_handle, signal.SIGKILL)

@@ -1,0 +1,123 @@
+"""No attack is scored 1, and none leaves a process, a file or a grader that cannot go on."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from pathlib import Path
+
+import psutil
+import pytest
+from rewards.code_attacks import ATTACKS, HELP, PROGRAM_ATTACKS
+
+from delta_rlvr.rewards.code import AssertionTests, Call, CodeSettings, FunctionTests, Run, StdioTests, grade_code
+
+# Short where the attack runs into the limit anyway; long enough for a loaded machine where it has to finish.
+LIMITS = {"memory_bytes": 512 << 20, "temporary_bytes": 16 << 20, "output_bytes": 4 << 20}
+SHORT = CodeSettings(seconds_per_test=0.7, **LIMITS)
+LONG = CodeSettings(seconds_per_test=20.0, **LIMITS)
+PLACES = ("/tmp", "/dev/shm", "/usr", "/etc", "/", "/dev", "/var", "/run", str(Path.home()))
+
+
+class Host:
+    """What an attack could touch on this machine, and whether it did."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.mark = "atk" + secrets.token_hex(5)
+        self.listeners = [socket.create_server(("127.0.0.1", 0)), socket.socket(socket.AF_UNIX)]
+        self.listeners[1].bind("\0" + self.mark)
+        self.listeners[1].listen()
+        self.before = {process.pid for process in psutil.Process().children(recursive=True)}
+        self.descriptors = len(os.listdir("/proc/self/fd"))
+
+    def fill(self, source):
+        for name, value in {
+            "PORT": str(self.listeners[0].getsockname()[1]),
+            "SOCKET": self.mark,
+            "HOST_FOLDER": repr(str(self.folder)),
+            "MARK": self.mark,
+        }.items():
+            source = source.replace(name, value)
+        return source
+
+    def check_untouched(self):
+        named = [process for process in psutil.process_iter(["name"]) if process.info["name"] == self.mark]
+        assert named == []
+        assert {process.pid for process in psutil.Process().children(recursive=True)} <= self.before
+        assert len(os.listdir("/proc/self/fd")) == self.descriptors
+        for place in PLACES:
+            assert not [name for name in os.listdir(place) if self.mark in name]
+        assert [path.name for path in self.folder.iterdir()] == ["tests.json"]
+        for listener in self.listeners:
+            listener.settimeout(0)
+            with pytest.raises(BlockingIOError):
+                listener.accept()
+
+
+@pytest.fixture
+def host(tmp_path):
+    host = Host(tmp_path)
+    yield host
+    for listener in host.listeners:
+        listener.close()
+
+
+def judge(attack, tests, right, host):
+    program = "```python\n" + host.fill(HELP + attack.source) + "\n```"
+    verdict = grade_code(program, tests, settings=SHORT if attack.reason == "timed out" else LONG)
+    assert verdict.score == 0.0
+    assert verdict.reason.startswith(attack.reason), verdict.reason
+    host.check_untouched()
+    assert grade_code(right, tests, settings=LONG).score == 1.0  # the next sample is graded
+
+
+@pytest.mark.parametrize("style", ["values", "assertions"])
+@pytest.mark.parametrize("name", ATTACKS)
+def test_function_attacks(name, style, host):
+    answer = "SECRET-" + secrets.token_hex(16)
+    (host.folder / "tests.json").write_text(answer)
+    if style == "values":
+        tests = FunctionTests("secret", (Call((0,), answer), Call((1,), answer[::-1])))
+    else:
+        source = f"def check(f):\n    assert f(0) == {answer!r}\n    assert {answer[::-1]!r} == f(1)\n\ncheck(secret)\n"
+        tests = AssertionTests("secret", source=source)
+    right = f"def secret(n):\n    return {answer!r}[::-1 if n else 1]"
+    judge(ATTACKS[name], tests, right, host)
+
+
+@pytest.mark.parametrize("name", PROGRAM_ATTACKS)
+def test_program_attacks(name, host):
+    answer = "SECRET-" + secrets.token_hex(16)
+    (host.folder / "tests.json").write_text(answer)
+    tests = StdioTests((Run("0\n", answer),))
+    judge(PROGRAM_ATTACKS[name], tests, f"print({answer!r})", host)
+
+
+def test_the_grader_keeps_no_memory():
+    """A thousand times the reply that floods it would show; the bound is far below one kept reply of each."""
+    tests = FunctionTests("f", (Call((), 1),))
+    big = "def f():\n    return 'x' * 3_000_000"
+    grade_code(big, tests, settings=LONG)
+    before = psutil.Process().memory_info().rss
+    for _ in range(20):
+        assert grade_code(big, tests, settings=LONG).reason == "wrong answer on test 1 of 1"
+    assert psutil.Process().memory_info().rss - before < 20 << 20
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("network by socket", "raised SystemError: connected"),
+        ("network by ctypes", "raised SystemError: connected"),
+        ("looks for the test file", "wrong answer on test 2 of 2"),  # the first it found
+    ],
+)
+def test_the_attacks_work_where_nothing_stops_them(name, reason, host):
+    """The control: without namespaces (and only harmless ones are tried so) these do what they are meant to."""
+    answer = "SECRET-" + secrets.token_hex(16)
+    (host.folder / "tests.json").write_text(answer)
+    tests = FunctionTests("secret", (Call((0,), answer), Call((1,), answer[::-1])))
+    verdict = grade_code(host.fill(HELP + ATTACKS[name].source), tests, settings=CodeSettings(sandbox="weak"))
+    assert verdict.reason.startswith(reason), verdict.reason
