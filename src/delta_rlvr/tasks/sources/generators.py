@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from delta_rlvr.rewards.extract import boxed_or_line
+from delta_rlvr.rewards.extract import last_boxed
 from delta_rlvr.rewards.verdict import Verdict
 from delta_rlvr.tasks.problem import Problem
 from delta_rlvr.tasks.sources.schemas import question_hash
@@ -133,13 +133,13 @@ class ReasoningGym(GradesOneByOne):
 
 
 def final_answer(completion: str) -> str | None:
-    r"""What a completion gives as its answer: in <answer> tags, in \boxed{}, after "answer is", or by itself."""
+    r"""What a completion gives as its answer: in <answer> tags, in \boxed{}, after "answer is" (or "Answer:") on the last line, or by itself."""
     tagged = _TAGGED.findall(completion)
     if tagged:
         return tagged[-1].strip() or None
-    marked = boxed_or_line(completion)
-    if marked is not None:
-        return marked
+    boxed = last_boxed(completion)
+    if boxed is not None:
+        return boxed
     lines = [line.strip() for line in completion.strip().splitlines() if line.strip()]
     said = _SAID.search(lines[-1]) if lines else None
     if said:

@@ -1,0 +1,274 @@
+"""Problems from files and data sets."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from delta_rlvr.tasks import get_task, load_problems
+from delta_rlvr.tasks.grading import grade_batch
+from delta_rlvr.tasks.problem import Problem
+from delta_rlvr.tasks.sources.schemas import FieldNames, RowError, answer_text, reader
+
+
+def write(path: Path, rows: list[Any]) -> Path:
+    path.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
+    return path
+
+
+ROWS = [
+    ("plain", {"problem": "What is 1+1?", "answer": "2"}, "What is 1+1?", "2"),
+    ("plain", {"question": " Q ", "final_answer": 70, "id": 3}, "Q", "70"),
+    ("plain", {"prompt": "Q", "gold": 0.5}, "Q", "0.5"),
+    ("gsm8k", {"question": "Q", "answer": "He has 2*3=<<2*3=6>>6.\n#### 1,006"}, "Q", "1006"),
+    (
+        "deepmath",
+        {"question": "Q", "final_answer": "\\frac{1}{2}", "difficulty": 5.0, "answer": "no"},
+        "Q",
+        "\\frac{1}{2}",
+    ),
+    (
+        "math500",
+        {"problem": "Q", "solution": "...", "answer": "(3,\\pi)", "unique_id": "test/1"},
+        "Q",
+        "(3,\\pi)",
+    ),
+    (
+        "asdiv",
+        {"body": "Two apples.", "question": "How many?", "answer": "2 (apples)", "idx": 0},
+        "Two apples. How many?",
+        "2",
+    ),
+    (
+        "svamp",
+        {"Body": "Two apples", "Question": "How many?", "Answer": 2.0, "ID": "c-1"},
+        "Two apples. How many?",
+        "2",
+    ),
+    ("mawps", {"input": "How many ?", "target": 43.0, "idx": 1}, "How many ?", "43"),
+]
+
+
+@pytest.mark.parametrize(("schema", "row", "question", "answer"), ROWS)
+def test_each_schema(schema: str, row: dict[str, Any], question: str, answer: str) -> None:
+    fields = reader(schema)(row)
+    assert (fields.question, fields.answer, fields.grader) == (question, answer, "math")
+
+
+def test_eurus2_keeps_its_messages_and_grader() -> None:
+    row = {
+        "data_source": "taco",
+        "prompt": [{"role": "system", "content": "S"}, {"role": "user", "content": "Double it."}],
+        "ability": "code",
+        "reward_model": {"style": "rule", "ground_truth": '{"inputs": ["2\\n"], "outputs": ["4\\n"]}'},
+        "extra_info": {"index": 7, "split": "train"},
+    }
+    fields = reader("eurus2")(row)
+    assert fields.question == row["prompt"]
+    assert (fields.id, fields.grader) == ("train-7", "code")
+    with pytest.raises(RowError, match=r"no reward_model\.ground_truth"):
+        reader("eurus2")({**row, "reward_model": {}})
+    with pytest.raises(RowError, match="ability is 'music'"):
+        reader("eurus2")({**row, "ability": "music"})
+
+
+def test_answers_are_text() -> None:
+    assert [answer_text(value) for value in (70, 70.0, " 70 ", 0.25, -3)] == ["70", "70", "70", "0.25", "-3"]
+    for bad in ("", "  ", float("nan"), float("inf"), True, None, ["1"]):
+        with pytest.raises(RowError, match="its answer is"):
+            answer_text(bad)
+
+
+def test_a_file_with_and_without_ids(tmp_path: Path) -> None:
+    path = write(
+        tmp_path / "set.jsonl",
+        [
+            {"problem": "A", "answer": 1},
+            "",
+            {"problem": "A", "answer": 1},
+            {"problem": "B", "answer": 2, "id": 9},
+        ],
+    )
+    problems = load_problems(path, template=lambda question: f"<{question}>")
+    assert [problem.prompt for problem in problems] == ["<A>", "<A>", "<B>"]
+    first, repeat, named = (problem.id for problem in problems)
+    assert repeat == f"{first}-2"  # the same question again: numbered
+    assert named == "set/9"
+    assert problems == load_problems(path, template=lambda question: f"<{question}>")
+    with gzip.open(tmp_path / "set.jsonl.gz", "wt") as file:
+        file.write(path.read_text())
+    assert [p.id for p in load_problems(tmp_path / "set.jsonl.gz")] == [first, repeat, named]
+    assert len(load_problems(path, limit=2)) == 2
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (
+            [{"problem": "A", "answer": 1}, {"problem": "B"}],
+            r"bad\.jsonl, line 2: it has no answer \(looked for answer, final_answer",
+        ),
+        ([{"problem": "A", "answer": 1}, "", '{"problem": "B",'], r"bad\.jsonl, line 3: not JSON"),
+        ([{"answer": 1}], r"line 1: it has no question"),
+        ([{"problem": "A", "answer": None}], r"line 1: it has no answer"),
+        ([{"problem": "A", "answer": ""}], r"line 1: its answer is 'empty'"),
+        ([{"problem": "  ", "answer": 1}], r"line 1: its question is neither text nor"),
+        (["[1, 2]"], r"line 1: expected an object .* got list"),
+        (
+            [{"problem": "A", "answer": 1, "id": 5}, {"problem": "B", "answer": 1, "id": 5}],
+            r"line 2: the same id as .*line 1 \(5\)",
+        ),
+        ([], "no rows"),
+    ],
+)
+def test_a_bad_row_is_named(tmp_path: Path, rows: list[Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        load_problems(write(tmp_path / "bad.jsonl", rows))
+
+
+def test_fields_of_ones_own(tmp_path: Path) -> None:
+    path = write(tmp_path / "own.jsonl", [{"frage": "A", "antwort": 1, "nummer": "x"}])
+    (problem,) = load_problems(path, names=FieldNames("frage", "antwort", "nummer"))
+    assert (problem.id, problem.prompt, problem.answer) == ("own/x", "A", "1")
+    with pytest.raises(ValueError, match="knows its field names"):
+        load_problems(path, schema="gsm8k", names=FieldNames("frage"))
+    with pytest.raises(ValueError, match="schema='nope' is not known; use one of plain"):
+        load_problems(path, schema="nope")
+    with pytest.raises(FileNotFoundError, match="no such file"):
+        load_problems(tmp_path / "none.jsonl")
+
+
+def test_a_data_set_folder_and_its_parts(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    rows = [{"question": f"Q{number}", "final_answer": str(number)} for number in range(5)]
+    both = datasets.DatasetDict(
+        {"train": datasets.Dataset.from_list(rows), "test": datasets.Dataset.from_list(rows[:2])}
+    )
+    both.save_to_disk(str(tmp_path / "saved"))
+    problems = load_problems(tmp_path / "saved", schema="deepmath")
+    assert [(problem.prompt, problem.answer) for problem in problems] == [(f"Q{n}", str(n)) for n in range(5)]
+    assert len(load_problems(tmp_path / "saved", schema="deepmath", part="test")) == 2
+    with pytest.raises(ValueError, match="has no part 'dev'; it has train, test"):
+        load_problems(tmp_path / "saved", part="dev")
+
+
+def test_a_data_set_in_the_hubs_layout(tmp_path: Path) -> None:
+    """What `load_dataset` does with an id it does with a folder of the same layout, without a network."""
+    pytest.importorskip("datasets")
+    folder = tmp_path / "hub"
+    folder.mkdir()
+    write(folder / "train.jsonl", [{"question": "Q", "answer": "#### 5"}, {"question": "R", "answer": 6}])
+    with pytest.raises(ValueError, match=r"\(train\), row 1: its answer has no '####'"):
+        load_problems(folder, schema="gsm8k")
+    assert [p.answer for p in load_problems(folder, schema="gsm8k", limit=1)] == ["5"]
+
+
+def many(tmp_path: Path, count: int = 200) -> Path:
+    return write(
+        tmp_path / "many.jsonl", [{"question": f"What is {n}+1?", "answer": n + 1} for n in range(count)]
+    )
+
+
+def test_rows_as_a_task(tmp_path: Path) -> None:
+    task = get_task(str(many(tmp_path)))
+    train, heldout = task.problems("train", None), task.problems("heldout", None)
+    assert len(train) + len(heldout) == 200
+    assert 10 < len(heldout) < 45  # one in eight
+    assert not {p.id for p in train} & {p.id for p in heldout}
+    assert task.problems("train", 30, seed=1, start=10) == task.problems("train", None, seed=1)[10:40]
+    assert task.problems("train", None, seed=1) != train
+    with pytest.raises(ValueError, match=r"has \d+ heldout problems; 500 from 0 on were asked for"):
+        task.problems("heldout", 500)
+    verdict = task.grade(train[0], f"So it is \\boxed{{{train[0].answer}}}.")
+    assert verdict.score == 1.0
+    assert task.grade(train[0], train[0].answer).reason == "no final answer"
+    assert task.decisive(train[0], "1") is None
+
+
+def test_rows_with_shots(tmp_path: Path) -> None:
+    task = get_task(f"{many(tmp_path)}?shots=2&max_tokens=16")
+    train, heldout = task.problems("train", None), task.problems("heldout", None)
+    prompt = str(train[0].prompt)
+    assert prompt.count("Question: ") == 3
+    assert prompt.endswith(f"Question: {train[0].meta['question']}\nAnswer:")
+    shots = prompt.split("\n\n")[:2]
+    assert all(
+        not str(p.prompt).rsplit("\n\n", 1)[1].startswith(shots[0].split("\n")[0]) for p in train + heldout
+    )
+    assert len(train) + len(heldout) == 198  # what is shown is not asked
+    assert task.max_tokens == 16
+    gold = train[0].answer
+    right, wrong = task.grade_batch(
+        train[:1] * 2, [f" {gold}\n\nQuestion: x\nAnswer: 0", f" 0\n\nAnswer: {gold}"]
+    )
+    assert (right.score, wrong.score) == (1.0, 0.0)
+
+
+def test_what_is_held_out_elsewhere_is_not_trained_on(tmp_path: Path) -> None:
+    other = write(
+        tmp_path / "test.jsonl", [{"question": f"What is {n}+1?", "answer": n + 1} for n in range(190, 220)]
+    )
+    task = get_task(f"{many(tmp_path)}?heldout={other}")
+    asked = {p.meta["question"] for p in task.problems("heldout", None)}
+    assert asked == {f"What is {n}+1?" for n in range(190, 220)}
+    assert {p.meta["question"] for p in task.problems("train", None)} == {
+        f"What is {n}+1?" for n in range(190)
+    }
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("phrased-sum", "there is no task 'phrased-sum': use one of phrased-sums"),
+        ("phrased-sums?adends=3", "phrased-sums has no setting adends; it has addends"),
+        ("phrased-sums?addends", "key=value pairs"),
+        ("x.jsonl?sots=3", "no setting sots; rows have schema"),
+    ],
+)
+def test_a_misspelt_task_is_refused(spec: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        get_task(spec)
+
+
+def test_settings_of_a_built_in_task() -> None:
+    task = get_task("phrased-sums?addends=2&carries=last")
+    (problem,) = task.problems("train", 1)
+    assert problem.id.startswith("phrased-sums?addends=2&carries=last/")
+    assert len(problem.meta["addends"]) == 2
+
+
+def test_graders_are_chosen_by_problem() -> None:
+    problem = Problem("p", "Q", "1/2", "math")
+    assert [v.score for v in grade_batch([problem] * 2, ["\\boxed{0.5}", "\\boxed{2}"])] == [1.0, 0.0]
+    with pytest.raises(ValueError, match="p: no grader is called 'taste' here"):
+        grade_batch([Problem("p", "Q", "1", "taste")], ["1"])
+
+
+DATA = os.environ.get("DELTA_RLVR_DATA")
+
+
+@pytest.mark.skipif(DATA is None, reason="DELTA_RLVR_DATA names no folder of real problem sets")
+@pytest.mark.parametrize(
+    ("file", "schema", "count"),
+    [
+        ("math/aime24.jsonl", "plain", 30),
+        ("math/aime25.jsonl", "plain", 30),
+        ("math/hmmt25_feb.jsonl", "plain", 30),
+        ("math/math500.jsonl", "math500", 500),
+        ("math/gsm8k_train.jsonl", "gsm8k", 7473),
+        ("math/gsm8k_test.jsonl", "gsm8k", 1319),
+        ("word/asdiv.jsonl", "asdiv", 2215),
+        ("word/svamp.jsonl", "svamp", 1000),
+        ("word/mawps.jsonl", "mawps", 2065),
+    ],
+)
+def test_real_sets(file: str, schema: str, count: int) -> None:
+    problems = load_problems(Path(str(DATA)) / file, schema=schema)
+    assert len(problems) == count
+    assert max(Counter(problem.id for problem in problems).values()) == 1
