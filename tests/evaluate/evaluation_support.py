@@ -58,7 +58,9 @@ def tiny_model(seed: int = 0) -> Qwen3ForCausalLM:
 def sums(count: int, name: str = "sums") -> Questions:
     """Sums of prompts of different lengths."""
     problems = tuple(
-        Problem(f"q{number}", f"what is {number}+{7**(number % 5)}=?", str(number + 7 ** (number % 5)), "math")
+        Problem(
+            f"q{number}", f"what is {number}+{7 ** (number % 5)}=?", str(number + 7 ** (number % 5)), "math"
+        )
         for number in range(count)
     )
     return Questions(name, problems, {"title": "Sums"})

@@ -2,14 +2,13 @@
 
 import pytest
 import torch
+from evaluation_support import digit_grade, sums, tiny_model, tiny_tokenizer
 
 from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.local_sampler import LocalSampler, encode_prompt, weights_digest
 from delta_rlvr.evaluate.records import SampleRequest
 from delta_rlvr.evaluate.runner import run_evaluation
 from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey
-
-from evaluation_support import digit_grade, sums, tiny_model, tiny_tokenizer
 
 SETTINGS = EvaluationSettings(samples=4, max_tokens=24, temperature=1.0, top_p=0.9, seed=3)
 
@@ -53,7 +52,10 @@ def test_greedy_equals_generate(model, tokenizer):
     inputs = tokenizer(problem.prompt, return_tensors="pt")
     with torch.no_grad():
         theirs = model.generate(
-            input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], max_new_tokens=20, do_sample=False
+            input_ids=inputs["input_ids"],
+            attention_mask=inputs["attention_mask"],
+            max_new_tokens=20,
+            do_sample=False,
         )
     response = theirs[0, inputs["input_ids"].shape[1] :]
     assert ours.text == tokenizer.decode(response, skip_special_tokens=True)
@@ -68,7 +70,13 @@ def test_sampled_tokens_follow_the_model(model, tokenizer):
         expected = torch.softmax(model(ids).logits[0, -1].double(), dim=-1)
     seen = torch.zeros_like(expected)
     for sample in result.document["samples"]:
-        token = 1 if sample["finish"] == "stop" else tokenizer(sample["completion"])["input_ids"][0] if sample["completion"] else 0
+        token = (
+            1
+            if sample["finish"] == "stop"
+            else tokenizer(sample["completion"])["input_ids"][0]
+            if sample["completion"]
+            else 0
+        )
         seen[token] += 1 / 4000
     # Special tokens decode to nothing, so that only characters can be compared one by one.
     assert (seen[3:] - expected[3:]).abs().max() < 4 * (0.25 / 4000) ** 0.5

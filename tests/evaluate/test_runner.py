@@ -72,7 +72,9 @@ def test_numbers_by_hand():
     answer = lambda r: (second if r.key.sample else script).get(  # noqa: E731
         (r.key.benchmark, r.key.problem), script[r.key.benchmark, r.key.problem]
     )
-    result = _run(Scripted(answer=answer), EvaluationSettings(samples=2), benchmarks=[sums(2, "one"), sums(1, "two")])
+    result = _run(
+        Scripted(answer=answer), EvaluationSettings(samples=2), benchmarks=[sums(2, "one"), sums(1, "two")]
+    )
     one, two = result.document["benchmarks"]["one"], result.document["benchmarks"]["two"]
     assert one["metrics"] == {"avg@2": 0.75, "pass@1": 0.75, "pass@2": 1.0, "maj@2": 0.75}
     assert two["metrics"] == {"avg@2": 0.0, "pass@1": 0.0, "pass@2": 0.0, "maj@2": 0.0}
@@ -87,9 +89,10 @@ def test_numbers_by_hand():
 
 def test_seeds_are_apart_and_stable():
     # A changed seed rule would silently change every stored evaluation: the value is pinned.
-    assert sample_seed(0, SampleKey("aime25", "1", 0)) == int.from_bytes(
-        __import__("hashlib").sha256(b"0\x00aime25\x001\x000").digest()[:4], "big"
-    ) // 2
+    assert (
+        sample_seed(0, SampleKey("aime25", "1", 0))
+        == int.from_bytes(__import__("hashlib").sha256(b"0\x00aime25\x001\x000").digest()[:4], "big") // 2
+    )
     keys = [SampleKey(b, str(p), n) for b in ("aime24", "aime25") for p in range(30) for n in range(16)]
     assert len({sample_seed(seed, key) for seed in (0, 1) for key in keys}) == 2 * len(keys)
 
@@ -134,7 +137,8 @@ def test_kill_minus_nine_half_way(tmp_path):
     process = subprocess.Popen([sys.executable, "-c", code], env=os.environ | {"OMP_NUM_THREADS": "1"})
     deadline = time.monotonic() + 120
     while not path.exists() or path.read_bytes().count(b"\n") < 14:  # the header and two batches
-        assert process.poll() is None and time.monotonic() < deadline, "it ended before it could be killed"
+        assert process.poll() is None, "it ended before it could be killed"
+        assert time.monotonic() < deadline
         time.sleep(0.005)
     process.send_signal(signal.SIGKILL)
     process.wait()
@@ -171,7 +175,7 @@ def test_failures_are_named_and_never_scored(tmp_path):
 
 def test_all_failed_says_why():
     keys = [SampleKey("sums", f"q{n}", k) for n in range(6) for k in range(3)]
-    with pytest.raises(EvaluationError, match="not one sample could be scored.*in time"):
+    with pytest.raises(EvaluationError, match=r"not one sample could be scored.*in time"):
         _run(Scripted(fail=keys), SETTINGS, benchmarks=[sums(6)])
 
 
@@ -197,7 +201,7 @@ def test_a_grader_that_cannot_work_is_found_before_sampling():
         raise RuntimeError("bubblewrap is not installed")
 
     sampler = Scripted()
-    with pytest.raises(EvaluationError, match="'math' of q0 does not work here.*bubblewrap"):
+    with pytest.raises(EvaluationError, match=r"'math' of q0 does not work here.*bubblewrap"):
         _run(sampler, SETTINGS, grade=absent)
     assert sampler.asked == []
 
@@ -229,7 +233,8 @@ def test_stored_samples_are_scored_without_a_model(tmp_path):
     _same(result, whole)
     result.write(tmp_path / "result.json")
     assert [s.completion for s in read_samples(tmp_path / "result.json")[1]] == [
-        s.completion for s in sorted(samples, key=lambda s: (s.key.benchmark != "sums", s.key.problem, s.key.sample))
+        s.completion
+        for s in sorted(samples, key=lambda s: (s.key.benchmark != "sums", s.key.problem, s.key.sample))
     ]
 
     def stern(problem, completion):
@@ -237,8 +242,8 @@ def test_stored_samples_are_scored_without_a_model(tmp_path):
 
     harsh = score_samples(benchmarks, samples, stern, settings=SETTINGS, model=MODEL, backend={})
     assert harsh.accuracy == 0.0
+    lacking = [sample for sample in samples if sample.key != SampleKey("sums", "q0", 0)]
     with pytest.raises(EvaluationError, match="1 samples are missing, the first is sums q0 sample 0"):
-        lacking = [sample for sample in samples if sample.key != SampleKey("sums", "q0", 0)]
         score_samples(benchmarks, lacking, digit_grade, settings=SETTINGS, model=MODEL, backend={})
     with pytest.raises(EvaluationError, match=r"more q\d sample \d: there is no such problem"):
         score_samples(benchmarks[:1], samples, digit_grade, settings=SETTINGS, model=MODEL, backend={})
@@ -288,7 +293,11 @@ def test_settings_are_checked(values, message):
 
 
 def test_results_of_others_are_refused(tmp_path):
-    for content, message in [("{", "not JSON"), ("{}", "not a result"), ('{"kind": "delta-rlvr evaluation", "schema": 9}', "schema 9")]:
+    for content, message in [
+        ("{", "not JSON"),
+        ("{}", "not a result"),
+        ('{"kind": "delta-rlvr evaluation", "schema": 9}', "schema 9"),
+    ]:
         (tmp_path / "result.json").write_text(content)
         with pytest.raises(EvaluationError, match=message):
             EvaluationResult.load(tmp_path)

@@ -18,7 +18,14 @@ MODEL = {"name": "tiny"}
 
 
 def _server(stub, **changes):
-    values = {"model": "tiny", "api": "completions", "concurrency": 4, "retries": 3, "backoff": 0.01, "timeout": 5.0}
+    values = {
+        "model": "tiny",
+        "api": "completions",
+        "concurrency": 4,
+        "retries": 3,
+        "backoff": 0.01,
+        "timeout": 5.0,
+    }
     return ServerSettings(url=stub.url, **values | changes)
 
 
@@ -66,7 +73,9 @@ def test_chat_sends_messages_and_keeps_thoughts_apart():
     assert (by_problem["q1"]["score"], by_problem["q1"]["reasoning"]) == (1.0, "hmm 3")
 
 
-@pytest.mark.parametrize("trouble", [503, 429, 500, 0, "nonsense", {"choices": []}, {"choices": [{"message": {}}]}])
+@pytest.mark.parametrize(
+    "trouble", [503, 429, 500, 0, "nonsense", {"choices": []}, {"choices": [{"message": {}}]}]
+)
 def test_passing_trouble_is_tried_again(trouble):
     def answer(path, body, tries):
         if tries < 2:
@@ -164,7 +173,10 @@ def test_what_no_request_can_pass_stops_at_once(status, message):
 
 
 def test_a_model_that_is_not_served():
-    with stub_server(_right) as stub, pytest.raises(EvaluationError, match="does not serve 'large': it has tiny"):
+    with (
+        stub_server(_right) as stub,
+        pytest.raises(EvaluationError, match="does not serve 'large': it has tiny"),
+    ):
         _run(stub, model="large")
     assert stub.requests == []
 
@@ -234,4 +246,6 @@ def test_a_real_server(tmp_path, api):
     assert all(0 <= sample["tokens"] <= 16 for sample in first.document["samples"])
     texts = [sample["completion"] for sample in first.document["samples"]]
     assert len(set(texts)) > 6, "samples of one question should differ"
-    assert texts == [sample["completion"] for sample in second.document["samples"]], "seeds should repeat them"
+    assert texts == [sample["completion"] for sample in second.document["samples"]], (
+        "seeds should repeat them"
+    )

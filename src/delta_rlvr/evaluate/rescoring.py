@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from delta_rlvr.evaluate.errors import EvaluationError
+from delta_rlvr.evaluate.grading import grade_problem
 from delta_rlvr.evaluate.records import Outcome, Sample, SampleRequest
 from delta_rlvr.evaluate.results import EvaluationResult
 from delta_rlvr.evaluate.runner import Grade, Progress, Questions, run_evaluation, sample_keys
@@ -33,7 +34,7 @@ class _StoredCompletions:
 def score_samples(
     benchmarks: Sequence[Questions],
     samples: Iterable[Sample],
-    grade: Grade,
+    grade: Grade = grade_problem,
     *,
     settings: EvaluationSettings,
     model: Mapping[str, Any],

@@ -114,20 +114,18 @@ class EvaluationResult:
                 found.setdefault(sample["problem"], []).append((sample["sample"], float(sample["score"])))
         return {problem: [score for _, score in sorted(scores)] for problem, scores in found.items()}
 
-    def passes(self) -> list[float]:
-        """The whole evaluation as repeated ones: the average over all questions for each sample number."""
-        by_number: dict[int, list[float]] = {}
-        for sample in self.document["samples"]:
-            if sample["score"] is not None:
-                by_number.setdefault(sample["sample"], []).append(float(sample["score"]))
-        questions = self.document["average"]["questions"]
-        uneven = [number for number, scores in by_number.items() if len(scores) != questions]
-        if uneven or len(by_number) != self.settings.samples:
+    def passes(self, benchmarks: Sequence[str] | None = None) -> list[float]:
+        """The evaluation as repeated ones: the average over all questions for each sample number."""
+        chosen = self.benchmarks() if benchmarks is None else list(benchmarks)
+        rows = [scores for name in chosen for scores in self.scores(name).values()]
+        asked = sum(self.document["benchmarks"][name]["questions_asked"] for name in chosen)
+        count = self.settings.samples
+        if len(rows) != asked or any(len(scores) != count for scores in rows):
             raise EvaluationError(
                 "samples are missing, so that the sample numbers are not whole repeated evaluations: "
                 "complete the result first (run the same command again)"
             )
-        return [average_at_k(by_number[number]) for number in sorted(by_number)]
+        return [average_at_k([scores[number] for scores in rows]) for number in range(count)]
 
 
 def build_result(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from delta_rlvr.evaluate.errors import EvaluationError
+from delta_rlvr.evaluate.grading import grade_problem
 from delta_rlvr.evaluate.records import Completion, Failure, Sample, Sampler, SampleRequest
 from delta_rlvr.evaluate.results import BenchmarkQuestions, EvaluationResult, build_result
 from delta_rlvr.evaluate.sample_file import SampleFile
@@ -59,6 +60,8 @@ class Questions:
     problems: tuple[Problem, ...]
     description: Mapping[str, Any]
     """Where they are from and how they are asked and graded; stored with the result."""
+    grade: Grade | None = None
+    """Its own grader, where the problems' `grader` does not say it all (a task's)."""
 
     def __post_init__(self) -> None:
         if not self.problems:
@@ -104,7 +107,10 @@ def identity(
         "model": dict(model),
         "settings": settings.as_dict(),
         "backend": dict(backend),
-        "benchmarks": {benchmark.name: benchmark.digest for benchmark in benchmarks},
+        "benchmarks": {
+            benchmark.name: {"digest": benchmark.digest, "load": benchmark.description.get("load")}
+            for benchmark in benchmarks
+        },
     }
 
 
@@ -112,7 +118,7 @@ def run_evaluation(
     benchmarks: Sequence[Questions],
     sampler: Sampler,
     settings: EvaluationSettings,
-    grade: Grade,
+    grade: Grade = grade_problem,
     *,
     model: Mapping[str, Any],
     store: SampleFile | None = None,
@@ -126,9 +132,12 @@ def run_evaluation(
         raise EvaluationError(f"{', '.join(sorted(doubled))} is asked for more than once")
     progress = progress or Silent()
     began, started = time.monotonic(), now()
-    problems = {(b.name, problem.id): problem for b in benchmarks for problem in b.problems}
+    problems = {
+        (b.name, problem.id): (problem, b.grade or grade) for b in benchmarks for problem in b.problems
+    }
     requests = _requests(benchmarks, settings)
-    _try_graders(problems.values(), grade)
+    for benchmark in benchmarks:
+        _try_graders(benchmark.problems, benchmark.grade or grade)
     samples = dict(store.samples) if store else {}
     wanted = {request.key for request in requests} - samples.keys()
     failures: dict[SampleKey, str] = {}
@@ -148,7 +157,7 @@ def run_evaluation(
             progress.advance(sample)
 
     def judge(sample: Sample) -> Sample:
-        return _judge(sample, problems[sample.key.benchmark, sample.key.problem], grade)
+        return _judge(sample, *problems[sample.key.benchmark, sample.key.problem])
 
     ungraded = [sample for sample in samples.values() if sample.score is None]
     progress.start(len(requests), kept - len(ungraded))

@@ -1,0 +1,308 @@
+"""Benchmarks by name: where their data is, how a question is asked, and how an answer is graded."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from delta_rlvr.evaluate import prompts, readers
+from delta_rlvr.evaluate.data import AbsentData, FoundRows, HubSource, find_rows, read_file
+from delta_rlvr.evaluate.errors import EvaluationError
+from delta_rlvr.evaluate.runner import Questions
+from delta_rlvr.tasks import templates
+from delta_rlvr.tasks.problem import Problem
+from delta_rlvr.tasks.sources.schemas import RowError, question_hash
+from delta_rlvr.tasks.templates import Template
+
+Reader = Callable[[readers.Row, Template], Problem]
+TASK_PREFIX = "task:"
+TASK_QUESTIONS = 256
+"""Held-out problems of an endless task, where no number is given."""
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """One named benchmark."""
+
+    name: str
+    title: str
+    questions: int
+    """How many it has; data with another number is refused."""
+    grader: str
+    files: tuple[str, ...]
+    """Names below $DELTA_RLVR_DATA, the first that is there."""
+    hub: HubSource | None
+    read: Reader
+    template: Template
+    """How it is asked, where nobody asks for another template."""
+    drawn_from: int | None = None
+    """Size of the whole set, where `questions` of it are drawn."""
+    note: str | None = None
+
+
+def _math(name: str, title: str, hub: HubSource, questions: int = 30, file: str | None = None) -> Benchmark:
+    files = (f"math/{file or name.replace('-', '_')}.jsonl",)
+    return Benchmark(name, title, questions, "math", files, hub, readers.read_math, templates.MATH)
+
+
+BENCHMARKS: dict[str, Benchmark] = {
+    benchmark.name: benchmark
+    for benchmark in (
+        _math("aime24", "AIME 2024", HubSource("HuggingFaceH4/aime_2024")),
+        _math("aime25", "AIME 2025", HubSource("MathArena/aime_2025")),
+        _math("aime26", "AIME 2026", HubSource("MathArena/aime_2026")),
+        _math("hmmt25-feb", "HMMT February 2025", HubSource("MathArena/hmmt_feb_2025")),
+        _math("hmmt25-nov", "HMMT November 2025", HubSource("MathArena/hmmt_nov_2025")),
+        _math("hmmt26-feb", "HMMT February 2026", HubSource("MathArena/hmmt_feb_2026"), 33),
+        _math("brumo25", "BRUMO 2025", HubSource("MathArena/brumo_2025")),
+        _math("math500", "MATH-500", HubSource("HuggingFaceH4/MATH-500", "test"), 500),
+        Benchmark(
+            "gsm8k",
+            "GSM8K",
+            1319,
+            "math",
+            ("math/gsm8k_test.jsonl",),
+            HubSource("openai/gsm8k", "test", "main"),
+            readers.read_gsm8k,
+            templates.MATH,
+        ),
+        Benchmark(
+            "humaneval",
+            "HumanEval",
+            164,
+            "code",
+            ("code/HumanEval.jsonl.gz", "code/HumanEval.jsonl"),
+            HubSource("openai/openai_humaneval", "test"),
+            readers.read_humaneval,
+            templates.CODE_FUNCTION,
+        ),
+        Benchmark(
+            "humaneval-plus",
+            "HumanEval+",
+            164,
+            "code",
+            ("code/humaneval_plus.jsonl", "code/HumanEvalPlus.jsonl.gz", "code/HumanEvalPlus.jsonl"),
+            HubSource("evalplus/humanevalplus", "test"),
+            readers.read_humaneval,
+            templates.CODE_FUNCTION,
+        ),
+        Benchmark(
+            "mbpp-plus",
+            "MBPP+",
+            378,
+            "code",
+            ("code/mbpp_plus.jsonl", "code/MbppPlus.jsonl.gz", "code/MbppPlus.jsonl"),
+            HubSource("evalplus/mbppplus", "test"),
+            readers.read_mbpp_plus,
+            prompts.DESCRIBED_FUNCTION,
+        ),
+        Benchmark(
+            "livecodebench",
+            "LiveCodeBench v6",
+            1055,
+            "code",
+            ("code/livecodebench.jsonl", "code/livecodebench.jsonl.gz"),
+            HubSource("livecodebench/code_generation_lite", "test", files="test*.jsonl"),
+            readers.read_livecodebench,
+            templates.CODE,
+            note="release_v6: test.jsonl to test6.jsonl together",
+        ),
+        Benchmark(
+            "gpqa-diamond",
+            "GPQA-Diamond",
+            198,
+            "choice",
+            ("choice/gpqa_diamond.jsonl",),
+            HubSource("Idavidrein/gpqa", "train", "gpqa_diamond"),
+            readers.read_gpqa,
+            templates.CHOICE,
+            note="gated on the hub: accept its terms there first",
+        ),
+        Benchmark(
+            "mmlu-pro",
+            "MMLU-Pro (600)",
+            600,
+            "choice",
+            ("choice/mmlu_pro.jsonl",),
+            HubSource("TIGER-Lab/MMLU-Pro", "test"),
+            readers.read_mmlu_pro,
+            templates.CHOICE,
+            drawn_from=12_032,
+            note="600 questions with the smallest hashes of their ids; which 600 the paper drew is not known",
+        ),
+    )
+}
+
+
+def load_benchmark(
+    name: str,
+    *,
+    limit: int | None = None,
+    style: Literal["chat", "plain", "auto"] = "auto",
+    has_template: bool = False,
+    template: str | None = None,
+    seed: int = 0,
+) -> Questions:
+    """The questions of a named benchmark, of a JSON Lines file of {problem, answer}, or of "task:SPEC".
+
+    `limit` takes the first questions only, which the result says. `seed` draws a task's held-out problems. The
+    style "auto" is a chat where the model `has_template` for one; a task's own prompts then stay plain text.
+    `template` names another prompt of `tasks.templates` than the benchmark's own.
+    """
+    if limit is not None and limit < 1:
+        raise EvaluationError(f"limit = {limit} must be at least 1")
+    from delta_rlvr.tasks.registry import BUILT_IN
+
+    # How to load the same questions again: scoring stored samples needs no more than this.
+    load: dict[str, Any] = {"name": name, "limit": limit, "template": template}
+    if name.startswith(TASK_PREFIX) or name.partition("?")[0] in BUILT_IN:
+        # A task writes its own prompts, and a policy is trained on them as they are: a chat only where asked for.
+        load |= {"style": "chat" if style == "chat" else "plain", "seed": seed}
+        return _task(name.removeprefix(TASK_PREFIX), load)
+    if style == "auto":
+        style = "chat" if has_template else "plain"
+    load["style"] = style
+    if name.endswith((".jsonl", ".jsonl.gz")):
+        return _own_file(Path(name), load)
+    if name not in BENCHMARKS:
+        raise EvaluationError(
+            f"no benchmark {name!r}: there are {', '.join([*BENCHMARKS, *BUILT_IN])}, any .jsonl file of "
+            "{problem, answer}, and task:SPEC"
+        )
+    return _named(BENCHMARKS[name], load)
+
+
+def _named(benchmark: Benchmark, load: dict[str, Any]) -> Questions:
+    found = find_rows(benchmark.name, benchmark.files, benchmark.hub)
+    asked = _template(benchmark.name, benchmark.template, load["template"])
+    problems = read_problems(found, benchmark.read, asked)
+    if benchmark.drawn_from is not None and len(problems) > benchmark.questions:
+        problems = _draw(problems, benchmark.questions)
+    if len(problems) != benchmark.questions:
+        raise EvaluationError(
+            f"{benchmark.name} has {benchmark.questions} questions, and the data ({found.source}) has {len(problems)}: "
+            "an average over another set would not compare. Ask for the file by its path if it is meant"
+        )
+    description = {
+        "title": benchmark.title,
+        "grader": benchmark.grader,
+        **_told(asked),
+        "source": found.source,
+        "note": benchmark.note,
+    }
+    return _questions(benchmark.name, problems, description, load)
+
+
+def load_benchmarks(names: Sequence[str], **options: Any) -> list[Questions]:
+    """Several benchmarks; data that is absent is named for all of them at once."""
+    if not names:
+        raise EvaluationError("no benchmark is asked for: give names, or a preset")
+    loaded, absent = [], []
+    for name in names:
+        try:
+            loaded.append(load_benchmark(name, **options))
+        except AbsentData as error:
+            absent.append(str(error))
+    if absent:
+        raise AbsentData("\n".join(absent))
+    return loaded
+
+
+def _template(name: str, own: Template, wanted: str | None) -> Template:
+    if wanted is None:
+        return own
+    try:
+        chosen = templates.template(wanted)
+    except ValueError as error:
+        raise EvaluationError(str(error)) from None
+    if chosen.grader != own.grader:
+        raise EvaluationError(
+            f"{name} is graded as {own.grader}, and the template {wanted} is for {chosen.grader}"
+        )
+    return chosen
+
+
+def _told(template: Template) -> dict[str, str]:
+    return {"template": template.name, "prompt": template.text, "extract": template.extract}
+
+
+def read_problems(found: FoundRows, read: Reader, template: Template) -> list[Problem]:
+    """A problem for each row, all with ids of their own or all without (then named by a hash of the question)."""
+    problems: list[Problem] = []
+    places: dict[str, str] = {}
+    unnamed: str | None = None
+    repeats: Counter[str] = Counter()
+    for where, row in found.rows:
+        try:
+            problem = read(row, template)
+        except RowError as error:
+            raise EvaluationError(f"{where}: {error}") from None
+        if not problem.id:
+            unnamed = unnamed or where
+            digest = question_hash(problem.meta.get("question", problem.prompt))
+            repeats[digest] += 1
+            problem = replace(problem, id=digest if repeats[digest] == 1 else f"{digest}-{repeats[digest]}")
+        elif problem.id in places:
+            raise EvaluationError(f"{where}: the id {problem.id!r} stands at {places[problem.id]} already")
+        else:
+            places[problem.id] = where
+        problems.append(problem)
+    if unnamed and places:
+        raise EvaluationError(
+            f"{unnamed}: it has no id, while other rows have one: give every row an id, or none"
+        )
+    return problems
+
+
+def _draw(problems: Sequence[Problem], count: int) -> list[Problem]:
+    """`count` problems, the same ones whatever the order of the rows, in the order of the rows."""
+    chosen = set(
+        sorted((problem.id for problem in problems), key=lambda i: hashlib.sha256(i.encode()).digest())[
+            :count
+        ]
+    )
+    return [problem for problem in problems if problem.id in chosen]
+
+
+def _own_file(path: Path, load: dict[str, Any]) -> Questions:
+    found = FoundRows(read_file(path), {"file": path.name})
+    asked = _template(str(path), templates.MATH, load["template"])
+    problems = read_problems(found, readers.read_math, asked)
+    if not problems:
+        raise EvaluationError(f"{path} has no rows")
+    name = path.name.removesuffix(".gz").removesuffix(".jsonl")
+    description = {"title": name, "grader": "math", **_told(asked), "source": found.source}
+    return _questions(name, problems, description, load)
+
+
+def _task(spec: str, load: dict[str, Any]) -> Questions:
+    from delta_rlvr.tasks.registry import BUILT_IN, GENERATOR_PREFIX, get_task
+
+    try:
+        task = get_task(spec)
+        endless = spec.partition("?")[0] in BUILT_IN or spec.startswith(GENERATOR_PREFIX)
+        count = load["limit"] or (TASK_QUESTIONS if endless else None)
+        problems = task.problems("heldout", count, load["seed"])
+    except (ValueError, OSError, ImportError) as error:
+        raise EvaluationError(f"task {spec}: {error}") from error
+    description = {
+        "title": spec,
+        "grader": spec,
+        "prompt": "the task's own",
+        "source": {"task": spec, "split": "heldout", "seed": load["seed"]},
+        "max_tokens": task.max_tokens,
+        "load": load,
+    }
+    return Questions(spec, prompts.with_style(problems, load["style"]), description, task.grade)
+
+
+def _questions(
+    name: str, problems: Sequence[Problem], description: dict[str, Any], load: dict[str, Any]
+) -> Questions:
+    kept = prompts.with_style(problems[: load["limit"]], load["style"])
+    partial = {"questions_of_benchmark": len(problems)} if len(kept) < len(problems) else {}
+    return Questions(name, kept, description | partial | {"load": load})

@@ -1,0 +1,221 @@
+"""Compare results: paired by question, and over repeated evaluations; with what the data can and cannot tell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from delta_rlvr.evaluate.bootstrap import Interval
+from delta_rlvr.evaluate.errors import EvaluationError
+from delta_rlvr.evaluate.metrics import average_at_k
+from delta_rlvr.evaluate.results import EvaluationResult
+from delta_rlvr.evaluate.significance import (
+    Alternative,
+    EffectSize,
+    TestResult,
+    detectable_difference,
+    effect_size,
+    holm,
+    mann_whitney,
+    paired_interval,
+    sign_flip_test,
+)
+
+LEVEL = 0.05
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How a candidate differs from a baseline on the questions that both were asked."""
+
+    baseline: str
+    candidate: str
+    baseline_score: float
+    candidate_score: float
+    difference: Interval
+    """Mean difference by question (candidate - baseline), with its paired bootstrap interval."""
+    paired: TestResult
+    """Sign-flip test by question."""
+    paired_adjusted: float
+    """Its p-value after Holm, over all candidates that were compared with the baseline in one go."""
+    repeated: TestResult | None
+    """Mann-Whitney U over repeated evaluations, one-sided (candidate greater): the paper's test."""
+    repeated_adjusted: float | None
+    effect: EffectSize | None
+    """Of the repeated evaluations."""
+    questions: int
+    repeats: tuple[int, int]
+    """Repeated evaluations of baseline and candidate."""
+    detectable: float | None
+    """The smallest true difference that so many questions would show in four of five such comparisons."""
+    notes: tuple[str, ...] = field(default=())
+    """What the data can and cannot tell, in sentences."""
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def compare_results(
+    baseline: EvaluationResult | Sequence[EvaluationResult],
+    candidate: EvaluationResult | Sequence[EvaluationResult],
+    *,
+    names: tuple[str, str] = ("baseline", "candidate"),
+    benchmarks: Sequence[str] | None = None,
+    alternative: Alternative = "two-sided",
+    seed: int = 0,
+) -> Comparison:
+    """Compare two models that answered the same questions, once each or in several evaluations each.
+
+    Repeated evaluations are the several results of a side or, with one result a side, its sample numbers: each is
+    one pass over all questions.
+    """
+    sides = [_as_list(baseline), _as_list(candidate)]
+    reference = sides[0][0]
+    chosen = list(benchmarks) if benchmarks is not None else reference.benchmarks()
+    for side, name in zip(sides, names, strict=True):
+        for result in side:
+            _same_protocol(reference, result, name, chosen)
+    means = [_question_means(side, chosen) for side in sides]
+    if means[0].keys() != means[1].keys():
+        lacking = sorted(means[0].keys() ^ means[1].keys())[0]
+        raise EvaluationError(
+            f"the results do not hold the same questions: only one has {' '.join(lacking)}. "
+            "Complete the evaluations (run them again), or compare the benchmarks that both have"
+        )
+    keys = list(means[0])
+    first, second = ([side[key] for key in keys] for side in means)
+    by_benchmark: dict[str, list[float]] = {}
+    for key, low, high in zip(keys, first, second, strict=True):
+        by_benchmark.setdefault(key[0], []).append(high - low)
+    difference = paired_interval(list(by_benchmark.values()), seed=seed)
+    paired = sign_flip_test(second, first, alternative=alternative, seed=seed)
+    repeats = [_repeats(side, chosen) for side in sides]
+    repeated = effect = None
+    if all(len(values) >= 2 for values in repeats):
+        repeated = mann_whitney(repeats[1], repeats[0], alternative="greater")
+        effect = effect_size(repeats[1], repeats[0])
+    detectable = detectable_difference([high - low for low, high in zip(first, second, strict=True)])
+    comparison = Comparison(
+        *names,
+        sum(first) / len(first),
+        sum(second) / len(second),
+        difference,
+        paired,
+        paired.p,
+        repeated,
+        None if repeated is None else repeated.p,
+        effect,
+        len(keys),
+        (len(repeats[0]), len(repeats[1])),
+        detectable,
+    )
+    return replace(comparison, notes=_sentences(comparison))
+
+
+def compare_many(
+    baseline: EvaluationResult | Sequence[EvaluationResult],
+    candidates: dict[str, EvaluationResult | Sequence[EvaluationResult]],
+    *,
+    baseline_name: str = "baseline",
+    **options: Any,
+) -> list[Comparison]:
+    """Each candidate against one baseline, p-values adjusted (Holm) for how many there are."""
+    found = [
+        compare_results(baseline, results, names=(baseline_name, name), **options)
+        for name, results in candidates.items()
+    ]
+    paired = holm([comparison.paired.p for comparison in found])
+    tested = [comparison.repeated.p for comparison in found if comparison.repeated is not None]
+    repeated = iter(holm(tested))
+    adjusted = [
+        replace(
+            comparison,
+            paired_adjusted=p,
+            repeated_adjusted=None if comparison.repeated is None else next(repeated),
+        )
+        for comparison, p in zip(found, paired, strict=True)
+    ]
+    return [replace(comparison, notes=_sentences(comparison)) for comparison in adjusted]
+
+
+def _as_list(results: EvaluationResult | Sequence[EvaluationResult]) -> list[EvaluationResult]:
+    listed = [results] if isinstance(results, EvaluationResult) else list(results)
+    if not listed:
+        raise EvaluationError("one side of the comparison has no result")
+    return listed
+
+
+def _same_protocol(
+    reference: EvaluationResult, other: EvaluationResult, name: str, chosen: Sequence[str]
+) -> None:
+    """Scores compare only if they were made alike. The seed may differ, and must where evaluations are repeated."""
+    for setting, value in reference.document["settings"].items():
+        if setting != "seed" and other.document["settings"].get(setting) != value:
+            raise EvaluationError(
+                f"{name} was evaluated with {setting} = {other.document['settings'].get(setting)!r} and the other "
+                f"with {value!r}: such scores do not compare"
+            )
+    for benchmark in chosen:
+        for result in (reference, other):
+            if benchmark not in result.document["benchmarks"]:
+                raise EvaluationError(f"{name}: a result has no benchmark {benchmark!r}")
+        digests = [result.document["benchmarks"][benchmark].get("digest") for result in (reference, other)]
+        if digests[0] != digests[1]:
+            raise EvaluationError(
+                f"{name}: the questions, prompts or answers of {benchmark} were not the same in both results"
+            )
+
+
+def _question_means(
+    results: Sequence[EvaluationResult], chosen: Sequence[str]
+) -> dict[tuple[str, str], float]:
+    pooled: dict[tuple[str, str], list[float]] = {}
+    for result in results:
+        for benchmark in chosen:
+            for problem, scores in result.scores(benchmark).items():
+                pooled.setdefault((benchmark, problem), []).extend(scores)
+    return {key: average_at_k(scores) for key, scores in pooled.items()}
+
+
+def _repeats(results: Sequence[EvaluationResult], chosen: Sequence[str]) -> list[float]:
+    if len(results) == 1:
+        return results[0].passes(chosen) if results[0].complete else []
+    seeds = [result.settings.seed for result in results]
+    if len(set(seeds)) < len(seeds):
+        raise EvaluationError(f"repeated evaluations need seeds of their own, and these have {seeds}")
+    return [average_at_k(list(_question_means([result], chosen).values())) for result in results]
+
+
+def _sentences(comparison: Comparison) -> tuple[str, ...]:
+    said = []
+    interval, gap = comparison.difference, 100 * comparison.difference.mean
+    count = comparison.questions
+    direction = "above" if gap > 0 else "below" if gap < 0 else "level with"
+    if comparison.paired_adjusted < LEVEL:
+        said.append(
+            f"{comparison.candidate} is {abs(gap):.1f} points {direction} {comparison.baseline}, and by question the "
+            f"difference is more than chance (p = {comparison.paired_adjusted:.2g}): expect its sign to hold on "
+            "other questions of this kind."
+        )
+    else:
+        said.append(
+            f"By question, the {count} questions do not tell {comparison.candidate} and {comparison.baseline} apart "
+            f"(p = {comparison.paired_adjusted:.2g}): the difference on other questions may lie anywhere from "
+            f"{100 * interval.low:+.1f} to {100 * interval.high:+.1f} points. That is no proof of equality."
+        )
+    if comparison.detectable is not None and comparison.detectable > 0:
+        said.append(
+            f"With {count} questions as varied as these, only a true difference of about "
+            f"{100 * comparison.detectable:.1f} points or more would be found in four of five comparisons."
+        )
+    if comparison.repeated is not None and comparison.repeated_adjusted is not None:
+        first, second = comparison.repeats
+        verdict = "is" if comparison.repeated_adjusted < LEVEL else "is not"
+        said.append(
+            f"Over repeated evaluations ({second} against {first}) {comparison.candidate} {verdict} above "
+            f"{comparison.baseline} by more than the noise of sampling (Mann-Whitney U, one-sided, "
+            f"p = {comparison.repeated_adjusted:.2g}): this speaks of these very questions and these two models only."
+        )
+    said.append("Neither test sees the noise of training: another training seed may move either score.")
+    return tuple(said)

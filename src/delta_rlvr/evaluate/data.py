@@ -1,0 +1,121 @@
+"""Where a benchmark's rows are: a file in $DELTA_RLVR_DATA, else the Hugging Face hub."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from delta_rlvr.evaluate.errors import EvaluationError
+from delta_rlvr.tasks.sources.rows import read_json_lines
+
+VARIABLE = "DELTA_RLVR_DATA"
+
+
+class AbsentData(EvaluationError):
+    """A benchmark's data is not here; the message says which file or data set is wanted."""
+
+
+@dataclass(frozen=True)
+class HubSource:
+    """A data set on the hub."""
+
+    id: str
+    """owner/name."""
+    split: str = "train"
+    subset: str | None = None
+    files: str | None = None
+    """Pattern of its JSON Lines files, for a set whose loading script `datasets` no longer runs."""
+
+    def __str__(self) -> str:
+        return "/".join(filter(None, (self.id, self.subset))) + f" ({self.split})"
+
+
+@dataclass(frozen=True)
+class FoundRows:
+    """Rows, each with the place to name in an error, and where they came from."""
+
+    rows: list[tuple[str, Any]]
+    source: dict[str, Any]
+
+
+def local_file(names: tuple[str, ...]) -> Path | None:
+    """The first of the files that is there."""
+    folder = os.environ.get(VARIABLE)
+    if not folder:
+        return None
+    return next((Path(folder) / name for name in names if (Path(folder) / name).is_file()), None)
+
+
+def find_rows(benchmark: str, names: tuple[str, ...], hub: HubSource | None) -> FoundRows:
+    """All rows of a benchmark, or an error that says which file or data set is wanted."""
+    path = local_file(names)
+    if path is not None:
+        return FoundRows(read_file(path), {"file": path.name})
+    folder = os.environ.get(VARIABLE)
+    looked = f"{folder}/{names[0]}" if folder else f"${VARIABLE}/{names[0]} ({VARIABLE} is not set)"
+    if hub is None:
+        raise AbsentData(f"{benchmark}: no data. Wanted is the file {looked}")
+    try:
+        with _patience():
+            return FoundRows(list(_hub_rows(hub)), {"hub": hub.id, "subset": hub.subset, "split": hub.split})
+    except Exception as error:  # whatever the hub's libraries raise, the answer for a person is the same
+        told = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise AbsentData(
+            f"{benchmark}: no data. Wanted is the file {looked}, or the data set {hub} on the Hugging Face hub, "
+            f"which could not be had: {told}"
+        ) from error
+
+
+def read_file(path: Path) -> list[tuple[str, Any]]:
+    """Rows of a JSON Lines file (.jsonl or .jsonl.gz)."""
+    try:
+        return list(read_json_lines(path))
+    except (ValueError, OSError) as error:
+        raise EvaluationError(str(error)) from None
+
+
+@cache
+def _hub_answers() -> bool:
+    import httpx
+    from huggingface_hub import constants
+
+    try:
+        httpx.head(constants.ENDPOINT, timeout=5)
+    except httpx.TransportError:
+        return False
+    return True
+
+
+@contextmanager
+def _patience() -> Iterator[None]:
+    """Without this, every absent set of an unreachable hub costs half a minute of retries: then only the cache is asked."""
+    if _hub_answers():
+        yield
+        return
+    import datasets
+    from huggingface_hub import constants
+
+    before = constants.HF_HUB_OFFLINE, datasets.config.HF_HUB_OFFLINE
+    constants.HF_HUB_OFFLINE = datasets.config.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE, datasets.config.HF_HUB_OFFLINE = before
+
+
+def _hub_rows(hub: HubSource) -> Iterator[tuple[str, Any]]:
+    import datasets
+
+    if hub.files is not None:
+        loaded = datasets.load_dataset(
+            "json", data_files=f"hf://datasets/{hub.id}/{hub.files}", split="train"
+        )
+    else:
+        loaded = datasets.load_dataset(hub.id, hub.subset, split=hub.split)
+    for number, row in enumerate(loaded):
+        yield f"{hub}, row {number}", row

@@ -1,0 +1,201 @@
+"""What a person sees: progress with the time that is left, and tables. Plain lines where there is no terminal."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+from rich.table import Table
+
+from delta_rlvr.evaluate.benchmarks import BENCHMARKS, TASK_QUESTIONS
+from delta_rlvr.evaluate.compare import Comparison
+from delta_rlvr.evaluate.data import VARIABLE, local_file
+from delta_rlvr.evaluate.records import Sample
+from delta_rlvr.evaluate.results import EvaluationResult
+from delta_rlvr.evaluate.settings import SampleKey
+
+_SECONDS_BETWEEN_LINES = 10.0
+
+
+class ConsoleProgress:
+    """A bar on a terminal; a line now and then in a log."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self._bar: Bar | None = None
+        self._total = self._done = self._kept = self._failed = 0
+        self._score = 0.0
+        self._scored = 0
+        self._began = self._last = 0.0
+        self._reasons: Counter[str] = Counter()
+
+    def start(self, total: int, done: int) -> None:
+        self._total, self._done, self._kept = total, done, done
+        self._began = self._last = time.monotonic()
+        if self.console.is_terminal:
+            self._bar = Bar(
+                TextColumn("sampling"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn("{task.fields[told]}"),
+                TimeElapsedColumn(),
+                TextColumn("left"),
+                TimeRemainingColumn(),
+                console=self.console,
+            )
+            self._bar.start()
+            self._bar.add_task("sampling", total=total, completed=done, told="")
+        else:
+            self.console.print(f"sampling: {done} of {total} samples are there")
+
+    def advance(self, sample: Sample) -> None:
+        self._done += 1
+        self._scored += 1
+        self._score += sample.score or 0.0
+        self._show()
+
+    def fail(self, key: SampleKey, reason: str) -> None:
+        self._failed += 1
+        self._reasons[reason] += 1
+        if (
+            self._reasons[reason] <= 3
+        ):  # the same trouble many times is told a few times; the result names all
+            self.say(f"{key}: {reason}")
+        self._show()
+
+    def say(self, text: str) -> None:
+        self.console.print(escape(text), highlight=False, soft_wrap=True)
+
+    def stop(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+    def _show(self) -> None:
+        told = f"{100 * self._score / self._scored:.1f} % right" if self._scored else ""
+        if self._failed:
+            told += f", {self._failed} failed"
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], completed=self._done, told=told)
+            return
+        now = time.monotonic()
+        if now - self._last >= _SECONDS_BETWEEN_LINES or self._done + self._failed >= self._total:
+            self._last = now
+            fresh = max(self._done - self._kept, 1)
+            left = (now - self._began) / fresh * (self._total - self._done)
+            self.say(f"sampling: {self._done} of {self._total}, {told}, about {_duration(left)} left")
+
+
+def _duration(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
+
+
+def list_table() -> Table:
+    """Every benchmark, and whether its data is here."""
+    where = os.environ.get(VARIABLE, "(not set)")
+    caption = f"{VARIABLE} = {where}    * endless: --limit asks for more or fewer"
+    table = Table(title="Benchmarks", caption=caption)
+    for column in ("name", "questions", "grader", "file below $" + VARIABLE, "here", "else from the hub"):
+        table.add_column(column, justify="right" if column == "questions" else "left", overflow="fold")
+    for benchmark in BENCHMARKS.values():
+        table.add_row(
+            benchmark.name,
+            str(benchmark.questions),
+            benchmark.grader,
+            benchmark.files[0],
+            "yes" if local_file(benchmark.files) else "no",
+            str(benchmark.hub) if benchmark.hub else "-",
+        )
+    from delta_rlvr.tasks.registry import BUILT_IN
+
+    for name in BUILT_IN:
+        table.add_row(name, f"{TASK_QUESTIONS}*", "its own", "built in", "yes", "-")
+    table.add_row("PATH.jsonl", "all", "math", "any file of {problem, answer}", "-", "-")
+    table.add_row("task:SPEC", "", "its own", "any task that `train` takes; its held-out problems", "-", "-")
+    return table
+
+
+def result_table(result: EvaluationResult) -> Table:
+    """Scores in percent, with intervals."""
+    document = result.document
+    k = document["settings"]["samples"]
+    table = Table(
+        title=escape(str(document["model"].get("name", ""))),
+        caption=f"95 % intervals by bootstrap over questions; {k} samples a question",
+    )
+    for column in (
+        "benchmark",
+        "questions",
+        f"avg@{k}",
+        "interval",
+        f"pass@{k}",
+        f"maj@{k}",
+        "cut off",
+        "no answer",
+    ):
+        table.add_column(column, justify="left" if column == "benchmark" else "right")
+    for name, numbers in document["benchmarks"].items():
+        if numbers["score"] is None:
+            table.add_row(escape(name), f"0/{numbers['questions_asked']}", "-", "-", "-", "-", "-", "-")
+            continue
+        metrics = numbers["metrics"]
+        asked, here = numbers["questions_asked"], numbers["questions"]
+        table.add_row(
+            escape(name),
+            str(here) if here == asked else f"{here}/{asked}",
+            _percent(numbers["score"]),
+            _range(numbers["low"], numbers["high"]),
+            _percent(metrics.get(f"pass@{k}")),
+            _percent(metrics.get(f"maj@{k}")),
+            _percent(numbers["truncated"]),
+            _percent(numbers["without_answer"]),
+        )
+    average = document["average"]
+    if len(document["benchmarks"]) > 1:
+        table.add_section()
+        table.add_row(
+            "average (by questions)",
+            str(average["questions"]),
+            _percent(average["score"]),
+            _range(average["low"], average["high"]),
+        )
+    return table
+
+
+def comparison_table(comparisons: Sequence[Comparison]) -> Table:
+    """One row a candidate, against one baseline."""
+    baseline = comparisons[0]
+    table = Table(
+        title=f"against {escape(baseline.baseline)} ({_percent(baseline.baseline_score)})",
+        caption="p-values adjusted by Holm; A = chance that an evaluation of the candidate beats one of the baseline",
+    )
+    for column in ("candidate", "score", "difference", "interval", "p by question", "p repeated (U)", "A"):
+        table.add_column(column, justify="left" if column == "candidate" else "right")
+    for comparison in comparisons:
+        repeated, effect = comparison.repeated_adjusted, comparison.effect
+        table.add_row(
+            escape(comparison.candidate),
+            _percent(comparison.candidate_score),
+            f"{100 * comparison.difference.mean:+.2f}",
+            _range(comparison.difference.low, comparison.difference.high, "+"),
+            f"{comparison.paired_adjusted:.2g}",
+            "-" if repeated is None else f"{repeated:.2g}",
+            "-" if effect is None else f"{effect.superiority:.2f}",
+        )
+    return table
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.2f}"
+
+
+def _range(low: float, high: float, sign: str = "") -> str:
+    return f"{100 * low:{sign}.1f} .. {100 * high:{sign}.1f}"

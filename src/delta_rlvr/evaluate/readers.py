@@ -1,0 +1,121 @@
+"""From a benchmark's row to a problem: one function for each schema."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from delta_rlvr.evaluate.prompts import STARTED_CLASS
+from delta_rlvr.rewards.code_datasets import mbpp_tests
+from delta_rlvr.rewards.extract import hash_line
+from delta_rlvr.tasks.problem import Problem
+from delta_rlvr.tasks.sources.schemas import RowError, answer_text, question_hash, read_plain
+from delta_rlvr.tasks.templates import LETTERS, Template
+
+Row = Mapping[str, Any]
+
+
+def read_math(row: Row, template: Template) -> Problem:
+    """{problem, answer} in any of the usual spellings, with an id or without."""
+    fields = read_plain(row)
+    prompt = template.fill(fields.question) if isinstance(fields.question, str) else fields.question
+    meta = {"question": fields.question, "extract": template.extract}
+    return Problem(fields.id or "", prompt, fields.answer, "math", meta)
+
+
+def read_gsm8k(row: Row, template: Template) -> Problem:
+    """{question, answer}: the gold stands after ####."""
+    gold = hash_line(_text(row, "answer"))
+    if gold is None:
+        raise RowError("its answer has no '####' before the final number, as GSM8K's have")
+    question = _text(row, "question")
+    meta = {"question": question, "extract": template.extract}
+    name = str(row.get("id") or question_hash(question))
+    return Problem(name, template.fill(question), gold.replace(",", ""), "math", meta)
+
+
+def read_gpqa(row: Row, template: Template) -> Problem:
+    """{Question, Correct Answer, Incorrect Answer 1..3}: options in an order fixed by their own text."""
+    question, right = _text(row, "Question").strip(), _text(row, "Correct Answer").strip()
+    options = [right, *(_text(row, f"Incorrect Answer {number}").strip() for number in (1, 2, 3))]
+    # The right one stands first in every row. A hash spreads it evenly, and is the same in every run.
+    options.sort(key=lambda option: hashlib.sha256(f"{question}\0{option}".encode()).digest())
+    name = str(row.get("Record ID") or question_hash(question))
+    return _choice(name, question, options, options.index(right), template)
+
+
+def read_mmlu_pro(row: Row, template: Template) -> Problem:
+    """{question_id, question, options, answer_index}."""
+    options = row.get("options")
+    if not isinstance(options, list) or not all(isinstance(option, str) for option in options):
+        raise RowError("it has no list of options")
+    index = row.get("answer_index")
+    if not isinstance(index, int) or not 0 <= index < len(options):
+        raise RowError(f"its answer_index is {index!r}, and it has {len(options)} options")
+    letter = row.get("answer")
+    if letter is not None and letter != LETTERS[index]:
+        raise RowError(f"its answer is {letter!r} and its answer_index {index}: they do not agree")
+    return _choice(str(row["question_id"]), _text(row, "question"), options, index, template)
+
+
+def read_humaneval(row: Row, template: Template) -> Problem:
+    """{task_id, prompt, entry_point, test}, or EvalPlus' own form with base_input and plus_input."""
+    _need(row, "task_id", "prompt", "entry_point", "test" if "plus_input" not in row else "base_input")
+    kept = (
+        "task_id",
+        "prompt",
+        "entry_point",
+        "test",
+        "canonical_solution",
+        "base_input",
+        "plus_input",
+        "atol",
+    )
+    tests = {name: row[name] for name in kept if name in row}
+    if "plus_input" not in row:
+        tests.pop("canonical_solution", None)  # a reference is needed only where it makes the expectation
+    return _code(str(row["task_id"]), template.fill(str(row["prompt"]).strip()), tests)
+
+
+def read_mbpp_plus(row: Row, template: Template) -> Problem:
+    """EvalPlus' own form, or the hub's {task_id, prompt, test_imports, test_list, test}."""
+    if "plus_input" in row:
+        return read_humaneval(row, template)
+    _need(row, "task_id", "prompt", "test_list", "test")
+    question = f'"""\n{str(row["prompt"]).strip()}\n{row["test_list"][0]}\n"""'
+    tests = {"kind": "assertions", "entry_point": mbpp_tests(row).entry_point, "source": row["test"]}
+    return _code(f"Mbpp/{row['task_id']}", template.fill(question), tests)
+
+
+def read_livecodebench(row: Row, template: Template) -> Problem:
+    """{question_content, question_id, starter_code, public_test_cases, private_test_cases, metadata}."""
+    _need(row, "question_id", "question_content", "public_test_cases")
+    starter = str(row.get("starter_code") or "").strip()
+    question = str(row["question_content"]).strip()
+    if starter:
+        prompt = STARTED_CLASS.fill(f"{question}\n\n```python\n{starter}\n```")
+    else:
+        prompt = template.fill(question)
+    tests = {name: row.get(name) for name in ("public_test_cases", "private_test_cases", "metadata")}
+    return _code(str(row["question_id"]), prompt, tests)
+
+
+def _choice(name: str, question: str, options: list[str], right: int, template: Template) -> Problem:
+    meta = {"question": question, "options": options, "extract": template.extract}
+    return Problem(name, template.fill(question, options), LETTERS[right], "choice", meta)
+
+
+def _code(name: str, prompt: str, tests: dict[str, Any]) -> Problem:
+    return Problem(name, prompt, tests, "code")
+
+
+def _need(row: Row, *names: str) -> None:
+    for name in names:
+        if row.get(name) is None:
+            raise RowError(f"it has no {name!r} (it has {', '.join(map(str, row))})")
+
+
+def _text(row: Row, name: str) -> str:
+    _need(row, name)
+    return answer_text(row[name])

@@ -1,0 +1,146 @@
+"""Choose a checkpoint by a rule that is fixed in advance. The paper's: the best AIME25 avg@8."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from delta_rlvr.evaluate.errors import EvaluationError
+from delta_rlvr.evaluate.metrics import average_at_k, pass_at_k
+from delta_rlvr.evaluate.results import EvaluationResult
+from delta_rlvr.runs.files import EVALUATIONS, atomic, dump, now
+
+PAPER_RULE = "aime25:avg@8"
+SELECTION = "selection.json"
+
+_RULE = re.compile(r"(?P<benchmark>[^:]+(:[^:]+)?):(?P<metric>avg|pass)@(?P<k>\d+)")
+_CHECKPOINT = re.compile(r"checkpoint-(\d+)")
+
+
+@dataclass(frozen=True)
+class SelectionRule:
+    """Which number decides."""
+
+    benchmark: str
+    metric: str
+    """"avg" or "pass"."""
+    k: int
+    """Samples a question; the first k, where a result has more."""
+
+    @classmethod
+    def parse(cls, text: str) -> SelectionRule:
+        """From "benchmark:metric@k", as in aime25:avg@8."""
+        match = _RULE.fullmatch(text)
+        if match is None or int(match["k"]) < 1:
+            raise EvaluationError(f"rule {text!r} is not of the form BENCHMARK:avg@K or BENCHMARK:pass@K")
+        return cls(match["benchmark"], match["metric"], int(match["k"]))
+
+    def __str__(self) -> str:
+        return f"{self.benchmark}:{self.metric}@{self.k}"
+
+    def score(self, result: EvaluationResult) -> float:
+        """The deciding number of one result. It must hold k samples of every question."""
+        name = self._name_in(result)
+        scores = result.scores(name)
+        asked = result.document["benchmarks"][name]["questions_asked"]
+        if len(scores) != asked or any(len(values) < self.k for values in scores.values()):
+            raise EvaluationError(f"a result has not all {self.k} samples of every question of {name}")
+        chosen = {"avg": average_at_k, "pass": pass_at_k}[self.metric]
+        return average_at_k([chosen(values[: self.k], self.k) for values in scores.values()])
+
+    def _name_in(self, result: EvaluationResult) -> str:
+        # A file and a task are asked for by more than the name that their result goes under.
+        names = result.benchmarks()
+        short = Path(self.benchmark.removeprefix("task:")).name.removesuffix(".gz").removesuffix(".jsonl")
+        return next(
+            (name for name in (self.benchmark, self.benchmark.removeprefix("task:"), short) if name in names),
+            short,
+        )
+
+
+def checkpoints(run: Path, say: Callable[[str], None] = lambda text: None) -> dict[int, Path]:
+    """The run's checkpoints by step. One without weights (a crash while it was saved) is named and left out."""
+    if not run.is_dir():
+        raise EvaluationError(f"{run} is not a folder: give the folder of a run")
+    found = {}
+    for path in run.iterdir():
+        match = _CHECKPOINT.fullmatch(path.name)
+        if match is None or not path.is_dir():
+            continue
+        if any(path.glob("*.safetensors")) or any(path.glob("*.bin")):
+            found[int(match[1])] = path
+        else:
+            say(f"{path} holds no weights and is left out")
+    if not found:
+        raise EvaluationError(
+            f"{run} has no checkpoint-N folder with weights: there is nothing to choose from"
+        )
+    return dict(sorted(found.items()))
+
+
+def selection_result_path(run: Path, rule: SelectionRule, step: int) -> Path:
+    """Where the evaluation that decides about a checkpoint is kept."""
+    plain = re.sub(r"[^A-Za-z0-9@.-]+", "_", str(rule))
+    return run / EVALUATIONS / f"select_{plain}_checkpoint-{step}.json"
+
+
+def select_checkpoint(
+    run: Path,
+    rule: SelectionRule,
+    evaluate: Callable[[int, Path, Path], EvaluationResult],
+    *,
+    say: Callable[[str], None] = lambda text: None,
+) -> dict[str, Any]:
+    """Evaluate every checkpoint that has no complete result yet, choose, and write `selection.json` into the run.
+
+    `evaluate(step, checkpoint, path)` makes a result and keeps it at `path`. The best score wins; among equals the
+    earliest step. A choice by another rule that is there already is kept in the file and told: choosing the rule
+    after seeing the scores would make the chosen score too good.
+    """
+    scores: dict[int, float] = {}
+    for step, checkpoint in checkpoints(run, say).items():
+        path = selection_result_path(run, rule, step)
+        result = EvaluationResult.load(path) if path.is_file() else None
+        if result is None or not result.complete:
+            result = evaluate(step, checkpoint, path)
+        if not result.complete:
+            raise EvaluationError(f"{path} is incomplete: run the same command again before choosing")
+        scores[step] = rule.score(result)
+    best = max(scores, key=lambda step: (scores[step], -step))
+    choice = {
+        "rule": str(rule),
+        "step": best,
+        "checkpoint": f"checkpoint-{best}",
+        "score": scores[best],
+        "scores": {str(step): score for step, score in scores.items()},
+        "ties": "the earliest step",
+        "time": now(),
+    }
+    earlier = _earlier(run / SELECTION)
+    others = [old for old in earlier if old.get("rule") != str(rule)]
+    for old in others:
+        say(
+            f"this run was chosen from by {old.get('rule')} before (checkpoint-{old.get('step')}): report the rule that was "
+            "fixed in advance, not the one with the better score"
+        )
+    with atomic(run / SELECTION) as file:
+        file.write(dump({"schema": 1, "choices": [*others, choice]}, indent=1).encode())
+    say(
+        f"checkpoint-{best} by {rule}: {100 * scores[best]:.2f}. The score that chose it is too good as a result: "
+        "evaluate it on benchmarks that did not choose it."
+    )
+    return choice
+
+
+def _earlier(path: Path) -> list[dict[str, Any]]:
+    if not path.is_file():
+        return []
+    try:
+        choices = json.loads(path.read_bytes())["choices"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise EvaluationError(f"{path} cannot be read ({error}): move it away") from None
+    return list(choices)

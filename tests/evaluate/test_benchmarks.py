@@ -1,0 +1,343 @@
+"""Benchmarks by name: their rows, their prompts, their graders, and what is said when data is absent or wrong."""
+
+import base64
+import gzip
+import json
+import os
+import pickle
+import zlib
+from pathlib import Path
+
+import pytest
+
+from delta_rlvr.evaluate import data, readers
+from delta_rlvr.evaluate.benchmarks import BENCHMARKS, Benchmark, load_benchmark, load_benchmarks
+from delta_rlvr.evaluate.errors import EvaluationError
+from delta_rlvr.evaluate.grading import grade_problem
+from delta_rlvr.evaluate.presets import PRESETS, get_preset
+from delta_rlvr.evaluate.settings import EvaluationSettings
+from delta_rlvr.tasks import templates
+
+REAL = os.environ.get("DELTA_RLVR_DATA")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("DELTA_RLVR_DATA", str(tmp_path))
+    monkeypatch.setattr(data, "_hub_answers", lambda: False)
+    for name in ("math", "code", "choice"):
+        (tmp_path / name).mkdir()
+    return tmp_path
+
+
+def _write(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_presets_are_the_papers():
+    math = get_preset("paper-math")
+    assert math.settings == EvaluationSettings(samples=16, max_tokens=30_000, temperature=1.0, top_p=0.7)
+    assert [BENCHMARKS[name].questions for name in math.benchmarks] == [30, 30, 30, 30, 30, 33, 30]
+    assert [BENCHMARKS[name].questions for name in get_preset("paper-code").benchmarks] == [164, 378, 1055]
+    assert [BENCHMARKS[name].questions for name in get_preset("paper-ood").benchmarks] == [198, 600]
+    assert {PRESETS[name].settings.samples for name in ("paper-code", "paper-ood")} == {5}
+    with pytest.raises(EvaluationError, match="no preset 'paper'"):
+        get_preset("paper")
+
+
+def test_math_rows_and_prompt(folder):
+    _write(
+        folder / "math" / "aime25.jsonl",
+        [{"problem_idx": n, "problem": f"What is {n}?", "answer": n} for n in range(30)],
+    )
+    questions = load_benchmark("aime25")
+    problem = questions.problems[7]
+    assert (problem.id, problem.answer) == ("7", "7")
+    assert problem.prompt == (
+        "What is 7?\n\nPlease reason step by step, and put your final answer within \\boxed{}."
+    )
+    assert questions.description["source"] == {"file": "aime25.jsonl"}
+    assert grade_problem(problem, "so it is \\boxed{7}").score == 1.0
+    assert grade_problem(problem, "so it is 7").score == 0.0
+    chat = load_benchmark("aime25", has_template=True).problems[7]
+    assert chat.prompt == [{"role": "user", "content": problem.prompt}]
+    assert load_benchmark("aime25", style="plain", has_template=True).problems[7] == problem
+    part = load_benchmark("aime25", limit=4)
+    assert len(part.problems) == 4
+    assert part.description["questions_of_benchmark"] == 30
+    again = load_benchmark(**part.description["load"])
+    assert again.digest == part.digest
+
+
+def test_another_template_moves_the_answer(folder):
+    _write(folder / "math" / "aime25.jsonl", [{"id": n, "problem": "What?", "answer": n} for n in range(30)])
+    problem = load_benchmark("aime25", template="math_answer_line").problems[3]
+    assert '"Answer: X"' in problem.prompt
+    assert grade_problem(problem, "Hm.\nAnswer: 3").score == 1.0
+    with pytest.raises(EvaluationError, match="graded as math, and the template choice is for choice"):
+        load_benchmark("aime25", template="choice")
+    with pytest.raises(EvaluationError, match="no template is called 'nice'"):
+        load_benchmark("aime25", template="nice")
+
+
+def test_absent_data_is_named_for_all_at_once(folder):
+    with pytest.raises(EvaluationError) as caught:
+        load_benchmarks(["aime26", "hmmt26-feb", "livecodebench"])
+    lines = str(caught.value).splitlines()
+    assert len(lines) == 3
+    assert f"aime26: no data. Wanted is the file {folder}/math/aime26.jsonl" in lines[0]
+    assert "MathArena/aime_2026 (train) on the Hugging Face hub" in lines[0]
+    assert "livecodebench/code_generation_lite" in lines[2]
+
+
+def test_the_hub_is_not_asked_for_a_file_that_is_here(folder, monkeypatch):
+    monkeypatch.setattr(data, "_hub_rows", lambda hub: pytest.fail("asked"))
+    _write(folder / "math" / "aime24.jsonl", [{"problem": f"{n}?", "answer": n} for n in range(30)])
+    assert len({problem.id for problem in load_benchmark("aime24").problems}) == 30
+
+
+def test_a_folder_variable_that_is_not_set(monkeypatch):
+    monkeypatch.delenv("DELTA_RLVR_DATA", raising=False)
+    monkeypatch.setattr(data, "_hub_answers", lambda: False)
+    with pytest.raises(
+        EvaluationError, match=r"\$DELTA_RLVR_DATA/math/brumo25.jsonl \(DELTA_RLVR_DATA is not set\)"
+    ):
+        load_benchmark("brumo25")
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (
+            [{"id": 1, "problem": "a", "answer": 1}, {"id": 1, "problem": "b", "answer": 2}],
+            r"line 2: the id '1' stands at .*line 1 already",
+        ),
+        (
+            [{"id": 1, "problem": "a", "answer": 1}, {"problem": "b", "answer": 2}],
+            r"line 2: it has no id, while other rows have one",
+        ),
+        ([{"id": 1, "problem": "a"}], r"line 1: it has no answer"),
+        ([{"id": 1, "answer": 3}], r"line 1: it has no question"),
+        ([{"id": 1, "problem": "a", "answer": None}], r"line 1: it has no answer"),
+        ([{"id": 1, "problem": "a", "answer": 1}], r"aime25 has 30 questions, and the data .* has 1"),
+    ],
+)
+def test_bad_rows_are_named(folder, rows, message):
+    _write(folder / "math" / "aime25.jsonl", rows)
+    with pytest.raises(EvaluationError, match=message):
+        load_benchmark("aime25")
+
+
+def test_a_line_that_is_not_json(folder):
+    (folder / "math" / "aime25.jsonl").write_text('{"problem": "a", "answer": 1}\n{oops\n')
+    with pytest.raises(EvaluationError, match="line 2: not JSON"):
+        load_benchmark("aime25")
+
+
+def test_any_file_of_problems_and_answers(tmp_path):
+    path = tmp_path / "mine.jsonl"
+    _write(
+        path,
+        [
+            {"question": "1+1?", "answer": 2},
+            {"question": "1+2?", "answer": "3"},
+            {"question": "1+1?", "answer": 2},
+        ],
+    )
+    questions = load_benchmark(str(path))
+    assert questions.name == "mine"
+    assert [problem.answer for problem in questions.problems] == ["2", "3", "2"]
+    assert len({problem.id for problem in questions.problems}) == 3
+    with gzip.open(tmp_path / "mine.jsonl.gz", "wt") as file:
+        file.write(path.read_text())
+    assert load_benchmark(str(tmp_path / "mine.jsonl.gz")).digest == questions.digest
+    with pytest.raises(EvaluationError, match="no such file"):
+        load_benchmark(str(tmp_path / "absent.jsonl"))
+    with pytest.raises(EvaluationError, match="no benchmark 'aime23'"):
+        load_benchmark("aime23")
+
+
+def test_the_built_in_task():
+    questions = load_benchmark("phrased-sums", limit=5, seed=3, has_template=True)
+    assert len(questions.problems) == 5
+    assert isinstance(questions.problems[0].prompt, str), "a task's prompts stay as they are"
+    assert questions.description["max_tokens"] > 0
+    assert questions.digest == load_benchmark("task:phrased-sums", limit=5, seed=3).digest
+    assert questions.digest != load_benchmark("phrased-sums", limit=5, seed=4).digest
+    verdict = grade_problem(questions.problems[0], "nonsense")
+    assert verdict.score == 0.0
+    with pytest.raises(EvaluationError, match="task nothing"):
+        load_benchmark("task:nothing")
+
+
+def test_gsm8k_takes_what_follows_the_hashes():
+    row = {"question": "How many?", "answer": "First 2.\n#### 1,234"}
+    assert readers.read_gsm8k(row, templates.MATH).answer == "1234"
+    with pytest.raises(ValueError, match="####"):
+        readers.read_gsm8k({"question": "How many?", "answer": "12"}, templates.MATH)
+
+
+def test_gpqa_spreads_the_right_option():
+    def row(number):
+        wrong = {f"Incorrect Answer {n}": f"wrong {n}" for n in (1, 2, 3)}
+        return {"Question": f"Q{number}", "Correct Answer": "right", **wrong}
+
+    problems = [readers.read_gpqa(row(number), templates.CHOICE) for number in range(400)]
+    for problem in problems[:20]:
+        assert f"({problem.answer}) right" in problem.prompt
+    counts = [sum(problem.answer == letter for problem in problems) for letter in "ABCD"]
+    assert min(counts) > 60, "about a hundred each"
+    assert readers.read_gpqa(row(5), templates.CHOICE) == problems[5]
+    assert grade_problem(problems[0], f"\\boxed{{{problems[0].answer}}}").score == 1.0
+    assert grade_problem(problems[0], "\\boxed{E}").score == 0.0
+
+
+def test_mmlu_pro_draws_the_same_600_whatever_the_order(folder):
+    rows = [
+        {"question_id": n, "question": f"Q{n}", "options": ["x", "y", "z"], "answer": "B", "answer_index": 1}
+        for n in range(900)
+    ]
+    path = folder / "choice" / "mmlu_pro.jsonl"
+    _write(path, rows)
+    forward = {problem.id for problem in load_benchmark("mmlu-pro").problems}
+    _write(path, rows[::-1])
+    assert forward == {problem.id for problem in load_benchmark("mmlu-pro").problems}
+    assert len(forward) == 600
+    with pytest.raises(ValueError, match="do not agree"):
+        readers.read_mmlu_pro(rows[0] | {"answer": "C"}, templates.CHOICE)
+    with pytest.raises(ValueError, match="answer_index is 7"):
+        readers.read_mmlu_pro(rows[0] | {"answer_index": 7}, templates.CHOICE)
+
+
+ADD = "```python\ndef add(a, b):\n    return a + b\n```"
+SUBTRACT = ADD.replace("+", "-")
+
+
+def _code_problems():
+    humaneval = {
+        "task_id": "HumanEval/0",
+        "prompt": 'def add(a, b):\n    """The sum."""\n',
+        "entry_point": "add",
+        "test": "def check(candidate):\n    assert candidate(1, 2) == 3\n    assert candidate(-1, 1) == 0\n",
+    }
+    evalplus = {
+        "task_id": "Mbpp/7",
+        "prompt": '"""\nWrite a function to add.\nassert add(1, 2) == 3\n"""\n',
+        "entry_point": "add",
+        "canonical_solution": "\ndef add(a, b):\n    return a + b\n",
+        "base_input": [[1, 2]],
+        "plus_input": [[5, 6], [0, 0]],
+        "atol": 0,
+    }
+    hub = {
+        "task_id": 7,
+        "prompt": "Write a function to add.",
+        "test_imports": [],
+        "test_list": ["assert add(1, 2) == 3"],
+        "test": "inputs = [[1, 2], [5, 6]]\nresults = [3, 11]\n"
+        "for i, (inp, exp) in enumerate(zip(inputs, results)):\n    assert add(*inp) == exp\n",
+    }
+    return [
+        readers.read_humaneval(humaneval, templates.CODE_FUNCTION),
+        readers.read_mbpp_plus(evalplus, templates.CODE_FUNCTION),
+        readers.read_mbpp_plus(hub, templates.CODE_FUNCTION),
+    ]
+
+
+needs_bubblewrap = pytest.mark.skipif(
+    not Path("/usr/bin/bwrap").exists(), reason="bubblewrap is not installed"
+)
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize("place", range(3))
+def test_functions_are_graded_in_the_sandbox(place):
+    problem = _code_problems()[place]
+    assert "add" in problem.prompt
+    right, wrong = grade_problem(problem, ADD), grade_problem(problem, SUBTRACT)
+    assert (right.score, right.answer) == (1.0, None)
+    assert wrong.score == 0.0
+    assert wrong.reason != "no code"
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize("archived", [False, True])
+def test_livecodebench_rows(archived):
+    private = json.dumps([{"input": "5 6\n", "output": "11\n", "testtype": "stdin"}])
+    if archived:
+        private = base64.b64encode(zlib.compress(pickle.dumps(private))).decode()
+    row = {
+        "question_id": "abc_a",
+        "question_content": "Read two numbers, print their sum.",
+        "starter_code": "",
+        "public_test_cases": json.dumps([{"input": "1 2\n", "output": "3\n", "testtype": "stdin"}]),
+        "private_test_cases": private,
+        "metadata": "{}",
+    }
+    problem = readers.read_livecodebench(row, templates.CODE)
+    assert "standard input" in problem.prompt
+    assert grade_problem(problem, "```python\nprint(sum(map(int, input().split())))\n```").score == 1.0
+    assert grade_problem(problem, "```python\ninput(); print(3)\n```").score == 0.0
+    started = readers.read_livecodebench(
+        row
+        | {
+            "starter_code": "class Solution:\n    def add(self, a: int, b: int) -> int:\n        ",
+            "public_test_cases": json.dumps([{"input": "1\n2", "output": "3", "testtype": "functional"}]),
+            "private_test_cases": "[]",
+            "metadata": json.dumps({"func_name": "add"}),
+        },
+        templates.CODE,
+    )
+    assert "class Solution:" in started.prompt
+    solution = "```python\nclass Solution:\n    def add(self, a, b):\n        return a + b\n```"
+    assert grade_problem(started, solution).score == 1.0
+
+
+def test_every_benchmark_is_well_formed():
+    for name, benchmark in BENCHMARKS.items():
+        assert isinstance(benchmark, Benchmark)
+        assert benchmark.name == name
+        assert benchmark.template.grader == benchmark.grader
+        assert benchmark.files
+        assert benchmark.hub is not None
+
+
+@pytest.mark.skipif(REAL is None, reason="DELTA_RLVR_DATA names no folder with the real sets")
+class TestRealFiles:
+    """On the real files, where they are."""
+
+    @pytest.mark.parametrize(
+        "name", ["aime24", "aime25", "hmmt25-feb", "math500", "gsm8k", "humaneval", "mbpp-plus"]
+    )
+    def test_counts_and_ids(self, name):
+        questions = load_benchmark(name)
+        assert len(questions.problems) == BENCHMARKS[name].questions
+        assert all(problem.prompt.strip() for problem in questions.problems)
+
+    @pytest.mark.parametrize("name", ["aime24", "aime25", "hmmt25-feb"])
+    def test_the_gold_answer_is_right(self, name):
+        for problem in load_benchmark(name).problems:
+            assert grade_problem(problem, f"\\boxed{{{problem.answer}}}").score == 1.0, problem.id
+
+    @needs_bubblewrap
+    @pytest.mark.parametrize(
+        ("name", "file"), [("humaneval", "code/HumanEval.jsonl.gz"), ("mbpp-plus", "code/mbpp_plus.jsonl")]
+    )
+    def test_canonical_programs_pass(self, name, file):
+        rows = dict(
+            zip(
+                (p.id for p in load_benchmark(name).problems),
+                (row for _, row in data.read_file(Path(REAL) / file)),
+                strict=True,
+            )
+        )
+        for problem in load_benchmark(name).problems[:12]:
+            row = rows[problem.id]
+            program = f"```python\n{row['prompt']}{row['canonical_solution']}\n```"
+            assert grade_problem(problem, program).score == 1.0, problem.id
+            assert (
+                grade_problem(
+                    problem, f"```python\ndef {row['entry_point']}(*a):\n    return 'no'\n```"
+                ).score
+                == 0.0
+            )

@@ -1,0 +1,133 @@
+"""Comparison of results: the tests it uses, what it refuses, and what it says."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from delta_rlvr.evaluate import EvaluationError, compare_many, compare_results
+from delta_rlvr.evaluate.records import Completion, Sample
+from delta_rlvr.evaluate.results import BenchmarkQuestions, EvaluationResult, build_result
+from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey
+
+
+def make_result(scores, seed=0, digest="d", max_tokens=100):
+    """A result from {benchmark: [[scores of a question], ...]}."""
+    samples = {}
+    benchmarks = []
+    count = len(next(iter(scores.values()))[0])
+    for name, rows in scores.items():
+        ids = tuple(f"q{number}" for number in range(len(rows)))
+        benchmarks.append(BenchmarkQuestions(name, ids, {"title": name, "digest": digest}))
+        for problem, row in zip(ids, rows, strict=True):
+            for number, score in enumerate(row):
+                if score is not None:
+                    key = SampleKey(name, problem, number)
+                    samples[key] = Sample(key, Completion("x", "stop", 1), 1, float(score), "", str(score))
+    settings = EvaluationSettings(samples=count, seed=seed, max_tokens=max_tokens)
+    return build_result(benchmarks, samples, {}, settings=settings, model={"name": "m"}, backend={}, run={})
+
+
+def drawn(chance, questions=40, samples=8, seed=0):
+    generator = np.random.default_rng(seed)
+    levels = np.clip(generator.beta(1, 1, questions) * 0.5 + chance, 0, 1)
+    return (generator.random((questions, samples)) < levels[:, None]).astype(int).tolist()
+
+
+def test_by_hand():
+    # Four questions of two samples: A = (0, .5, 0, 0), B = (1, 1, .5, 0). Differences 1, .5, .5, 0: mean .5.
+    a = make_result({"one": [[0, 0], [1, 0], [0, 0], [0, 0]]})
+    b = make_result({"one": [[1, 1], [1, 1], [0, 1], [0, 0]]})
+    comparison = compare_results(a, b, names=("A", "B"))
+    assert comparison.difference.mean == 0.5
+    assert (comparison.baseline_score, comparison.candidate_score) == (0.125, 0.625)
+    # Of the 8 sign flips of (1, .5, .5), one reaches +2 and one -2.
+    assert comparison.paired.p == 0.25
+    # Passes: A (1/4, 0), B (2/4, 3/4). All of B above all of A: 1 of C(4, 2) orders.
+    assert comparison.repeated.p == pytest.approx(1 / 6)
+    assert comparison.effect.cliffs_delta == 1.0
+    assert comparison.repeats == (2, 2)
+    assert "no proof of equality" in comparison.notes[0]
+    assert "training" in comparison.notes[-1]
+
+
+def test_a_clear_difference_is_told_and_a_null_one_is_not():
+    base = make_result({"one": drawn(0.1, seed=0)})
+    better = make_result({"one": drawn(0.45, seed=0)})
+    same = make_result({"one": drawn(0.1, seed=0)})
+    clear = compare_results(base, better)
+    assert clear.paired.p < 0.01
+    assert clear.difference.low > 0
+    assert "more than chance" in clear.notes[0]
+    assert compare_results(base, same).paired.p == 1.0
+
+
+def test_repeated_evaluations_are_several_results():
+    runs = [
+        [make_result({"one": drawn(level, 30, 2, seed=100 * side + n)}, seed=n) for n in range(5)]
+        for side, level in enumerate((0.1, 0.3))
+    ]
+    comparison = compare_results(*runs)
+    averages = [[result.accuracy for result in side] for side in runs]
+    ties = len({*averages[0], *averages[1]}) < 10
+    expected = stats.mannwhitneyu(
+        averages[1], averages[0], alternative="greater", method="asymptotic" if ties else "exact"
+    )
+    assert comparison.repeated.p == pytest.approx(expected.pvalue, abs=1e-12)
+    assert comparison.repeats == (5, 5)
+    same_seed = [runs[0][0], runs[0][0]]
+    with pytest.raises(EvaluationError, match="seeds of their own"):
+        compare_results(same_seed, runs[1])
+
+
+def test_many_candidates_are_adjusted():
+    base = make_result({"one": drawn(0.1, seed=0)})
+    candidates = {str(n): make_result({"one": drawn(0.1 + 0.05 * n, seed=0)}) for n in range(1, 4)}
+    comparisons = compare_many(base, candidates)
+    raw = [comparison.paired.p for comparison in comparisons]
+    order = np.argsort(raw)
+    assert comparisons[order[0]].paired_adjusted == pytest.approx(min(1, 3 * raw[order[0]]))
+    assert all(c.paired_adjusted >= c.paired.p for c in comparisons)
+    assert all(c.repeated_adjusted >= c.repeated.p for c in comparisons)
+
+
+def test_benchmarks_are_resampled_within_themselves():
+    easy = [[1, 1]] * 20
+    hard = [[0, 0]] * 20
+    a = make_result({"easy": easy, "hard": hard})
+    b = make_result({"easy": easy, "hard": [[1, 0]] * 10 + [[0, 0]] * 10})
+    comparison = compare_results(a, b)
+    assert comparison.difference.mean == pytest.approx(10 * 0.5 / 40)
+    only = compare_results(a, b, benchmarks=["hard"])
+    assert only.questions == 20
+    assert only.difference.mean == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (make_result({"one": [[0, 1]] * 3}, max_tokens=200), "max_tokens = 200"),
+        (make_result({"one": [[0, 1]] * 3}, digest="other"), "were not the same"),
+        (make_result({"two": [[0, 1]] * 3}), "no benchmark 'one'"),
+        (make_result({"one": [[0, 1]] * 2 + [[None, None]]}), "only one has one q2"),
+        (make_result({"one": [[0, 1, 1]] * 3}), "samples = 3"),
+    ],
+)
+def test_what_does_not_compare_is_refused(other, message):
+    with pytest.raises(EvaluationError, match=message):
+        compare_results(make_result({"one": [[0, 1]] * 3}), other)
+
+
+def test_incomplete_results_still_pair_by_question():
+    comparison = compare_results(
+        make_result({"one": [[0, 1]] * 3}), make_result({"one": [[1, 1], [None, 1], [1, 1]]})
+    )
+    assert comparison.repeated is None
+    assert comparison.difference.mean == pytest.approx(0.5)
+
+
+def test_results_survive_their_file(tmp_path):
+    result = make_result({"one": drawn(0.3)})
+    result.write(tmp_path / "result.json")
+    again = EvaluationResult.load(tmp_path)
+    assert again.document == result.document
+    assert compare_results(result, again).paired.p == 1.0
