@@ -23,7 +23,13 @@ COMPARISONS = {
     ast.In: ast.NotIn,
     ast.NotIn: ast.In,
 }
-OPERATORS = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.FloorDiv: ast.Mult, ast.Mod: ast.FloorDiv}
+OPERATORS = {
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Add,
+    ast.FloorDiv: ast.Mult,
+    ast.Mod: ast.FloorDiv,
+}
 ORDERED = (ast.Sub, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow)
 
 
@@ -51,9 +57,7 @@ def mutants(source: str, count: int, seed: int) -> list[tuple[str, str]]:
     """Up to `count` different (what, source), chosen by the seed."""
     tree = ast.parse(source)
     sites = [
-        (number, which)
-        for number, node in enumerate(ast.walk(tree))
-        for which, _ in enumerate(changes(node))
+        (number, which) for number, node in enumerate(ast.walk(tree)) for which, _ in enumerate(changes(node))
     ]
     random.Random(seed).shuffle(sites)
     made: dict[str, str] = {}
@@ -76,6 +80,11 @@ def plain_harness(program: str, seconds: float = 8.0) -> bool:
     command = [sys.executable, "-I", "-S", "-c", LIMIT + program]
     quiet = subprocess.DEVNULL
     try:
-        return subprocess.run(command, stdin=quiet, stdout=quiet, stderr=quiet, timeout=seconds, check=False).returncode == 0
+        return (
+            subprocess.run(
+                command, stdin=quiet, stdout=quiet, stderr=quiet, timeout=seconds, check=False
+            ).returncode
+            == 0
+        )
     except subprocess.TimeoutExpired:
         return False

@@ -12,7 +12,6 @@ import time
 
 import psutil
 import pytest
-from rewards.code_problems import PROBLEMS
 
 from delta_rlvr.rewards import grade_code as exported
 from delta_rlvr.rewards.code import (
@@ -29,6 +28,7 @@ from delta_rlvr.rewards.code import (
     make_code_reward,
 )
 from delta_rlvr.rewards.code_tests import dump_tests
+from rewards.code_problems import PROBLEMS
 
 DOUBLE = FunctionTests("double", (Call((2,), 4), Call((5,), 10)))
 RIGHT = "```python\ndef double(x):\n    return 2 * x\n```"
@@ -39,18 +39,26 @@ WRONG = "```python\ndef double(x):\n    return x ** 2\n```"
 def test_right_programs_pass_and_wrong_ones_fail(name):
     problem = PROBLEMS[name]
     programs = [*problem.right, *problem.wrong]
-    verdicts = grade_code_batch([f"```python\n{code}\n```" for code in programs], [problem.tests] * len(programs))
-    assert [verdict.score for verdict in verdicts] == [1.0] * len(problem.right) + [0.0] * len(problem.wrong), verdicts
+    verdicts = grade_code_batch(
+        [f"```python\n{code}\n```" for code in programs], [problem.tests] * len(programs)
+    )
+    assert [verdict.score for verdict in verdicts] == [1.0] * len(problem.right) + [0.0] * len(
+        problem.wrong
+    ), verdicts
     assert all(verdict.reason == "correct" for verdict in verdicts[: len(problem.right)])
 
 
-@pytest.mark.parametrize("name", ["group by length", "reverse words, by assertions", "average, from standard input"])
-def test_the_weak_sandbox_agrees(name, caplog):
+@pytest.mark.parametrize(
+    "name", ["group by length", "reverse words, by assertions", "average, from standard input"]
+)
+def test_the_weak_sandbox_agrees(name):
     problem = PROBLEMS[name]
     programs = [*problem.right, *problem.wrong]
     settings = CodeSettings(sandbox="weak")
     verdicts = grade_code_batch(programs, [problem.tests] * len(programs), settings=settings)
-    assert [verdict.score for verdict in verdicts] == [1.0] * len(problem.right) + [0.0] * len(problem.wrong), verdicts
+    assert [verdict.score for verdict in verdicts] == [1.0] * len(problem.right) + [0.0] * len(
+        problem.wrong
+    ), verdicts
 
 
 def test_weak_says_so_once(caplog):
@@ -70,7 +78,10 @@ def test_weak_says_so_once(caplog):
         ("def double(x):\n    return x / 0", "raised ZeroDivisionError: division by zero (test 1 of 2)"),
         ("def double(x):\n    raise exit(0)", "ended before answering: it called exit (test 1 of 2)"),
         ("def double(x)\n    return 2 * x", "does not load: raised SyntaxError"),
-        ("def triple(x):\n    return 3 * x", "does not load: raised NameError: the program defines no function double"),
+        (
+            "def triple(x):\n    return 3 * x",
+            "does not load: raised NameError: the program defines no function double",
+        ),
         ("import numpy\ndef double(x):\n    return numpy.int64(2) * x", "correct"),
         ("double = lambda x: 'a' * 10**11", "ran out of memory (test 1 of 2)"),
         ("double = lambda x: 'a' * 10**8", "too much output: more than 16777216 bytes (test 1 of 2)"),
@@ -89,7 +100,9 @@ def test_a_completion_without_code():
 
 
 def test_a_prompt_and_its_continuation():
-    prompt = 'from math import pi\n\ndef area(r):\n    """Area of a circle.\n    >>> area(0)\n    0.0\n    """\n'
+    prompt = (
+        'from math import pi\n\ndef area(r):\n    """Area of a circle.\n    >>> area(0)\n    0.0\n    """\n'
+    )
     tests = FunctionTests("area", (Call((2,), 12.566370614359172),), absolute_tolerance=1e-9)
     for completion, score in [
         ("    return pi * r * r\n", 1),
@@ -117,7 +130,9 @@ def test_tests_that_call_nothing_judge_nothing():
 
 
 def test_tests_whose_setup_fails_say_so():
-    verdict = grade_code("def f():\n    return 1", AssertionTests("f", source="f()\n", setup="import no_such_thing\n"))
+    verdict = grade_code(
+        "def f():\n    return 1", AssertionTests("f", source="f()\n", setup="import no_such_thing\n")
+    )
     assert verdict.reason.startswith("the tests cannot run: their setup raised ModuleNotFoundError")
 
 
@@ -146,47 +161,63 @@ def test_the_time_limit_holds_in_any_thread():
 def test_the_limit_on_all_tests_together():
     tests = FunctionTests("f", tuple(Call((n,), n) for n in range(20)))
     settings = CodeSettings(seconds_per_test=0.9, seconds_total=1.0)
-    verdict = grade_code("import time\ndef f(x):\n    time.sleep(0.2)\n    return x", tests, settings=settings)
+    verdict = grade_code(
+        "import time\ndef f(x):\n    time.sleep(0.2)\n    return x", tests, settings=settings
+    )
     assert verdict.reason.startswith("timed out")
 
 
 def test_batch_keeps_order_and_reports_progress():
-    seen = []
-    verdicts = grade_code_batch([RIGHT, WRONG, "nothing", RIGHT], [DOUBLE] * 4, progress=lambda *at: seen.append(at))
+    seen: list[tuple[int, int]] = []
+    verdicts = grade_code_batch(
+        [RIGHT, WRONG, "nothing", RIGHT], [DOUBLE] * 4, progress=lambda *at: seen.append(at)
+    )
     assert [verdict.score for verdict in verdicts] == [1, 0, 0, 1]
     assert seen[-1] == (4, 4)
     with pytest.raises(ValueError, match="4 completions and 1 tests"):
         grade_code_batch([RIGHT] * 4, [DOUBLE])
 
 
-def test_ctrl_c_ends_a_batch_and_all_of_its_processes():
+def named(mark):
+    return [process for process in psutil.process_iter(["name"]) if process.info["name"] == mark]
+
+
+def wait_until(condition):
+    for _ in range(300):
+        if condition():
+            return True
+        time.sleep(0.1)
+    return False
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_batch_that_is_ended_takes_all_of_its_processes_along(number):
     script = textwrap.dedent("""
         from delta_rlvr.rewards.code import *
         tests = FunctionTests("f", (Call((1,), 1),))
-        print("go", flush=True)
         program = "import time\\ndef f(x):\\n    open('/proc/self/comm', 'w').write('MARK')\\n    time.sleep(50)"
         grade_code_batch([program] * 20, [tests] * 20, settings=CodeSettings(seconds_per_test=60, workers=4))
     """)
-    mark = "ctrlc%d" % (time.time_ns() % 10**9)
+    mark = f"end{time.time_ns() % 10**9}"
     command = [sys.executable, "-c", script.replace("MARK", mark)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as grader:
-        assert grader.stdout.readline() == b"go\n"
-        for _ in range(300):
-            running = [process for process in psutil.process_iter(["name"]) if process.info["name"] == mark]
-            if len(running) == 4:
-                break
-            time.sleep(0.1)
-        assert len(running) == 4
-        grader.send_signal(signal.SIGINT)
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as grader:
+        assert wait_until(lambda: len(named(mark)) == 4)
+        grader.send_signal(number)
         _, errors = grader.communicate(timeout=30)
-    assert b"KeyboardInterrupt" in errors
-    assert not [process for process in psutil.process_iter(["name"]) if process.info["name"] == mark]
+    if number == signal.SIGINT:  # it had the time to wait for them
+        assert b"KeyboardInterrupt" in errors
+        assert named(mark) == []
+    assert wait_until(lambda: named(mark) == [])
 
 
 def test_trl_reward_function():
     columns = {"tests": [dump_tests(DOUBLE), DOUBLE, dump_tests(DOUBLE)], "other": [1, 2, 3]}
     chat = [{"role": "assistant", "content": RIGHT}]
-    assert code_reward(["p"] * 3, [RIGHT, WRONG, chat], completion_ids=[[1], [2], [3]], **columns) == [1.0, 0.0, 1.0]
+    assert code_reward(["p"] * 3, [RIGHT, WRONG, chat], completion_ids=[[1], [2], [3]], **columns) == [
+        1.0,
+        0.0,
+        1.0,
+    ]
     assert code_reward.__name__ == "code_reward"
     weak = make_code_reward(CodeSettings(sandbox="weak"))
     assert weak(prompts=["p"], completions=[RIGHT], tests=[DOUBLE]) == [1.0]

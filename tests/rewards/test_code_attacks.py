@@ -9,9 +9,17 @@ from pathlib import Path
 
 import psutil
 import pytest
-from rewards.code_attacks import ATTACKS, HELP, PROGRAM_ATTACKS
 
-from delta_rlvr.rewards.code import AssertionTests, Call, CodeSettings, FunctionTests, Run, StdioTests, grade_code
+from delta_rlvr.rewards.code import (
+    AssertionTests,
+    Call,
+    CodeSettings,
+    FunctionTests,
+    Run,
+    StdioTests,
+    grade_code,
+)
+from rewards.code_attacks import ATTACKS, HELP, PROGRAM_ATTACKS
 
 # Short where the attack runs into the limit anyway; long enough for a loaded machine where it has to finish.
 LIMITS = {"memory_bytes": 512 << 20, "temporary_bytes": 16 << 20, "output_bytes": 4 << 20}
@@ -96,7 +104,7 @@ def test_program_attacks(name, host):
 
 
 def test_the_grader_keeps_no_memory():
-    """A thousand times the reply that floods it would show; the bound is far below one kept reply of each."""
+    """Twenty answers of 3 MB each: kept ones would show as 60 MB."""
     tests = FunctionTests("f", (Call((), 1),))
     big = "def f():\n    return 'x' * 3_000_000"
     grade_code(big, tests, settings=LONG)

@@ -10,7 +10,15 @@ import zlib
 
 import pytest
 
-from delta_rlvr.rewards.code import AssertionTests, Call, FunctionTests, Run, StdioTests, grade_code, parse_tests
+from delta_rlvr.rewards.code import (
+    AssertionTests,
+    Call,
+    FunctionTests,
+    Run,
+    StdioTests,
+    grade_code,
+    parse_tests,
+)
 from delta_rlvr.rewards.code_datasets import evalplus_tests, livecodebench_tests
 from delta_rlvr.rewards.code_tests import dump_tests
 
@@ -35,7 +43,11 @@ def test_humaneval():
 
 
 def test_mbpp():
-    row = {"test_list": ["assert set(common((1, 2), (2, 3))) == {2}"], "test_setup_code": "", "challenge_test_list": []}
+    row = {
+        "test_list": ["assert set(common((1, 2), (2, 3))) == {2}"],
+        "test_setup_code": "",
+        "challenge_test_list": [],
+    }
     tests = parse_tests(json.dumps(row))
     assert tests.entry_point == "common"
     assert grade_code("def common(a, b):\n    return tuple(set(a) & set(b))", tests).score == 1
@@ -61,7 +73,13 @@ def test_evalplus():
     assert tests.calls[1] == Call(((1, 2, 3), (3, 2)), (2, 3))
     assert grade_code("def similar_elements(a, b):\n    return [x for x in a if x in b]", tests).score == 1
     assert grade_code("def similar_elements(a, b):\n    return a", tests).score == 0
-    floats = {**row, "task_id": "HumanEval/4", "entry_point": "third", "plus_input": [[2.0]], "base_input": [[1.0]]}
+    floats = {
+        **row,
+        "task_id": "HumanEval/4",
+        "entry_point": "third",
+        "plus_input": [[2.0]],
+        "base_input": [[1.0]],
+    }
     floats["canonical_solution"] = "def third(x):\n    return x / 3\n"
     tests = evalplus_tests(floats)
     assert (tests.absolute_tolerance, tests.calls[0]) == (1e-6, Call((1.0,), 1 / 3))
@@ -72,13 +90,18 @@ def test_evalplus():
 def test_evalplus_accepts_any_root():
     prompt = "def poly(xs, x):\n    return sum(c * x**i for i, c in enumerate(xs))\n\n\ndef find_zero(xs):\n    '''A root.'''\n"
     row = {"task_id": "HumanEval/32", "prompt": prompt, "entry_point": "find_zero", "atol": 1e-4}
-    tests = evalplus_tests({**row, "canonical_solution": "", "base_input": [[[-4, 0, 1]]], "plus_input": [[[1, 2]]]})
+    tests = evalplus_tests(
+        {**row, "canonical_solution": "", "base_input": [[[-4, 0, 1]]], "plus_input": [[[1, 2]]]}
+    )
     right = "    return -0.5 if xs == [1, 2] else SIGN\n"
     for sign, score in (("2.0", 1), ("-2.0", 1), ("2.1", 0)):
         assert grade_code(right.replace("SIGN", sign), tests, prompt=prompt).score == score
 
 
-CASES = [{"input": "1 2\n", "output": "3\n", "testtype": "stdin"}, {"input": "4 5", "output": "9", "testtype": "stdin"}]
+CASES = [
+    {"input": "1 2\n", "output": "3\n", "testtype": "stdin"},
+    {"input": "4 5", "output": "9", "testtype": "stdin"},
+]
 
 
 def archive(value):
@@ -86,7 +109,11 @@ def archive(value):
 
 
 def test_livecodebench_standard_input():
-    row = {"public_test_cases": json.dumps(CASES[:1]), "private_test_cases": archive(json.dumps(CASES[1:])), "metadata": "{}"}
+    row = {
+        "public_test_cases": json.dumps(CASES[:1]),
+        "private_test_cases": archive(json.dumps(CASES[1:])),
+        "metadata": "{}",
+    }
     tests = parse_tests(row)
     assert tests == StdioTests((Run("1 2\n", "3\n"), Run("4 5", "9")))
     assert parse_tests(CASES) == tests
@@ -96,7 +123,11 @@ def test_livecodebench_standard_input():
 
 def test_livecodebench_function():
     case = {"input": '[3, 1]\n"up"', "output": "[1, 3]", "testtype": "functional"}
-    row = {"public_test_cases": [case], "private_test_cases": "[]", "metadata": json.dumps({"func_name": "order"})}
+    row = {
+        "public_test_cases": [case],
+        "private_test_cases": "[]",
+        "metadata": json.dumps({"func_name": "order"}),
+    }
     tests = livecodebench_tests(row)
     assert tests.calls == (Call(([3, 1], "up"), [1, 3]),)
     right = "class Solution:\n    def order(self, x: List[int], way: str) -> Tuple[int, ...]:\n        return tuple(sorted(x))"
@@ -137,7 +168,9 @@ def test_eurus():
 
 def test_records_as_json():
     for tests in (
-        FunctionTests("f", (Call(([1], "a"), {"k": None}, (2,)),), 1e-3, comparison="set", preamble="import math\n"),
+        FunctionTests(
+            "f", (Call(([1], "a"), {"k": None}, (2,)),), 1e-3, comparison="set", preamble="import math\n"
+        ),
         AssertionTests("f", "assert f(1) == 1", setup="x = 1", in_place=True),
         StdioTests((Run("a", "b"),), relative_tolerance=0.1),
     ):
@@ -159,9 +192,20 @@ def test_records_as_json():
         ({"kind": "stdio", "runs": [{"input": "", "output": ""}], "x": 1}, "a field too many"),
         ({"kind": "function", "entry_point": "f", "calls": []}, "check nothing"),
         ({"kind": "assertions", "entry_point": "f", "source": " "}, "check nothing"),
-        ({"kind": "assertions", "entry_point": "f", "source": "assert ("}, "source of the tests of f is not Python"),
+        (
+            {"kind": "assertions", "entry_point": "f", "source": "assert ("},
+            "source of the tests of f is not Python",
+        ),
         ({"kind": "assertions", "entry_point": "f(1)", "source": "1"}, "must be a function's name"),
-        ({"kind": "function", "entry_point": "f", "calls": [{"arguments": [], "expected": 1}], "comparison": "x"}, "comparison"),
+        (
+            {
+                "kind": "function",
+                "entry_point": "f",
+                "calls": [{"arguments": [], "expected": 1}],
+                "comparison": "x",
+            },
+            "comparison",
+        ),
     ],
 )
 def test_bad_tests_are_named(value, words):

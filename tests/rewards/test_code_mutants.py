@@ -10,10 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from rewards.code_mutants import mutants, plain_harness
 
 from delta_rlvr.rewards.code import AssertionTests, CodeSettings, FunctionTests, grade_code_batch
 from delta_rlvr.rewards.code_datasets import evalplus_tests, humaneval_tests
+from rewards.code_mutants import mutants, plain_harness
 
 DATA = os.environ.get("DELTA_RLVR_DATA")
 needs_data = pytest.mark.skipif(DATA is None, reason="DELTA_RLVR_DATA does not name the folder of data sets")
@@ -59,7 +59,7 @@ def test_own_programs_and_their_mutants():
             programs.append(f"```python\n{program}\n```")
             tests.append(AssertionTests(entry, source))
             sources.append(f"{program}\n{source}")
-    different, counts = agree(programs, tests, sources, CodeSettings(seconds_per_test=1.0))
+    different, counts = agree(programs, tests, sources, CodeSettings(seconds_per_test=3.0))
     assert different == []
     assert counts[False] >= 18  # 24 mutants, a few of them equal to the original in what they do
 
@@ -67,7 +67,13 @@ def test_own_programs_and_their_mutants():
 def test_mutants_differ_from_their_source():
     right = OWN["gcd"][0]
     made = mutants(right, 100, seed=0)
-    assert Counter(what for what, _ in made) == {"comparison": 1, "off by one": 1, "operator": 1, "operands": 1, "return None": 1}
+    assert Counter(what for what, _ in made) == {
+        "comparison": 1,
+        "off by one": 1,
+        "operator": 1,
+        "operands": 1,
+        "return None": 1,
+    }
     assert len({text for _, text in made}) == 5
 
 
@@ -112,8 +118,12 @@ def test_mbpp_plus_canonical_solutions():
 
     with ThreadPoolExecutor(2) as pool:
         tests = list(pool.map(prepare, problems))
-    failed = {row["task_id"]: test for row, test in zip(problems, tests, strict=True) if isinstance(test, str)}
-    usable = [(row, test) for row, test in zip(problems, tests, strict=True) if isinstance(test, FunctionTests)]
+    failed = {
+        row["task_id"]: test for row, test in zip(problems, tests, strict=True) if isinstance(test, str)
+    }
+    usable = [
+        (row, test) for row, test in zip(problems, tests, strict=True) if isinstance(test, FunctionTests)
+    ]
     verdicts = grade_code_batch(
         [f"```python\n{row['canonical_solution']}\n```" for row, _ in usable],
         [test for _, test in usable],
@@ -133,16 +143,42 @@ def test_humaneval_and_mbpp_mutants():
         for _, text in mutants(row["prompt"] + row["canonical_solution"], 2, seed=number):
             programs.append(f"```python\n{text}\n```")
             tests.append(humaneval_tests(row))
-            # The helpers in the prompt are the tests', unchanged, as they are in the tester's own process.
-            entry = row["entry_point"]
-            judge = f"candidate = {entry}\n{row['prompt']}\n{row['test']}\ncheck(candidate)\n"
-            sources.append(f"{text}\n{judge}")
+            # Names of its own for the mutant: the helpers that the tests use are the prompt's, unchanged.
+            load = f"names = {{}}\nexec({text!r}, names)\ncandidate = names[{row['entry_point']!r}]\n"
+            sources.append(f"{load}\n{row['prompt']}\n{row['test']}\ncheck(candidate)\n")
     for number, row in enumerate(rows("mbpp_plus.jsonl")):
         for _, text in mutants(row["canonical_solution"], 1, seed=number):
             programs.append(f"```python\n{text}\n```")
             tests.append(AssertionTests(row["entry_point"], row["assertion"]))
             sources.append(f"{text}\n{row['assertion']}")
     different, counts = agree(programs, tests, sources, CodeSettings(seconds_per_test=4))
-    print(f"{len(programs)} mutants: {counts[False]} wrong, {counts[True]} that pass their tests; {len(different)} disagreements")
+    print(
+        f"{len(programs)} mutants: {counts[False]} wrong, {counts[True]} that pass their tests; {len(different)} disagreements"
+    )
     assert different == []
     assert counts[False] >= 200
+
+
+@needs_data
+@pytest.mark.timeout(1800)
+def test_mbpp_mutants_by_their_values():
+    """The same for inputs with expected outputs: what fails the assertions fails on the inputs that these hold."""
+    settings = CodeSettings(seconds_per_test=4)
+    programs, prepared, sources = [], [], []
+    for number, row in enumerate(rows("mbpp_plus.jsonl")):
+        for _, text in mutants(row["canonical_solution"], 1, seed=number + 1000):
+            programs.append(f"```python\n{text}\n```")
+            prepared.append({**row, "plus_input": []})
+            sources.append(f"{text}\n{row['assertion']}")
+    with ThreadPoolExecutor(2) as pool:
+        tests = list(pool.map(evalplus_tests, prepared))
+        plain = list(pool.map(plain_harness, sources))
+    verdicts = grade_code_batch(programs, tests, settings=settings)
+    wrong = [
+        (row["task_id"], verdict)
+        for row, verdict, passed in zip(prepared, verdicts, plain, strict=True)
+        if not passed
+    ]
+    print(f"{len(programs)} mutants: {len(wrong)} wrong")
+    assert [task for task, verdict in wrong if verdict.score] == []
+    assert len(wrong) >= 200

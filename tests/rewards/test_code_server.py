@@ -7,9 +7,9 @@ import subprocess
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import ClassVar
 
 import pytest
-from rewards.code_problems import PROBLEMS
 
 from delta_rlvr.rewards.code import (
     AssertionTests,
@@ -24,13 +24,14 @@ from delta_rlvr.rewards.code import (
     grade_code_batch,
 )
 from delta_rlvr.rewards.sandbox import bubblewrap
+from rewards.code_problems import PROBLEMS
 
 
 class Fusion(BaseHTTPRequestHandler):
     """Runs what it is sent as SandboxFusion does, without the sandbox: the programs here are ours."""
 
-    failures: list[dict] = []
-    requests: list[dict] = []
+    failures: ClassVar[list[dict]] = []
+    requests: ClassVar[list[dict]] = []
 
     def do_POST(self):
         assert self.path == "/run_code"
@@ -58,7 +59,12 @@ class Fusion(BaseHTTPRequestHandler):
         except subprocess.TimeoutExpired:
             result["status"] = "TimeLimitExceeded"
         else:
-            result |= {"status": "Finished", "return_code": done.returncode, "stdout": done.stdout, "stderr": done.stderr}
+            result |= {
+                "status": "Finished",
+                "return_code": done.returncode,
+                "stdout": done.stdout,
+                "stderr": done.stderr,
+            }
         status = "Success" if result["return_code"] == 0 else "Failed"
         return {"status": status, "message": "", "compile_result": None, "run_result": result, "files": {}}
 
@@ -71,7 +77,9 @@ def settings():
     server = ThreadingHTTPServer(("127.0.0.1", 0), Fusion)
     Fusion.failures, Fusion.requests = [], []
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield CodeSettings(sandbox="server", server_url=f"http://127.0.0.1:{server.server_port}/", seconds_per_test=5)
+    yield CodeSettings(
+        sandbox="server", server_url=f"http://127.0.0.1:{server.server_port}/", seconds_per_test=5
+    )
     server.shutdown()
     server.server_close()
 
@@ -93,7 +101,11 @@ def test_expectations_stay_here(settings):
     asserted = AssertionTests("f", source=f"assert f() == {answer!r}")
     for tests in (value, printed, asserted):
         assert grade_code("def f():\n    return 1\nprint(1)", tests, settings=settings).score == 0
-    with_program = [request for request in Fusion.requests if "return 1" in request["code"] or "cmV0dXJuIDE" in request["code"]]
+    with_program = [
+        request
+        for request in Fusion.requests
+        if "return 1" in request["code"] or "cmV0dXJuIDE" in request["code"]
+    ]
     assert len(with_program) >= 2
     assert not [request for request in with_program if answer in json.dumps(request)]
 
@@ -119,7 +131,9 @@ def test_calls_that_depend_on_answers_take_more_rounds(settings):
 )
 def test_failures(program, reason, settings):
     total = 2 if "timed out" in reason else 20
-    settings = CodeSettings(sandbox="server", server_url=settings.server_url, seconds_per_test=1, seconds_total=total)
+    settings = CodeSettings(
+        sandbox="server", server_url=settings.server_url, seconds_per_test=1, seconds_total=total
+    )
     for tests in (FunctionTests("f", (Call((1,), 2),)), AssertionTests("f", source="assert f(1) == 2")):
         verdict = grade_code(program, tests, settings=settings)
         assert verdict.score == 0

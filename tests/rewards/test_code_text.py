@@ -130,4 +130,6 @@ def test_outputs_within_a_tolerance():
     tests = StdioTests((Run("", ""),), absolute_tolerance=1e-4)
     assert output_matches("0.33333", "0.3333333333", tests)
     assert not output_matches("0.334", "0.3333333333", tests)
-    assert not output_matches("3", "4", StdioTests((Run("", ""),), absolute_tolerance=10))  # whole numbers are exact
+    assert not output_matches(
+        "3", "4", StdioTests((Run("", ""),), absolute_tolerance=10)
+    )  # whole numbers are exact

@@ -57,9 +57,27 @@ def test_plain_values_come_back(value):
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.binary(max_size=60) | st.lists(st.sampled_from(b"NTFiflsbcItSzdmrqxkgo0123456789:;,-a"), max_size=40).map(bytes))
+@given(
+    st.binary(max_size=60)
+    | st.lists(st.sampled_from(b"NTFiflsbcItSzdmrqxkgo0123456789:;,-a"), max_size=40).map(bytes)
+)
 def test_any_other_bytes_are_refused_or_plain(data):
-    plain = (int, float, complex, str, bytes, list, tuple, dict, set, frozenset, bool, type(None), range, Opaque)
+    plain = (
+        int,
+        float,
+        complex,
+        str,
+        bytes,
+        list,
+        tuple,
+        dict,
+        set,
+        frozenset,
+        bool,
+        type(None),
+        range,
+        Opaque,
+    )
     rare = (decimal.Decimal, fractions.Fraction, collections.deque, type({}.keys()), type(iter([])))
     try:
         value = decode(data)
@@ -120,12 +138,31 @@ def test_what_has_no_plain_form_is_equal_to_nothing():
     assert decode(encode({1: 2}.keys())) == {1}
 
 
-@pytest.mark.parametrize(
-    "data",
-    [b"", b"N" * 2, b"i5", b"l2:N", b"l-1:", b"l99999999999:N", b"s5:ab", b"s-1:", b"S1:l0:", b"d1:l0:N", b"?"]
-    + [b"fx;", b"l1:" * 400 + b"N", b"o" + encode((1, 2)), b"r" + encode((1, 2, 0)), b"x" + encode((1, 0)), b"r" + encode("ab")]
-    + [b"m3:abc", b"I3:1,x", b"I9999:1", b"q" + encode(3), b"g" + encode(3), b"k" + encode([[]])],
-)
+MALFORMED = [
+    b"",
+    b"NN",
+    b"i5",
+    b"l2:N",
+    b"l-1:",
+    b"l99999999999:N",
+    b"s5:ab",
+    b"s-1:",
+    b"S1:l0:",
+    b"d1:l0:N",
+    b"?",
+    b"fx;",
+]
+MALFORMED += [
+    b"l1:" * 400 + b"N",
+    b"o" + encode((1, 2)),
+    b"r" + encode((1, 2, 0)),
+    b"x" + encode((1, 0)),
+    b"r" + encode("ab"),
+]
+MALFORMED += [b"m3:abc", b"I3:1,x", b"I9999:1", b"q" + encode(3), b"g" + encode(3), b"k" + encode([[]])]
+
+
+@pytest.mark.parametrize("data", MALFORMED)
 def test_malformed_bytes(data):
     with pytest.raises(WireError):
         decode(data)

@@ -44,7 +44,7 @@ LONGEST_PROGRAM = 1 << 20
 
 def grade_code(
     completion: str,
-    tests: CodeTests,
+    tests: CodeTests | Any,
     *,
     settings: CodeSettings | None = None,
     prompt: str | None = None,
@@ -52,11 +52,12 @@ def grade_code(
 ) -> Verdict:
     """Score 1.0 where the completion's program passes all tests, else 0.0, with the reason.
 
+    `tests` is a record (FunctionTests, AssertionTests, StdioTests) or a data set's own form of them (`parse_tests`).
     `prompt` is for completions that go on where it ends (HumanEval's form): the program is then the two together.
     A sandbox that fails raises SandboxError: a broken grader must not look like a wrong program. `stop`, once set
     by another thread, ends the grading with Stopped.
     """
-    settings = settings or CodeSettings()
+    settings, tests = settings or CodeSettings(), parse_tests(tests)
     if prompt is None:
         program = extract_code(completion)
     elif isinstance(tests, StdioTests):
@@ -110,7 +111,7 @@ def _judge_each(results: Any, matches: Callable[[int, Any], bool], count: int) -
 
 def grade_code_batch(
     completions: Sequence[str],
-    tests: Sequence[CodeTests],
+    tests: Sequence[CodeTests | Any],
     *,
     settings: CodeSettings | None = None,
     prompts: Sequence[str | None] | None = None,
@@ -161,7 +162,9 @@ def _reporter(
     try:
         from rich.progress import Progress
     except ImportError as error:
-        raise ImportError("progress=True needs rich: pip install rich, or pass a function (done, total)") from error
+        raise ImportError(
+            "progress=True needs rich: pip install rich, or pass a function (done, total)"
+        ) from error
     bar = stack.enter_context(Progress())
     task = bar.add_task("grading", total=total)
     return lambda done: bar.update(task, completed=done)
@@ -185,9 +188,8 @@ def make_code_reward(settings: CodeSettings | None = None) -> Callable[..., list
         """1.0 or 0.0 a completion; the data set's column `tests` holds records or JSON (see parse_tests)."""
         if columns.get("tests") is None:
             raise ValueError("code_reward needs a column `tests` in the data set")
-        parsed = [parse_tests(value) for value in columns["tests"]]
         texts = [completion_text(completion) for completion in completions]
-        return [verdict.score for verdict in grade_code_batch(texts, parsed, settings=settings)]
+        return [verdict.score for verdict in grade_code_batch(texts, columns["tests"], settings=settings)]
 
     return code_reward
 
@@ -203,4 +205,4 @@ def compute_score(
     **kwargs: Any,
 ) -> float:
     """verl's reward function: `ground_truth` holds the tests (see parse_tests); `settings` a CodeSettings."""
-    return grade_code(solution_str, parse_tests(ground_truth), settings=kwargs.get("settings")).score
+    return grade_code(solution_str, ground_truth, settings=kwargs.get("settings")).score

@@ -97,7 +97,7 @@ def _file_system(packages: tuple[str, ...] | None) -> tuple[str, ...]:
         sysconfig.get_path("platlib", vars={"platbase": sys.base_prefix, "base": sys.base_prefix})
     )
     if installed.is_dir() and not installed.is_relative_to("/usr"):
-        arguments += _tmpfs(str(installed), 4096, "0755") + ["--remount-ro", str(installed)]
+        arguments += [*_tmpfs(str(installed), 4096, "0755"), "--remount-ro", str(installed)]
     for path in package_paths(packages):
         arguments += _bind(path, Path(PACKAGES, path.name))
     return tuple(arguments)

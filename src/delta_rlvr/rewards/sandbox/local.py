@@ -9,7 +9,7 @@ from typing import Any
 
 from delta_rlvr.rewards.code_settings import CodeSettings
 from delta_rlvr.rewards.sandbox.errors import ProgramFailure
-from delta_rlvr.rewards.sandbox.runner import broken, raised, last_word
+from delta_rlvr.rewards.sandbox.runner import broken, last_word, raised
 from delta_rlvr.rewards.sandbox.session import Session
 from delta_rlvr.rewards.sandbox.wire import encode
 

@@ -37,7 +37,9 @@ CLONE3 = 435  # its flags lie behind a pointer that a filter cannot follow: ENOS
 # add_key, request_key, keyctl, bpf, perf_event_open, userfaultfd, name_to_handle_at, open_by_handle_at, kexec_load,
 # init_module, finit_module, delete_module, swapon, swapoff, reboot, syslog
 X86_64 = "101 29 68 319 310 311 165 166 155 272 308 248 249 250 321 298 323 303 304 246 175 313 176 167 168 169 103"
-AARCH64 = "117 194 186 279 270 271 40 39 41 97 268 217 218 219 280 241 282 264 265 104 105 273 106 224 225 142 116"
+AARCH64 = (
+    "117 194 186 279 270 271 40 39 41 97 268 217 218 219 280 241 282 264 265 104 105 273 106 224 225 142 116"
+)
 ARCHITECTURES = {
     "x86_64": Architecture(0xC000003E, 56, (*map(int, X86_64.split()), *EVERYWHERE)),
     "aarch64": Architecture(0xC00000B7, 220, (*map(int, AARCH64.split()), *EVERYWHERE)),

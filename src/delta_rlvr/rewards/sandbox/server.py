@@ -21,7 +21,7 @@ from typing import Any
 
 from delta_rlvr.rewards.code_settings import CodeSettings
 from delta_rlvr.rewards.sandbox.errors import ProgramFailure, SandboxError, Stopped
-from delta_rlvr.rewards.sandbox.runner import broken, raised, last_word
+from delta_rlvr.rewards.sandbox.runner import broken, last_word, raised
 from delta_rlvr.rewards.sandbox.wire import WireError, decode, encode
 
 PACKAGE = "delta_rlvr.rewards.sandbox."
