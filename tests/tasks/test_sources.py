@@ -15,6 +15,9 @@ from delta_rlvr.tasks import get_task, load_problems
 from delta_rlvr.tasks.grading import grade_batch
 from delta_rlvr.tasks.problem import Problem
 from delta_rlvr.tasks.sources.schemas import FieldNames, RowError, answer_text, reader
+from delta_rlvr.tasks.templates import MATH, Template
+
+BRACKETS = Template("brackets", "<{question}>", "math", "boxed", "this test")
 
 
 def write(path: Path, rows: list[Any]) -> Path:
@@ -95,12 +98,12 @@ def test_a_file_with_and_without_ids(tmp_path: Path) -> None:
             {"problem": "B", "answer": 2, "id": 9},
         ],
     )
-    problems = load_problems(path, template=lambda question: f"<{question}>")
+    problems = load_problems(path, template=BRACKETS)
     assert [problem.prompt for problem in problems] == ["<A>", "<A>", "<B>"]
     first, repeat, named = (problem.id for problem in problems)
     assert repeat == f"{first}-2"  # the same question again: numbered
     assert named == "set/9"
-    assert problems == load_problems(path, template=lambda question: f"<{question}>")
+    assert problems == load_problems(path, template=BRACKETS)
     with gzip.open(tmp_path / "set.jsonl.gz", "wt") as file:
         file.write(path.read_text())
     assert [p.id for p in load_problems(tmp_path / "set.jsonl.gz")] == [first, repeat, named]
@@ -185,10 +188,24 @@ def test_rows_as_a_task(tmp_path: Path) -> None:
     assert task.problems("train", None, seed=1) != train
     with pytest.raises(ValueError, match=r"has \d+ heldout problems; 500 from 0 on were asked for"):
         task.problems("heldout", 500)
+    assert train[0].prompt == MATH.fill(train[0].meta["question"])
     verdict = task.grade(train[0], f"So it is \\boxed{{{train[0].answer}}}.")
     assert verdict.score == 1.0
     assert task.grade(train[0], train[0].answer).reason == "no final answer"
     assert task.decisive(train[0], "1") is None
+
+
+def test_a_template_brings_its_extractor(tmp_path: Path) -> None:
+    task = get_task(f"{many(tmp_path)}?template=math_answer_line&chat=true")
+    problem = task.problems("train", 1)[0]
+    assert isinstance(problem.prompt, list)
+    assert problem.prompt[0]["role"] == "user"
+    assert problem.prompt[0]["content"].startswith(problem.meta["question"])
+    assert task.grade(problem, f"It is so.\nAnswer: {problem.answer}").score == 1.0
+    with pytest.raises(ValueError, match="no template is called 'maths'"):
+        get_task(f"{many(tmp_path)}?template=maths")
+    with pytest.raises(ValueError, match="shots are a prompt of their own"):
+        get_task(f"{many(tmp_path)}?template=math&shots=2")
 
 
 def test_rows_with_shots(tmp_path: Path) -> None:

@@ -24,6 +24,8 @@ class ProblemSet:
     shots: tuple[Shot, ...] = ()
     """Pairs that stand before each question; the completion's first line is then its answer."""
     max_tokens: int = 512
+    extract: str = "boxed"
+    """Where an answer in mathematics stands, without shots: what the template asked for."""
 
     @classmethod
     def split(
@@ -33,6 +35,7 @@ class ProblemSet:
         heldout: Sequence[Problem] | None = None,
         shots: int = 0,
         max_tokens: int = 512,
+        extract: str = "boxed",
     ) -> ProblemSet:
         """Hold out one problem in eight, or those given: what is held out is then taken out of `problems`.
 
@@ -57,7 +60,7 @@ class ProblemSet:
         if shots:
             train = [_with_shots(problem, worked) for problem in train[shots:]]
             heldout = [_with_shots(problem, worked) for problem in heldout]
-        return cls(name, tuple(train), tuple(sorted(heldout, key=digest)), worked, max_tokens)
+        return cls(name, tuple(train), tuple(sorted(heldout, key=digest)), worked, max_tokens, extract)
 
     def problems(self, split: Split, count: int | None, seed: int = 0, start: int = 0) -> list[Problem]:
         check_request(split, count, start)
@@ -78,7 +81,7 @@ class ProblemSet:
             return grade_batch(
                 problems, [first_line(completion) for completion in completions], extract="whole"
             )
-        return grade_batch(problems, completions)
+        return grade_batch(problems, completions, extract=self.extract)
 
     def decisive(self, problem: Problem, completion: str) -> list[Span] | None:
         return None

@@ -10,9 +10,10 @@ from urllib.parse import parse_qsl
 from delta_rlvr.tasks.phrased_sums import PhrasedSums, SumSettings
 from delta_rlvr.tasks.problem_set import ProblemSet
 from delta_rlvr.tasks.sources.generators import ReasoningGym
-from delta_rlvr.tasks.sources.rows import Template, load_problems
+from delta_rlvr.tasks.sources.rows import load_problems
 from delta_rlvr.tasks.sources.schemas import FieldNames
 from delta_rlvr.tasks.task import Task
+from delta_rlvr.tasks.templates import MATH, template
 
 DEFAULT_TASK = "phrased-sums"
 GENERATOR_PREFIX = "reasoning-gym:"
@@ -29,18 +30,31 @@ BUILT_IN: dict[str, PhrasedSums] = {
 }
 """Every variant that the bundled policy was warm-started on."""
 
+ROW_SETTINGS = {
+    "schema": "how its rows are read: a name of `SCHEMAS`",
+    "question": "field of the question, where no schema fits",
+    "answer": "field of the answer",
+    "id": "field of the id",
+    "subset": "the data set's configuration",
+    "part": "the data set's split (train)",
+    "limit": "read as many rows and no more",
+    "heldout": "another file or data set to hold out; without it one row in eight is, by a hash of its question",
+    "template": "how a question is put: a name of `TEMPLATES` (math)",
+    "chat": "true: as a chat message, for chat models",
+    "shots": "worked pairs before each question, for base models, in place of a template",
+    "max_tokens": "how long a response may become (512)",
+}
+"""Settings of a task made of rows."""
 
-def get_task(spec: str = DEFAULT_TASK, *, template: Template | None = None) -> Task:
+
+def get_task(spec: str = DEFAULT_TASK) -> Task:
     """The task that a name stands for. Settings follow after "?", as in "gsm8k.jsonl?schema=gsm8k&shots=4".
 
     | spec | task | settings |
     |---|---|---|
     | phrased-sums, long-filler, ... | built in (`BUILT_IN`) | those of `SumSettings` |
     | reasoning-gym:chain_sum | a generator | its own, and shots, max_tokens |
-    | problems.jsonl, owner/name, a folder | rows | schema, question, answer, id, subset, part, limit, heldout, shots, max_tokens |
-
-    `template` makes the prompt from the question of a row. `heldout` is another file or data set to hold out; without
-    it one row in eight is, by a hash of its question.
+    | problems.jsonl, owner/name, a folder | rows | those of `ROW_SETTINGS` |
     """
     name, _, query = spec.partition("?")
     settings = _settings(spec, query)
@@ -54,7 +68,7 @@ def get_task(spec: str = DEFAULT_TASK, *, template: Template | None = None) -> T
             f"there is no task {name!r}: use one of {', '.join(BUILT_IN)}, reasoning-gym:NAME, "
             "a .jsonl file, or a data set as OWNER/NAME"
         )
-    return _rows(spec, name, settings, template)
+    return _rows(spec, name, settings)
 
 
 def _built_in(name: str, settings: dict[str, Any]) -> PhrasedSums:
@@ -70,30 +84,25 @@ def _built_in(name: str, settings: dict[str, Any]) -> PhrasedSums:
     return PhrasedSums(f"{name}?{told}", replace(task.settings, **settings))
 
 
-def _rows(spec: str, name: str, settings: dict[str, Any], template: Template | None) -> ProblemSet:
-    allowed = (
-        "schema",
-        "question",
-        "answer",
-        "id",
-        "subset",
-        "part",
-        "limit",
-        "heldout",
-        "shots",
-        "max_tokens",
-    )
-    unknown = settings.keys() - set(allowed)
+def _rows(spec: str, name: str, settings: dict[str, Any]) -> ProblemSet:
+    unknown = settings.keys() - ROW_SETTINGS.keys()
     if unknown:
-        raise ValueError(f"{spec}: no setting {', '.join(sorted(unknown))}; rows have {', '.join(allowed)}")
-    names = FieldNames(*(settings.pop(key, None) for key in ("question", "answer", "id")))
+        raise ValueError(
+            f"{spec}: no setting {', '.join(sorted(unknown))}; rows have {', '.join(ROW_SETTINGS)}"
+        )
+    shots = settings.pop("shots", 0)
+    if shots and settings.keys() & {"template", "chat"}:
+        raise ValueError(f"{spec}: shots are a prompt of their own; leave template and chat out")
+    asked = template(settings.pop("template", MATH.name))
+    shape: dict[str, Any] = {"shots": shots, "extract": asked.extract}
+    if "max_tokens" in settings:
+        shape["max_tokens"] = settings.pop("max_tokens")
     heldout_source = settings.pop("heldout", None)
-    shape = {key: settings.pop(key) for key in ("shots", "max_tokens") if key in settings}
-    problems = load_problems(name, names=names, template=template, **settings)
-    heldout = None
-    if heldout_source is not None:
-        settings.pop("limit", None)
-        heldout = load_problems(str(heldout_source), names=names, template=template, **settings)
+    names = FieldNames(*(settings.pop(key, None) for key in ("question", "answer", "id")))
+    limit = settings.pop("limit", None)
+    reading: dict[str, Any] = {"names": names, "template": None if shots else asked, **settings}
+    problems = load_problems(name, limit=limit, **reading)
+    heldout = None if heldout_source is None else load_problems(str(heldout_source), **reading)
     return ProblemSet.split(name, problems, heldout, **shape)
 
 

@@ -133,7 +133,10 @@ class ReasoningGym(GradesOneByOne):
 
 
 def final_answer(completion: str) -> str | None:
-    r"""What a completion gives as its answer: in <answer> tags, in \boxed{}, after "answer is" (or "Answer:") on the last line, or by itself."""
+    r"""What a completion gives as its answer.
+
+    It stands in <answer> tags, in \boxed{}, after "answer is" or "Answer:" on the last line, or by itself.
+    """
     tagged = _TAGGED.findall(completion)
     if tagged:
         return tagged[-1].strip() or None

@@ -19,9 +19,7 @@ from delta_rlvr.tasks.sources.schemas import (
     question_hash,
     reader,
 )
-
-Template = Callable[[str], Any]
-"""Makes a prompt (text or chat messages) from a question."""
+from delta_rlvr.tasks.templates import Template
 
 
 def load_problems(
@@ -32,13 +30,15 @@ def load_problems(
     subset: str | None = None,
     part: str = "train",
     template: Template | None = None,
+    chat: bool = False,
     limit: int | None = None,
 ) -> list[Problem]:
     """Every problem of a JSON Lines file (.jsonl, .jsonl.gz), a data set on the hub, or one saved to a folder.
 
     `schema` is a name of `SCHEMAS`; left out, it is known for the sets of `KNOWN_SETS` and "plain" for others.
-    `subset` and `part` are the hub's configuration and split. `template` makes the prompt of a question; rows
-    that bring chat messages keep them. A row without an answer is an error that says where it stands.
+    `subset` and `part` are the hub's configuration and split. `template` puts the question, as text or as a chat
+    of one message; rows that bring chat messages keep them, and without a template a prompt is the bare question.
+    A row without an answer is an error that says where it stands.
     """
     if limit is not None and limit < 1:
         raise ValueError(f"limit must be at least 1, got {limit}")
@@ -51,7 +51,7 @@ def load_problems(
     else:
         rows, label = _read_data_set(text, subset, part), text.rstrip("/").rsplit("/", 1)[-1]
     read = reader(schema or KNOWN_SETS.get(text, "plain"), names)
-    problems = list(_problems(rows, read, label, template, limit))
+    problems = list(_problems(rows, read, label, template, chat, limit))
     if not problems:
         raise ValueError(f"{source}: no rows")
     return problems
@@ -103,6 +103,7 @@ def _problems(
     read: Callable[[Row], Fields],
     label: str,
     template: Template | None,
+    chat: bool,
     limit: int | None,
 ) -> Iterator[Problem]:
     seen: dict[str, str] = {}
@@ -128,6 +129,6 @@ def _problems(
         seen[name] = where
         prompt = fields.question
         if template is not None and isinstance(prompt, str):
-            prompt = template(prompt)
+            prompt = template.messages(prompt) if chat else template.fill(prompt)
         meta = {**fields.meta, "question": fields.question, "where": where}
         yield Problem(f"{label}/{name}", prompt, fields.answer, fields.grader, meta)
