@@ -155,6 +155,11 @@ def metrics(step: int, responses: list[dict[str, Any]], draw: Any) -> dict[str, 
     return line
 
 
+@pytest.fixture(scope="session", name="make_run")
+def make_run_fixture() -> Any:
+    return make_run
+
+
 def make_run(
     path: Path,
     *,

@@ -11,6 +11,7 @@ import pytest
 
 from delta_rlvr import runs
 from delta_rlvr.runs import RunDescription, RunFolderError, RunWriter, TokenSums, read_run
+from delta_rlvr.runs.files import round_significant
 
 
 def describe(**changes):
@@ -188,3 +189,19 @@ def test_the_room_needs_numpy_alone():
                 names.add(node.module)
     outside = {name.split(".")[0] for name in names if not name.startswith("delta_rlvr.runs")}
     assert outside - set(sys.stdlib_module_names) == {"numpy"}
+
+
+def test_rounding_agrees_with_formatting():
+    draw = np.random.default_rng(0)
+    values = np.concatenate(
+        [draw.normal(size=500) * 10.0 ** draw.integers(-15, 15, 500), [0.0, 1.0, -99999.5, 123456]]
+    )
+    assert round_significant(values) == [float(f"{value:.5g}") for value in values]
+    assert round_significant([None, float("nan"), float("inf"), 2]) == [None, None, None, 2.0]
+    assert round_significant([True, False, 3]) == [1, 0, 3]
+
+
+def test_half_a_surrogate_pair_does_not_stop_a_run(tmp_path):
+    writer = RunWriter.create(tmp_path, describe())
+    writer.write_rollouts(1, [response(tokens=["a\ud800", "b"])])
+    assert read_run(tmp_path).rollouts(1)[0]["tokens"] == ["a?", "b"]

@@ -80,24 +80,28 @@ def auroc(positive: NDArray[np.float64], negative: NDArray[np.float64]) -> float
 
 
 def _moment(positive: NDArray[np.float64], negative: NDArray[np.float64]) -> dict[str, Any]:
-    """Histograms on an axis that is linear near 0 and logarithmic far from it: most tokens are near-certain, score
-    next to nothing, and would fill a single bin of a linear axis."""
+    """Histograms on an axis that is linear around the median and logarithmic far from it: near-certain tokens have
+    gradients next to nothing, so they share one score, and a linear axis would show little else."""
     pooled = np.concatenate([positive, negative])
-    largest = float(np.abs(pooled).max()) or 1.0
-    # Half of the tokens lie in the linear part; at most six decades are shown.
-    unit = max(float(np.median(np.abs(pooled))), 1e-6 * largest)
-    low, high = np.arcsinh(np.quantile(pooled, [0.002, 0.998]) / unit)
+    centre = float(np.median(pooled))
+    reach = np.quantile(pooled, [0.002, 0.998]) - centre
+    unit = max(float(np.median(np.abs(pooled - centre))), 0.01 * float(np.abs(reach).max())) or 1.0
+
+    def place(score: Any) -> NDArray[np.float64]:
+        return np.arcsinh((np.asarray(score) - centre) / unit)
+
+    low, high = np.arcsinh(reach / unit)
     edges = np.linspace(low, high if high > low else low + 1.0, BINS + 1)
     # Tokens beyond the shown range are counted in the outermost bins.
-    counts = [
-        np.histogram(np.clip(np.arcsinh(v / unit), low, edges[-1]), edges)[0] for v in (positive, negative)
+    shares = [
+        np.histogram(np.clip(place(v), low, edges[-1]), edges)[0] / len(v) for v in (positive, negative)
     ]
-    ticks = np.linspace(edges[0], edges[-1], 7)
+    ticks = np.sinh(np.linspace(edges[0], edges[-1], 7)) * unit + centre
     return {
-        "positive": round_significant((counts[0] / len(positive)).tolist(), 4),
-        "negative": round_significant((counts[1] / len(negative)).tolist(), 4),
-        "ticks": round_significant((np.sinh(ticks) * unit).tolist(), 2),
-        "zero": float(-edges[0] / (edges[-1] - edges[0])),
+        "positive": round_significant(shares[0].tolist(), 4),
+        "negative": round_significant(shares[1].tolist(), 4),
+        "ticks": round_significant(ticks.tolist(), 2),
+        "zero": float((place(0.0) - edges[0]) / (edges[-1] - edges[0])),
         "count_positive": len(positive),
         "count_negative": len(negative),
         "overlap": overlap(positive, negative),

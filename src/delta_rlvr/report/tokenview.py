@@ -1,4 +1,4 @@
-"""The token view's data: one compressed block for each prompt at each sampled step, within a size limit."""
+"""The token view's data: compressed blocks for each prompt at each sampled step, within a size limit."""
 
 from __future__ import annotations
 
@@ -14,6 +14,10 @@ from delta_rlvr.report.discriminator import step_view
 from delta_rlvr.runs import RunReader
 
 _COLUMNS = ("logps", "entropy", "margin", "margin_initial", "alpha", "weight", "decisive", "other_weights")
+# A block is unpacked as a whole.
+PART_TOKENS = 20_000
+
+_SIDES = (("positive", 1), ("negative", -1), ("zero", 0))
 _FACTS = ("index", "reward", "advantage", "reason", "tokens")
 
 
@@ -22,7 +26,7 @@ class TokenView:
     """What the page embeds for one run."""
 
     steps: list[dict[str, Any]] = field(default_factory=list)
-    """Sampled steps in order, each with its prompts; a prompt names its block."""
+    """Sampled steps in order, each with its prompts; a prompt names its blocks."""
     blocks: dict[str, str] = field(default_factory=dict)
     """Block name -> base64 of gzipped JSON."""
     shadings: list[dict[str, Any]] = field(default_factory=list)
@@ -53,16 +57,18 @@ def token_view(run: RunReader, name: str, limit: int) -> TokenView:
             candidates.append((rank, step, group, _prompt(group, members), _pack(members)))
     candidates.sort(key=lambda entry: entry[0])  # stable: by rank, then by step
     used, kept = 0, []
-    for number, (_, step, group, prompt, block) in enumerate(candidates):
-        if number == 0 or used + len(block) <= limit:
-            used += len(block)
-            kept.append((step, _order(group), prompt, block))
+    for number, (_, step, group, prompt, parts) in enumerate(candidates):
+        size = sum(map(len, parts))
+        if number == 0 or used + size <= limit:
+            used += size
+            kept.append((step, _order(group), prompt, parts))
     kept.sort(key=lambda entry: entry[:2])
-    for number, (step, _, prompt, block) in enumerate(kept):
+    for number, (step, _, prompt, parts) in enumerate(kept):
         if not view.steps or view.steps[-1]["step"] != step:
             view.steps.append({"step": step, "prompts": []})
-        view.steps[-1]["prompts"].append({**prompt, "block": f"{name}-{number}"})
-        view.blocks[f"{name}-{number}"] = block
+        blocks = {f"{name}-{number}-{part}": block for part, block in enumerate(parts)}
+        view.steps[-1]["prompts"].append({**prompt, "blocks": list(blocks)})
+        view.blocks |= blocks
     if len(kept) < len(candidates):
         view.left_out = (
             f"{len(kept)} of {len(candidates)} sampled prompts are on this page, to keep it light; the run folder has "
@@ -93,21 +99,45 @@ def _prompt(group: Any, members: list[dict[str, Any]]) -> dict[str, Any]:
         "tokens": sum(len(member["tokens"]) for member in members),
         "reward": round(float(np.mean(rewards)), 4) if rewards else None,
         "signal": _has_signal(members),
+        "sides": {
+            side: sum(bool(np.sign(m.get("advantage") or 0) == sign) for m in members)
+            for side, sign in _SIDES
+        },
     }
 
 
-def _pack(members: list[dict[str, Any]]) -> str:
-    first = members[0]
-    block = {
-        **{key: first.get(key) for key in ("prompt", "prompt_id", "answer")},
-        "responses": [
-            {key: member[key] for key in (*_FACTS, *_COLUMNS) if member.get(key) is not None}
-            for member in members
-        ],
-    }
-    text = json.dumps(block, ensure_ascii=False, separators=(",", ":"))
+def _pack(members: list[dict[str, Any]]) -> list[str]:
+    """The prompt's responses in parts of about PART_TOKENS, so that the first ones of a long group are soon on the screen."""
+    parts: list[list[dict[str, Any]]] = [[]]
+    room = PART_TOKENS
+    for member in _both_sides_early(members):
+        if parts[-1] and room < len(member["tokens"]):
+            parts.append([])
+            room = PART_TOKENS
+        parts[-1].append({key: member[key] for key in (*_FACTS, *_COLUMNS) if member.get(key) is not None})
+        room -= len(member["tokens"])
+    shared = {key: members[0].get(key) for key in ("prompt", "prompt_id", "answer")}
+    return [
+        _compress({**(shared if number == 0 else {}), "responses": part}) for number, part in enumerate(parts)
+    ]
+
+
+def _both_sides_early(members: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Each side by falling advantage, the sides taking turns."""
+    ordered = sorted(members, key=lambda member: -(member.get("advantage") or 0.0))
+    sides: dict[float, int] = {}
+    turns = []
+    for member in ordered:
+        side = float(np.sign(member.get("advantage") or 0.0))
+        sides[side] = sides.get(side, 0) + 1
+        turns.append((sides[side], member))
+    return [member for _, member in sorted(turns, key=lambda turn: turn[0])]
+
+
+def _compress(value: dict[str, Any]) -> str:
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     # No time in the header, so that equal runs give equal pages.
-    packed = gzip.compress(text.encode("utf-8", "replace"), 7, mtime=0)
+    packed = gzip.compress(text.encode("utf-8", "replace"), 6, mtime=0)
     return base64.b64encode(packed).decode("ascii")
 
 

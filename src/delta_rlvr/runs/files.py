@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import numpy as np
+
 SCHEMA = 1
 RUN = "run.json"
 METRICS = "metrics.jsonl"
@@ -96,14 +98,19 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
-def round_significant(values: list[Any], digits: int = 5) -> list[Any]:
-    """Floats at `digits` significant digits (None stays, non-finite becomes None), flags as 0 and 1."""
-    rounded: list[Any] = []
-    for value in values:
-        if isinstance(value, float):
-            rounded.append(float(f"{value:.{digits}g}") if math.isfinite(value) else None)
-        elif isinstance(value, bool):
-            rounded.append(int(value))
-        else:
-            rounded.append(value)
-    return rounded
+def round_significant(values: Any, digits: int = 5) -> list[Any]:
+    """Numbers at `digits` significant digits; None where one is missing or not finite, flags as 0 and 1."""
+    array = np.asarray(values)
+    if array.dtype.kind in "iub":
+        whole: list[Any] = array.astype(np.int64).tolist()
+        return whole
+    array = array.astype(np.float64)  # None becomes NaN
+    finite = np.isfinite(array)
+    known = np.where(finite, array, 0.0)
+    with np.errstate(divide="ignore"):
+        places = digits - 1 - np.floor(np.log10(np.abs(known)))
+    places = np.clip(np.where(known == 0, 0, places), -300, 300)
+    # A whole number divided (or multiplied) by a power of ten is the double nearest to the short decimal.
+    scale = 10.0 ** np.abs(places)
+    rounded = np.where(places >= 0, np.round(known * scale) / scale, np.round(known / scale) * scale).tolist()
+    return rounded if finite.all() else [v if ok else None for v, ok in zip(rounded, finite, strict=True)]

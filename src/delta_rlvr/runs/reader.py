@@ -9,6 +9,8 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from delta_rlvr.runs.files import (
     EVALUATIONS,
     METRICS,
@@ -190,7 +192,7 @@ def read_run(path: str | Path) -> RunReader:
 
 def _response(line: bytes) -> dict[str, Any] | None:
     try:
-        value = json.loads(line)
+        value = json.loads(line, parse_constant=lambda _: None)  # NaN of another writer is no JSON
     except ValueError:
         return None
     if not isinstance(value, dict):
@@ -206,4 +208,11 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_column(value: Any, length: int) -> bool:
-    return isinstance(value, list) and len(value) == length and all(v is None or _is_number(v) for v in value)
+    """A list of finite numbers and nulls, of that length."""
+    if (
+        not isinstance(value, list)
+        or len(value) != length
+        or not set(map(type, value)) <= {int, float, type(None)}
+    ):
+        return False
+    return not bool(np.isinf(np.array(value, np.float64)).any())

@@ -154,11 +154,12 @@ class RunWriter:
     def write_rollouts(self, step: int, responses: Iterable[Mapping[str, Any]]) -> Path:
         """Write the sampled responses of a step, whole or not at all. `step` and `response` (the joined
         tokens) are filled in where a response has none."""
-        lines = [dump(_rollout(step, number, response)) for number, response in enumerate(responses)]
+        lines = [_rollout(step, number, response) for number, response in enumerate(responses)]
         path = rollout_path(self.path, step)
         # No name and no time in the gzip header, so that equal rollouts give equal files.
         with atomic(path) as file, gzip.GzipFile("", "wb", 6, file, mtime=0) as packed:
-            packed.write("".join(line + "\n" for line in lines).encode())
+            # A lone surrogate (half of a pair, from a torn token) has no UTF-8 form.
+            packed.write("".join(line + "\n" for line in lines).encode("utf-8", "replace"))
         return path
 
     def save_tokens(self, step: int | None = None, text_of: TextOf | None = None) -> None:
@@ -260,8 +261,8 @@ def _number(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else value
 
 
-def _rollout(step: int, number: int, response: Mapping[str, Any]) -> dict[str, Any]:
-    """One response as it is stored; every per-token array must be as long as its tokens."""
+def _rollout(step: int, number: int, response: Mapping[str, Any]) -> str:
+    """One response as a line; every per-token array must be as long as its tokens."""
     line: dict[str, Any] = {"step": step, **response}
     if line["step"] != step:
         raise ValueError(f"response {number} is of step {line['step']}, not {step}")
@@ -269,19 +270,20 @@ def _rollout(step: int, number: int, response: Mapping[str, Any]) -> dict[str, A
     if tokens is None:
         raise ValueError(f"response {number} has no tokens: give its tokens as text")
     line.setdefault("response", "".join(tokens))
-    for key in TOKEN_ARRAYS:
+    arrays: dict[str, Any] = {"tokens": list(tokens)}
+    for key in TOKEN_ARRAYS[1:]:
         if line.get(key) is not None:
-            line[key] = _per_token(line[key], len(tokens), f"response {number}: {key}")
+            arrays[key] = _per_token(line[key], len(tokens), f"response {number}: {key}")
     if line.get("other_weights"):
-        line["other_weights"] = {
-            name: _per_token(values, len(tokens), f"response {number}: other_weights[{name!r}]")
+        arrays["other_weights"] = {
+            str(name): _per_token(values, len(tokens), f"response {number}: other_weights[{name!r}]")
             for name, values in line["other_weights"].items()
         }
-    return line
+    facts = plain({key: value for key, value in line.items() if key not in arrays})
+    return json.dumps({**facts, **arrays}, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def _per_token(values: Any, length: int, name: str) -> list[Any]:
-    listed = values.tolist() if hasattr(values, "tolist") else list(values)
-    if len(listed) != length:
-        raise ValueError(f"{name} has {len(listed)} entries for {length} tokens")
-    return round_significant(listed)
+    if len(values) != length:
+        raise ValueError(f"{name} has {len(values)} entries for {length} tokens")
+    return round_significant(values)

@@ -16,7 +16,7 @@ class DiscriminatorView {
       this.pictures = el("div", { className: "pictures" });
       this.curve = el("div", { className: "panels two" });
       root.append(this.verdict, el("div", { className: "toolbar slim" }, runField, field("Step", this.slider, this.output)),
-        this.pictures, this.curve);
+        this.pictures, el("p", { className: "note" }, "Every token stands at its score on the line between the centroids: right of the dotted 0 it looks like the positive side. Heights are square roots of shares, and the axis is logarithmic away from the median, so that the few telling tokens can be seen beside the many near-certain ones."), this.curve);
       this.charts = new Charts();
       this.#chooseRun(0);
       new ResizeObserver(() => this.charts.resize()).observe(this.curve);
@@ -61,7 +61,7 @@ class DiscriminatorView {
   }
 }
 
-/** Score on the contrast (linear near 0, logarithmic beyond): positive side upwards, negative side downwards, on one axis. */
+/** Score on the contrast (linear around the median, logarithmic beyond): positive side upwards, negative side downwards, on one axis. */
 function mirror(title, moment, top) {
   const width = 480;
   const half = 92;
@@ -69,8 +69,9 @@ function mirror(title, moment, top) {
   const step = width / bins;
   const chart = svg("svg", { viewBox: `0 0 ${width} ${2 * half + 22}`, class: "mirror", role: "img", "aria-label": `${title}: overlap ${number(moment.overlap, 3)}` });
   moment.positive.forEach((share, bin) => {
-    const up = (half * share) / top;
-    const down = (half * moment.negative[bin]) / top;
+    // Square roots, so that rare tokens can be seen beside the many that are near-certain.
+    const up = half * Math.sqrt(share / top);
+    const down = half * Math.sqrt(moment.negative[bin] / top);
     chart.append(svg("rect", { x: bin * step + 0.5, y: half - up, width: step - 1, height: up, class: "positive" }),
       svg("rect", { x: bin * step + 0.5, y: half + 1, width: step - 1, height: down, class: "negative" }));
   });

@@ -102,7 +102,7 @@ function bytesOf(base64) {
 async function unpack(name) {
   if (!unpacked.has(name)) {
     const stream = new Blob([bytesOf(document.getElementById(`block-${name}`).textContent)]).stream().pipeThrough(new DecompressionStream("gzip"));
-    if (unpacked.size > 8) unpacked.delete(unpacked.keys().next().value); // long responses are large once unpacked
+    if (unpacked.size > 32) unpacked.delete(unpacked.keys().next().value); // long responses are large once unpacked
     unpacked.set(name, await new Response(stream).json());
   }
   return unpacked.get(name);

@@ -101,44 +101,62 @@ class TokenView {
     return this.#choosePrompt(place);
   }
 
-  async #choosePrompt(place) {
-    const name = this.step.prompts[place].block;
-    this.wanted = name;
-    const block = await unpack(name);
-    if (this.wanted !== name) return; // another prompt was chosen meanwhile
-    this.#draw(block);
+  /** Draw a prompt's responses part by part. `ready` is done when the first of them stand on the page. */
+  #choosePrompt(place) {
+    const prompt = this.step.prompts[place];
+    this.wanted = prompt;
+    this.root.dataset.shown = "";
+    return new Promise((resolve, reject) => this.#load(prompt, resolve).catch(reject));
   }
 
-  #draw(block) {
+  async #load(prompt, started) {
+    for (const [number, name] of prompt.blocks.entries()) {
+      const block = await unpack(name);
+      if (this.wanted !== prompt) return; // another prompt was chosen meanwhile
+      if (number === 0) this.#start(prompt, block);
+      this.#append(block.responses);
+      if (number === 0) started();
+      await new Promise((resolve) => setTimeout(resolve)); // let the page paint and answer
+    }
+    this.root.dataset.shown = `${this.step.step}/${prompt.group}`;
+  }
+
+  #start(prompt, block) {
     this.observer.disconnect();
     this.selected = null;
-    this.ranks = null;
-    this.jumpOutput.value = "";
+    this.texts = [];
     this.note.textContent = this.run.left_out ?? "";
     this.promptBox.replaceChildren(el("h3", {}, "Prompt"), el("pre", {}, visible(String(block.prompt ?? "not recorded"))));
     if (block.answer !== null && block.answer !== undefined) {
       this.promptBox.append(el("p", { className: "answer" }, el("span", {}, "Reference answer "), el("bdi", {}, visible(String(block.answer)))));
     }
-    const ordered = [...block.responses].sort((a, b) => (b.advantage ?? 0) - (a.advantage ?? 0));
-    this.texts = ordered.map((response, number) => new ResponseText(response, number, this));
-    const sides = [
-      ["positive", "Positive advantage", (a) => a > 0],
-      ["negative", "Negative advantage", (a) => a < 0],
-      ["zero", "No advantage", (a) => !a],
-    ];
-    const signal = ordered.some((response) => response.advantage);
-    this.responses.replaceChildren(...sides.map(([name, title, belongs]) => {
-      const texts = this.texts.filter((text) => belongs(text.response.advantage ?? 0));
-      if (!texts.length && (name === "zero" || !signal)) return null;
-      const side = el("div", { className: `side ${name}` },
-        el("h3", {}, title, el("span", { className: "count" }, plural(texts.length, "response"))));
-      if (!signal) side.append(nothing("All responses to this prompt earned the same reward, so the update learns nothing from them."));
-      side.append(...(texts.length ? texts.map((text) => this.#card(text)) : [nothing("None in this group.")]));
-      return side;
-    }).filter(Boolean));
-    this.#search();
+    const titles = { positive: "Positive advantage", negative: "Negative advantage", zero: "No advantage" };
+    const advantages = prompt.sides.positive + prompt.sides.negative > 0;
+    this.sides = {};
+    for (const [name, title] of Object.entries(titles)) {
+      const count = prompt.sides[name];
+      if (!count && (name === "zero" || !advantages)) continue;
+      this.sides[name] = el("div", { className: `side ${name}` },
+        el("h3", {}, title, el("span", { className: "count" }, plural(count, "response"))));
+      if (!count) this.sides[name].append(nothing("None in this group."));
+      if (!advantages) this.sides[name].append(nothing("All responses to this prompt earned the same reward, so the update learns nothing from them."));
+    }
+    this.responses.replaceChildren(...Object.values(this.sides));
     this.#show(null);
-    for (const text of this.texts) for (const { element } of text.blocks) this.observer.observe(element);
+  }
+
+  #append(responses) {
+    this.ranks = null;
+    this.jumpOutput.value = "";
+    for (const response of responses) {
+      const text = new ResponseText(response, this.texts.length, this);
+      this.texts.push(text);
+      const side = response.advantage > 0 ? "positive" : response.advantage < 0 ? "negative" : "zero";
+      this.sides[side].append(this.#card(text));
+      for (const { element } of text.blocks) this.observer.observe(element);
+    }
+    this.#search();
+    requestAnimationFrame(() => setTimeout(() => performance.mark("tokens"))); // after the frame that shows them
   }
 
   #card(text) {

@@ -1,0 +1,541 @@
+"""The page in a real browser: what it shows is what the run folder holds, and nothing else happens."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from contextlib import contextmanager
+
+import pytest
+
+from delta_rlvr.report import write_report
+from delta_rlvr.runs import read_run
+
+
+@contextmanager
+def opened(browser, path, width=1280, height=900, scheme="light"):
+    """A page that must stay silent: no console message, no error, no request but for the file itself."""
+    context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+    page = context.new_page()
+    heard, asked = [], []
+    page.on("console", lambda message: heard.append(f"{message.type}: {message.text}"))
+    page.on("pageerror", lambda error: heard.append(f"error: {error}"))
+    page.on("dialog", lambda dialog: (heard.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(path.as_uri())
+    page.wait_for_selector("html[data-ready]")
+    show_tokens(page)
+    yield page
+    context.close()
+    assert heard == []
+    assert asked == [path.as_uri()]
+
+
+@pytest.fixture(scope="module")
+def report(run_folder, tmp_path_factory):
+    return write_report([run_folder], tmp_path_factory.mktemp("page") / "report.html")
+
+
+@pytest.fixture(scope="module")
+def stored(run_folder):
+    """What the page should show: step -> group -> responses in the page's order."""
+    run = read_run(run_folder)
+    steps = {}
+    for step in run.rollout_steps:
+        groups = {}
+        for response in run.rollouts(step):
+            groups.setdefault(response["group"], []).append(response)
+        steps[step] = {g: sorted(members, key=lambda r: -r["advantage"]) for g, members in groups.items()}
+    return steps
+
+
+def show_tokens(page):
+    """Wait for a prompt's responses and bring them into view, where tokens get their elements."""
+    if page.locator(".responses").count():
+        page.wait_for_selector("#tokens-view[data-shown]:not([data-shown=''])")
+        page.evaluate("document.querySelector('.responses').scrollIntoView()")
+        page.wait_for_selector(".response-text .t")
+
+
+def side_texts(page, side):
+    show_tokens(page)
+    return page.eval_on_selector_all(
+        f".side.{side} .response-text", "texts => texts.map(text => text.textContent)"
+    )
+
+
+def shown(tokens):
+    return "".join(tokens).replace("\n", "↵\n")
+
+
+def set_range(page, selector, value):
+    page.eval_on_selector(
+        selector,
+        "(input, value) => { input.value = value; input.dispatchEvent(new Event('input')); }",
+        str(value),
+    )
+
+
+def details(page):
+    return dict(
+        zip(
+            page.locator(".details dt").all_text_contents(),
+            page.locator(".details dd").all_text_contents(),
+            strict=True,
+        )
+    )
+
+
+def spoken(text):
+    """A number as the page writes it."""
+    return float(text.replace(",", "").replace("\N{MINUS SIGN}", "-"))
+
+
+def wait_for_prompt(page, step, group):
+    page.wait_for_selector(f"#tokens-view[data-shown='{step}/{group}']")
+
+
+def test_it_is_light_and_silent(browser, report):
+    assert report.stat().st_size < 5_000_000
+    with opened(browser, report) as page:
+        assert page.title().startswith("delta · seed 0 on phrased-sums")
+        assert page.locator(".problems").count() == 0
+
+
+def test_nothing_can_be_loaded_or_run_from_within(browser, report):
+    with opened(browser, report) as page:
+        policy = page.get_attribute("meta[http-equiv=Content-Security-Policy]", "content")
+        assert policy.startswith("default-src 'none'; ")
+        assert "unsafe" not in policy
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(report.as_uri())
+    outcome = page.evaluate(
+        """async () => {
+          const refused = [];
+          document.addEventListener("securitypolicyviolation", (event) => refused.push(event.effectiveDirective));
+          const script = document.createElement("script");
+          script.textContent = "window.ran = true";
+          document.body.append(script);
+          const image = new Image();
+          image.src = "https://example.invalid/x.png";
+          await fetch("https://example.invalid/").catch(() => 0);
+          await new Promise((resolve) => setTimeout(resolve, 50));
+          return [window.ran ?? null, ...refused.sort()];
+        }"""
+    )
+    context.close()
+    assert outcome == [None, "connect-src", "img-src", "script-src-elem"]
+
+
+def test_step_and_prompt_choose_what_is_shown(browser, report, stored):
+    last = max(stored)
+    with opened(browser, report) as page:
+        group = int(page.input_value("#tokens select >> nth=1"))
+        for wanted in (group, (group + 1) % 3):
+            page.select_option("#tokens select >> nth=1", str(wanted))
+            wait_for_prompt(page, last, wanted)
+            assert page.text_content(".prompt pre") == stored[last][wanted][0]["prompt"]
+            for side, sign in (("positive", 1), ("negative", -1)):
+                expected = [shown(r["tokens"]) for r in stored[last][wanted] if r["advantage"] * sign > 0]
+                assert side_texts(page, side) == expected
+        set_range(page, "#tokens input[type=range]", 1)  # the second sampled step
+        wait_for_prompt(page, 2, wanted)
+        assert page.text_content("#tokens .step-output") == "2 of 6"
+        assert side_texts(page, "positive") == [
+            shown(r["tokens"]) for r in stored[2][wanted] if r["advantage"] > 0
+        ]
+
+
+def test_hover_shows_the_stored_values(browser, report, stored):
+    with opened(browser, report) as page:
+        group = int(page.input_value("#tokens select >> nth=1"))
+        response = next(r for r in stored[max(stored)][group] if r["advantage"] > 0)
+        for place in (0, 3, 17):
+            page.locator(".side.positive .response-text >> nth=0").locator(".t").nth(place).hover()
+            found = details(page)
+            keys = {
+                "coefficient": "weight",
+                "entropy": "entropy",
+                "margin": "margin",
+                "margin before": "margin_initial",
+            }
+            for name, key in {**keys, "alpha": "alpha"}.items():
+                assert spoken(found[name]) == pytest.approx(response[key][place], rel=1e-4), name
+            assert spoken(found["probability"]) == pytest.approx(math.exp(response["logps"][place]), rel=1e-3)
+            assert spoken(found["forking tokens"]) == pytest.approx(
+                response["other_weights"]["forking tokens"][place]
+            )
+            assert found["decisive"] == ("yes" if response["decisive"][place] else "no")
+            token = response["tokens"][place].replace(" ", "␣").replace("\n", "↵")
+            assert page.text_content(".details .token bdi") == token
+
+
+def test_colour_follows_the_chosen_value(browser, report, stored):
+    with opened(browser, report) as page:
+        group = int(page.input_value("#tokens select >> nth=1"))
+        response = next(r for r in stored[max(stored)][group] if r["advantage"] > 0)
+        first = page.locator(".side.positive .response-text >> nth=0").locator(".t")
+        ends = page.locator(".legend-ends span").all_text_contents()
+        span = float(ends[2].removeprefix("≥ ")) - 1
+        for place in (0, 5, 9):
+            bucket = round(7 + 7 * max(-1.0, min(1.0, (response["weight"][place] - 1) / span)))
+            assert re.search(r"\bd(\d+)\b", first.nth(place).get_attribute("class"))[1] == str(bucket)
+        page.check("input[name=shading][value=probability]", force=True)
+        for place in (0, 5, 9):
+            bucket = round(14 * math.exp(response["logps"][place]))
+            assert re.search(r"\bq(\d+)\b", first.nth(place).get_attribute("class"))[1] == str(bucket)
+        page.check("input[name=shading][value='other:forking tokens']", force=True)
+        unkept = response["other_weights"]["forking tokens"].index(0)
+        assert re.search(r"\bd(\d+)\b", first.nth(unkept).get_attribute("class"))[1] in "0123456"
+
+
+def test_search_and_jumps(browser, report, stored):
+    with opened(browser, report) as page:
+        group = int(page.input_value("#tokens select >> nth=1"))
+        responses = stored[max(stored)][group]
+        query = "".join(responses[0]["tokens"][20:22]).strip().upper()  # two tokens, another case
+        page.fill("#tokens input[type=search]", query)
+        count = sum("".join(r["tokens"]).lower().count(query.lower()) for r in responses)
+        assert count > 0
+        assert page.text_content("#tokens .search-output") == f"{count} match{'es' * (count != 1)}"
+        page.press("#tokens input[type=search]", "Enter")
+        chosen = page.text_content(".t.selected").strip().lower()
+        assert chosen
+        assert query.lower().startswith(chosen)
+        assert page.locator(".t.match").count() > 0
+        weights = [weight for r in responses for weight in r["weight"]]
+        page.click("text=Most credited")
+        assert spoken(details(page)["coefficient"]) == pytest.approx(max(weights), rel=1e-4)
+        page.click("text=Most credited")
+        assert spoken(details(page)["coefficient"]) == pytest.approx(sorted(weights)[-2], rel=1e-4)
+        page.click("text=Least credited")
+        assert spoken(details(page)["coefficient"]) == pytest.approx(min(weights), rel=1e-4)
+        assert page.locator(".t.selected").count() == 1
+
+
+def test_clouds_and_their_table(browser, report, run_folder):
+    sums = read_run(run_folder).tokens
+    count = sums.count_positive + sums.count_negative
+    with opened(browser, report) as page:
+
+        def column(number):
+            return [
+                spoken(text)
+                for text in page.locator(f"#clouds tbody td:nth-child({number})").all_text_contents()
+            ]
+
+        means = column(2)
+        assert means == sorted(means, reverse=True)
+        page.click("#clouds th >> nth=2")
+        counts = column(3)
+        assert counts == sorted(counts, reverse=True)
+        assert counts[0] == count.max()
+        assert page.get_attribute("#clouds th >> nth=2", "aria-sort") == "descending"
+        page.click("#clouds th >> nth=2")
+        assert column(3) == counts[::-1]
+        minimum = int(sorted(count)[-5])
+        page.fill("#clouds input[type=number]", str(minimum))
+        assert len(column(3)) == 5
+        page.fill("#clouds input[type=number]", "1")
+        page.fill("#clouds input[type=search]", "ANSW")
+        assert page.locator("#clouds tbody bdi").all_text_contents() == ["Answer"]
+        most = page.locator("#clouds .cloud >> nth=0").locator("li")
+        means = [spoken(most.nth(i).get_attribute("title").split()[1]) for i in range(most.count())]
+        assert means == sorted(means, reverse=True)
+        assert min(means) > 1
+
+
+def test_curves_show_the_stored_metrics(browser, report, run_folder):
+    metrics = read_run(run_folder).metrics
+    with opened(browser, report) as page:
+        chart = page.locator("#dynamics .uplot").first
+        chart.focus()
+        for _ in range(3):
+            page.keyboard.press("ArrowRight")
+        legend = chart.locator(".u-value").all_text_contents()
+        assert spoken(legend[0]) == 3
+        assert spoken(legend[1]) == pytest.approx(metrics[2]["reward"], rel=1e-3)
+        # The other charts follow.
+        others = page.locator("#dynamics .panel >> nth=1").locator(".u-value").all_text_contents()
+        assert spoken(others[1]) == pytest.approx(metrics[2]["length"], rel=1e-3)
+        page.keyboard.press("+")
+        page.keyboard.press("Home")
+        assert spoken(chart.locator(".u-value").first.text_content()) > 1  # zoomed: step 1 is out of view
+        page.keyboard.press("0")
+        page.keyboard.press("Home")
+        assert spoken(chart.locator(".u-value").first.text_content()) == 1
+        page.check("input[name=log][value=log]", force=True)
+        assert page.locator("#dynamics .uplot").count() > 8
+        box = page.locator("#dynamics .u-over").first
+        box.hover(position={"x": 40, "y": 40})
+        assert spoken(page.locator("#dynamics .u-value").first.text_content()) >= 1
+
+
+def test_the_keyboard_suffices(browser, report, stored):
+    with opened(browser, report) as page:
+
+        def tab_to(condition, limit=60):
+            for _ in range(limit):
+                page.keyboard.press("Tab")
+                if page.evaluate(f"(() => {{ const at = document.activeElement; return {condition}; }})()"):
+                    return
+            raise AssertionError(f"Tab does not reach {condition}")
+
+        tab_to("at.type === 'range'")
+        page.keyboard.press("ArrowLeft")
+        assert page.text_content("#tokens .step-output") == "4 of 6"
+        tab_to("at.tagName === 'SELECT'")
+        before = page.text_content(".prompt pre")
+        page.keyboard.press("ArrowUp" if page.input_value("#tokens select >> nth=1") != "0" else "ArrowDown")
+        page.wait_for_function(
+            "text => document.querySelector('.prompt pre').textContent !== text", arg=before
+        )
+        group = int(page.input_value("#tokens select >> nth=1"))
+        tab_to("at.name === 'shading'")
+        page.keyboard.press("ArrowRight")
+        assert page.is_checked("input[name=shading][value=entropy]")
+        tab_to("at.type === 'search'")
+        tab_to("at.className === 'response-text'")
+        first = stored[4][group][0]
+        outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+        assert outline == "solid"
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press("ArrowRight")
+        assert spoken(details(page)["coefficient"]) == pytest.approx(first["weight"][2], rel=1e-4)
+        page.keyboard.press("ArrowDown")
+        below = page.evaluate("document.querySelector('.t.selected').place")
+        assert below > 2
+        page.keyboard.press("ArrowUp")
+        assert page.evaluate("document.querySelector('.t.selected').place") < below
+        page.keyboard.press("End")
+        assert spoken(details(page)["coefficient"]) == pytest.approx(first["weight"][-1], rel=1e-4)
+        tab_to("at.closest('#clouds th:nth-child(3)')")
+        page.keyboard.press("Enter")
+        assert page.get_attribute("#clouds th >> nth=2", "aria-sort") == "descending"
+        assert page.evaluate("document.activeElement.closest('th:nth-child(3)') !== null")  # focus stays
+
+
+@pytest.mark.parametrize("width", [400, 1600])
+def test_it_fits_narrow_and_wide_screens(browser, report, width):
+    with opened(browser, report, width=width, height=800) as page:
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+        page.wait_for_selector(".response-text .t")
+        left = [page.locator(f".side.{side}").bounding_box() for side in ("positive", "negative")]
+        if width == 400:
+            assert left[1]["y"] > left[0]["y"] + left[0]["height"]
+        else:
+            assert left[1]["x"] > left[0]["x"] + left[0]["width"]
+        outside = page.evaluate(
+            """() => [...document.querySelectorAll("select, input, button, .response, .panel, .cloud, .picture, h2")]
+              .filter((item) => item.getClientRects().length && !item.closest(".table-holder"))
+              .filter((item) => { const box = item.getBoundingClientRect(); return box.left < 0 || box.right > innerWidth + 1; })
+              .map((item) => item.outerHTML.slice(0, 80))"""
+        )
+        assert outside == []
+        page.locator(".side.negative .t").first.hover()
+        box = page.locator(".details").bounding_box()
+        assert box["height"] < 260
+        assert page.locator(".details dd").first.is_visible()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_can_be_read_on_every_colour(browser, report, scheme):
+    with opened(browser, report, scheme=scheme) as page:
+        ratios = page.evaluate(
+            """() => {
+              const brush = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+              const light = (colour) => {
+                brush.fillStyle = colour;
+                brush.fillRect(0, 0, 1, 1);
+                const [r, g, b] = [...brush.getImageData(0, 0, 1, 1).data].map((v) => v / 255)
+                  .map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+                return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+              };
+              const probe = document.querySelector(".t").cloneNode();
+              document.querySelector(".response-text").append(probe);
+              const ratio = (name) => {
+                probe.className = "t " + name;
+                const style = getComputedStyle(probe);
+                const [a, b] = [light(style.color), light(style.backgroundColor)].sort((x, y) => y - x);
+                return (a + 0.05) / (b + 0.05);
+              };
+              return Array.from({ length: 15 }, (_, k) => Math.min(ratio("d" + k), ratio("q" + k)));
+            }"""
+        )
+        assert min(ratios) > 4.5  # WCAG AA
+
+
+HOSTILE = [
+    "<script>window.hacked = 1; alert(1)</script>",
+    "<img src=x onerror='window.hacked = 1'>",
+    "\"'`${7*7}&lt;",
+    "</script><svg onload=alert(2)>",
+    "\x00\x07\x1b[31m",
+    "\u202eabc\u202c",
+    "\u200f\u200b",
+    "\u0301combining",
+    "שלום",
+    "\ufffd",
+    "]]>-->",
+    "a\r\nb\tc",
+]
+
+
+def test_hostile_text_is_shown_and_never_run(browser, make_run, tmp_path):
+    import gzip
+
+    run = make_run(tmp_path / "run", steps=1, prompts=1)
+    path = run / "rollouts" / "step_000001.jsonl.gz"
+    with gzip.open(path, "rt") as file:
+        lines = [json.loads(line) for line in file]
+    bad = "".join(HOSTILE)
+    for line in lines:
+        line["tokens"][: len(HOSTILE)] = HOSTILE
+        line |= {"prompt": bad, "answer": bad, "reason": bad}
+        line["other_weights"] = {HOSTILE[0]: line["weight"]}
+    with gzip.open(path, "wt") as file:
+        file.writelines(json.dumps(line) + "\n" for line in lines)
+    info = json.loads((run / "run.json").read_text())
+    info |= {
+        "method": HOSTILE[0],
+        "task": HOSTILE[5],
+        "model": HOSTILE[3],
+        "settings": {HOSTILE[1]: bad},
+        "status": "failed",
+        "error": bad,
+    }
+    (run / "run.json").write_text(json.dumps(info))
+    report = write_report([run], tmp_path / "report.html")
+    with opened(browser, report) as page:
+        assert page.evaluate("window.hacked") is None
+        assert page.locator("#tokens-view script, #tokens-view img, main svg[onload]").count() == 0
+        tokens = page.locator(".response-text").first.locator(".t")
+        tokens.first.hover()
+        assert tokens.nth(0).text_content() == HOSTILE[0]
+        assert tokens.nth(4).text_content() == "␀␇␛[31m"
+        assert tokens.nth(5).text_content() == "⟨RLO⟩abc⟨PDF⟩"
+        assert tokens.nth(6).text_content() == "⟨RLM⟩⟨ZWSP⟩"
+        assert tokens.nth(7).text_content() == "◌\u0301combining"
+        assert tokens.nth(8).evaluate("span => getComputedStyle(span).unicodeBidi") == "isolate"
+        assert tokens.nth(11).text_content() == "a␍↵\nb⇥\tc"
+        # No direction mark reaches the document anywhere: titles, facts, lists, settings.
+        page.eval_on_selector_all("details", "all => all.forEach(one => { one.open = true; })")
+        body = page.evaluate("document.body.innerText")
+        assert not re.search("[\u202a-\u202e\u2066-\u2069\u200e\u200f]", body)
+        assert HOSTILE[0] in body
+        page.fill("#tokens input[type=search]", "<img")
+        assert page.text_content("#tokens .search-output") == f"{len(lines)} matches"
+
+
+def test_sixteen_responses_of_twenty_thousand_tokens(browser, make_run, tmp_path):
+    run = make_run(tmp_path / "run", steps=1, prompts=1, responses=16, length=20_000)
+    report = write_report([run], tmp_path / "report.html")
+    tokens = sum(len(r["tokens"]) for r in read_run(run).rollouts(1))
+    assert tokens > 300_000
+    painted, switched = [], []
+    for _ in range(2):  # the machine may be busy with something else: the better of two
+        with opened(browser, report) as page:
+            # The frame with the first response's tokens, which comes after the browser's own first paint.
+            painted.append(page.evaluate("performance.getEntriesByName('tokens')[0].startTime"))
+            switch = """async (key) => {
+              const start = performance.now();
+              document.querySelector(`input[name=shading][value="${key}"]`).click();
+              await new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
+              return performance.now() - start;
+            }"""
+            switched.append(max(page.evaluate(switch, key) for key in ("entropy", "probability", "weight")))
+            # Only what is in view has elements; the rest is there as text all the same.
+            assert page.locator(".t").count() < 20_000
+            assert (
+                page.evaluate(
+                    "[...document.querySelectorAll('.response-text')].reduce((n, t) => n + t.textContent.length, 0)"
+                )
+                > tokens
+            )
+            page.click("text=Least credited")
+            assert page.locator(".t.selected").count() == 1
+            assert page.locator(".t.selected").first.is_visible()
+    assert min(painted) < 2000
+    assert min(switched) < 300
+
+
+@pytest.mark.parametrize(
+    ("missing", "words"),
+    [
+        (["run.json"], "run.json is missing"),
+        (["metrics.jsonl", "tokens.npz"], "there are no training curves"),
+        (["rollouts"], "there is no token view"),
+        (["run.json", "rollouts", "tokens.npz"], "there are no token clouds"),
+        (["metrics.jsonl", "rollouts", "tokens.npz"], "there are no training curves"),
+    ],
+)
+def test_an_incomplete_run_gives_a_page_that_says_so(browser, run_folder, tmp_path, missing, words):
+    import shutil
+
+    run = shutil.copytree(run_folder, tmp_path / "run")
+    for part in missing:
+        shutil.rmtree(run / part) if (run / part).is_dir() else (run / part).unlink()
+    with opened(browser, write_report([run], tmp_path / "report.html")) as page:
+        assert words in page.text_content(".problems")
+        for section in ("tokens", "clouds", "dynamics", "comparison", "discriminator"):
+            assert len(page.text_content(f"#{section}-view")) > 10
+
+
+def test_a_crashed_run_shows_what_there_is(browser, run_folder, tmp_path):
+    import shutil
+
+    run = shutil.copytree(run_folder, tmp_path / "run")
+    info = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps({**info, "status": "running"}))
+    for name in ("metrics.jsonl", "rollouts/step_000006.jsonl.gz", "tokens.npz"):
+        content = (run / name).read_bytes()
+        (run / name).write_bytes(content[: int(0.7 * len(content))])
+    with opened(browser, write_report([run], tmp_path / "report.html")) as page:
+        said = page.text_content(".problems")
+        for words in (
+            "has not ended",
+            "ends in half a line",
+            "step_000006.jsonl.gz breaks off after",
+            "tokens.npz cannot be read",
+        ):
+            assert words in said
+        assert page.locator(".response-text .t").count() > 0
+        assert page.locator("#dynamics .uplot").count() > 5
+
+
+def test_several_runs_are_overlaid_and_compared(browser, make_run, tmp_path):
+    scores = {"delta": (0.60, 0.61), "dapo": (0.50, 0.52)}
+    runs = [
+        make_run(tmp_path / f"{method}-{seed}", method=method, seed=seed, steps=2, prompts=2, after=score)
+        for method, values in scores.items()
+        for seed, score in enumerate(values)
+    ]
+    with opened(browser, write_report(runs, tmp_path / "report.html")) as page:
+        assert page.locator(".run-card").count() == 4
+        keys = page.locator(".run-key li").all_text_contents()
+        assert keys == ["delta (2 seeds: mean, lowest to highest)", "dapo (2 seeds: mean, lowest to highest)"]
+        metrics = [read_run(run).metrics for run in runs]
+        page.locator("#dynamics .uplot").first.focus()
+        page.keyboard.press("Home")
+        values = (
+            page.locator("#dynamics .panel >> nth=0")
+            .locator(".u-series:not(.edge) .u-value")
+            .all_text_contents()
+        )
+        means = [(metrics[a][0]["reward"] + metrics[a + 1][0]["reward"]) / 2 for a in (0, 2)]
+        assert [spoken(value) for value in values[1:]] == pytest.approx(means, rel=1e-3)
+        page.check("input[name=bands][value=runs]", force=True)
+        assert page.locator(".run-key li").count() == 4
+        assert "delta ends at 60.5 %, dapo at 51.0 %" in page.text_content("#comparison .verdict")
+        assert page.locator("#comparison .forest tbody tr").count() == 6
+        rows = page.locator("#comparison .settings tbody th").all_text_contents()
+        assert "method" in rows
+        assert "seed" in rows
+        assert "learning_rate" not in rows
+        assert not page.get_by_text("learning_rate").first.is_visible()  # folded
+        page.click("text=settings on which all runs agree")
+        assert page.get_by_text("learning_rate").first.is_visible()
+        page.select_option("#tokens select >> nth=0", "2")
+        show_tokens(page)

@@ -1,0 +1,229 @@
+"""What the sections are made of: numbers worked by hand, and a second path where there is one."""
+
+import json
+
+import numpy as np
+import pytest
+
+from delta_rlvr.report.clouds import clouds, default_minimum
+from delta_rlvr.report.comparison import comparison
+from delta_rlvr.report.discriminator import auroc, overlap, step_view, summary
+from delta_rlvr.report.dynamics import POINTS, columns, notes, panels
+from delta_rlvr.report.groups import compare_settings, group_runs
+from delta_rlvr.report.tokenview import nice, token_view
+from delta_rlvr.runs import RunDescription, RunWriter, TokenSums, read_run
+
+
+def bare_run(path, *, method="delta", seed=0, after=None, interval=0.05, settings=None, delta=None):
+    description = RunDescription("minimal", method, seed, "m", "t", settings or {}, delta)
+    with RunWriter.create(path, description) as writer:
+        if after is not None:
+            final = {"accuracy": after, "low": after - interval, "high": after + interval}
+            writer.update(final={"after": final})
+    return read_run(path)
+
+
+class TestGroups:
+    def test_runs_that_differ_in_the_seed_belong_together(self, tmp_path):
+        runs = [bare_run(tmp_path / f"{m}{s}", method=m, seed=s) for m in ("delta", "dapo") for s in (0, 1)]
+        groups = group_runs(runs)
+        assert [(group.label, group.members) for group in groups] == [("delta", (0, 1)), ("dapo", (2, 3))]
+
+    def test_another_setting_is_another_group_and_is_named(self, tmp_path):
+        runs = [
+            bare_run(tmp_path / str(k), seed=k, delta={"refinements": k, "scope": "batch"}) for k in (1, 2)
+        ]
+        assert [group.label for group in group_runs(runs)] == [
+            "delta (refinements 1)",
+            "delta (refinements 2)",
+        ]
+
+    def test_a_repeated_seed_makes_no_band(self, tmp_path):
+        runs = [bare_run(tmp_path / name, seed=0) for name in ("a", "b")]
+        assert [group.members for group in group_runs(runs)] == [(0,), (1,)]
+
+    def test_settings_that_differ_and_agree(self, tmp_path):
+        runs = [bare_run(tmp_path / str(lr), settings={"lr": lr, "batch": 8}) for lr in (1, 2)]
+        differing, agreeing = compare_settings(runs)
+        assert differing == {"lr": [1, 2]}
+        assert agreeing["batch"] == 8
+
+
+class TestComparison:
+    def test_seeds_are_tested_by_ranks(self, tmp_path):
+        scores = {"delta": (0.60, 0.61, 0.62, 0.63), "dapo": (0.50, 0.51, 0.52, 0.53)}
+        runs = [
+            bare_run(tmp_path / f"{m}{s}", method=m, seed=s, after=score)
+            for m, values in scores.items()
+            for s, score in enumerate(values)
+        ]
+        result = comparison(runs, group_runs(runs))
+        # All four of one above all four of the other: exact two-sided p = 2 / C(8, 4) = 2 / 70.
+        assert result["tests"][0]["p"] == pytest.approx(2 / 70)
+        assert result["groups"][0]["mean"] == pytest.approx(0.615)
+        # Student's t with 3 degrees of freedom: 3.1824 * sd / 2, sd = sqrt(0.0005 / 3).
+        assert result["groups"][0]["high"] - 0.615 == pytest.approx(
+            3.18245 * (0.0005 / 3) ** 0.5 / 2, rel=1e-4
+        )
+        assert (
+            "delta ends at 61.5 %, dapo at 51.5 %: the difference of 10.0 points is more than chance"
+            in result["sentence"]
+        )
+
+    def test_two_seeds_cannot_settle_anything(self, tmp_path):
+        runs = [
+            bare_run(tmp_path / f"{m}{s}", method=m, seed=s, after=a + s / 100)
+            for m, a in (("a", 0.6), ("b", 0.4))
+            for s in (0, 1)
+        ]
+        result = comparison(runs, group_runs(runs))
+        assert result["tests"][0]["floor"] == pytest.approx(1 / 3)  # 2 / C(4, 2)
+        assert "with so few seeds no difference could pass a test" in result["sentence"]
+
+    def test_single_runs_are_tested_by_their_intervals(self, tmp_path):
+        runs = [
+            bare_run(tmp_path / m, method=m, after=a, interval=0.0196) for m, a in (("a", 0.6), ("b", 0.55))
+        ]
+        result = comparison(runs, group_runs(runs))
+        # Standard errors 0.01 each, so z = 0.05 / (0.01 * sqrt(2)) = 3.5355, two-sided p = 0.000407.
+        assert result["tests"][0]["p"] == pytest.approx(0.000407, rel=2e-2)
+        assert result["sentence"].endswith("says nothing about other seeds.")
+
+    def test_nothing_to_compare_is_said(self, tmp_path):
+        runs = [bare_run(tmp_path / "a")]
+        assert comparison(runs, group_runs(runs))["sentence"].startswith("No run has a held-out score")
+
+    def test_three_methods_are_adjusted_together(self, tmp_path):
+        runs = [
+            bare_run(tmp_path / m, method=m, after=a, interval=0.0196)
+            for m, a in (("a", 0.6), ("b", 0.55), ("c", 0.5))
+        ]
+        tests = comparison(runs, group_runs(runs))["tests"]
+        ordered = sorted(tests, key=lambda test: test["p"])
+        assert ordered[0]["p_adjusted"] == pytest.approx(3 * ordered[0]["p"])
+
+
+class TestClouds:
+    def test_means_by_hand(self):
+        sums = TokenSums()
+        sums.add([1, 1, 2], [1.2, 1.0, 0.8], [1, -1, -1])
+        sums.add([1], [1.4], 1)
+        table = clouds(sums)
+        assert table["id"] == [1, 2]  # most frequent first
+        assert table["count"] == [3, 1]
+        assert table["mean"] == [1.2, 0.8]  # (1.2 + 1.4 + 1.0) / 3
+        assert table["mean_positive"] == [1.3, None]
+        assert table["mean_negative"] == [1.0, 0.8]
+        assert table["tokens"] == 4
+
+    def test_no_token_gives_no_cloud(self):
+        assert clouds(TokenSums()) is None
+
+    @pytest.mark.parametrize(
+        ("tokens", "most", "expected"), [(100, 90, 5), (1_234_567, 10**6, 200), (100, 3, 3)]
+    )
+    def test_default_minimum(self, tokens, most, expected):
+        assert default_minimum(tokens, most) == expected
+
+    def test_a_large_vocabulary_keeps_extremes_and_frequent_types(self):
+        ids = np.arange(30_000)
+        sums = TokenSums()
+        for _ in range(6):
+            sums.add(ids, 0.8 + ids / 75_000, 1)
+        table = clouds(sums)
+        assert len(table["id"]) <= 4000
+        assert {0, 1, 29_998, 29_999} <= set(table["id"])
+        assert table["types"] == 30_000
+
+
+class TestDiscriminator:
+    def test_overlap_of_known_distributions(self):
+        same = np.linspace(0, 1, 960)
+        assert overlap(same, same) == pytest.approx(1.0)
+        assert overlap(same, same + 5) == pytest.approx(0.0)
+        half = np.concatenate([same[:480], same[480:] + 7])  # one half shared, one half apart
+        assert overlap(same, half) == pytest.approx(0.5, abs=0.02)
+
+    def test_auroc_against_counting_pairs(self):
+        draw = np.random.default_rng(0)
+        a, b = draw.integers(0, 9, 60).astype(float), draw.integers(2, 9, 50).astype(float)
+        pairs = np.sign(a[:, None] - b[None, :])
+        assert auroc(a, b) == pytest.approx(float((pairs + 1).mean() / 2))
+
+    def test_negative_margins_are_turned_around(self):
+        # Both sides agree with their own centroid: margins 2 on both, so scores +2 and -2, fully apart.
+        responses = [
+            {"advantage": 1.0, "margin_initial": [0.0, 1.0], "margin": [2.0, 2.5]},
+            {"advantage": -1.0, "margin_initial": [0.0, -1.0], "margin": [2.0, 2.5]},
+            {"advantage": 0.0, "margin_initial": [9.0], "margin": [9.0]},
+        ]
+        view = step_view(responses, 4)
+        assert view["after"]["auroc"] == 1.0
+        assert view["after"]["overlap"] == 0.0
+        assert view["before"]["auroc"] == 0.5  # scores {0, 1} and {0, 1}
+        assert view["after"]["count_positive"] == 2
+        assert "lowers the overlap of the two sides from 1.00 to 0.00 (-100 %)" in summary([view])
+
+    def test_one_side_alone_has_no_view(self):
+        assert step_view([{"advantage": 1.0, "margin": [1.0, 2.0], "margin_initial": [1.0, 2.0]}], 1) is None
+
+
+class TestTokenView:
+    @pytest.mark.parametrize(
+        ("value", "expected"), [(0.19, 0.2), (0.2001, 0.2), (0.21, 0.3), (0.9, 1.0), (4, 5), (0, 0)]
+    )
+    def test_nice(self, value, expected):
+        assert nice(value) == expected
+
+    def test_a_limit_thins_out_every_step_and_says_so(self, make_run, tmp_path):
+        run = read_run(make_run(tmp_path / "run", steps=4, prompts=4))
+        whole = token_view(run, "r0", 10**9)
+        assert whole.left_out is None
+        assert [len(step["prompts"]) for step in whole.steps] == [4, 4, 4]
+        limit = sum(map(len, whole.blocks.values())) // 2
+        part = token_view(run, "r0", limit)
+        assert sum(map(len, part.blocks.values())) <= limit
+        assert [step["step"] for step in part.steps] == [1, 2, 4]
+        assert part.left_out.startswith(f"{len(part.blocks)} of 12 sampled prompts")
+
+    def test_too_small_a_limit_still_shows_one_prompt(self, make_run, tmp_path):
+        view = token_view(read_run(make_run(tmp_path / "run", steps=1)), "r0", 1)
+        assert len(view.blocks) == 1
+
+
+class TestDynamics:
+    def test_panels_hold_only_what_was_measured(self, tmp_path):
+        with RunWriter.create(tmp_path / "run", RunDescription("minimal", "dapo", 0, "m", "t")) as writer:
+            for step in range(1, 2 * POINTS):
+                writer.log(
+                    {"step": step, "reward": step / 10, "centroid_gap": None, "note": "no group has a signal"}
+                )
+        run = read_run(tmp_path / "run")
+        shown = panels([run])
+        assert [panel["title"] for panel in shown] == ["Reward"]
+        table = columns(run, shown)
+        assert len(table["step"]) <= POINTS + 1
+        assert table["step"][-1] == 2 * POINTS - 1
+        assert table["reward"][0] == 0.1
+        assert notes(run) == ["step 1: no group has a signal"]
+
+
+def test_the_page_holds_no_raw_markup(make_run, tmp_path):
+    from delta_rlvr.report import write_report
+
+    run = make_run(tmp_path / "run", steps=1)
+    info = json.loads((run / "run.json").read_text())
+    info["task"] = "</script><script>alert(1)</script>"
+    (run / "run.json").write_text(json.dumps(info))
+    text = write_report([run], tmp_path / "report.html").read_text()
+    assert "<script>alert(1)" not in text
+    assert "\\u003c/script>" in text
+
+
+def test_bad_arguments_are_named(tmp_path):
+    from delta_rlvr.report import write_report
+
+    with pytest.raises(ValueError, match="at least one run"):
+        write_report([], tmp_path / "x.html")
+    with pytest.raises(ValueError, match="must be positive"):
+        write_report([tmp_path], tmp_path / "x.html", megabytes=0)
