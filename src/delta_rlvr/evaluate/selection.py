@@ -17,7 +17,7 @@ from delta_rlvr.runs.files import EVALUATIONS, atomic, dump, now
 PAPER_RULE = "aime25:avg@8"
 SELECTION = "selection.json"
 
-_RULE = re.compile(r"(?P<benchmark>[^:]+(:[^:]+)?):(?P<metric>avg|pass)@(?P<k>\d+)")
+_RULE = re.compile(r"(?P<benchmark>.+):(?P<metric>avg|pass)@(?P<k>\d+)")
 _CHECKPOINT = re.compile(r"checkpoint-(\d+)")
 
 

@@ -1,0 +1,245 @@
+"""The command as a person runs it, on the bundled policy and on a stub server."""
+
+import argparse
+import json
+
+import pytest
+from evaluation_support import stub_server, text_answer
+
+from delta_rlvr.evaluate import EvaluationResult, command, compare_results, evaluate_policy
+from delta_rlvr.tasks.models import load_policy
+from delta_rlvr.tasks.registry import get_task
+
+
+def evaluate(*words):
+    parser = argparse.ArgumentParser()
+    command.add_arguments(parser)
+    return command.run(parser.parse_args([str(word) for word in words]))
+
+
+SMALL = ("--benchmarks", "phrased-sums", "--limit", 4, "-k", 2, "--batch-size", 8, "--max-tokens", 64)
+
+
+@pytest.fixture(scope="module")
+def policy():
+    return load_policy()
+
+
+@pytest.fixture(autouse=True)
+def loaded(monkeypatch, policy):
+    """The bundled policy is loaded once for all tests."""
+    monkeypatch.setattr(command, "_load_model", lambda name, args: policy)
+
+
+def test_list(capsys, monkeypatch):
+    monkeypatch.delenv("DELTA_RLVR_DATA", raising=False)
+    assert evaluate("--list") == 0
+    printed = capsys.readouterr().out
+    for words in (
+        "hmmt26-feb",
+        "33",
+        "MathArena/hmmt_feb_2026",
+        "(not set)",
+        "phrased-sums",
+        "livecodebench",
+    ):
+        assert words in printed
+
+
+def test_sample_continue_rescore_compare(tmp_path, capsys):
+    folder = tmp_path / "first"
+    assert evaluate(*SMALL, "--output", folder) == 0
+    result = EvaluationResult.load(folder)
+    numbers = result.document["benchmarks"]["phrased-sums"]
+    assert result.complete
+    assert numbers["questions"] == 4
+    assert result.document["settings"]["max_tokens"] == 64
+    assert result.document["model"] == {"name": "builtin"}
+    assert result.document["versions"]["delta-rlvr"]
+    printed = capsys.readouterr().out
+    assert "avg@2" in printed
+    assert str(folder / "result.json") in printed
+
+    assert evaluate(*SMALL, "--output", folder) == 0
+    assert EvaluationResult.load(folder).document["run"]["sampled"] == 0
+    assert evaluate(*SMALL, "--seed", 1, "--output", folder) == 1
+    assert "settings.seed was 0 and is now 1" in capsys.readouterr().err
+
+    again = tmp_path / "again.json"
+    assert evaluate("--samples", folder / "samples.jsonl", "--output", again) == 0
+    drop = lambda document: {key: value for key, value in document.items() if key != "run"}  # noqa: E731
+    assert drop(json.loads(again.read_text())) == drop(EvaluationResult.load(folder).document)
+    assert evaluate("--samples", folder / "result.json", "--output", tmp_path / "third.json") == 0
+    assert evaluate("--samples", folder / "samples.jsonl", "--output", again) == 1, "nothing is overwritten"
+
+    other = tmp_path / "other.json"
+    assert evaluate(*SMALL, "--seed", 1, "--output", other) == 0
+    assert (tmp_path / "other.samples.jsonl").is_file()
+    capsys.readouterr()
+    # Another seed draws other held-out problems: such results do not compare.
+    assert evaluate("--compare", folder, other) == 1
+    assert "were not the same" in capsys.readouterr().err
+    assert evaluate("--compare", folder, again, "--output", tmp_path / "comparison.json") == 0
+    assert "training" in capsys.readouterr().out
+    assert json.loads((tmp_path / "comparison.json").read_text())[0]["paired"]["p"] == 1.0
+
+
+def test_settings_come_from_the_task_the_preset_and_the_flags(tmp_path):
+    parser = argparse.ArgumentParser()
+    command.add_arguments(parser)
+    from delta_rlvr.evaluate.benchmarks import load_benchmark
+
+    task = [load_benchmark("phrased-sums", limit=2)]
+    settings = command._settings(parser.parse_args([]), task, None)
+    assert settings.max_tokens == get_task("phrased-sums").max_tokens
+    args = parser.parse_args(["--preset", "paper-code", "--top-p", "0.95", "--stop", "A", "--stop", "B"])
+    settings = command._settings(args, task, None)
+    assert (settings.samples, settings.max_tokens, settings.top_p, settings.stop) == (
+        5,
+        30_000,
+        0.95,
+        ("A", "B"),
+    )
+    assert command._settings(args, task, 8).samples == 8
+
+
+def test_a_server_that_fails_for_some(tmp_path, capsys):
+    path = tmp_path / "mine.jsonl"
+    path.write_text("".join(json.dumps({"problem": f"{n}+{n}?", "answer": 2 * n}) + "\n" for n in range(6)))
+    broken = [True]
+
+    def answer(_, body, tries):
+        prompt = body["prompt"]
+        if prompt.startswith("3+3") and broken[0]:
+            return 400, {"error": {"message": "no"}}
+        number = int(prompt[0])
+        return 200, text_answer(f"\\boxed{{{2 * number if number % 2 else 1}}}")
+
+    with stub_server(answer) as stub:
+        words = (
+            "--server",
+            stub.url,
+            "--api",
+            "completions",
+            "--model",
+            "tiny",
+            "--benchmarks",
+            path,
+            "-k",
+            2,
+        )
+        assert evaluate(*words, "--output", tmp_path / "out") == 2
+        printed = capsys.readouterr().out
+        assert "incomplete: 2 samples failed" in printed
+        assert "400: no" in printed
+        broken[0] = False
+        assert evaluate(*words, "--output", tmp_path / "out") == 0
+        assert len(stub.requests) == 12 + 2
+    # 1, 3 and 5 are right.
+    assert EvaluationResult.load(tmp_path / "out").accuracy == 0.5
+    assert evaluate(*words, "--output", tmp_path / "none") == 1
+    assert "no server answers at" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "say what to evaluate on"),
+        (("--benchmarks", "aime23"), "no benchmark 'aime23'"),
+        (("--compare", "a.json"), "at least two results"),
+        (("--compare", "a.json", "b.json"), "no result a.json"),
+        (("--samples", "absent.jsonl"), "no file absent.jsonl"),
+        (("--select", "absent"), "absent is not a folder"),
+        (("--select", "absent", "--rule", "best"), "not of the form"),
+        (
+            (
+                "--server",
+                "http://127.0.0.1:9/v1",
+                "--style",
+                "chat",
+                "--api",
+                "completions",
+                "--benchmarks",
+                "x",
+            ),
+            "--style chat needs",
+        ),
+        (("--benchmarks", "phrased-sums", "--limit", "0"), "limit = 0"),
+        (("--benchmarks", "phrased-sums", "-k", "0"), "samples = 0"),
+        (("--benchmarks", "phrased-sums", "--max-tokens", "9999"), "context of 512"),
+    ],
+)
+def test_bad_input_is_named(words, message, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert evaluate(*words) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_an_interrupt_keeps_what_is_there(tmp_path, capsys, monkeypatch):
+    from delta_rlvr.evaluate.local_sampler import LocalSampler
+
+    complete, calls = LocalSampler.complete, []
+
+    def interrupted(self, batch):
+        calls.append(len(batch))
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return complete(self, batch)
+
+    monkeypatch.setattr(LocalSampler, "complete", interrupted)
+    words = (
+        "--benchmarks",
+        "phrased-sums",
+        "--limit",
+        4,
+        "-k",
+        2,
+        "--batch-size",
+        4,
+        "--output",
+        tmp_path / "out",
+    )
+    assert evaluate(*words) == 130
+    assert "is kept in" in capsys.readouterr().err
+    assert (tmp_path / "out" / "samples.jsonl").read_bytes().count(b"\n") == 1 + 4
+    assert evaluate(*words) == 0
+    assert calls == [4, 4, 4]
+    assert EvaluationResult.load(tmp_path / "out").document["run"]["kept"] == 4
+
+
+def test_select_among_checkpoints(tmp_path, capsys, policy):
+    model, tokenizer = policy
+    for step in (1, 2):
+        model.save_pretrained(tmp_path / f"checkpoint-{step}")
+        tokenizer.save_pretrained(tmp_path / f"checkpoint-{step}")
+    words = ("--select", tmp_path, "--rule", "phrased-sums:avg@2", "--limit", 3, "--batch-size", 8)
+    assert evaluate(*words) == 0
+    choice = json.loads((tmp_path / "selection.json").read_text())["choices"][0]
+    assert (choice["step"], choice["rule"]) == (1, "phrased-sums:avg@2"), "equal models: the earliest"
+    assert len(list((tmp_path / "evaluations").glob("*.json"))) == 2
+    assert "* checkpoint-1" in capsys.readouterr().out
+
+
+def test_before_and_after_are_told_apart(policy):
+    """What training does: the same held-out problems before and after; here "before" is the policy made worse."""
+    model, tokenizer = policy
+    task = get_task("phrased-sums")
+    problems = task.problems("heldout", 48, 0)
+    options = {"samples": 2, "max_tokens": 64, "grade": task.grade}
+    good = evaluate_policy(model, tokenizer, problems, **options)
+    assert set(good.summary()) == {"accuracy", "low", "high", "problems", "samples"}
+    assert good.summary()["problems"] == 48
+    assert 0.15 < good.accuracy < 0.75
+    worse, _ = load_policy()
+    import torch
+
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for name, parameter in worse.named_parameters():
+            if "mlp" in name:
+                parameter.add_(parameter.std() * torch.randn_like(parameter))
+    bad = evaluate_policy(worse, tokenizer, problems, **options)
+    comparison = compare_results(bad, good, names=("before", "after"))
+    assert comparison.paired.p < 0.01
+    assert comparison.difference.low > 0
+    assert compare_results(good, evaluate_policy(model, tokenizer, problems, **options)).paired.p == 1.0

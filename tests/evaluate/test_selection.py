@@ -1,0 +1,89 @@
+"""Choosing a checkpoint: the rule, ties, what was chosen before, and what cannot be chosen from."""
+
+import json
+
+import pytest
+from test_compare import make_result
+
+from delta_rlvr.evaluate.errors import EvaluationError
+from delta_rlvr.evaluate.selection import SelectionRule, checkpoints, select_checkpoint, selection_result_path
+
+
+def _run(tmp_path, steps=(10, 20, 100)):
+    for step in steps:
+        (tmp_path / f"checkpoint-{step}").mkdir()
+        (tmp_path / f"checkpoint-{step}" / "model.safetensors").write_bytes(b"")
+    return tmp_path
+
+
+def _evaluator(scores, asked):
+    def evaluate(step, checkpoint, path):
+        asked.append(step)
+        result = make_result({"aime25": scores[step]})
+        result.write(path)
+        return result
+
+    return evaluate
+
+
+def test_the_rule_is_read_and_uses_the_first_k():
+    rule = SelectionRule.parse("aime25:avg@2")
+    # Two questions of three samples; the third sample would turn the order.
+    assert rule.score(make_result({"aime25": [[1, 0, 1], [1, 1, 1]]})) == 0.75
+    assert SelectionRule.parse("aime25:pass@2").score(make_result({"aime25": [[1, 0, 0], [0, 0, 1]]})) == 0.5
+    task = SelectionRule.parse("task:reasoning-gym:chain_sum:avg@4")
+    assert (task.benchmark, task.k) == ("task:reasoning-gym:chain_sum", 4)
+    for bad in ("aime25", "aime25:avg", "aime25:avg@0", "aime25:best@8", ":avg@8"):
+        with pytest.raises(EvaluationError, match="not of the form"):
+            SelectionRule.parse(bad)
+    with pytest.raises(EvaluationError, match="not all 8 samples"):
+        SelectionRule.parse("aime25:avg@8").score(make_result({"aime25": [[1, 0, 1]]}))
+
+
+def test_the_best_wins_and_the_earliest_of_equals(tmp_path):
+    scores = {10: [[0, 0], [1, 0]], 20: [[1, 0], [1, 1]], 100: [[1, 1], [1, 0]]}
+    asked, said = [], []
+    rule = SelectionRule.parse("aime25:avg@2")
+    choice = select_checkpoint(_run(tmp_path), rule, _evaluator(scores, asked), say=said.append)
+    assert asked == [10, 20, 100]
+    assert (choice["step"], choice["score"]) == (20, 0.75)
+    assert choice["scores"] == {"10": 0.25, "20": 0.75, "100": 0.75}
+    assert "too good" in said[-1]
+    again = select_checkpoint(tmp_path, rule, _evaluator(scores, asked), say=said.append)
+    assert asked == [10, 20, 100], "what is there is not evaluated again"
+    assert again["step"] == 20
+    assert len(json.loads((tmp_path / "selection.json").read_text())["choices"]) == 1
+
+
+def test_another_rule_afterwards_is_told(tmp_path):
+    scores = {10: [[0, 1]], 20: [[1, 0]], 100: [[0, 0]]}
+    said = []
+    _run(tmp_path)
+    for text in ("aime25:avg@2", "aime25:avg@1"):
+        rule = SelectionRule.parse(text)
+        choice = select_checkpoint(tmp_path, rule, _evaluator(scores, []), say=said.append)
+    assert choice["step"] == 20
+    assert any("by aime25:avg@2 before (checkpoint-10)" in text for text in said)
+    kept = json.loads((tmp_path / "selection.json").read_text())["choices"]
+    assert [old["rule"] for old in kept] == ["aime25:avg@2", "aime25:avg@1"]
+
+
+def test_an_incomplete_evaluation_chooses_nothing(tmp_path):
+    scores = {10: [[0, 1], [None, 1]], 20: [[1, 1]], 100: [[1, 1]]}
+    with pytest.raises(EvaluationError, match="is incomplete"):
+        select_checkpoint(_run(tmp_path), SelectionRule.parse("aime25:avg@2"), _evaluator(scores, []))
+    assert not (tmp_path / "selection.json").exists()
+    assert selection_result_path(tmp_path, SelectionRule.parse("aime25:avg@2"), 10).is_file()
+
+
+def test_runs_without_checkpoints(tmp_path):
+    with pytest.raises(EvaluationError, match="no checkpoint-N folder"):
+        checkpoints(tmp_path)
+    with pytest.raises(EvaluationError, match="is not a folder"):
+        checkpoints(tmp_path / "absent")
+    _run(tmp_path, [5])
+    (tmp_path / "checkpoint-6").mkdir()
+    (tmp_path / "checkpoint-best").mkdir()
+    said = []
+    assert list(checkpoints(tmp_path, said.append)) == [5]
+    assert "checkpoint-6 holds no weights" in said[0]
