@@ -105,10 +105,5 @@ def test_no_two_different_references_of_math500_are_mistaken_for_each_other() ->
     rows = [(a, b) for a in answers for b in answers if a != b]
     verdicts = grade_math_batch([f"\\boxed{{{b}}}" for _, b in rows], [a for a, _ in rows])
     equal = {frozenset(row) for row, verdict in zip(rows, verdicts, strict=True) if verdict.score}
-    spelled_otherwise = {
-        frozenset(pair)
-        for pair in [
-            (r"2 \sqrt{5}", r"2\sqrt{5}"),
-        ]
-    }
+    spelled_otherwise = {frozenset({r"2 \sqrt{5}", r"2\sqrt{5}"}), frozenset({r"\frac14", r"\frac{1}{4}"})}
     assert equal == spelled_otherwise

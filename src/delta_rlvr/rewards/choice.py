@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .compare import CORRECT, WRONG, choice_letter
-from .extract import Extractor, extractor
+from .compare import CORRECT, WRONG
+from .extract import Extractor, choice_letter, extractor
 from .verdict import Verdict
 
 

@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from .exact import plain_number, rounds_to, terminates
+from .extract import choice_letter
 from .latex import UnreadableAnswer, has_thousands, tokens_of
-from .structure import Node, known_unit, letters, plain_words, read
+from .structure import Node, letters, plain_words, read
+from .units import units_conflict
 
 CORRECT, WRONG = "correct", "wrong answer"
 
@@ -34,12 +36,10 @@ _TASKS = frozenset(
             r"\min",
         ),
         *(r"\sup", r"\inf", r"\det", r"\gcd", r"\lcm", r"\bmod", r"\pmod", r"\mod"),
-        *(f"\\text{{{name}}}" for name in ("lcm", "gcd", "mod", "det", "max", "min", "rank", "tr", "lim")),
+        *(f"\\text{{{name}}}" for name in ("lcm", "gcd", "mod", "lim")),
     }
 )
 _NUMERAL = re.compile(r"-?[0-9A-Z]+_\{[^{}]*\}")
-_CHOICE = re.compile(r"\(?([A-J])\)?")
-_CHOICE_WITH_TEXT = re.compile(r"\(?([A-J])\s*[).:]\s*(\S.*)", re.DOTALL)
 
 
 class Algebra(Protocol):
@@ -141,14 +141,21 @@ def _same(asked: Node, given: Node, algebra: Algebra) -> bool:
         return is_vector and vector.form in ("()", "[]") and _same_in_order(asked.items, given.items, algebra)
     if kinds & {"union", "set", "tuple"} and _names_a_set(asked) | _names_a_set(given):
         return algebra.sets(asked.text, given.text)
-    if "leaf" in kinds and kinds != {"leaf"}:
-        return False
-    return kinds == {"leaf"} and _same_leaf(asked, given, algebra)
+    asked, given = _quotient(asked), _quotient(given)
+    return asked.kind == given.kind == "leaf" and _same_leaf(asked, given, algebra)
 
 
 def _plain(node: Node) -> Node:
     """A set or list of one value is that value."""
     return node.items[0] if node.kind in ("set", "list") and len(node.items) == 1 else node
+
+
+def _quotient(node: Node) -> Node:
+    """A ratio 3:4 as the fraction 3/4, for where a number stands on the other side. Two ratios (or times) are compared as they are."""
+    if node.kind != "tuple" or node.form != ":" or len(node.items) != 2:
+        return node
+    top, bottom = node.items
+    return Node("leaf", ("\\frac", "{", *top.tokens, "}", "{", *bottom.tokens, "}"))
 
 
 def _names_a_set(node: Node) -> bool:
@@ -278,6 +285,8 @@ def _is_name(node: Node) -> bool:
     r"""A variable, f(x), a_1, AB, \angle ABC, \text{Area}: what may stand before the equals sign of an answer."""
     if node.kind == "words":
         return True
+    if node.kind == "tuple":  # (x, y) = (1, 2)
+        return all(map(_is_name, node.items))
     text = node.text
     return bool(
         re.fullmatch(
@@ -338,13 +347,8 @@ def _union_of(node: Node) -> Node | None:
 
 
 def _same_leaf(asked: Node, given: Node, algebra: Algebra) -> bool:
-    if (
-        asked.unit != given.unit
-        and "%" not in (asked.unit, given.unit)
-        and known_unit(asked.unit)
-        and known_unit(given.unit)
-    ):
-        return False  # 5 cm and 5 m
+    if units_conflict(asked.unit, given.unit):
+        return False
     if asked.tokens == given.tokens:
         return True
     if "%" in (asked.unit, given.unit) and asked.unit != given.unit:
@@ -371,22 +375,6 @@ def _same_value(asked: str, given: str, algebra: Algebra) -> bool:
 
 
 # --- choices ---
-
-
-def choice_letter(text: str) -> str | None:
-    r"""The one letter that an answer chooses: C, (C), \text{(C)}, **C.**, (C) 45; None where it names none or several."""
-    plain = (
-        re.sub(r"\\(?:math|text)(?:rm|bf|sf|it|tt|normal)?(?![A-Za-z])\s*|[{}$*]|\\[()\[\] ,;]", "", text)
-        .strip()
-        .rstrip(".")
-    )
-    alone = _CHOICE.fullmatch(plain)
-    if alone:
-        return alone[1]
-    with_text = _CHOICE_WITH_TEXT.fullmatch(plain)
-    if with_text is None or re.search(r"(?<![A-Za-z])[A-J](?:\)|\.|:|$)|\b(?:or|and)\b", with_text[2]):
-        return None
-    return with_text[1]
 
 
 def _same_choice(reference: str, prediction: str) -> bool:

@@ -17,9 +17,9 @@ _NUMBER = re.compile(
       | (?P<decimal>{_DECIMAL})(?:\\cdot10\^\{{(?P<power>[-+]?\d{{1,3}})\}}|[eE](?P<exponent>[-+]?\d{{1,3}}))?
     )
     """,
-    re.VERBOSE,
+    re.VERBOSE | re.ASCII,
 )
-_PLAIN_DECIMAL = re.compile(r"[-+]?(?P<integer>\d*)(?:\.(?P<places>\d+))?")
+_PLAIN_DECIMAL = re.compile(r"[-+]?(?P<integer>\d*)(?:\.(?P<places>\d+))?", re.ASCII)
 
 
 def plain_number(text: str) -> Fraction | None:

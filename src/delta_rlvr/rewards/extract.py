@@ -15,6 +15,9 @@ Extractor = Callable[[str], str | None]
 _BRACES = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])\s*(?P<open>\{)?|\\.|[{}]", re.DOTALL)
 _UNBRACED = re.compile(r"[-+]?[0-9A-Za-z.,/]+")
 
+_CHOICE = re.compile(r"\(?([A-J])\)?")
+_CHOICE_WITH_TEXT = re.compile(r"\(?([A-J])\s*[).:]\s*(\S.*)", re.DOTALL)
+
 _ANSWER_LINE = re.compile(
     r"^[\s>*_#]*(?:(?:the|my|so|final|hence|therefore|thus|,)[\s*_]+)*answer[\s*_]*"
     r"(?:is(?=[\s*_:=])[\s*_]*[:=]?|[:=])[\s*_]*(?P<answer>.*)$",
@@ -64,6 +67,22 @@ def hash_line(completion: str) -> str | None:
     if not marker:
         return None
     return rest.split("\n", 1)[0].strip() or None
+
+
+def choice_letter(text: str) -> str | None:
+    r"""The one letter that an answer chooses: C, (C), \text{(C)}, **C.**, (C) 45; None where it names none or several."""
+    plain = (
+        re.sub(r"\\(?:math|text)(?:rm|bf|sf|it|tt|normal)?(?![A-Za-z])\s*|[{}$*]|\\[()\[\] ,;]", "", text)
+        .strip()
+        .rstrip(".")
+    )
+    alone = _CHOICE.fullmatch(plain)
+    if alone:
+        return alone[1]
+    with_text = _CHOICE_WITH_TEXT.fullmatch(plain)
+    if with_text is None or re.search(r"(?<![A-Za-z])[A-J](?:\)|\.|:|$)|\b(?:or|and)\b", with_text[2]):
+        return None
+    return with_text[1]
 
 
 def whole(completion: str) -> str | None:

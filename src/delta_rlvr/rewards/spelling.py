@@ -52,6 +52,11 @@ SPELLINGS: list[tuple[re.Pattern[str], str]] = [
         ),
         (r"\\(?:mathrm|mathbf|mathit|mathsf|boldsymbol|operatorname)\*?\s*\{", r"\\text{"),
         (r"\\text\s+\{", r"\\text{"),
+        (r"\\text\{\s*(-?[\d.,]*\d)\s+([A-Za-z][^{}]*)\}", r"\1 \\text{\2}"),  # \text{5 cm}
+        (
+            r"(?<=\d)\s*(km|mi|miles|m|ft|feet|meters|cm|kg|g)\s*/\s*(h|hr|hour|s|sec|second|min|minute|m|L|cm)(?![A-Za-z])",
+            r" \\text{\1/\2}",
+        ),
         (r"\\text\{([^A-Za-z{}\\]*)\}", r" \1 "),  # \text{42}, \text{, }
         (r"\\leq(?:slant)?(?![A-Za-z])|<=", r"\\le "),
         (r"\\geq(?:slant)?(?![A-Za-z])|>=", r"\\ge "),

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 
 from .latex import UnreadableAnswer, join
-from .spelling import SHORT_UNITS
+from .units import take_unit
 
 Tokens = tuple[str, ...]
 
@@ -19,37 +19,7 @@ _OPENERS, _CLOSERS = frozenset(_PAIRS), frozenset(_PAIRS.values())
 RELATIONS = frozenset({"=", "<", ">", "\\le", "\\ge", "\\ne", "\\in", "\\approx", "\\equiv"})
 MATRICES = frozenset({"matrix", "pmatrix", "bmatrix", "Bmatrix", "smallmatrix"})
 MAX_ITEMS = 64
-_TRIGONOMETRY = frozenset(
-    {"\\sin", "\\cos", "\\tan", "\\cot", "\\sec", "\\csc"}
-)  # their degrees are an argument's, not the answer's
 
-_UNIT_NAMES = {
-    name: canonical
-    for canonical, names in {
-        "degree": "deg degs degree degrees",
-        "cent": "cent cents ¢",
-        "dollar": "dollar dollars usd $",
-        "centimeter": "cm centimeter centimeters centimetre centimetres",
-        "millimeter": "mm millimeter millimeters",
-        "meter": "m meter meters metre metres",
-        "kilometer": "km kilometer kilometers kilometre kilometres",
-        "inch": "in inch inches",
-        "foot": "ft foot feet",
-        "yard": "yd yard yards",
-        "mile": "mi mile miles",
-        "second": "s sec secs second seconds",
-        "minute": "min mins minute minutes",
-        "hour": "h hr hrs hour hours",
-        "day": "day days",
-        "kilogram": "kg kilogram kilograms",
-        "gram": "g gram grams",
-        "pound": "lb lbs pound pounds",
-        "liter": "l liter liters litre litres",
-        "milliliter": "ml milliliter milliliters",
-        "unit": "unit units",
-    }.items()
-    for name in names.split()
-}
 # What may be said around a value without being part of it.
 _EMPTY_WORDS = frozenset(
     {
@@ -70,26 +40,6 @@ _EMPTY_WORDS = frozenset(
         *("of", "only", "each"),
     }
 )
-# Words that make an annotation more than one: with them a phrase is never dropped from beside a number.
-_HEDGES = frozenset(
-    {
-        *(
-            "not",
-            "or",
-            "and",
-            "maybe",
-            "either",
-            "neither",
-            "except",
-            "but",
-            "no",
-            "non",
-            "without",
-            "possibly",
-        ),
-        *("perhaps", "if", "than", "to", "from", "through", "between"),
-    }
-)
 
 
 @dataclass(frozen=True)
@@ -103,11 +53,14 @@ class Node:
     items: tuple[Node, ...] = ()
     """Its parts, in order; the cells of a matrix row by row."""
     form: str = ""
-    """Of a tuple its brackets, "()", "[)", ...; of a matrix its number of columns."""
+    """Of a tuple its brackets, "()", "[)", ..., ":" for a ratio; of a matrix its number of columns."""
     operators: Tokens = ()
     """The relations between the items of a relation."""
     unit: str = ""
     """Of a leaf: its unit by its canonical name, "%" for a percentage, or whatever words stand beside it."""
+
+    whole: Tokens = ()
+    """Of a leaf: its tokens with the unit."""
 
     @property
     def text(self) -> str:
@@ -128,6 +81,9 @@ def read(tokens: Tokens) -> Node:
         raise UnreadableAnswer("the answer is empty")
     tokens = parts[0]
     if tokens[0] == "\\{" and _closes(tokens, 0) == len(tokens) - 1:
+        named = _split(tokens[1:-1], {"|", ":"})
+        if len(named) == 2 and len(_bare(named[0])) == 1:  # {x | 1 < x < 2}: the condition says it all
+            return read(named[1])
         inside = [part for part in map(_bare, _split(tokens[1:-1], {",", ";"})) if part]
         return Node("set", tokens, _expanded(inside))
     if "\\pm" in tokens or "\\mp" in tokens:
@@ -156,6 +112,9 @@ def _single(tokens: Tokens) -> Node:
     matrix = _matrix(tokens)
     if matrix is not None:
         return matrix
+    terms = _split(tokens, {":"})
+    if len(terms) > 1 and all(map(_bare, terms)):
+        return Node("tuple", tokens, tuple(read(term) for term in terms), form=":")
     if all(token.startswith("\\text{") for token in tokens):
         return Node("words", tokens)
     return _leaf(tokens)
@@ -258,63 +217,19 @@ def _matrix(tokens: Tokens) -> Node | None:
 
 
 def _leaf(tokens: Tokens) -> Node:
-    tokens, unit = _unit(tokens)
+    whole = tokens
+    tokens, unit = take_unit(tokens)
     # One pair of brackets may be left around what stood beside the unit: (5) cm
     while len(tokens) > 2 and tokens[0] in ("(", "{") and _closes(tokens, 0) == len(tokens) - 1:
         tokens = tokens[1:-1]
-    return Node("leaf", tokens, unit=unit)
-
-
-def _unit(tokens: Tokens) -> tuple[Tokens, str]:
-    r"""Takes the unit off: ``5\text{ cm}^2``, ``50\%``, ``90^\circ``, ``\$18``, ``18\text{ eggs}``."""
-    if tokens[0] == "\\$" and len(tokens) > 1:
-        return tokens[1:], "dollar"
-    if tokens[:2] == ("-", "\\$") and len(tokens) > 2:
-        return ("-", *tokens[2:]), "dollar"
-    if len(tokens) > 1 and tokens[-1] in ("%", "\\$", "\\degree") and not _TRIGONOMETRY.intersection(tokens):
-        return tokens[:-1], {"%": "%", "\\$": "dollar", "\\degree": "degree"}[tokens[-1]]
-    power = ""
-    body = tokens
-    if len(body) > 4 and body[-4:-2] == ("^", "{") and body[-1] == "}" and body[-5].startswith("\\text{"):
-        power, body = f"^{body[-2]}", body[:-4]
-    words: list[str] = []
-    while len(body) > 1 and (body[-1].startswith("\\text{") or (words and body[-1] in ("/", "("))):
-        if body[-1].startswith("\\text{"):
-            words[:0] = _words(body[-1])
-        else:
-            words[:0] = ["per"] if body[-1] == "/" else []
-        body = body[:-1]
-    if words and words[0] == "per":
-        return tokens, ""  # "x / cm": the quotient is part of the value
-    if not words:
-        return tokens, ""
-    if set(words) & _HEDGES or any(any(c.isdigit() for c in word) for word in words) or len(words) > 8:
-        return tokens, ""
-    if words == ["percent"] or words == ["per", "cent"]:
-        return body, "%"
-    return body, _unit_name(words) + power
-
-
-def _unit_name(words: list[str]) -> str:
-    named = [_UNIT_NAMES.get(word, word) for word in words if word not in ("per", "of")]
-    if named[0] in ("square", "sq", "cubic", "cu") and len(named) > 1:
-        return f"{named[1]}^{2 if named[0] in ('square', 'sq') else 3}"
-    return " ".join(named)
-
-
-def _words(token: str) -> list[str]:
-    return re.findall(r"[A-Za-z0-9$¢]+", token[6:-1].lower())
-
-
-def known_unit(unit: str) -> bool:
-    """Whether the words name a unit of measure, not what is counted (eggs) or said (in total)."""
-    base = unit.split("^")[0]
-    return base in set(_UNIT_NAMES.values()) - {"unit"} or base in SHORT_UNITS
+    return Node("leaf", tokens, unit=unit, whole=whole)
 
 
 def plain_words(node: Node) -> str:
     r"""The answer read as words: ``\text{}`` and bare words alike, case, spaces and quotes ignored."""
-    joined = "".join(token[6:-1] if token.startswith("\\text{") else token for token in node.tokens)
+    joined = "".join(
+        token[6:-1] if token.startswith("\\text{") else token for token in node.whole or node.tokens
+    )
     plain = re.sub(r"[\s{}()'\"]+", "", joined).rstrip(".!")
     return plain.lower() if len(plain) > 1 else plain  # a single letter may be a variable: X is not x
 

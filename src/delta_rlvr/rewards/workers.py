@@ -135,11 +135,16 @@ def _start_failure(ending: str, errors: str) -> str:
     return f"a grading worker could not start ({ending}): {errors or 'no message'}"
 
 
+def usable_cores() -> int:
+    """Cores that this process may run on; not every system can say more than how many there are."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 class WorkerPool:
     """Up to `size` workers, started when they are first needed."""
 
     def __init__(self, size: int | None = None, memory: int = MEMORY) -> None:
-        self.size = size or len(os.sched_getaffinity(0))
+        self.size = size or usable_cores()
         self._memory = memory
         self._free: list[_Worker] = []
         self._all: list[_Worker] = []
