@@ -3,12 +3,13 @@
 import pytest
 import torch
 
-from delta_rlvr.credit import RowStore
+from delta_rlvr.credit import CreditStream, DeltaConfig, RowStore, credit_record
 from delta_rlvr.credit import store as store_module
+from delta_rlvr.credit.linear import add_weighted_sums, merge, split, store_inner_products
 
 
 def read(store):
-    return torch.cat([rows for _, _, rows in store.chunks([True] * len(store.bounds))])
+    return torch.cat([rows for _, rows in store.chunks([True] * len(store.bounds))])
 
 
 def test_rows_come_back_in_order_and_unwanted_chunks_are_not_read():
@@ -18,7 +19,7 @@ def test_rows_come_back_in_order_and_unwanted_chunks_are_not_read():
         store.add(part)
     assert len(store) == 7
     assert torch.equal(read(store), torch.cat(parts))
-    assert [(start, stop) for start, stop, _ in store.chunks([False, False, True])] == [(2, 7)]
+    assert [place for place, _ in store.chunks([False, False, True])] == [slice(2, 7)]
     assert store.bytes_on_device == 7 * 3 * 4
     assert str(store) == "7 tokens: 0.0 MB on cpu"
     store.clear()
@@ -53,14 +54,33 @@ def test_device_host_and_recompute_in_one_batch(dtype, monkeypatch):
 
 @pytest.mark.gpu
 def test_bf16_on_tensor_cores_is_as_good_as_float64():
-    """Three bf16 parts of the narrow operand against the same products in float64."""
-    from delta_rlvr.credit.linear import inner_products, weighted_sums
-
+    """Three bf16 parts of the small operand, fp32 accumulation, against the same products in float64."""
     torch.manual_seed(0)
     rows = torch.randn(5000, 512, device="cuda").bfloat16()
     weights = torch.rand(2, 5000, device="cuda", dtype=torch.float64)
+    total = torch.zeros(6, 512, device="cuda", dtype=torch.float64)
+    add_weighted_sums(total, split(weights, rows.dtype), rows)
     exact = weights @ rows.double()
-    assert ((weighted_sums(weights, rows) - exact).norm() / exact.norm()).item() < 1e-6
+    assert ((merge(total, 2) - exact).norm() / exact.norm()).item() < 1e-5
     vectors = torch.randn(2, 512, device="cuda", dtype=torch.float64)
+    products = torch.zeros(5000, 6, device="cuda", dtype=torch.float64)
+    store_inner_products(products, rows, split(vectors, rows.dtype))
     exact = rows.double() @ vectors.T
-    assert ((inner_products(rows, vectors) - exact).norm() / exact.norm()).item() < 1e-6
+    assert ((merge(products.T, 2).T - exact).norm() / exact.norm()).item() < 1e-5
+
+
+@pytest.mark.gpu
+def test_coefficients_on_the_gpu_equal_those_on_the_cpu():
+    """bf16 rows on tensor cores, on the device and from pinned memory, against float64 on the CPU."""
+    torch.manual_seed(1)
+    hidden, logps = torch.randn(24, 100, 256).bfloat16(), -torch.rand(24, 100)
+    advantages, mask = torch.randn(24), torch.rand(24, 100) < 0.8
+    for scope in ("batch", "group"):
+        config, groups = DeltaConfig(scope=scope), torch.arange(24) // 4
+        expected = credit_record(hidden, logps, advantages, mask, config=config, groups=groups).weights
+        for store in (RowStore(), RowStore(device_bytes=0)):
+            stream = CreditStream(config, store=store)
+            for rows in torch.arange(24).split(7):
+                stream.add(hidden[rows].cuda(), logps[rows].cuda(), mask[rows].cuda())
+            ours = stream.solve(advantages.cuda(), groups=groups.cuda()).weights
+            torch.testing.assert_close(ours.cpu(), expected, atol=2e-5, rtol=0)

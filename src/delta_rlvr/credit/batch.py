@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from delta_rlvr.credit.proxies import Chunk, HeadProxy, RowProxy
+from delta_rlvr.credit.proxies import HeadProxy, RowProxy, Rows
 from delta_rlvr.credit.reduce import Reducer
 from delta_rlvr.credit.store import RowStore
 
@@ -84,11 +83,8 @@ class TokenBatch:
         bounds = torch.tensor(self.store.bounds, dtype=torch.int64, device=counts.device).view(-1, 2)
         return (counts[bounds[:, 1]] > counts[bounds[:, 0]]).tolist()
 
-    def chunks(self, wanted: list[bool]) -> Iterator[tuple[slice, Chunk]]:
-        """The wanted chunks with their places in the packed order."""
-        assert self.store is not None
-        for start, stop, rows in self.store.chunks(wanted):
-            place = slice(start, stop)
-            factor = None if self.factor is None else self.factor[place]
-            tokens = None if self.tokens is None else self.tokens[place]
-            yield place, Chunk(rows, factor, tokens)
+    def rows(self, wanted: list[bool]) -> Rows:
+        """The wanted chunks of the store, as proxies read them."""
+        store = self.store
+        assert store is not None
+        return Rows(lambda: store.chunks(wanted), store.dtype or torch.float32, self.factor, self.tokens)

@@ -114,8 +114,10 @@ class _Block:
         self.shape = batch.proxy.shape(width)
         self.mass = torch.where(active, batch.token_advantages.abs(), 0.0)  # |A_i|
         self.counts = _slot_sums(active.to(self.mass.dtype), slot, self.slot_count, batch).clamp(min=1)
-        self.wanted = batch.chunks_holding(active)
-        self.own_distance_constant = self._square_norms() if config.contrast == "within_side" else None
+        self.rows = batch.rows(batch.chunks_holding(active))
+        self.own_distance_constant = (
+            batch.proxy.square_norms(self.rows, self.mass) if config.contrast == "within_side" else None
+        )
 
     def run(self) -> None:
         """Eq. 6-7, K times, with lagged temperatures."""
@@ -137,9 +139,7 @@ class _Block:
     ) -> Float[Tensor, "slot ..."]:
         """Weighted mean of v for each slot, over all ranks."""
         sums = weights.new_zeros(self.slot_count, *self.shape)
-        for place, chunk in self.batch.chunks(self.wanted):
-            slots, here = self._local_slots(place)
-            sums.index_add_(0, slots, self.batch.proxy.sums(chunk, weights[place], here, len(slots)))
+        self.batch.proxy.sums(self.rows, weights, self.slot, sums)
         sums = self.batch.reducer.sum(sums)
         mass = _slot_sums(weights, self.slot, self.slot_count, self.batch)
         means = sums / _over(mass.clamp(min=self.config.mass_floor), sums)
@@ -154,11 +154,7 @@ class _Block:
             offset = _opposite(lengths) - lengths
         else:
             vectors, offset = centroids, -lengths
-        margins = torch.zeros_like(self.mass)
-        for place, chunk in self.batch.chunks(self.wanted):
-            slots, here = self._local_slots(place)
-            margins[place] = 2 * self.batch.proxy.project(chunk, vectors[slots], here)
-        margins += offset[self.slot]
+        margins = 2 * self.batch.proxy.project(self.rows, vectors, self.slot) + offset[self.slot]
         if self.own_distance_constant is not None:
             margins -= self.own_distance_constant
         return torch.where(self.active, margins, 0.0)
@@ -180,22 +176,9 @@ class _Block:
             alpha = torch.sigmoid(margins / self.gamma[self.slot])
         return torch.where(self.active, alpha, 0.0)
 
-    def _local_slots(self, place: slice) -> tuple[Int[Tensor, " present"], Int[Tensor, " token"]]:
-        """The slots that occur in a chunk, and each token's place among them: a chunk works on its own few alone."""
-        if self.slot_count == 2:
-            return torch.arange(2, device=self.slot.device), self.slot[place]
-        present, here = self.slot[place].unique(return_inverse=True)
-        return present, here
-
     def _gap(self, centroids: Float[Tensor, "slot ..."]) -> Float[Tensor, " group"]:
         """||mu+ - mu-||."""
         return (centroids[0::2] - centroids[1::2]).flatten(1).norm(dim=1)
-
-    def _square_norms(self) -> Float[Tensor, " token"]:
-        norms = torch.zeros_like(self.mass)
-        for place, chunk in self.batch.chunks(self.wanted):
-            norms[place] = self.batch.proxy.square_norms(chunk)
-        return norms
 
 
 def _slot_sums(

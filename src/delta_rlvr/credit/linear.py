@@ -1,4 +1,8 @@
-"""The two products the estimator is made of, each one read of the stored rows, accumulated in fp32 or better."""
+"""The products the estimator is made of, each one read of the stored rows, accumulated in fp32 or better.
+
+Rows are large and may be bf16; what they are multiplied with is small. On a GPU the small operand is split into three bf16 parts that
+sum to it to 24 bits, so that the tensor cores read the rows as they are. Elsewhere the rows are widened piece by piece.
+"""
 
 from __future__ import annotations
 
@@ -14,29 +18,48 @@ from delta_rlvr.credit.reduce import wide
 _PIECE_BYTES = 16 << 20
 
 
-def weighted_sums(weights: Float[Tensor, "slot token"], rows: Float[Tensor, "token width"]) -> Tensor:
-    """`weights @ rows`, wide."""
-    if _on_tensor_cores(rows):
-        parts = torch.mm(_bf16_parts(weights), rows, out_dtype=torch.float32)
-        return parts.view(3, -1, rows.shape[1]).to(wide(rows.device)).sum(0)
-    total = torch.zeros(weights.shape[0], rows.shape[1], dtype=wide(rows.device), device=rows.device)
-    for piece in _pieces(rows):
-        total += weights[:, piece].to(total.dtype) @ rows[piece].to(total.dtype)
-    return total
+def split(values: Float[Tensor, "slot many"], rows: torch.dtype) -> Float[Tensor, "part many"]:
+    """The small operand, ready to meet rows of a dtype: wide, or in three bf16 parts one under the other."""
+    if not (values.is_cuda and rows == torch.bfloat16):
+        return values.to(wide(values.device))
+    parts = []
+    remainder = values.to(torch.float32)
+    for _ in range(3):
+        part = remainder.to(torch.bfloat16)
+        parts.append(part)
+        remainder = remainder - part
+    return torch.cat(parts)
 
 
-def inner_products(
-    rows: Float[Tensor, "token width"], vectors: Float[Tensor, "slot width"]
-) -> Float[Tensor, "token slot"]:
-    """`rows @ vectors.T`, wide."""
-    if _on_tensor_cores(rows):
-        parts = torch.mm(rows, _bf16_parts(vectors).T, out_dtype=torch.float32)
-        return parts.view(len(rows), 3, -1).to(wide(rows.device)).sum(1)
-    vectors = vectors.to(wide(rows.device))
-    products = torch.empty(len(rows), len(vectors), dtype=vectors.dtype, device=rows.device)
+def merge(products: Float[Tensor, "part ..."], slot_count: int) -> Float[Tensor, "slot ..."]:
+    """Products with the parts, summed to products with what was split."""
+    return products.unflatten(0, (-1, slot_count)).sum(0)
+
+
+def add_weighted_sums(
+    total: Float[Tensor, "part width"],
+    weights: Float[Tensor, "part token"],
+    rows: Float[Tensor, "token width"],
+) -> None:
+    """total += weights @ rows, for split weights."""
+    if weights.dtype == torch.bfloat16:
+        total += torch.mm(weights, rows, out_dtype=torch.float32)
+        return
     for piece in _pieces(rows):
-        products[piece] = rows[piece].to(vectors.dtype) @ vectors.T
-    return products
+        total.addmm_(weights[:, piece], rows[piece].to(total.dtype))
+
+
+def store_inner_products(
+    products: Float[Tensor, "token part"],
+    rows: Float[Tensor, "token width"],
+    vectors: Float[Tensor, "part width"],
+) -> None:
+    """products = rows @ vectors.T, for split vectors."""
+    if vectors.dtype == torch.bfloat16:
+        products.copy_(torch.mm(rows, vectors.T, out_dtype=torch.float32))
+        return
+    for piece in _pieces(rows):
+        torch.mm(rows[piece].to(products.dtype), vectors.T, out=products[piece])
 
 
 def square_norms(rows: Float[Tensor, "token width"]) -> Float[Tensor, " token"]:
@@ -45,21 +68,6 @@ def square_norms(rows: Float[Tensor, "token width"]) -> Float[Tensor, " token"]:
     for piece in _pieces(rows):
         norms[piece] = rows[piece].to(norms.dtype).square().sum(-1)
     return norms
-
-
-def _on_tensor_cores(rows: Tensor) -> bool:
-    return rows.is_cuda and rows.dtype == torch.bfloat16 and len(rows) > 0
-
-
-def _bf16_parts(values: Float[Tensor, "slot many"]) -> Float[Tensor, "parts many"]:
-    """Three bf16 tensors that sum to `values` to 24 bits, stacked: bf16 rows then need no widening at all."""
-    parts = []
-    remainder = values.to(torch.float32)
-    for _ in range(3):
-        part = remainder.to(torch.bfloat16)
-        parts.append(part)
-        remainder = remainder - part.to(torch.float32)
-    return torch.cat(parts)
 
 
 def _pieces(rows: Tensor) -> Iterator[slice]:

@@ -1,6 +1,6 @@
 """What stands for a token's gradient (Appendix F), as linear operators over stored rows.
 
-The estimator never sees a proxy vector. It asks three things of the tokens of a chunk: sums of v weighted by slot, inner products of v
+The estimator never sees a proxy vector. It asks three things of the batch's tokens: sums of v weighted by slot, inner products of v
 with one vector a slot, and squared lengths. Each proxy answers from the stored row x of a token:
 
     output row       v = (1 - p(y)) h                       x = h, and 1 - p as a factor, so that a bf16 store rounds nothing
@@ -11,14 +11,14 @@ with one vector a slot, and squared lengths. Each proxy answers from the stored 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from delta_rlvr.credit.linear import inner_products, square_norms, weighted_sums
+from delta_rlvr.credit.linear import add_weighted_sums, merge, split, square_norms, store_inner_products
 from delta_rlvr.credit.reduce import wide
 
 # Logits are formed for this many (token, vocabulary) pairs at a time.
@@ -26,10 +26,12 @@ _LOGITS_AT_A_TIME = 1 << 24
 
 
 @dataclass(frozen=True)
-class Chunk:
-    """Some tokens of the batch, as the store gives them back."""
+class Rows:
+    """The stored rows of a batch, and what a proxy has to know beside them."""
 
-    rows: Float[Tensor, "token width"]
+    chunks: Callable[[], Iterator[tuple[slice, Float[Tensor, "token width"]]]]
+    """A pass over the rows that matter: places in the packed order, and the rows there."""
+    dtype: torch.dtype
     factor: Float[Tensor, " token"] | None
     """What a row is multiplied by to be v; None for one."""
     tokens: Int[Tensor, " token"] | None
@@ -40,30 +42,63 @@ class RowProxy:
     """v is a stored row times a number: output row, top-K hidden gradient, full gradient."""
 
     def shape(self, width: int) -> tuple[int, ...]:
-        """The shape of one v, flattened by nobody."""
+        """The shape of one v."""
         return (width,)
 
     def sums(
-        self, chunk: Chunk, weights: Float[Tensor, " token"], slots: Int[Tensor, " token"], slot_count: int
-    ) -> Float[Tensor, "slot ..."]:
-        """Sum of weight * v over the tokens of each slot."""
-        if chunk.factor is not None:
-            weights = weights * chunk.factor.to(weights.dtype)
-        spread = weights.new_zeros(slot_count, len(weights))
-        spread[slots, torch.arange(len(weights), device=weights.device)] = weights
-        return weighted_sums(spread, chunk.rows)
+        self,
+        rows: Rows,
+        weights: Float[Tensor, " token"],
+        slots: Int[Tensor, " token"],
+        total: Float[Tensor, "slot width"],
+    ) -> None:
+        """total += the sum of weight * v over the tokens of each slot."""
+        if rows.factor is not None:
+            weights = weights * rows.factor.to(weights.dtype)
+        if len(total) == 2:
+            # Two slots, the whole batch: the operand is made once, and a chunk costs one product.
+            negative = slots.to(weights.dtype)
+            spread = split(torch.stack([weights * (1 - negative), weights * negative]), rows.dtype)
+            parts = total.new_zeros(len(spread), total.shape[1])
+            for place, x in rows.chunks():
+                add_weighted_sums(parts, spread[:, place], x)
+            total += merge(parts, 2)
+            return
+        for place, x in rows.chunks():
+            present, here = slots[place].unique(return_inverse=True)
+            spread = weights.new_zeros(len(present), len(x))
+            spread[here, torch.arange(len(x), device=x.device)] = weights[place]
+            operand = split(spread, rows.dtype)
+            parts = total.new_zeros(len(operand), total.shape[1])
+            add_weighted_sums(parts, operand, x)
+            total.index_add_(0, present, merge(parts, len(present)))
 
     def project(
-        self, chunk: Chunk, vectors: Float[Tensor, "slot ..."], slots: Int[Tensor, " token"]
+        self, rows: Rows, vectors: Float[Tensor, "slot width"], slots: Int[Tensor, " token"]
     ) -> Float[Tensor, " token"]:
-        """<v, the vector of the token's slot>."""
-        products = inner_products(chunk.rows, vectors).gather(1, slots[:, None])[:, 0]
-        return products if chunk.factor is None else products * chunk.factor.to(products.dtype)
+        """<v, the vector of the token's slot>; anything where no chunk was read."""
+        if len(vectors) == 2:
+            operand = split(vectors, rows.dtype)
+            parts = vectors.new_zeros(len(slots), len(operand))
+            for place, x in rows.chunks():
+                store_inner_products(parts[place], x, operand)
+            products = merge(parts.T, 2).gather(0, slots[None])[0]
+        else:
+            products = vectors.new_zeros(len(slots))
+            for place, x in rows.chunks():
+                present, here = slots[place].unique(return_inverse=True)
+                operand = split(vectors[present], rows.dtype)
+                parts = vectors.new_zeros(len(x), len(operand))
+                store_inner_products(parts, x, operand)
+                products[place] = merge(parts.T, len(present)).gather(0, here[None])[0]
+        return products if rows.factor is None else products * rows.factor.to(products.dtype)
 
-    def square_norms(self, chunk: Chunk) -> Float[Tensor, " token"]:
+    def square_norms(self, rows: Rows, like: Float[Tensor, " token"]) -> Float[Tensor, " token"]:
         """||v||^2."""
-        norms = square_norms(chunk.rows)
-        return norms if chunk.factor is None else norms * chunk.factor.to(norms.dtype).square()
+        norms = torch.zeros_like(like)
+        for place, x in rows.chunks():
+            norms[place] = square_norms(x)
+        return norms if rows.factor is None else norms * rows.factor.to(norms.dtype).square()
 
 
 @dataclass(frozen=True)
@@ -77,43 +112,42 @@ class HeadProxy:
         return (len(self.head), width)
 
     def sums(
-        self, chunk: Chunk, weights: Float[Tensor, " token"], slots: Int[Tensor, " token"], slot_count: int
-    ) -> Float[Tensor, "slot vocab width"]:
-        hidden_size = chunk.rows.shape[1]
-        total = weights.new_zeros(slot_count, len(self.head), hidden_size)
-        for piece in self._pieces(chunk):
-            errors = self._errors(chunk, piece)
-            rows = chunk.rows[piece].to(errors.dtype)
-            for slot in slots[piece].unique().tolist():
-                inside = slots[piece] == slot
-                total[slot] += (errors[inside] * weights[piece][inside, None]).T @ rows[inside]
-        return total
+        self,
+        rows: Rows,
+        weights: Float[Tensor, " token"],
+        slots: Int[Tensor, " token"],
+        total: Float[Tensor, "slot vocab width"],
+    ) -> None:
+        for place, hidden, errors in self._pieces(rows):
+            for slot in slots[place].unique().tolist():
+                inside = slots[place] == slot
+                total[slot].addmm_((errors[inside] * weights[place][inside, None]).T, hidden[inside])
 
     def project(
-        self, chunk: Chunk, vectors: Float[Tensor, "slot vocab width"], slots: Int[Tensor, " token"]
+        self, rows: Rows, vectors: Float[Tensor, "slot vocab width"], slots: Int[Tensor, " token"]
     ) -> Float[Tensor, " token"]:
         products = vectors.new_zeros(len(slots))
-        for piece in self._pieces(chunk):
-            errors = self._errors(chunk, piece)
-            rows = chunk.rows[piece].to(errors.dtype)
-            for slot in slots[piece].unique().tolist():
-                inside = (slots[piece] == slot).nonzero()[:, 0]
-                products[piece.start + inside] = (errors[inside] * (rows[inside] @ vectors[slot].T)).sum(-1)
+        for place, hidden, errors in self._pieces(rows):
+            for slot in slots[place].unique().tolist():
+                inside = (slots[place] == slot).nonzero()[:, 0]
+                products[place.start + inside] = (errors[inside] * (hidden[inside] @ vectors[slot].T)).sum(-1)
         return products
 
-    def square_norms(self, chunk: Chunk) -> Float[Tensor, " token"]:
-        errors = torch.cat([self._errors(chunk, piece).square().sum(-1) for piece in self._pieces(chunk)])
-        return errors * square_norms(chunk.rows)
+    def square_norms(self, rows: Rows, like: Float[Tensor, " token"]) -> Float[Tensor, " token"]:
+        norms = torch.zeros_like(like)
+        for place, hidden, errors in self._pieces(rows):
+            norms[place] = errors.square().sum(-1) * hidden.square().sum(-1)
+        return norms
 
-    def _errors(self, chunk: Chunk, piece: slice) -> Float[Tensor, "token vocab"]:
-        """e_y - p."""
-        assert chunk.tokens is not None
-        errors = -_logits(chunk.rows[piece], self.head, self.temperature).softmax(-1)
-        errors[torch.arange(len(errors), device=errors.device), chunk.tokens[piece]] += 1
-        return errors
-
-    def _pieces(self, chunk: Chunk) -> list[slice]:
-        return _logit_pieces(len(chunk.rows), len(self.head))
+    def _pieces(self, rows: Rows) -> Iterator[tuple[slice, Tensor, Float[Tensor, "token vocab"]]]:
+        """Places, hidden states (wide) and e_y - p, a few tokens at a time."""
+        assert rows.tokens is not None
+        for place, x in rows.chunks():
+            for piece in _logit_pieces(len(x), len(self.head)):
+                here = slice(place.start + piece.start, place.start + piece.stop)
+                errors = -_logits(x[piece], self.head, self.temperature).softmax(-1)
+                errors[torch.arange(len(errors), device=errors.device), rows.tokens[here]] += 1
+                yield here, x[piece].to(errors.dtype), errors
 
 
 def topk_hidden_rows(

@@ -58,6 +58,7 @@ class RowStore:
         self.bytes_on_device = 0
         self.bytes_on_host = 0
         self.width: int | None = None
+        self.dtype: torch.dtype | None = None
         self.device: torch.device | None = None
 
     def __len__(self) -> int:
@@ -69,12 +70,13 @@ class RowStore:
         recompute: Callable[[], Float[Tensor, "token width"]] | None = None,
     ) -> None:
         """Keep `rows`. `recompute` gives the same rows again; it is called only if nothing has room for them."""
-        if self.width is not None and (rows.shape[1] != self.width or rows.device != self.device):
+        here = (rows.shape[1], rows.device, rows.dtype)
+        if self.width is not None and here != (self.width, self.device, self.dtype):
             raise ValueError(
-                f"hidden: this micro-batch has width {rows.shape[1]} on {rows.device}, "
-                f"earlier ones had {self.width} on {self.device}"
+                f"hidden: this micro-batch has width {rows.shape[1]} ({rows.dtype}) on {rows.device}, "
+                f"earlier ones had {self.width} ({self.dtype}) on {self.device}"
             )
-        self.width, self.device = rows.shape[1], rows.device
+        self.width, self.device, self.dtype = rows.shape[1], rows.device, rows.dtype
         if self._room_on_device is None:
             self._room_on_device = self._free_on_device(rows.device)
             self._room_on_host = self._free_on_host(rows.device)
@@ -100,14 +102,14 @@ class RowStore:
         """(start, stop) of each chunk."""
         return [(chunk.start, chunk.stop) for chunk in self._chunks]
 
-    def chunks(self, wanted: Sequence[bool]) -> Iterator[tuple[int, int, Float[Tensor, "token width"]]]:
-        """(start, stop, rows on the device) of each wanted chunk, in order; host rows are fetched one chunk ahead."""
+    def chunks(self, wanted: Sequence[bool]) -> Iterator[tuple[slice, Float[Tensor, "token width"]]]:
+        """Place and rows (on the device) of each wanted chunk, in order; host rows are fetched one chunk ahead."""
         todo = [chunk for chunk, yes in zip(self._chunks, wanted, strict=True) if yes]
         ahead = [self._fetch(chunk) for chunk in todo[:1]]
         for number, chunk in enumerate(todo):
             fetch = ahead.pop()
             ahead = [self._fetch(later) for later in todo[number + 1 : number + 2]]
-            yield chunk.start, chunk.stop, fetch()
+            yield slice(chunk.start, chunk.stop), fetch()
 
     def __str__(self) -> str:
         """What it chose and how much it holds, in words."""

@@ -262,8 +262,8 @@ class CreditStream:
     def _name_bad_hidden(self, row: Tensor) -> None:
         """A row's sum was not finite: find out whether an entry is not (a sum of huge entries may overflow)."""
         bad = torch.zeros(len(row), dtype=torch.bool, device=row.device)
-        for start, stop, rows in self.store.chunks([True] * len(self.store.bounds)):
-            bad[start:stop] = ~rows.isfinite().all(-1)
+        for place, rows in self.store.chunks([True] * len(self.store.bounds)):
+            bad[place] = ~rows.isfinite().all(-1)
         problem = finite_problem("hidden", bad, row)
         if problem is not None:
             raise problem
