@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 SUPPORT = Path(__file__).parent / "support"
+sys.path.insert(0, str(SUPPORT))
 
 ENVIRONMENT = {
     "VERL_PLATFORM": "cpu",
@@ -38,9 +39,7 @@ def verl_environment() -> Iterator[None]:
     """This process as one that runs verl on CPU; everything is put back at the end."""
     before = dict(os.environ)
     os.environ.update(environment())
-    sys.path.insert(0, str(SUPPORT))
     yield
-    sys.path.remove(str(SUPPORT))
     os.environ.clear()
     os.environ.update(before)
 

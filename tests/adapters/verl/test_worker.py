@@ -17,7 +17,7 @@ from delta_rlvr.tasks import load_policy, resolve_model
 def group(ray_session: None) -> Any:
     import ray
     from verl.single_controller.ray import RayClassWithInitArgs, RayResourcePool, RayWorkerGroup
-    from workers import SwitchableWorker, whole_config
+    from verl_workers import SwitchableWorker, whole_config
 
     config = whole_config(
         resolve_model("builtin"),
@@ -41,7 +41,7 @@ def group(ray_session: None) -> Any:
 
 @pytest.fixture(scope="module")
 def batch(ray_session: None) -> Any:
-    from workers import make_batch
+    from verl_workers import make_batch
 
     return make_batch(vocabulary=585)
 

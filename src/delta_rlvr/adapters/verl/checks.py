@@ -48,6 +48,7 @@ PATHS = (
     f"{_ACTOR}.policy_loss.loss_mode",
     f"{_ACTOR}.clip_ratio_c",
     f"{_ACTOR}.ulysses_sequence_parallel_size",
+    f"{_ACTOR}.use_prefix_grouper",
     f"{_MODEL}.use_remove_padding",
     "algorithm.adv_estimator",
     "algorithm.rollout_correction.bypass_mode",
@@ -97,6 +98,8 @@ def _problems(config: Mapping[str, Any], settings: VerlSettings) -> Iterator[str
         )
     if select(config, "distillation.enabled", False):
         yield "distillation.enabled=True replaces the policy loss that the coefficients multiply; set it to False"
+    if select(config, f"{_ACTOR}.use_prefix_grouper", False):
+        yield f"{_ACTOR}.use_prefix_grouper=True lays tokens out in a way that is not known here; set it to False"
     yield from _loss_problems(config, settings)
     yield from _parallel_problems(config, settings, strategy)
 

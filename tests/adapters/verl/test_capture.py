@@ -1,0 +1,154 @@
+"""Which hidden state predicts which token, in every layout an engine may use; and slices of sequences over two gloo ranks."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+import torch
+import torch.multiprocessing as mp
+from verl_slices import LENGTHS, RESPONSES, solve_sliced, whole_batch
+
+from delta_rlvr.adapters.verl.capture import MicroBatch, PassCapture, Stopwatch, places
+from delta_rlvr.adapters.verl.loss import multiplied, spread
+from delta_rlvr.adapters.verl.settings import read_settings
+from delta_rlvr.credit import RowStore, credit_record
+
+# Two sequences: prompt of 2 and response of 3 (its middle token masked), prompt of 1 and response of 2.
+#   packed positions   0 1 2 3 4 | 5 6 7
+#   token              p p r r r | p r r
+#   predicts r at         1 2 3      5 6      of which 2 predicts the masked one
+MICRO = MicroBatch(
+    rows=torch.tensor([4, 7]),
+    sequence_lengths=torch.tensor([5, 3]),
+    response_lengths=torch.tensor([3, 2]),
+    response_mask=torch.tensor([1, 0, 1, 1, 1]).bool(),
+    response_ids=torch.tensor([10, 11, 12, 20, 21]),
+)
+
+
+def test_packed_positions_by_hand() -> None:
+    found = places(MICRO, torch.Size([1, 8, 6]), 0, 1)
+    assert found.positions.tolist() == [1, 3, 5, 6]
+    assert found.local.tolist() == [1, 3, 5, 6]
+    assert found.within.tolist() == [0, 2, 0, 1]
+    assert found.lengths.tolist() == [2, 2]
+    assert found.ids.tolist() == [10, 12, 20, 21]
+
+
+def test_padded_positions_by_hand() -> None:
+    # Rows of width 5: the second sequence starts at 5, and its prompt's last token stands there.
+    found = places(MICRO, torch.Size([2, 5, 6]), 0, 1)
+    assert found.local.tolist() == [1, 3, 5, 6]
+    # Rows of width 9 (padded to a longer sequence elsewhere).
+    assert places(MICRO, torch.Size([2, 9, 6]), 0, 1).local.tolist() == [1, 3, 9, 10]
+
+
+def test_padding_at_the_end_of_a_packed_row_is_never_picked() -> None:
+    assert places(MICRO, torch.Size([1, 16, 6]), 0, 1).positions.tolist() == [1, 3, 5, 6]
+
+
+def test_slices_take_their_own_tokens() -> None:
+    # 8 tokens and 2 of padding in two slices of 5: positions 0-4 and 5-9.
+    first = places(MICRO, torch.Size([1, 5, 6]), 0, 2)
+    second = places(MICRO, torch.Size([1, 5, 6]), 1, 2)
+    assert (first.local.tolist(), first.lengths.tolist()) == ([1, 3], [2, 0])
+    assert (second.local.tolist(), second.lengths.tolist()) == ([0, 1], [0, 2])
+    assert second.positions.tolist() == [5, 6]  # log-probs are gathered over the slices: global places
+
+
+def test_an_unknown_layout_is_refused() -> None:
+    with pytest.raises(RuntimeError, match="not known here"):
+        places(MICRO, torch.Size([3, 5, 6]), 0, 1)
+
+
+def capture_for(method: str, **given: object) -> PassCapture:
+    return PassCapture(read_settings({"method": method}), store=RowStore(), process_group=None, **given)  # type: ignore[arg-type]
+
+
+def test_log_probs_without_hidden_states_are_refused() -> None:
+    with pytest.raises(RuntimeError, match="were never seen"):
+        capture_for("delta").add_outputs(torch.zeros(8), None)
+
+
+def test_a_decoder_that_runs_twice_is_refused() -> None:
+    capture = capture_for("delta")
+    capture.add_hidden(MICRO, torch.randn(1, 8, 6))
+    with pytest.raises(RuntimeError, match="ran twice"):
+        capture.add_hidden(MICRO, torch.randn(1, 8, 6))
+
+
+def test_a_full_store_names_the_settings_that_make_room() -> None:
+    capture = PassCapture(
+        read_settings({"method": "delta"}), store=RowStore(device_bytes=8, host_bytes=8), process_group=None
+    )
+    with pytest.raises(ValueError, match=r"delta\.store_device_gib"):
+        capture.add_hidden(MICRO, torch.randn(1, 8, 6))
+
+
+def test_another_batch_than_the_captured_one_is_refused() -> None:
+    capture = capture_for("delta")
+    micro = MicroBatch(
+        torch.tensor([1, 0]),
+        MICRO.sequence_lengths,
+        MICRO.response_lengths,
+        MICRO.response_mask,
+        MICRO.response_ids,
+    )
+    capture.add_hidden(micro, torch.randn(1, 8, 6))
+    capture.add_outputs(-torch.rand(8), None)
+    ids = torch.arange(3)
+    with pytest.raises(RuntimeError, match="same batch"):
+        capture.solve(torch.ones(3), torch.tensor([2, 3, 1]), groups=ids, keys=ids, round_number=0)
+
+
+def test_multipliers_and_what_the_loss_saw_of_them() -> None:
+    ours, theirs = [torch.tensor([1.5, 0.5])], [torch.tensor([2.0, 1.0])]
+    assert multiplied(ours, theirs)[0].tolist() == [3.0, 0.5]
+    assert multiplied(ours, None)[0].tolist() == [1.5, 0.5]
+    assert multiplied(None, theirs)[0].tolist() == [2.0, 1.0]
+    # Over two tokens of which one is masked: mean 1.5 / 2, distance from one 0.5 / 2.
+    assert spread(torch.tensor([[1.5, 9.0]]), torch.tensor([[True, False]]), 2) == (0.75, 0.25)
+
+
+def test_a_stopwatch_adds_up_its_blocks() -> None:
+    watch = Stopwatch(torch.device("cpu"))
+    for _ in range(2):
+        with watch:
+            torch.ones(10).sum()
+    first = watch.seconds
+    assert 0 < first < 1
+    assert watch.seconds == first
+
+
+def test_slices_of_sequences_give_the_weights_of_the_whole(tmp_path: Path) -> None:
+    methods = ("delta", "dapo-ft")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    mp.spawn(solve_sliced, args=(port, str(tmp_path), methods), nprocs=2)
+
+    micro, hidden, logps, advantages = whole_batch()
+    # The core on padded tensors, in the batch's own order: the micro-batch's sequences 1, 2, 0 are rows 0, 1, 2 of it.
+    order = [1, 2, 0]
+    ends = torch.tensor(LENGTHS).cumsum(0).tolist()
+    starts = [0, *torch.tensor(RESPONSES).cumsum(0).tolist()]
+    spans = [slice(ends[n] - RESPONSES[n] - 1, ends[n] - 1) for n in order]
+    masks = [micro.response_mask[starts[n] : starts[n + 1]] for n in order]
+    pad = torch.nn.utils.rnn.pad_sequence
+    for method in methods:
+        record = credit_record(
+            pad([hidden[0, span] for span in spans], batch_first=True),
+            pad([logps[span] for span in spans], batch_first=True),
+            advantages,
+            pad(masks, batch_first=True),
+            config=read_settings({"method": method}).method.weighting,
+            entropy=pad([-logps[span] for span in spans], batch_first=True),
+        )
+        expected = torch.zeros(sum(RESPONSES))
+        expected[torch.cat(masks)] = record.weights
+        assert record.weights.std() > 0.05
+        for rank in range(2):
+            found = torch.load(tmp_path / f"{rank}.pt")[method]
+            torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)

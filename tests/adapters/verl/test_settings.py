@@ -1,0 +1,167 @@
+"""The delta block and the rest of the config: what is understood, what is refused, and with which words. Neither verl nor Ray."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from delta_rlvr.adapters.verl.checks import RESPONSE_ADVANTAGES, WEIGHTED_LOSSES, check_config, select
+from delta_rlvr.adapters.verl.settings import SettingsError, read_settings
+from delta_rlvr.credit import DeltaConfig, ForkingTokens, Uniform
+from delta_rlvr.objectives import METHODS
+
+
+def sound() -> dict[str, Any]:
+    """A config that DelTA runs with."""
+    return {
+        "actor_rollout_ref": {
+            "actor": {
+                "strategy": "fsdp2",
+                "loss_agg_mode": "token-mean",
+                "policy_loss": {"loss_mode": "vanilla"},
+                "clip_ratio_c": 10.0,
+                "ulysses_sequence_parallel_size": 1,
+                "use_prefix_grouper": False,
+            },
+            "model": {"use_remove_padding": True},
+        },
+        "algorithm": {
+            "adv_estimator": "grpo",
+            "rollout_correction": {"bypass_mode": False, "rollout_rs": None},
+        },
+        "distillation": {"enabled": False},
+    }
+
+
+def changed(path: str, value: Any) -> dict[str, Any]:
+    config = sound()
+    *parents, last = path.split(".")
+    place = config
+    for parent in parents:
+        place = place[parent]
+    place[last] = value
+    return config
+
+
+def test_the_block_is_the_named_method_with_its_changes() -> None:
+    settings = read_settings({"method": "delta", "lambda_min": 0.5, "lambda_max": 1.5, "scope": "group"})
+    assert settings.method.weighting == DeltaConfig(lambda_min=0.5, lambda_max=1.5, scope="group")
+    assert settings.needs_hidden
+    assert not settings.needs_head
+    assert read_settings({"method": "delta-topk", "top_k": 64}).needs_head
+    assert read_settings({"method": "dapo-ft", "quantile": 0.9}).method.weighting == ForkingTokens(0.9)
+    assert read_settings({"method": "dapo"}).method.weighting == Uniform()
+    future = read_settings({"method": "fipo", "future": {"high": 1.5, "dual_clip": 5.0}}).future
+    assert future is not None
+    assert (future.high, future.low, future.dual_clip) == (1.5, 0.8, 5.0)
+
+
+def test_budgets_are_gibibytes_a_rank() -> None:
+    settings = read_settings({"method": "delta", "store_device_gib": 1.5, "store_host_gib": 2})
+    store = settings.store(ranks_on_node=8)
+    assert (store.device_bytes, store.host_bytes) == (3 << 29, 2 << 30)
+    free = read_settings({"method": "delta"})
+    assert free.store(8).device_bytes is None
+    # Eight ranks share what one would have had.
+    alone, shared = free.store(1).host_bytes, free.store(8).host_bytes
+    assert alone is not None
+    assert shared is not None
+    assert shared < alone / 4
+
+
+@pytest.mark.parametrize(
+    ("block", "words"),
+    [
+        (None, "delta.method is missing"),
+        ({"lambda_min": 0.8}, "delta.method is missing"),
+        ({"method": "delat"}, "did you mean 'delta'"),
+        ({"method": "delta", "lamda_min": 0.8}, "did you mean 'lambda_min'"),
+        ({"method": "delta", "lambda_min": 1.3}, "above lambda_max"),
+        ({"method": "dapo", "lambda_min": 0.8}, "has no token coefficients"),
+        ({"method": "delta", "proxy": "full"}, "needs the gradient of every token"),
+        ({"method": "delta", "quantile": 0.9}, "belongs to method 'dapo-ft'"),
+        ({"method": "delta", "future": {"high": 2.0}}, "belongs to method 'fipo'"),
+        ({"method": "fipo", "future": {"hihg": 2.0}}, "did you mean 'high'"),
+        ({"method": "delta", "store_device_gib": -1}, "store_device_gib=-1"),
+        ({"method": "delta", "rollouts_every": 0}, "rollouts_every=0"),
+        ({"method": "delta", "run_folder": ""}, "run_folder"),
+    ],
+)
+def test_a_wrong_block_is_refused_by_name(block: dict[str, Any] | None, words: str) -> None:
+    with pytest.raises(SettingsError, match=words):
+        read_settings(block)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_runs_with_the_settings_that_its_refusal_asks_for(method: str) -> None:
+    settings = read_settings({"method": method})
+    config = sound()
+    actor = config["actor_rollout_ref"]["actor"]
+    if method == "grpo":
+        actor["loss_agg_mode"] = "seq-mean-token-mean"
+    if method == "sapo":
+        actor.update(loss_agg_mode="seq-mean-token-mean", policy_loss={"loss_mode": "sapo"})
+    check_config(config, settings)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "value", "words"),
+    [
+        ("delta", "actor_rollout_ref.actor.strategy", "megatron", "set it to fsdp2"),
+        ("delta", "algorithm.rollout_correction.bypass_mode", True, "skips the old-log-prob pass"),
+        ("delta", "algorithm.rollout_correction.rollout_rs", "token_k1", "set it to null"),
+        ("delta", "algorithm.adv_estimator", "gae", "one advantage a response"),
+        ("delta", "distillation.enabled", True, "replaces the policy loss"),
+        ("delta", "actor_rollout_ref.actor.policy_loss.loss_mode", "geo_mean", "does not weigh single tokens"),
+        ("delta", "actor_rollout_ref.actor.loss_agg_mode", "seq-mean-token-sum", "averages by token-mean"),
+        ("delta", "actor_rollout_ref.actor.use_prefix_grouper", True, "use_prefix_grouper"),
+        ("grpo", "actor_rollout_ref.actor.loss_agg_mode", "token-mean", "averages by seq-mean-token-mean"),
+        ("sapo", "actor_rollout_ref.actor.policy_loss.loss_mode", "vanilla", "loss_mode=sapo"),
+        ("dapo", "actor_rollout_ref.actor.policy_loss.loss_mode", "gspo", "set it to vanilla"),
+        ("fipo", "actor_rollout_ref.actor.clip_ratio_c", 3.0, "dual clip at 10.0"),
+        ("delta-topk", "actor_rollout_ref.actor.strategy", "fsdp", "set it to fsdp2"),
+        (
+            "delta-random",
+            "actor_rollout_ref.actor.ulysses_sequence_parallel_size",
+            2,
+            "seeded draws number the tokens",
+        ),
+    ],
+)
+def test_a_contradiction_is_refused_with_the_way_out(method: str, path: str, value: Any, words: str) -> None:
+    config = changed(path, value)
+    with pytest.raises(SettingsError, match=words) as refusal:
+        check_config(config, read_settings({"method": method}))
+    assert path in str(refusal.value)
+
+
+def test_all_contradictions_are_shown_at_once() -> None:
+    config = changed("actor_rollout_ref.actor.strategy", "megatron")
+    config["algorithm"]["adv_estimator"] = "gae"
+    with pytest.raises(SettingsError) as refusal:
+        check_config(config, read_settings({"method": "delta"}))
+    assert str(refusal.value).count("\n  - ") == 2
+
+
+def test_sequence_parallelism_needs_packed_sequences() -> None:
+    config = changed("actor_rollout_ref.actor.ulysses_sequence_parallel_size", 4)
+    check_config(config, read_settings({"method": "delta"}))
+    config["actor_rollout_ref"]["model"]["use_remove_padding"] = False
+    with pytest.raises(SettingsError, match="use_remove_padding=True"):
+        check_config(config, read_settings({"method": "delta"}))
+
+
+def test_other_stock_losses_may_be_weighed() -> None:
+    for loss in WEIGHTED_LOSSES:
+        check_config(
+            changed("actor_rollout_ref.actor.policy_loss.loss_mode", loss), read_settings({"method": "delta"})
+        )
+    for estimator in RESPONSE_ADVANTAGES:
+        check_config(changed("algorithm.adv_estimator", estimator), read_settings({"method": "delta"}))
+
+
+def test_a_missing_part_of_the_config_reads_as_the_default() -> None:
+    assert select({"a": {"b": None}}, "a.b.c", 7) == 7
+    assert select({}, "a.b", "x") == "x"
+    assert select({"a": {"b": 0}}, "a.b", 7) == 0
