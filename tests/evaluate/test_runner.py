@@ -135,7 +135,7 @@ def test_kill_minus_nine_half_way(tmp_path):
     code = f"import sys; sys.path.insert(0, {here!r}); import pathlib, test_runner; "
     code += f"test_runner.evaluate_tiny(pathlib.Path({str(path)!r}), pause=0.15)"
     process = subprocess.Popen([sys.executable, "-c", code], env=os.environ | {"OMP_NUM_THREADS": "1"})
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 240
     while not path.exists() or path.read_bytes().count(b"\n") < 14:  # the header and two batches
         assert process.poll() is None, "it ended before it could be killed"
         assert time.monotonic() < deadline
