@@ -148,3 +148,17 @@ def test_where_rows_wait_does_not_matter(config):
     assert asked, "the budget was meant to be too small"
     assert "recomputed" in record.store
     assert 0 < record.store_bytes <= 500
+
+
+def test_another_method_on_the_same_stored_rows():
+    batch = make_batch()
+    stream = CreditStream(CONFIGS[0], head=HEAD, temperature=0.7)
+    stream.add(
+        batch["hidden"], batch["logps"], batch["mask"], tokens=batch["tokens"], entropy=batch["entropy"]
+    )
+    for config in (CONFIGS[1], *CONFIGS[6:]):
+        record = stream.solve(batch["advantages"], groups=batch["groups"], keys=batch["keys"], config=config)
+        assert_same(list(record.weights.split(record.lengths.tolist())), solve(batch, config))
+    for config in CONFIGS[2:6]:  # the top-K proxy stores other rows; the head was not given
+        with pytest.raises(ValueError, match="cannot be read from what this stream stored"):
+            stream.solve(batch["advantages"], groups=batch["groups"], config=config)

@@ -108,3 +108,9 @@ class DeltaConfig:
     def needs_logps(self) -> bool:
         """Whether the old log-probs are needed."""
         return self.needs_proxies and self.proxy == "output_row"
+
+    @property
+    def stored_rows(self) -> str:
+        """What the store keeps of a token: equal for settings that can share one capture."""
+        rows = {"topk_hidden": f"top-{self.top_k} hidden gradients", "full": "full gradients"}
+        return rows.get(self.proxy, "hidden states")

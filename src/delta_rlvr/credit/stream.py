@@ -142,18 +142,23 @@ class CreditStream:
         groups: Int[Tensor, " batch"] | None = None,
         keys: Int[Tensor, " batch"] | None = None,
         round_number: int = 0,
+        config: Weighting | None = None,
     ) -> CreditRecord:
         """Token weights of everything added, over all ranks of the process group (each of which must call this).
 
         `logps` and `entropy` [token] are packed in the order of `add`. `keys` identify the responses for seeded draws (default:
-        their number in the batch), `round_number` the batch.
+        their number in the batch), `round_number` the batch. `config` asks for another method's weights on the same batch; its
+        proxy must be read from the same stored rows.
         """
+        weighting = self.config if config is None else config
         device = self._device or advantages.device
         reducer = Reducer(self.process_group, device)
         problem: ValueError | None = None
         batch: TokenBatch | None = None
         try:
-            batch = self._batch(advantages, logps, entropy, groups, keys, round_number, reducer, device)
+            batch = self._batch(
+                weighting, advantages, logps, entropy, groups, keys, round_number, reducer, device
+            )
         except ValueError as error:
             problem = error
         reducer.agree(problem)
@@ -162,10 +167,11 @@ class CreditStream:
         if keys is None:
             before = sum(reducer.gather_counts(len(batch.lengths))[: reducer.rank])
             batch.keys.add_(before)
-        return weigh(batch, self.config)
+        return weigh(batch, weighting)
 
     def _batch(
         self,
+        weighting: Weighting,
         advantages: Tensor,
         logps: Tensor | None,
         entropy: Tensor | None,
@@ -191,7 +197,10 @@ class CreditStream:
                 f"advantages: not finite (NaN or inf) in row {int(bad.nonzero()[0, 0])}. Look at its reward and its group's spread"
             )
         advantages = torch.where(lengths > 0, advantages, 0.0)
-        scaled = self._delta is not None and self._delta.needs_logps
+        delta = weighting if isinstance(weighting, DeltaConfig) else None
+        if weighting != self.config:
+            self._check_same_rows(delta)
+        scaled = delta is not None and delta.needs_logps
         logps = self._packed("logps", self._logps, logps, token_count, row, needed=scaled)
         if logps is not None and bool((logps > 1e-2).any()):
             raise ValueError(
@@ -217,7 +226,7 @@ class CreditStream:
             if ids is not None:
                 require_shape(name, ids, (count,), "[batch]")
                 require_integer(name, ids)
-        head_proxy = self._delta is not None and self._delta.proxy == "head" and self.head is not None
+        head_proxy = delta is not None and delta.needs_proxies and delta.proxy == "head"
         return TokenBatch(
             lengths=lengths,
             advantages=advantages,
@@ -227,11 +236,20 @@ class CreditStream:
             logps=None if logps is None else logps.to(wide(device)),
             entropy=entropy,
             tokens=tokens,
-            store=self.store if self.needs_hidden else None,
+            store=self.store if delta is not None and delta.needs_proxies else None,
             proxy=HeadProxy(self.head, self.temperature) if head_proxy else RowProxy(),  # type: ignore[arg-type]
             scaled=scaled,
             reducer=reducer,
         )
+
+    def _check_same_rows(self, other: DeltaConfig | None) -> None:
+        """Another method can be solved for only if what it reads is what was stored."""
+        if other is not None and other.needs_proxies:
+            stored = self._delta.stored_rows if self.needs_hidden and self._delta is not None else None
+            require(
+                other.stored_rows == stored and (not other.needs_head or self.head is not None),
+                f"config: proxy={other.proxy!r} cannot be read from what this stream stored; make one for it",
+            )
 
     def _packed(
         self,
