@@ -74,13 +74,12 @@ class DeltaTrainerConfig(GRPOConfig):
             isinstance(surrogate, (Clip, FutureClip))
             and self.epsilon_high is None
             and surrogate.high != surrogate.low
+            and self.loss_type != "cispo"  # where epsilon_high is another thing: the largest ratio
         ):
             self.epsilon_high = surrogate.high
         if isinstance(surrogate, FutureClip) and self.delta is None:
             # TRL's two-sided clip is the dual clip: min(r, c) A where A < 0, and no change where A > 0.
             self.delta = surrogate.future.dual_clip
-        if isinstance(surrogate, SoftGate):
-            self.sapo_temperature_pos, self.sapo_temperature_neg = surrogate.positive, surrogate.negative
         for name in ("store_device_gb", "store_host_gb"):
             value = getattr(self, name)
             if value is not None and value < 0:

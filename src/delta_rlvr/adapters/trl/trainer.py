@@ -26,6 +26,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import trl
+from accelerate.utils import is_peft_model
 from jaxtyping import Bool, Float, Int
 from packaging.version import Version
 from torch import Tensor
@@ -94,16 +95,7 @@ class DeltaTrainer(GRPOTrainer):
         assert self.model is not None
         if not self.model.training:
             return super()._generate_and_score_completions(inputs)
-        stream = CreditStream(
-            self.method.weighting,
-            head=self._head() if self._needs_head else None,
-            temperature=self.temperature / self._logit_scale,
-            store=self._store,
-            process_group=dist.group.WORLD if self.accelerator.num_processes > 1 else None,
-            device=self.accelerator.device,
-        )
-        stream.clear()
-        self._capture = capture = _Capture(stream)
+        self._capture = capture = _Capture()
         with self._old_logps_always():
             output = super()._generate_and_score_completions(inputs)
         if self._capture is not None or "old_per_token_logps" not in output:
@@ -123,7 +115,7 @@ class DeltaTrainer(GRPOTrainer):
         if int(output["num_items_in_batch"]) == 0:
             warnings.warn(
                 "no completion of this batch has a token to learn from (all were cut at max_completion_length and "
-                "masked, or empty): the step changes nothing. Raise max_completion_length",
+                "masked, or empty): it adds nothing to the gradient. Raise max_completion_length",
                 stacklevel=2,
             )
             return None
@@ -133,7 +125,7 @@ class DeltaTrainer(GRPOTrainer):
             logps=output["old_per_token_logps"][mask],
             entropy=None if capture.entropy is None else capture.entropy[mask],
             groups=self._groups(len(inputs)),
-            round_number=self.state.global_step,
+            round_number=self._round_number,
         )
         if not isinstance(self.method.weighting, Uniform):
             # Every clip is homogeneous in A, so weighing the advantage is weighing the loss (Eq. 8).
@@ -141,6 +133,22 @@ class DeltaTrainer(GRPOTrainer):
                 advantages.dtype
             )
         return record
+
+    @property
+    def _round_number(self) -> int:
+        """A number for this rollout batch that no other has, and that a resumed run finds again (TRL's own counter starts over)."""
+        accumulation = self.args.gradient_accumulation_steps
+        return self.state.global_step * accumulation + self._step % accumulation
+
+    def _stream(self) -> CreditStream:
+        return CreditStream(
+            self.method.weighting,
+            head=self._head() if self._needs_head else None,
+            temperature=self.temperature / self._logit_scale,
+            store=self._store,
+            process_group=dist.group.WORLD if self.accelerator.num_processes > 1 else None,
+            device=self.accelerator.device,
+        )
 
     def _groups(self, count: int) -> Int[Tensor, " batch"]:
         """Which prompt a row of this rank answers: TRL lays the copies of a prompt side by side over all ranks."""
@@ -212,6 +220,8 @@ class DeltaTrainer(GRPOTrainer):
         if capture is not None and model is self.model:
             # The first pass of a rollout batch is the old policy's; under PEFT the reference pass comes on the same model after it.
             self._capture = None
+            # Only now, because a whole head must not lie about while completions are generated.
+            capture.stream = self._stream()
             capture.mask = self._valid_tokens(attention_mask[:, -logits_to_keep:])
             capture.tokens = input_ids[:, -logits_to_keep:]
             kwargs["compute_entropy"] = kwargs.get("compute_entropy", False) or self.keep_entropy
@@ -262,6 +272,9 @@ class DeltaTrainer(GRPOTrainer):
             )
         first = self.accelerator.process_index * len(prompts)
         weighted = (rewards * self.reward_weights.to(rewards.device)).nansum(dim=1)
+        weighted[rewards.isnan().all(dim=1)] = (
+            torch.nan
+        )  # nobody could score it: not the same as a reward of 0
         self._rewards = weighted[first : first + len(prompts)]
         return rewards
 
@@ -287,7 +300,7 @@ class DeltaTrainer(GRPOTrainer):
 
     def _causal_model(self) -> Any:
         model = self.accelerator.unwrap_model(self.model)
-        return model.get_base_model() if hasattr(model, "peft_config") else model
+        return model.get_base_model() if is_peft_model(model) else model
 
     def _backbone(self) -> Any:
         """The module whose output is the LM head's input."""
@@ -299,14 +312,23 @@ class DeltaTrainer(GRPOTrainer):
 
     def _check_head(self) -> None:
         """Refuse at the start what the head proxies cannot follow."""
-        text_config = self._causal_model().config.get_text_config()
-        scale = getattr(text_config, "logit_scale", None)
-        self._logit_scale = 1.0 if scale is None else float(scale)
-        if self._needs_head and getattr(text_config, "final_logit_softcapping", None) is not None:
-            raise ValueError(
-                f"method {self.method.name!r} needs the LM head's gradient, which is not defined here for a model that caps "
-                "its logits (final_logit_softcapping); use proxy='output_row'"
-            )
+        model = self._causal_model()
+        text_config = model.config.get_text_config()
+        self._logit_scale = _logit_scale(text_config)
+        if not self._needs_head:
+            return
+        for trait, found in (
+            (
+                "caps its logits (final_logit_softcapping)",
+                getattr(text_config, "final_logit_softcapping", None),
+            ),
+            ("adds a bias to its logits", getattr(model.get_output_embeddings(), "bias", None)),
+        ):
+            if found is not None:
+                raise ValueError(
+                    f"method {self.method.name!r} needs the LM head's gradient, which is not defined here for a model that "
+                    f"{trait}; use proxy='output_row'"
+                )
 
     def _head(self) -> Float[Tensor, "vocab width"]:
         """The LM head's weight, whole: gathered where it is sharded, and only for the proxies that need it."""
@@ -321,9 +343,14 @@ class DeltaTrainer(GRPOTrainer):
         if self.is_fsdp_enabled and self.accelerator.num_processes > 1:
             from torch.distributed.fsdp import FullyShardedDataParallel
 
-            assert self.model is not None
-            with FullyShardedDataParallel.summon_full_params(self.model, writeback=False):
-                return self._causal_model().get_output_embeddings().weight.detach().clone()
+            # The outermost unit has the head, unless somebody wrapped it alone: then everything has to be gathered for it.
+            for everything in (False, True):
+                with FullyShardedDataParallel.summon_full_params(
+                    self.model_wrapped, recurse=everything, writeback=False
+                ):
+                    weight = self._causal_model().get_output_embeddings().weight
+                    if weight.dim() == 2 and weight.numel():
+                        return weight.detach().clone()
         return weight.detach()
 
     @contextlib.contextmanager
@@ -340,17 +367,17 @@ class DeltaTrainer(GRPOTrainer):
     def _timed(self, phase: str) -> Iterator[None]:
         start = time.perf_counter()
         yield
-        self.seconds[phase] += time.perf_counter() - start
+        if self.model is not None and self.model.training:  # an evaluation in between is not part of a step
+            self.seconds[phase] += time.perf_counter() - start
 
 
 class _Capture:
     """Keeps what the old-log-prob pass knows until the advantages are there."""
 
-    def __init__(self, stream: CreditStream):
-        self.stream = stream
-        self.mask: Tensor = torch.empty(0)
-        self.tokens: Tensor = torch.empty(0)
-        self.entropy: Tensor | None = None
+    stream: CreditStream
+    mask: Bool[Tensor, "batch time"]
+    tokens: Int[Tensor, "batch time"]
+    entropy: Float[Tensor, "batch time"] | None = None
 
     @contextlib.contextmanager
     def hook(self, backbone: Any) -> Iterator[None]:
@@ -392,6 +419,17 @@ def check_trl_version(version: str | None = None) -> None:
             f"TRL {found} is installed, but delta-rlvr needs >= {SUPPORTED_TRL[0]}, < {SUPPORTED_TRL[1]} (it relies on the "
             f'trainer\'s internals): pip install "trl~={SUPPORTED_TRL[0]}.0"'
         )
+
+
+def _logit_scale(text_config: Any) -> float:
+    """What a model multiplies its logits by: the names, and their order, that TRL's fused head knows."""
+    for name in ("logit_scale", "output_multiplier", "lm_head_multiplier"):
+        if getattr(text_config, name, None) is not None:
+            return float(getattr(text_config, name))
+    divisor = getattr(text_config, "logits_scaling", None)
+    if divisor is None:
+        return 1.0
+    return float(divisor if text_config.model_type == "hyperclovax" else 1 / divisor)
 
 
 def _bytes(gigabytes: float | None) -> int | None:

@@ -1,0 +1,209 @@
+"""The same training written out: no trainer, no micro-batches, no ranks, no left padding; one loss an optimizer step.
+
+Weights come from the core (and, for DelTA, from the float64 loops of `credit_reference` as well), losses from `objectives`.
+"""
+
+from dataclasses import dataclass, field
+
+import credit_reference as reference
+import numpy as np
+import torch
+from replayed_training import GENERATIONS, LEARNING_RATE, SHAPES, TEMPERATURE, reward_of
+
+from delta_rlvr import token_coefficients
+from delta_rlvr.credit import DeltaConfig
+from delta_rlvr.objectives import LossInputs, policy_loss
+
+
+@dataclass
+class Options:
+    """What a run may differ in, besides its method and its batch shape."""
+
+    scale_rewards: str = "group"
+    mask_truncated: bool = False
+    beta: float = 0.0
+    importance: tuple[float, float] | None = None
+    """Bounds of the correction for the sampler's log-probs."""
+    dual: float | None = None
+    """TRL's own two-sided clip."""
+    reference_tolerance: float | None = 2e-6
+    """How close the core's weights have to be to the float64 loops' (None: not compared)."""
+
+
+@dataclass
+class Outcome:
+    """What the hand-written run gives, in the order of the trainer's micro-batches."""
+
+    losses: list[float] = field(default_factory=list)
+    weights: list[torch.Tensor] = field(default_factory=list)
+    advantages: list[torch.Tensor] = field(default_factory=list)
+    clipped: list[float] = field(default_factory=list)
+    """Share of tokens whose ratio left the clip range, by micro-batch."""
+
+
+def train_by_hand(
+    model, method, shape, ranks, generations, micro_batches, *, options=None, reference_model=None
+):
+    """Repeat a recorded run. `generations` and `micro_batches` are one list a rank, as `Recording` keeps them."""
+    options = options or Options()
+    accumulation, per_generation, iterations, steps = SHAPES[shape]
+    outcome = Outcome()
+    batch, optimizer = None, torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
+    for step in range(steps):
+        optimizer.zero_grad()
+        for micro in range(step * accumulation, (step + 1) * accumulation):
+            if micro % (per_generation * iterations) == 0:
+                number = micro // (per_generation * iterations)
+                rows = [row for rank in generations for row in rank[number]["rows"]]
+                batch = _Batch(model, method, rows, micro, options, reference_model)
+                outcome.weights.append(batch.weights)
+                outcome.advantages.append(batch.advantages)
+            assert batch is not None
+            for rank in micro_batches:
+                index = [batch.number[_key(*row)] for row in rank[micro]["rows"]]
+                loss, clipped = batch.loss(
+                    model, index, accumulation, per_generation, ranks if len(micro_batches) > 1 else 1
+                )
+                (loss / len(micro_batches)).backward()  # data parallelism averages the ranks' gradients
+                outcome.losses.append(loss.item())
+                outcome.clipped.append(clipped)
+        optimizer.step()
+    return outcome
+
+
+def _key(prompt_ids, tokens):
+    """Who a response is: padding (0) never stands inside one."""
+    return tuple(prompt_ids), tuple(token for token in tokens if token != 0)
+
+
+class _Batch:
+    """A rollout batch over all ranks, with everything that is fixed when it is made."""
+
+    def __init__(self, model, method, rows, round_number, options, reference_model):
+        self.method, self.options = method, options
+        self.number = {_key(row["prompt_ids"], row["tokens"]): number for number, row in enumerate(rows)}
+        assert len(self.number) == len(rows), "responses are told apart by their tokens"
+        self.rows = rows
+        # Prompt and response side by side, all padding at the end: not the layout that TRL uses.
+        self.length = max(len(row["prompt_ids"]) + len(row["tokens"]) for row in rows)
+        time = max(len(row["tokens"]) for row in rows)
+        self.tokens = torch.zeros(len(rows), time, dtype=torch.long)
+        self.mask = torch.zeros(len(rows), time, dtype=torch.bool)
+        for number, row in enumerate(rows):
+            self.tokens[number, : len(row["tokens"])] = torch.tensor(row["tokens"])
+            if not (options.mask_truncated and row["tokens"][-1] != 1):
+                self.mask[number, : len(row["tokens"])] = torch.tensor(
+                    row["written"] or [1] * len(row["tokens"])
+                ).bool()
+        self.advantages = self._advantages()
+        with torch.no_grad():
+            hidden, self.old_logps, entropy = self.score(model)
+            self.reference_logps = None if reference_model is None else self.score(reference_model)[1]
+        groups = torch.arange(len(rows)) // GENERATIONS
+        if options.importance is None:
+            self.importance = None
+        else:
+            sampled = -6.0 - 0.1 * (self.tokens % 5)
+            self.importance = (self.old_logps - sampled).exp().clamp(*options.importance)
+        self.weights = token_coefficients(
+            hidden,
+            self.old_logps,
+            self.advantages,
+            self.mask,
+            config=method.weighting,
+            head=_plain(model).get_output_embeddings().weight.detach(),
+            tokens=self.tokens,
+            temperature=TEMPERATURE,
+            groups=groups,
+            entropy=entropy,
+            round_number=round_number,
+        )
+        if isinstance(method.weighting, DeltaConfig) and options.reference_tolerance is not None:
+            self._check_against_reference(model, hidden, groups)
+
+    def _advantages(self):
+        rewards = torch.tensor([reward_of(row["prompt"], row["tokens"]) for row in self.rows])
+        grouped = rewards.view(-1, GENERATIONS)
+        centred = grouped - grouped.mean(1, keepdim=True)
+        if self.options.scale_rewards == "none":
+            return centred.flatten()
+        spread = rewards.std() if self.options.scale_rewards == "batch" else grouped.std(1, keepdim=True)
+        return (centred / (spread + 1e-4)).flatten()
+
+    def score(self, model):
+        """(hidden, log-probs, entropies) of the response tokens."""
+        ids = torch.zeros(len(self.rows), self.length, dtype=torch.long)
+        attention = torch.zeros_like(ids)
+        place = torch.zeros_like(self.tokens)
+        for number, row in enumerate(self.rows):
+            whole = row["prompt_ids"] + row["tokens"]
+            ids[number, : len(whole)] = torch.tensor(whole)
+            attention[number, : len(whole)] = 1
+            # Token t of the response is predicted at the position before it.
+            place[number] = (len(row["prompt_ids"]) - 1 + torch.arange(place.shape[1])).clamp(
+                max=self.length - 1
+            )
+        output = model(input_ids=ids, attention_mask=attention, output_hidden_states=True, use_cache=False)
+        pick = lambda x: x.gather(1, place[..., None].expand(-1, -1, x.shape[-1]))  # noqa: E731
+        distribution = (pick(output.logits) / TEMPERATURE).log_softmax(-1)
+        logps = distribution.gather(-1, self.tokens[..., None])[..., 0]
+        return pick(output.hidden_states[-1]), logps, -(distribution.exp() * distribution).sum(-1)
+
+    def loss(self, model, index, accumulation, per_generation, ranks):
+        """The loss of some rows: the engine's constants divide it, never the rows' own Z."""
+        method = self.method
+        logps = self.score(model)[1][index]
+        mask = self.mask[index]
+        if method.aggregation == "token_mean":
+            denominator = self.mask.sum().clamp(min=1) / ranks * accumulation / per_generation
+        else:
+            denominator = len(index) * accumulation
+        weights = self.weights[index]
+        if self.importance is not None:
+            weights = weights * self.importance[index]
+        surrogate = method.surrogate
+        if self.options.dual is not None:
+            surrogate = type(surrogate)(surrogate.low, surrogate.high, self.options.dual)
+        inputs = LossInputs(logps, self.old_logps[index], self.advantages[index], mask, weights)
+        loss = policy_loss(inputs, surrogate, method.aggregation, denominator=denominator)
+        if self.reference_logps is not None:
+            away = self.reference_logps[index] - logps
+            loss = loss + self.options.beta * ((away.exp() - away - 1) * mask).sum() / denominator
+        ratio = inputs.log_ratio.detach().exp()
+        clipped = ((ratio < 0.8) | (ratio > 1.28))[mask].float().mean().item()
+        return loss, clipped
+
+    def _check_against_reference(self, model, hidden, groups):
+        config = self.method.weighting
+        if config.source == "random" or config.keep != "all" or config.proxy == "head":
+            return  # seeded draws are the core's own; a vocabulary of outer products is too many for loops
+        head = _plain(model).get_output_embeddings().weight.detach().double().numpy()
+        if config.proxy == "topk_hidden":
+            vectors = reference.topk_hidden(hidden.double(), head, self.tokens, config.top_k, TEMPERATURE)
+        else:
+            vectors = reference.output_row(hidden.double(), self.old_logps.double())
+        told = (
+            "scope",
+            "lambda_min",
+            "lambda_max",
+            "refinements",
+            "contrast",
+            "gamma",
+            "assignment",
+            "normalize",
+            "range_map",
+        )
+        expected = reference.reference_coefficients(
+            vectors,
+            self.advantages.double().numpy(),
+            self.mask.numpy(),
+            groups=groups.tolist(),
+            **{name: getattr(config, name) for name in told},
+        )
+        np.testing.assert_allclose(
+            self.weights.numpy(), expected["weights"], atol=self.options.reference_tolerance
+        )
+
+
+def _plain(model):
+    return model.get_base_model() if hasattr(model, "peft_config") else model

@@ -1,0 +1,101 @@
+"""What one rank does when `test_two_ranks` starts two of them. Each writes what it saw to FOLDER/NAME.RANK.pt."""
+
+import os
+import sys
+from pathlib import Path
+
+os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2])]
+
+import torch  # noqa: E402
+from real_generation import train_for_real  # noqa: E402
+from replayed_training import build, parameters_of, rollout  # noqa: E402
+
+from delta_rlvr.objectives import METHODS  # noqa: E402
+
+SEVERAL_UPDATES = ("dapo", "dapo-ft", "sapo", "fipo", "delta", "delta-group", "delta-top50")
+
+
+def replayed(method, shape, **options):
+    trainer = build(method, shape, ranks=2, **options)
+    trainer.train()
+    return {
+        "generations": trainer.generations,
+        "losses": trainer.losses,
+        "parameters": parameters_of(trainer),
+    }
+
+
+def without_tokens_on_one_rank():
+    """Every response of the second rank was cut and is masked: it still takes part in every collective."""
+    generate = rollout()
+
+    def uneven(prompts, trainer):
+        output = generate(prompts, trainer)
+        last = 1 if trainer.accelerator.process_index == 0 else 5
+        for tokens in output["completion_ids"]:
+            tokens[-1] = last
+        return output
+
+    return replayed("delta", "accumulation 4", rollout_func=uneven, mask_truncated_completions=True)
+
+
+def refused(where):
+    """An infinite reward on one rank: every rank must stop, none may wait for ever."""
+
+    def reward(completion_ids, **_):
+        scores = [1.0] * len(completion_ids)
+        if torch.distributed.get_rank() == where:
+            scores[2] = float("inf")
+        return scores
+
+    try:
+        replayed("delta", "one micro-batch", reward=reward)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def sharded_head():
+    """The head of an FSDP2 model is a DTensor with a part of its rows on each rank."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    trainer = build("delta-topk", "one micro-batch", ranks=2)
+    head = trainer.model.get_output_embeddings()
+    whole = head.weight.detach().clone()
+    fully_shard(head, mesh=init_device_mesh("cpu", (2,)))
+    local = head.weight.to_local().shape[0]
+    return {"local_rows": local, "same": torch.equal(trainer._head(), whole)}
+
+
+def seen_order():
+    """Which prompts each rank got, in its order."""
+    trainer = build("delta", "one micro-batch", ranks=2, max_steps=1)
+    groups = []
+    trainer.observers.append(lambda batch: groups.append(batch.groups.tolist()))
+    trainer.train()
+    return {"prompts": [row["prompt"] for row in trainer.generations[0]["rows"]], "groups": groups[0]}
+
+
+def main(folder):
+    rank = os.environ["RANK"]
+    jobs = {}
+    for method in METHODS:
+        shapes = ["one micro-batch", "accumulation 4"]
+        shapes += ["several updates"] if method in SEVERAL_UPDATES else []
+        for shape in shapes:
+            jobs[f"{method}, {shape}"] = lambda m=method, s=shape: replayed(m, s)
+    jobs["uneven"] = without_tokens_on_one_rank
+    jobs["order"] = seen_order
+    jobs["sharded head"] = sharded_head
+    jobs["real"] = lambda: train_for_real("delta")
+    jobs["real with LoRA"] = lambda: train_for_real("delta-topk", lora=True)
+    jobs["refused"] = lambda: refused(1)
+    for name, job in jobs.items():
+        torch.save(job(), Path(folder) / f"{name}.{rank}.pt")
+    torch.distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,89 @@
+"""Three steps on the built-in task with the bundled policy, its own responses and few tokens."""
+
+import tempfile
+
+import torch
+from datasets import Dataset
+from replayed_training import QUIET, Recording
+from transformers import set_seed
+from trl import GRPOConfig, GRPOTrainer
+
+from delta_rlvr.adapters.trl import DeltaTrainer, DeltaTrainerConfig
+from delta_rlvr.tasks import get_task
+from delta_rlvr.tasks.models import load_policy
+
+
+class Counting(Recording):
+    """Also counts captures and solves, and keeps the weights."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.captured_tokens, self.records = [], []
+
+    def _weigh(self, capture, output, inputs):
+        self.captured_tokens.append(len(capture.stream.store))
+        record = super()._weigh(capture, output, inputs)
+        self.records.append(record)
+        return record
+
+
+class RealDelta(Counting, DeltaTrainer):
+    pass
+
+
+class RealStock(Recording, GRPOTrainer):
+    pass
+
+
+def letters(completions, **_):
+    """A reward that differs within every group: correct answers are rare in so few tokens."""
+    return [float(sum(map(ord, text)) % 7) for text in completions]
+
+
+def build_real(method="delta", *, stock=False, lora=False, **settings):
+    set_seed(3)
+    model, tokenizer = load_policy("builtin")
+    problems = get_task("phrased-sums").problems("train", 32, seed=5)
+    given = {
+        "output_dir": tempfile.mkdtemp(prefix="delta-rlvr-test-"),
+        "per_device_train_batch_size": 8,
+        "num_generations": 4,
+        "max_completion_length": 14,
+        "max_steps": 3,
+        "learning_rate": 1e-3,
+        "seed": 3,
+        **QUIET,
+        **settings,
+    }
+    peft_config = None
+    if lora:
+        from peft import LoraConfig
+
+        peft_config = LoraConfig(r=4, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
+    return (RealStock if stock else RealDelta)(
+        model=model,
+        reward_funcs=letters,
+        args=GRPOConfig(**given) if stock else DeltaTrainerConfig(method=method, **given),
+        train_dataset=Dataset.from_list([{"prompt": problem.prompt} for problem in problems]),
+        processing_class=tokenizer,
+        peft_config=peft_config,
+    )
+
+
+def train_for_real(method, **options):
+    """Train, and say what happened."""
+    trainer = build_real(method, **options)
+    trainable = {n: p.detach().clone() for n, p in trainer.model.named_parameters() if p.requires_grad}
+    trainer.train()
+    weights = [record.weights for record in trainer.records]
+    return {
+        "losses": [micro["loss"] for micro in trainer.losses],
+        "weights": weights,
+        "token_counts": [record.token_count for record in trainer.records],
+        "store_bytes": [record.store_bytes for record in trainer.records],
+        "changed": {
+            name: not torch.equal(before, dict(trainer.model.named_parameters())[name])
+            for name, before in trainable.items()
+        },
+        "log": trainer.state.log_history,
+    }

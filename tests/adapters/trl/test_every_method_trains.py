@@ -1,0 +1,74 @@
+"""Three real steps of every method on the built-in task, and what a run leaves behind."""
+
+import math
+
+import pytest
+import torch
+from real_generation import build_real, train_for_real
+
+from delta_rlvr.objectives import METHODS
+
+NOT_MEAN_ONE = {"delta-no-norm"}
+"""Methods whose weights are not normalised, by definition."""
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_three_steps(method):
+    seen = train_for_real(method)
+    assert len(seen["losses"]) == 3
+    assert all(math.isfinite(loss) for loss in seen["losses"])
+    assert all(seen["changed"].values())
+    for weights, count in zip(seen["weights"], seen["token_counts"], strict=True):
+        assert len(weights) == count
+        if method in NOT_MEAN_ONE:
+            assert 0.8 <= weights.mean().item() <= 1.2
+        else:
+            assert weights.mean().item() == pytest.approx(1, abs=1e-5)
+    uniform = method in ("grpo", "dapo", "sapo", "fipo")
+    assert all((weights == 1).all() == uniform for weights in seen["weights"])
+    delta = METHODS[method].delta
+    held = delta is not None and delta.needs_proxies
+    assert all((size > 0) == held for size in seen["store_bytes"])
+
+
+@pytest.mark.parametrize("method", ["delta", "delta-head", "dapo-ft", "fipo"])
+def test_three_steps_with_lora(method):
+    seen = train_for_real(method, lora=True)
+    assert all(math.isfinite(loss) for loss in seen["losses"])
+    assert any(seen["changed"].values())
+    assert all("lora" in name for name in seen["changed"])
+
+
+def test_what_a_run_logs_and_shows_to_observers():
+    trainer = build_real("delta", logging_steps=1)
+    batches = []
+    trainer.observers.append(batches.append)
+    trainer.keep_entropy = True
+    trainer.train()
+    lines = [line for line in trainer.state.log_history if "credit/weight_mean" in line]
+    assert len(lines) == 3
+    for line in lines:
+        assert line["credit/weight_mean"] == pytest.approx(1, abs=1e-5)
+        assert line["credit/gamma_positive"] > 0
+        assert line["credit/centroid_gap"] > 0
+        assert line["credit/store_bytes"] > 0
+        assert 0 <= line["credit/zero_advantage"] < 1
+    assert [batch.step for batch in batches] == [1, 2, 3]
+    for batch, generation in zip(batches, trainer.generations, strict=True):
+        assert batch.mask.sum(1).tolist() == [len(row["tokens"]) for row in generation["rows"]]
+        assert batch.groups.tolist() == [0] * 4 + [1] * 4
+        assert [row["prompt"] for row in batch.rows] == [row["prompt"] for row in generation["rows"]]
+        assert batch.entropy is not None
+        assert (batch.entropy[batch.mask] >= 0).all()
+        assert (batch.logps[batch.mask] <= 0).all()
+        # Counted token by token, the slow way.
+        counted = torch.zeros_like(batch.vocabulary)
+        for token, side, weight in zip(
+            batch.completion_ids[batch.mask], batch.record.side, batch.record.weights, strict=True
+        ):
+            if side != 0:
+                counted[0 if side > 0 else 2, token] += 1
+                counted[1 if side > 0 else 3, token] += weight.double()
+        torch.testing.assert_close(batch.vocabulary, counted)
+    assert set(trainer.seconds) == {"generate", "logps", "reward", "credit", "update"}
+    assert all(value > 0 for value in trainer.seconds.values())

@@ -1,0 +1,113 @@
+"""The same as on one rank, on two: `torchrun` with gloo (`accelerate launch --cpu` silently starts one process)."""
+
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from by_hand import Options, train_by_hand
+from ranks_main import SEVERAL_UPDATES
+from replayed_training import make_model
+
+from delta_rlvr.objectives import METHODS
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture(scope="module")
+def two_ranks(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("two-ranks")
+    script = Path(__file__).with_name("ranks_main.py")
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    done = subprocess.run(
+        [*command, str(script), str(folder)],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=580,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-6000:]
+    return lambda name: [torch.load(folder / f"{name}.{rank}.pt", weights_only=False) for rank in range(2)]
+
+
+def assert_same_run(ranks, method, shape, options=None):
+    model = make_model().eval()
+    hand = train_by_hand(
+        model,
+        METHODS[method],
+        shape,
+        2,
+        [rank["generations"] for rank in ranks],
+        [rank["losses"] for rank in ranks],
+        options=options or Options(reference_tolerance=None),
+    )
+    losses = [
+        micro["loss"] for pair in zip(*(rank["losses"] for rank in ranks), strict=True) for micro in pair
+    ]
+    assert losses == pytest.approx(hand.losses, abs=1e-6)
+    for rank in ranks:
+        for name, expected in model.named_parameters():
+            torch.testing.assert_close(rank["parameters"][name], expected, atol=1e-6, rtol=0, msg=name)
+    return hand
+
+
+@pytest.mark.parametrize("shape", ["one micro-batch", "accumulation 4"])
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_by_hand(two_ranks, method, shape):
+    ranks = two_ranks(f"{method}, {shape}")
+    rows = [len(rank["generations"][0]["rows"]) for rank in ranks]
+    assert rows == [12, 12]  # really two processes, with half of the batch each
+    assert_same_run(ranks, method, shape)
+
+
+@pytest.mark.parametrize("method", SEVERAL_UPDATES)
+def test_several_updates_by_hand(two_ranks, method):
+    hand = assert_same_run(two_ranks(f"{method}, several updates"), method, "several updates")
+    assert max(hand.clipped) > 0.2
+
+
+def test_a_rank_without_a_valid_token(two_ranks):
+    ranks = two_ranks("uneven")
+    hand = assert_same_run(ranks, "delta", "accumulation 4", Options(mask_truncated=True))
+    assert not hand.weights[0][12:].any()
+    assert hand.weights[0][:12].any()
+    assert all(micro["loss"] == 0 for micro in ranks[1]["losses"])
+
+
+def test_copies_of_a_prompt_lie_side_by_side_over_the_ranks(two_ranks):
+    """`_groups` counts on this order."""
+    first, second = two_ranks("order")
+    prompts, groups = first["prompts"] + second["prompts"], first["groups"] + second["groups"]
+    assert groups == [0] * 8 + [1] * 8 + [2] * 8
+    assert len(set(zip(prompts, groups, strict=True))) == len(set(prompts)) == 3
+
+
+def test_a_sharded_head_is_gathered(two_ranks):
+    for rank in two_ranks("sharded head"):
+        assert rank["local_rows"] < 585
+        assert rank["same"]
+
+
+def test_an_infinite_reward_on_one_rank_stops_both(two_ranks):
+    for message in two_ranks("refused"):
+        assert (
+            "'reward' gave inf for response 14 of the batch" in message
+        )  # 12 rows on the first rank, then the third
+
+
+@pytest.mark.parametrize("run", ["real", "real with LoRA"])
+def test_training_for_real(two_ranks, run):
+    ranks = two_ranks(run)
+    assert all(math.isfinite(loss) for rank in ranks for loss in rank["losses"])
+    for first, second, count in zip(
+        *(rank["weights"] for rank in ranks), ranks[0]["token_counts"], strict=True
+    ):
+        both = torch.cat([first, second])
+        assert len(both) == count
+        assert both.mean().item() == pytest.approx(1, abs=1e-5)
+        assert both.std() > 0.01
+    assert all(any(rank["changed"].values()) for rank in ranks)
