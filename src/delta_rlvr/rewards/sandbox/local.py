@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from delta_rlvr.rewards.code_settings import CodeSettings
-from delta_rlvr.rewards.sandbox.errors import ProgramFailure
+from delta_rlvr.rewards.sandbox.errors import ProgramFailure, SandboxError, SandboxUnavailable
 from delta_rlvr.rewards.sandbox.runner import broken, last_word, raised
 from delta_rlvr.rewards.sandbox.session import Session
 from delta_rlvr.rewards.sandbox.wire import encode
 
+PAUSES = (0.2, 1.0)  # seconds before a second and a third attempt to start a sandbox
 GRACE_SECONDS = 2.0  # the inside ends a run itself and says so; only where it cannot does the outside
 
 
@@ -23,12 +25,29 @@ class LocalRunner:
         self.settings = settings
         self.stop = stop
 
-    def _session(self, mode: str, **job: Any) -> Session:
-        return Session(mode, job, self.settings, self.stop)
+    @contextlib.contextmanager
+    def _sessions(self, *jobs: tuple[str, dict[str, Any]]) -> Iterator[list[Session]]:
+        """Sandboxes that have started, side by side. A start that fails is tried again: a machine may be full."""
+        with contextlib.ExitStack() as stack:
+            for pause in (*PAUSES, None):
+                try:
+                    sessions = [
+                        stack.enter_context(Session(mode, job, self.settings, self.stop))
+                        for mode, job in jobs
+                    ]
+                    for session in sessions:
+                        session.begin()
+                    break
+                except (SandboxError, BlockingIOError) as error:
+                    stack.close()
+                    if pause is None or isinstance(error, SandboxUnavailable):
+                        raise
+                    time.sleep(pause)
+            yield sessions
 
     def calls(self, program: str, entry: str, arguments: Sequence[tuple[Any, ...]]) -> Iterator[bytes]:
-        with self._session("calls", program=program, entry=entry, return_arguments=False) as session:
-            session.begin()
+        job = {"program": program, "entry": entry, "return_arguments": False}
+        with self._sessions(("calls", job)) as (session,):
             clock = Clock(self.settings)
             ready(session, clock)
             for number, positional in enumerate(arguments):
@@ -39,8 +58,7 @@ class LocalRunner:
 
     def runs(self, program: str, inputs: Sequence[str]) -> Iterator[str]:
         job = {"program": program, "output": self.settings.output_bytes}
-        with self._session("runs", **job) as session:
-            session.begin()
+        with self._sessions(("runs", job)) as (session,):
             clock = Clock(self.settings)
             ready(session, clock)
             for number, text in enumerate(inputs):
@@ -52,13 +70,9 @@ class LocalRunner:
                 yield _output(answer, seconds, self.settings.output_bytes)
 
     def assertions(self, program: str, entry: str, source: str, setup: str, in_place: bool) -> None:
-        # The two start side by side: neither constructor waits.
-        with (
-            self._session("calls", program=program, entry=entry, return_arguments=in_place) as candidate,
-            self._session("assertions", entry=entry, source=source, setup=setup, in_place=in_place) as tester,
-        ):
-            candidate.begin()
-            tester.begin()
+        candidate_job = {"program": program, "entry": entry, "return_arguments": in_place}
+        tester_job = {"entry": entry, "source": source, "setup": setup, "in_place": in_place}
+        with self._sessions(("calls", candidate_job), ("assertions", tester_job)) as (candidate, tester):
             clock = Clock(self.settings)
             ready(candidate, clock)
             tester.receive(clock.end, "get the tests ready")

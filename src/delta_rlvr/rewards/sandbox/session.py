@@ -88,6 +88,7 @@ class Session:
         self._first_handle: int | None = None  # and a hold on it, because a number may be used again
         self._folder: str | None = None
         self._marker = uuid.uuid4().hex
+        whole = {**job, "mode": mode, "limits": self._limits(), "packages": self._packages()}
         self._process = self._launch()
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None  # both are pipes
@@ -95,7 +96,6 @@ class Session:
         self._to, self._from = stdin.fileno(), stdout.fileno()
         os.set_blocking(self._to, False)
         os.set_blocking(self._from, False)
-        whole = {**job, "mode": mode, "limits": self._limits(), "packages": self._packages()}
         self._payload = _modules(mode) + self._framed({**whole, "folder": self._folder or bubblewrap.WORK})
 
     def begin(self) -> None:
@@ -205,7 +205,11 @@ class Session:
             _say_weak_once()
             self._folder = tempfile.mkdtemp(prefix="delta-rlvr-weak-")
             environment = {**bubblewrap.ENVIRONMENT, "HOME": self._folder, "TMPDIR": self._folder}
-            return _popen(program, environment | {"DELTA_RLVR_SANDBOX": self._marker}, ())
+            try:
+                return _popen(program, environment | {"DELTA_RLVR_SANDBOX": self._marker}, ())
+            except BaseException:
+                os.rmdir(self._folder)
+                raise
         bubblewrap.check()
         ends = [*os.pipe(), *os.pipe()]
         info, info_end, rules, rules_end = ends
@@ -237,10 +241,18 @@ class Session:
             words += piece
         os.close(self._info)
         self._info = None
-        if words:
-            self._first = json.loads(words)["child-pid"]
-            with contextlib.suppress(ProcessLookupError):  # it ended already; its message pipe will say so
-                self._first_handle = os.pidfd_open(self._first)
+        if not words:
+            return
+        first = json.loads(words)["child-pid"]
+        with contextlib.suppress(
+            ProcessLookupError, FileNotFoundError
+        ):  # ended already; its message pipe will say so
+            handle = os.pidfd_open(first)
+            # Only bubblewrap's own child: had that ended, the number could by now be anybody's.
+            if _parent(first) == self._process.pid:
+                self._first, self._first_handle = first, handle
+            else:
+                os.close(handle)
 
     def _complaint(self) -> str:
         """What bubblewrap wrote to its error stream; only asked before any of the program has run."""
@@ -258,9 +270,8 @@ class Session:
                 signal.pidfd_send_signal(self._first_handle, signal.SIGKILL)
             waiting = select.poll()
             waiting.register(self._first_handle, select.POLLIN)
-            gone = waiting.poll(
-                START_SECONDS * 1000
-            )  # readable once the kernel has ended all of its namespace
+            # Readable once the kernel has ended every process of its namespace.
+            gone = waiting.poll(START_SECONDS * 1000)
             os.close(self._first_handle)
             self._first_handle = None
             if not gone:
@@ -292,6 +303,10 @@ def _popen(
         pass_fds=descriptors,
         start_new_session=True,
     )
+
+
+def _parent(process: int) -> int:
+    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def _memory_of_tree(first: int) -> int:
