@@ -55,6 +55,7 @@ def test_shots_stand_before_the_question_and_are_not_asked() -> None:
     # only the first line counts
     gold = problems[0].answer
     assert task.grade(problems[0], f" {gold}\n\nQuestion: 1 + 1\nAnswer: 2").score == 1.0
+    assert task.grade(problems[0], f" {gold}.").score == 1.0
     assert task.grade(problems[0], f" x\n{gold}").score == 0.0
     assert task.max_tokens == 16
 

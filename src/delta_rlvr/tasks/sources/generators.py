@@ -85,9 +85,10 @@ class ReasoningGym(GradesOneByOne):
         answer = first_line(completion) if self.shots else final_answer(completion)
         if not answer:
             return Verdict(0.0, "no final answer")
-        score = self._scorer.score_answer(answer, problem.meta["entry"])
-        if score >= FULL_SCORE:
-            return Verdict(1.0, "correct", answer)
+        # A full stop after the answer is no mistake, but an answer may end in one of its own.
+        for said in dict.fromkeys((answer, answer.removesuffix("."))):
+            if self._scorer.score_answer(said, problem.meta["entry"]) >= FULL_SCORE:
+                return Verdict(1.0, "correct", said)
         return Verdict(0.0, "wrong answer", answer)
 
     def decisive(self, problem: Problem, completion: str) -> list[Span] | None:
