@@ -191,7 +191,12 @@ def _sample(
     return result
 
 
-def _finish(result: EvaluationResult, target: Path, console: Console) -> int:
+def _finish(
+    result: EvaluationResult,
+    target: Path,
+    console: Console,
+    again: str = "The same command tries only these again.",
+) -> int:
     console.print(display.result_table(result))
     for name, numbers in result.document["benchmarks"].items():
         if "questions_of_benchmark" in numbers:
@@ -208,7 +213,7 @@ def _finish(result: EvaluationResult, target: Path, console: Console) -> int:
     first = failures[0]
     console.print(
         f"incomplete: {len(failures)} samples failed and are not scored; the first is {first['benchmark']} "
-        f"{first['problem']} sample {first['sample']}: {first['reason']}. The same command tries only these again.",
+        f"{first['problem']} sample {first['sample']}: {first['reason']}. {again}",
         highlight=False,
         soft_wrap=True,
     )
@@ -252,7 +257,7 @@ def _rescore(args: argparse.Namespace, console: Console) -> int:
         progress=display.ConsoleProgress(console),
     )
     result.write(target)
-    return _finish(result, target, console)
+    return _finish(result, target, console, "Sample them, and score the file again.")
 
 
 def _compare(args: argparse.Namespace, console: Console) -> int:

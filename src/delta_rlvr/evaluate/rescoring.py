@@ -8,9 +8,9 @@ from typing import Any
 
 from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.grading import grade_problem
-from delta_rlvr.evaluate.records import Outcome, Sample, SampleRequest
+from delta_rlvr.evaluate.records import Failure, Outcome, Sample, SampleRequest
 from delta_rlvr.evaluate.results import EvaluationResult
-from delta_rlvr.evaluate.runner import Grade, Progress, Questions, run_evaluation, sample_keys
+from delta_rlvr.evaluate.runner import Grade, Progress, Questions, run_evaluation
 from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey
 
 
@@ -28,7 +28,10 @@ class _StoredCompletions:
         self, requests: Sequence[SampleRequest], wanted: Set[SampleKey]
     ) -> Iterator[Sequence[Outcome]]:
         for request in requests:
-            yield [(request, self._samples[request.key].completion)]
+            stored = self._samples.get(request.key)
+            yield [
+                (request, Failure("not among the stored samples") if stored is None else stored.completion)
+            ]
 
 
 def score_samples(
@@ -41,7 +44,10 @@ def score_samples(
     backend: Mapping[str, Any],
     progress: Progress | None = None,
 ) -> EvaluationResult:
-    """Grade every stored completion anew, whatever its verdict was. No model is needed."""
+    """Grade every stored completion anew, whatever its verdict was. No model is needed.
+
+    A sample that the settings ask for and nobody stored is named among the failures, and the result incomplete.
+    """
     stored = {sample.key: sample for sample in samples}
     known = {(benchmark.name, problem.id) for benchmark in benchmarks for problem in benchmark.problems}
     for key in stored:
@@ -50,13 +56,6 @@ def score_samples(
                 f"{key}: there is no such problem among those asked for "
                 f"({', '.join(b.name for b in benchmarks)})"
             )
-    missing = [key for key in sample_keys(benchmarks, settings) if key not in stored]
-    if missing:
-        raise EvaluationError(
-            f"{len(missing)} samples are missing, the first is {missing[0]}: {settings.samples} a "
-            "problem are "
-            "wanted, numbered from 0"
-        )
     result = run_evaluation(
         benchmarks, _StoredCompletions(stored, backend), settings, grade, model=model, progress=progress
     )

@@ -177,7 +177,8 @@ def run_evaluation(
             _collect(pending, keep, block=True)
     except BaseException:
         if store:  # what only waits for its grade is kept as it is, and graded next time
-            store.append(sample for sample in pending.values() if sample.key not in store.samples)
+            waiting = [sample for sample in pending.values() if sample.key not in samples]
+            store.append(waiting)
         raise
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
