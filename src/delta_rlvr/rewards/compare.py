@@ -204,9 +204,12 @@ def _same_relation(asked: Node, given: Node, algebra: Algebra) -> bool:
     span = _interval(asked)
     if span is not None:
         return _same(span, given, algebra)
-    # "x = 5" is asked and "5" is given: the name may be left out, but only a name.
-    if asked.operators in (("=",), ("\\in",)) and _is_name(asked.items[0]):
-        return _same(asked.items[1], given, algebra)
+    # "x = 5" is asked and "5" is given: the name may be left out. Only a name, or a quantity whose value is the answer (AB + CD = 5);
+    # 2x + z = 1 is an equation, and 1 does not answer it.
+    if asked.operators in (("=",), ("\\in",)):
+        left, right = asked.items
+        is_quantity = letters(left.tokens) and not letters(right.tokens) and not re.search(r"\d", left.text)
+        return (_is_name(left) or is_quantity) and _same(right, given, algebra)
     return False
 
 

@@ -77,6 +77,8 @@ def _words_marked(text: str) -> str:
         lowered = word.lower()
         if lowered in ("and", "or"):
             return f"\\text{{{lowered}}}"
+        if match.string[: match.start()].endswith("_{"):
+            return word  # an index: S_{ABCD}
         spaced = match.start() == 0 or match.string[match.start() - 1] in " \t\n({,;:.)%/"
         attached_unit = (
             lowered in SHORT_UNITS and match.start() > 0 and match.string[match.start() - 1].isdigit()

@@ -128,6 +128,22 @@ SHORT_UNITS = frozenset(
             "min",
             "mins",
         ),
-        *("sec", "secs", "day", "days", "mph", "kph", "kmh", "mps", "am", "pm", "sq", "cu", "rad", "deg"),
+        *(
+            "sec",
+            "secs",
+            "day",
+            "days",
+            "mph",
+            "kph",
+            "kmh",
+            "mps",
+            "am",
+            "pm",
+            "sq",
+            "cu",
+            "rad",
+            "deg",
+            "pct",
+        ),
     }
 )

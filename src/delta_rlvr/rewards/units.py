@@ -131,7 +131,7 @@ def take_unit(tokens: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
         return tokens, ""
     if set(words) & _HEDGES or any(any(c.isdigit() for c in word) for word in words) or len(words) > 8:
         return tokens, ""
-    if words == ["percent"] or words == ["per", "cent"]:
+    if words in (["percent"], ["per", "cent"], ["pct"], ["percentage"]):
         return body, "%"
     return body, _unit_name(words) + power
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 MEMORY = 1 << 30
-"""Address space of one worker, in bytes. SymPy itself needs about a fifth of it."""
+"""Address space of one worker, in bytes. With SymPy loaded it needs about 60 MB."""
 START_LIMIT = 120.0
 """Seconds a worker may take to import SymPy and math-verify; half a second on an idle core."""
 TASKS_BEFORE_RENEWAL = 5000
