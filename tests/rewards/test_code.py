@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from delta_rlvr.rewards import grade_code as exported
 from delta_rlvr.rewards.code import (
     AssertionTests,
     Call,
+    CodeReward,
     CodeSettings,
     FunctionTests,
     Run,
@@ -25,7 +27,6 @@ from delta_rlvr.rewards.code import (
     compute_score,
     grade_code,
     grade_code_batch,
-    make_code_reward,
 )
 from delta_rlvr.rewards.code_tests import dump_tests
 from rewards.code_problems import PROBLEMS
@@ -213,23 +214,30 @@ def test_a_batch_that_is_ended_takes_all_of_its_processes_along(number):
 def test_trl_reward_function():
     columns = {"tests": [dump_tests(DOUBLE), DOUBLE, dump_tests(DOUBLE)], "other": [1, 2, 3]}
     chat = [{"role": "assistant", "content": RIGHT}]
-    assert code_reward(["p"] * 3, [RIGHT, WRONG, chat], completion_ids=[[1], [2], [3]], **columns) == [
-        1.0,
-        0.0,
-        1.0,
+    given = {"prompts": ["p"] * 3, "completions": [RIGHT, WRONG, chat], "completion_ids": [[1], [2], [3]]}
+    reward = pickle.loads(pickle.dumps(code_reward))
+    metrics: dict[str, float] = {}
+    assert reward(**given, **columns, log_metric=metrics.__setitem__) == [1.0, 0.0, 1.0]
+    assert [verdict.reason for verdict in reward.last_verdicts] == [
+        "correct",
+        "wrong answer on test 2 of 2",
+        "correct",
     ]
+    assert metrics == {"code_reward/no_code": 0.0, "code_reward/timed_out": 0.0}
     assert code_reward.__name__ == "code_reward"
-    weak = make_code_reward(CodeSettings(sandbox="weak"))
-    assert weak(prompts=["p"], completions=[RIGHT], tests=[DOUBLE]) == [1.0]
-    with pytest.raises(ValueError, match="column `tests`"):
-        code_reward(["p"], [RIGHT])
+    weak = CodeReward(CodeSettings(sandbox="weak"), column="cases", name="weak")
+    assert weak(["p"], [RIGHT], cases=[DOUBLE]) == [1.0]
+    with pytest.raises(ValueError, match=r"needs the column 'tests' in the data set; it has \['cases'\]"):
+        code_reward(["p"], [RIGHT], cases=[DOUBLE])
 
 
 def test_verl_reward_function():
     ground_truth = json.dumps({"inputs": ["3\n"], "outputs": ["6\n"]})
     program = "```python\nprint(2 * int(input()))\n```"
-    assert compute_score("taco", program, ground_truth, extra_info={"index": 1}, anything=2) == 1.0
-    assert compute_score("taco", RIGHT, ground_truth) == 0.0
+    result = compute_score("taco", program, ground_truth, extra_info={"index": 1}, anything=2)
+    assert result == {"score": 1.0, "acc": 1.0, "reason": "correct", "answer": "print(2 * int(input()))\n"}
+    slow = compute_score("taco", "while True: pass", ground_truth, settings={"seconds_per_test": 0.5})
+    assert (slow["score"], slow["reason"]) == (0.0, "timed out after 0.5 s (test 1 of 1)")
 
 
 def test_exported_name():

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any
 
@@ -17,6 +17,7 @@ from delta_rlvr.rewards.code_datasets import parse_tests
 from delta_rlvr.rewards.code_extract import continue_prompt, extract_code
 from delta_rlvr.rewards.code_settings import CodeSettings
 from delta_rlvr.rewards.code_tests import AssertionTests, Call, CodeTests, FunctionTests, Run, StdioTests
+from delta_rlvr.rewards.functions import RewardFunction
 from delta_rlvr.rewards.sandbox.errors import ProgramFailure, SandboxError, SandboxUnavailable
 from delta_rlvr.rewards.sandbox.runner import Runner, make_runner
 from delta_rlvr.rewards.verdict import Verdict
@@ -24,6 +25,7 @@ from delta_rlvr.rewards.verdict import Verdict
 __all__ = [
     "AssertionTests",
     "Call",
+    "CodeReward",
     "CodeSettings",
     "CodeTests",
     "FunctionTests",
@@ -35,7 +37,6 @@ __all__ = [
     "compute_score",
     "grade_code",
     "grade_code_batch",
-    "make_code_reward",
     "parse_tests",
 ]
 
@@ -170,39 +171,57 @@ def _reporter(
     return lambda done: bar.update(task, completed=done)
 
 
-def completion_text(completion: Any) -> str:
-    """A completion as text: TRL gives a string, or the messages of a chat."""
-    if isinstance(completion, str):
-        return completion
-    if isinstance(completion, Sequence) and completion and isinstance(completion[-1], dict):
-        return str(completion[-1].get("content") or "")
-    raise TypeError(f"a completion must be a text or a list of messages, not {type(completion).__name__}")
+class CodeReward(RewardFunction):
+    """1 where the program passes its tests, else 0: `grade_code` on the column `tests` (see `parse_tests`)."""
+
+    def __init__(
+        self, settings: CodeSettings | None = None, *, column: str = "tests", name: str = "code_reward"
+    ) -> None:
+        super().__init__(name)
+        self.settings = settings
+        self.column = column
+
+    def judge(
+        self, completions: list[str], lengths: list[int] | None, columns: Mapping[str, Any]
+    ) -> list[Verdict]:
+        tests = columns.get(self.column)
+        if tests is None:
+            known = sorted(name for name in columns if name != "trainer_state")
+            raise ValueError(
+                f"{self.__name__} needs the column {self.column!r} in the data set; it has {known}. "
+                "Rename yours or build the reward with column=..."
+            )
+        return grade_code_batch(completions, tests, settings=self.settings)
+
+    def log(self, verdicts: list[Verdict], log_metric: Callable[[str, float], None]) -> None:
+        total = max(len(verdicts), 1)
+        log_metric(
+            f"{self.__name__}/no_code", sum(verdict.reason == "no code" for verdict in verdicts) / total
+        )
+        late = sum(verdict.reason.startswith("timed out") for verdict in verdicts)
+        log_metric(f"{self.__name__}/timed_out", late / total)
 
 
-def make_code_reward(settings: CodeSettings | None = None) -> Callable[..., list[float]]:
-    """A TRL reward function with settings of its own; `code_reward` is the one with the defaults."""
-
-    def code_reward(
-        prompts: Sequence[Any], completions: Sequence[Any], completion_ids: Any = None, **columns: Any
-    ) -> list[float]:
-        """1.0 or 0.0 a completion; the data set's column `tests` holds records or JSON (see parse_tests)."""
-        if columns.get("tests") is None:
-            raise ValueError("code_reward needs a column `tests` in the data set")
-        texts = [completion_text(completion) for completion in completions]
-        return [verdict.score for verdict in grade_code_batch(texts, columns["tests"], settings=settings)]
-
-    return code_reward
-
-
-code_reward = make_code_reward()
+code_reward = CodeReward()
+"""`CodeReward` with its defaults, for `reward_funcs=[code_reward]`."""
 
 
 def compute_score(
     data_source: str,
     solution_str: str,
     ground_truth: Any,
-    extra_info: dict[str, Any] | None = None,
-    **kwargs: Any,
-) -> float:
-    """verl's reward function: `ground_truth` holds the tests (see parse_tests); `settings` a CodeSettings."""
-    return grade_code(solution_str, ground_truth, settings=kwargs.get("settings")).score
+    extra_info: Mapping[str, Any] | None = None,
+    *,
+    settings: CodeSettings | Mapping[str, Any] | None = None,
+    **_unused: Any,
+) -> dict[str, Any]:
+    """verl's form: `ground_truth` holds the tests (see `parse_tests`), `settings` the fields of CodeSettings."""
+    if settings is not None and not isinstance(settings, CodeSettings):
+        settings = CodeSettings(**settings)
+    verdict = grade_code(solution_str, ground_truth, settings=settings)
+    return {
+        "score": verdict.score,
+        "acc": verdict.score,
+        "reason": verdict.reason,
+        "answer": verdict.answer or "",
+    }
