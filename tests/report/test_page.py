@@ -188,7 +188,7 @@ def test_colour_follows_the_chosen_value(browser, report, stored):
             assert re.search(r"\bq(\d+)\b", first.nth(place).get_attribute("class"))[1] == str(bucket)
         page.check("input[name=shading][value='other:forking tokens']", force=True)
         unkept = response["other_weights"]["forking tokens"].index(0)
-        assert re.search(r"\bd(\d+)\b", first.nth(unkept).get_attribute("class"))[1] in "0123456"
+        assert re.search(r"\bd(\d+)\b", first.nth(unkept).get_attribute("class"))[1] == "0"
 
 
 def test_search_and_jumps(browser, report, stored):
@@ -435,7 +435,7 @@ def test_sixteen_responses_of_twenty_thousand_tokens(browser, make_run, tmp_path
     tokens = sum(len(r["tokens"]) for r in read_run(run).rollouts(1))
     assert tokens > 300_000
     painted, switched = [], []
-    for _ in range(2):  # the machine may be busy with something else: the better of two
+    for _ in range(2):  # the machine may be busy with something else: the best of a few tries
         with opened(browser, report) as page:
             # The frame with the first response's tokens, which comes after the browser's own first paint.
             painted.append(page.evaluate("performance.getEntriesByName('tokens')[0].startTime"))
@@ -445,7 +445,8 @@ def test_sixteen_responses_of_twenty_thousand_tokens(browser, make_run, tmp_path
               await new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
               return performance.now() - start;
             }"""
-            switched.append(max(page.evaluate(switch, key) for key in ("entropy", "probability", "weight")))
+            keys = ("entropy", "probability", "weight")
+            switched += [[page.evaluate(switch, key) for key in keys] for _ in range(3)]
             # Only what is in view has elements; the rest is there as text all the same.
             assert page.locator(".t").count() < 20_000
             assert (
@@ -458,7 +459,7 @@ def test_sixteen_responses_of_twenty_thousand_tokens(browser, make_run, tmp_path
             assert page.locator(".t.selected").count() == 1
             assert page.locator(".t.selected").first.is_visible()
     assert min(painted) < 2000
-    assert min(switched) < 300
+    assert max(min(times) for times in zip(*switched, strict=True)) < 300
 
 
 @pytest.mark.parametrize(

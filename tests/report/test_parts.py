@@ -102,6 +102,15 @@ class TestComparison:
         ordered = sorted(tests, key=lambda test: test["p"])
         assert ordered[0]["p_adjusted"] == pytest.approx(3 * ordered[0]["p"])
 
+    def test_evaluations_give_their_numbers_and_keep_their_samples(self, tmp_path):
+        run = bare_run(tmp_path / "a")
+        (run.path / "evaluations").mkdir()
+        result = {"accuracy": 0.5, "by": {"aime": {"mean": 0.25}}, "samples": ["long"] * 1000, "empty": None}
+        (run.path / "evaluations" / "aime.json").write_text(json.dumps(result))
+        runs = [read_run(run.path)]
+        found = comparison(runs, group_runs(runs))["evaluations"]
+        assert found == [{"aime": [("accuracy", 0.5), ("by.aime.mean", 0.25)]}]
+
 
 class TestClouds:
     def test_means_by_hand(self):
@@ -163,6 +172,10 @@ class TestDiscriminator:
         assert view["before"]["auroc"] == 0.5  # scores {0, 1} and {0, 1}
         assert view["after"]["count_positive"] == 2
         assert "lowers the overlap of the two sides from 1.00 to 0.00 (-100 %)" in summary([view])
+
+    def test_distances_to_the_own_centroid_have_no_common_axis(self, make_run, tmp_path):
+        run = make_run(tmp_path / "run", steps=1, delta={"contrast": "within_side"})
+        assert token_view(read_run(run), "r0", 10**9).discriminator == []
 
     def test_one_side_alone_has_no_view(self):
         assert step_view([{"advantage": 1.0, "margin": [1.0, 2.0], "margin_initial": [1.0, 2.0]}], 1) is None

@@ -113,6 +113,18 @@ def test_arrays_that_do_not_fit_are_left_out(folder):
     ]
 
 
+def test_facts_of_another_kind_are_left_out(folder):
+    line = {"tokens": ["a"], "reward": "1", "advantage": True, "group": [1, 2]}
+    with gzip.open(folder / "rollouts" / "step_000003.jsonl.gz", "wt") as file:
+        file.write(json.dumps(line) + "\n")
+    run = read_run(folder)
+    assert run.rollouts(3) == [{"tokens": ["a"], "group": "[1, 2]", "other_weights": {}}]
+    assert [problem.split(": ")[1] for problem in run.problems] == [
+        "reward is not a number and is left out",
+        "advantage is not a number and is left out",
+    ]
+
+
 def test_a_killed_run_is_said_to_be_unfinished(folder):
     info = json.loads((folder / "run.json").read_text())
     (folder / "run.json").write_text(json.dumps({**info, "status": "running"}))

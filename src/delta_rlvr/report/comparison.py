@@ -15,6 +15,8 @@ from delta_rlvr.report.groups import RunGroup, compare_settings, run_label
 from delta_rlvr.runs import RunReader
 
 LEVEL = 0.05
+# Rows that the page shows of one evaluation.
+FACTS = 80
 
 
 def comparison(runs: Sequence[RunReader], groups: Sequence[RunGroup]) -> dict[str, Any]:
@@ -30,7 +32,7 @@ def comparison(runs: Sequence[RunReader], groups: Sequence[RunGroup]) -> dict[st
         "sentence": _sentence(summaries, tests, scores),
         "differing": differing,
         "agreeing": agreeing,
-        "evaluations": [run.evaluations for run in runs],
+        "evaluations": [{name: _facts(value) for name, value in run.evaluations.items()} for run in runs],
     }
 
 
@@ -149,6 +151,17 @@ def _alone(group: dict[str, Any], scores: Sequence[dict[str, Any]]) -> str:
         f"{group['label']} goes from {_percent(float(np.mean(before)))} to {_percent(float(np.mean(after)))} on "
         f"held-out problems ({change:+.1f} points). Give another method's runs to compare with."
     )
+
+
+def _facts(value: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    """The numbers and short texts of an evaluation, nested names joined; its lists (single samples) stay in the folder."""
+    found: list[tuple[str, Any]] = []
+    for key, item in value.items():
+        if isinstance(item, dict):
+            found += _facts(item, f"{prefix}{key}.")
+        elif item is not None and not isinstance(item, list) and len(str(item)) <= 200:
+            found.append((prefix + key, item))
+    return found[:FACTS]
 
 
 def _percent(share: float) -> str:

@@ -116,7 +116,7 @@ def _page_model(runs: list[RunReader], limit: int) -> tuple[dict[str, Any], dict
                 "shadings": view.shadings,
                 "discriminator": view.discriminator,
                 "discriminator_summary": summary(view.discriminator) if view.discriminator else None,
-                "proxy_agreement": run.proxy_agreement,
+                "proxy_agreement": _agreement(run),
                 "problems": run.problems,
             }
         )
@@ -128,6 +128,17 @@ def _page_model(runs: list[RunReader], limit: int) -> tuple[dict[str, Any], dict
         "comparison": comparison(runs, groups),
     }
     return model, blocks
+
+
+def _agreement(run: RunReader) -> dict[str, Any] | None:
+    """The measured proxies, where the file holds what docs/run_schema.md says."""
+    if run.proxy_agreement is None:
+        return None
+    proxies = run.proxy_agreement.get("proxies")
+    if not isinstance(proxies, dict) or not all(isinstance(row, dict) for row in proxies.values()):
+        run.problems.append("proxy_agreement.json has no proxies that can be shown")
+        return None
+    return run.proxy_agreement
 
 
 _INFO = (

@@ -43,9 +43,11 @@ def token_view(run: RunReader, name: str, limit: int) -> TokenView:
     view = TokenView()
     ranges = _Ranges()
     candidates = []
+    settings = run.info.get("delta")
+    two_sided = not (isinstance(settings, dict) and settings.get("contrast") == "within_side")
     for step in run.rollout_steps:
         responses = run.rollouts(step)
-        seen = step_view(responses, step)
+        seen = step_view(responses, step) if two_sided else None
         if seen is not None:
             view.discriminator.append(seen)
         by_prompt: dict[Any, list[dict[str, Any]]] = {}

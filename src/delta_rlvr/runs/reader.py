@@ -75,7 +75,7 @@ class RunReader:
                     if (response := _response(line)) is None:
                         damaged += 1
                     else:
-                        self._fit_arrays(response, f"{name} line {number}")
+                        self._fit(response, f"{name} line {number}")
                         responses.append(response)
         except (OSError, EOFError, zlib.error) as error:
             self._say(f"{name} breaks off after {len(responses)} responses ({error})")
@@ -168,8 +168,15 @@ class RunReader:
                 found[path.stem] = value
         return found
 
-    def _fit_arrays(self, response: dict[str, Any], name: str) -> None:
+    def _fit(self, response: dict[str, Any], name: str) -> None:
+        """Leave out of a response what is not of its documented kind."""
         length = len(response["tokens"])
+        for key in ("reward", "advantage"):
+            if response.get(key) is not None and not _is_number(response[key]):
+                self._say(f"{name}: {key} is not a number and is left out")
+                del response[key]
+        if not isinstance(response.get("group"), (int, str, type(None))):
+            response["group"] = json.dumps(response["group"])  # any value may name a group; a list is no key
         for key in TOKEN_ARRAYS[1:]:
             if key in response and not _is_column(response[key], length):
                 if response[key] is not None:

@@ -54,6 +54,23 @@ class TokenSums:
                 id_array[chosen], weight_array[chosen], minlength=self.size
             )
 
+    def add_sums(
+        self,
+        count_positive: ArrayLike,
+        sum_positive: ArrayLike,
+        count_negative: ArrayLike,
+        sum_negative: ArrayLike,
+    ) -> None:
+        """Add what was counted elsewhere (on an accelerator, over several ranks): one entry per vocabulary id."""
+        given = dict(zip(_COLUMNS, (count_positive, sum_positive, count_negative, sum_negative), strict=True))
+        for name, values in given.items():
+            array = np.asarray(values)
+            if array.ndim != 1 or not np.isfinite(array).all():
+                raise ValueError(f"{name} must be a flat array of finite numbers, got shape {array.shape}")
+            self._grow(len(array))
+            column = self._column(name)
+            column[: len(array)] += array.astype(column.dtype)
+
     @property
     def size(self) -> int:
         return len(self.count_positive)

@@ -99,7 +99,7 @@ class Charts {
 
   #cursor(plot, place) {
     const index = Math.max(0, Math.min(plot.data[0].length - 1, place));
-    plot.setCursor({ left: plot.valToPos(plot.data[0][index], "x"), top: plot.over.clientHeight / 2 });
+    plot.setCursor({ left: plot.valToPos(plot.data[0][index], "x"), top: plot.over.clientHeight / 2 }, true, true);
   }
 
   resize() {

@@ -63,23 +63,15 @@ function testsTable({ tests, groups }) {
       el("table", {}, el("thead", {}, head), el("tbody", {}, ...rows))));
 }
 
-/** Results of `delta-rlvr evaluate`, whatever they hold: the plain numbers and texts of each. */
+/** Results of `delta-rlvr evaluate`: the plain numbers and texts of each. */
 function evaluations(root, model) {
   model.comparison.evaluations.forEach((byName, place) => {
     for (const [name, result] of Object.entries(byName)) {
-      const rows = flatten(result).slice(0, 60).map(([key, value]) =>
+      const rows = result.map(([key, value]) =>
         el("tr", {}, el("th", { scope: "row" }, visible(key)), el("td", { className: "words" }, setting(value))));
       root.append(el("details", { className: "more" }, el("summary", {}, visible(`Evaluation “${name}” of ${model.runs[place].label}`)),
         el("div", { className: "table-holder" }, el("table", {}, el("tbody", {}, ...rows)))));
     }
-  });
-}
-
-function flatten(value, prefix = "") {
-  return Object.entries(value).flatMap(([key, item]) => {
-    if (Array.isArray(item)) return [];
-    if (item && typeof item === "object") return flatten(item, `${prefix}${key}.`);
-    return [[prefix + key, item]];
   });
 }
 

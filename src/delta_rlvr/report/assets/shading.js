@@ -19,7 +19,9 @@ function shadingClass(shading, value) {
   if (value === undefined) return "none";
   const half = (BUCKETS - 1) / 2;
   if (shading.kind === "diverging") {
-    const place = shading.span > 0 ? (value - 1) / shading.span : 0;
+    // Weights end at 0, however far the scale reaches above 1.
+    const reach = value < 1 ? Math.min(1, shading.span) : shading.span;
+    const place = reach > 0 ? (value - 1) / reach : 0;
     return "d" + Math.round(half + half * Math.max(-1, Math.min(1, place)));
   }
   const place = shading.span > 0 ? value / shading.span : 0;
@@ -33,7 +35,7 @@ function legend(shading) {
     bar.append(el("i", { className: (diverging ? "d" : "q") + bucket }));
   }
   const ends = diverging
-    ? [`≤ ${number(1 - shading.span)}`, "1", `≥ ${number(1 + shading.span)}`]
+    ? [shading.span < 1 ? `≤ ${number(1 - shading.span)}` : "0", "1", `≥ ${number(1 + shading.span)}`]
     : ["0", "", shading.key === "probability" ? "1" : `≥ ${number(shading.span)}`];
   const words = diverging ? "blue: counts less, orange: counts more" : "darker: larger";
   return el(

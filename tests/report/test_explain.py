@@ -1,0 +1,189 @@
+"""`explain`: the coefficients on the page are the core's own, from rollouts in a plain file."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import gzip
+import json
+import re
+
+import pytest
+import torch
+
+from delta_rlvr.credit import DeltaConfig, token_coefficients
+from delta_rlvr.report.command import add_explain_arguments, add_report_arguments, run_explain, run_report
+from delta_rlvr.report.explain import Rollout, RolloutFileError, explain, group_advantages, read_rollouts
+from delta_rlvr.tasks.models import load_policy
+
+PROMPTS = ["Add 90, 13, 10 and 71.\n", "Add 38, 92, 59 and 10.\n"]
+RESPONSES = [
+    "First, 90 and 13 come to 103. The answer must be 184.",
+    "Starting out, from 90 up by 13 is 113. That leaves the answer at 194.",
+    "At the start, 38 plus 92 makes 120. The answer is 189.",
+    "Starting out, 38 and 92 come to 130. So the answer is 199.",
+]
+
+
+@pytest.fixture(scope="module")
+def rollouts_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("rollouts") / "rollouts.jsonl"
+    lines = [
+        {"prompt": PROMPTS[place // 2], "response": response, "reward": float(place in (0, 3))}
+        for place, response in enumerate(RESPONSES)
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def blocks_of(page):
+    """What the page embeds for the token view, unpacked."""
+    packed = re.findall(r'<script type="application/gzip" id="block-[^"]+">([^<]+)</script>', page)
+    return [json.loads(gzip.decompress(base64.b64decode(block))) for block in packed]
+
+
+def by_hand(temperature):
+    """One padded batch through the model and the core, instead of one packed response at a time."""
+    model, tokenizer = load_policy("builtin")
+    sequences, spans = [], []
+    for place, response in enumerate(RESPONSES):
+        prompt = tokenizer(PROMPTS[place // 2])["input_ids"]
+        prompt = prompt[:-1] if prompt[-1] == tokenizer.eos_token_id else prompt
+        answer = tokenizer(response, add_special_tokens=False)["input_ids"]
+        sequences.append(torch.tensor(prompt + answer))
+        spans.append((len(prompt), len(prompt) + len(answer)))
+    width = max(map(len, sequences))
+    ids = torch.stack([torch.nn.functional.pad(s, (0, width - len(s))) for s in sequences])
+    mask = torch.zeros(len(ids), width - 1, dtype=torch.bool)
+    for row, (start, end) in enumerate(spans):
+        mask[row, start - 1 : end - 1] = True
+    attention = torch.stack([torch.arange(width) < len(s) for s in sequences]).long()
+    with torch.no_grad():
+        out = model(input_ids=ids, attention_mask=attention, output_hidden_states=True)
+    logps = torch.log_softmax(out.logits[:, :-1] / temperature, -1).gather(-1, ids[:, 1:, None])[..., 0]
+    # Two responses a group, rewards 1 and 0: mean 1/2, unbiased deviation sqrt(1/2).
+    size = 0.5 / (0.5**0.5 + 1e-4)
+    advantages = torch.tensor([size, -size, -size, size], dtype=torch.float64)
+    weights = token_coefficients(out.hidden_states[-1][:, :-1], logps, advantages, mask)
+    return [
+        (weights[row][mask[row]], logps[row][mask[row]], float(advantages[row])) for row in range(len(ids))
+    ]
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+def test_coefficients_agree_with_one_padded_batch(rollouts_file, tmp_path, temperature):
+    page = explain("builtin", rollouts_file, tmp_path / "explain.html", temperature=temperature).read_text()
+    texts = {
+        "".join(response["tokens"]): response for block in blocks_of(page) for response in block["responses"]
+    }
+    assert len(texts) == 4
+    for text, (weights, logps, advantage) in zip(RESPONSES, by_hand(temperature), strict=True):
+        response = texts[text]  # the joined tokens are the response
+        assert response["advantage"] == pytest.approx(advantage)
+        assert response["weight"] == pytest.approx(weights.tolist(), rel=2e-4)
+        assert response["logps"] == pytest.approx(logps.tolist(), rel=1e-3, abs=1e-5)
+        assert set(response["other_weights"]) == {"forking tokens", "grpo"}
+
+
+def test_the_page_opens(browser, rollouts_file, tmp_path):
+    report = explain("builtin", rollouts_file, tmp_path / "explain.html", config=DeltaConfig(scope="group"))
+    page = browser.new_page()
+    problems = []
+    page.on("console", lambda message: problems.append(message.text))
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.goto(report.as_uri())
+    page.wait_for_selector("html[data-ready]")
+    assert page.text_content("#title") == "Credit of rollouts.jsonl under builtin"
+    assert "4 responses to 2 prompts, 2 of them with rewards that differ" in page.text_content("#lede")
+    assert page.locator("nav.sections a").all_text_contents() == ["Tokens", "Token clouds", "Discriminator"]
+    assert page.locator(".problems").count() == 0
+    assert page.text_content(".side.positive .response-text") == RESPONSES[0]
+    page.close()
+    assert problems == []
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("{", "line 2 is not JSON"),
+        ("[1]", "line 2 is not an object"),
+        ('{"prompt": "p", "reward": 1}', "line 2 has no response"),
+        ('{"prompt": 3, "response": "r", "reward": 1}', "line 2: prompt must be a text or a list"),
+        ('{"prompt": [{"role": "user"}], "response": "r", "reward": 1}', "line 2: prompt must be"),
+        ('{"prompt": "p", "response": "", "reward": 1}', "line 2: response must be a text that is not empty"),
+        ('{"prompt": "p", "response": "r", "reward": "1"}', "line 2: reward must be a finite number"),
+        ('{"prompt": "p", "response": "r", "reward": NaN}', "line 2: reward must be a finite number"),
+    ],
+)
+def test_a_bad_line_is_named(tmp_path, line, words):
+    path = tmp_path / "rollouts.jsonl"
+    path.write_text('{"prompt": "p", "response": "r", "reward": 1}\n' + line + "\n")
+    with pytest.raises(RolloutFileError, match=words):
+        read_rollouts(path)
+
+
+def test_a_missing_or_empty_file_is_named(tmp_path):
+    with pytest.raises(RolloutFileError, match="is not a file"):
+        read_rollouts(tmp_path / "none.jsonl")
+    (tmp_path / "empty.jsonl").write_text("\n\n")
+    with pytest.raises(RolloutFileError, match="is empty"):
+        read_rollouts(tmp_path / "empty.jsonl")
+
+
+def test_a_response_longer_than_the_model_takes_is_named(tmp_path):
+    path = tmp_path / "long.jsonl"
+    path.write_text(json.dumps({"prompt": "Add 1.", "response": "and " * 2000, "reward": 1}) + "\n")
+    with pytest.raises(RolloutFileError, match=r"line 1 has \d+ tokens, the model takes 512"):
+        explain("builtin", path, tmp_path / "x.html")
+
+
+def test_advantages_by_hand():
+    def rollout(group, reward):
+        return Rollout(1, "p", "r", reward, group)
+
+    advantages, groups = group_advantages(
+        [rollout("b", 1.0), rollout("a", 5.0), rollout("b", 3.0), rollout("c", 2.0), rollout("c", 2.0)]
+    )
+    assert groups == [0, 1, 0, 2, 2]
+    # Group b: mean 2, unbiased deviation sqrt(2); alone or all equal: 0.
+    size = 1 / (2**0.5 + 1e-4)
+    assert advantages == pytest.approx([-size, 0, size, 0, 0])
+
+
+def test_no_signal_is_said(tmp_path):
+    path = tmp_path / "same.jsonl"
+    path.write_text(
+        "".join(json.dumps({"prompt": PROMPTS[0], "response": r, "reward": 0}) + "\n" for r in RESPONSES[:2])
+    )
+    with pytest.warns(UserWarning, match="no contrast to learn from"):
+        page = explain("builtin", path, tmp_path / "x.html").read_text()
+    assert "every coefficient is 1." in page
+    assert {weight for block in blocks_of(page) for r in block["responses"] for weight in r["weight"]} == {
+        1.0
+    }
+
+
+def test_commands(rollouts_file, run_folder, tmp_path):
+    parser = argparse.ArgumentParser()
+    commands = parser.add_subparsers()
+    add_report_arguments(commands.add_parser("report"))
+    add_explain_arguments(commands.add_parser("explain"))
+    output = run_report(
+        parser.parse_args(
+            ["report", str(run_folder), "--output", str(tmp_path / "r.html"), "--title", "A title"]
+        )
+    )
+    assert "A title" in output.read_text()
+    arguments = [
+        "explain",
+        "--model",
+        "builtin",
+        "--rollouts",
+        str(rollouts_file),
+        "--proxy",
+        "topk_hidden",
+        "--scope",
+        "group",
+    ]
+    output = run_explain(parser.parse_args([*arguments, "--output", str(tmp_path / "e.html")]))
+    assert '"delta.proxy":"topk_hidden"' in output.read_text()
