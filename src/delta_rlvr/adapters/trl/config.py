@@ -102,3 +102,16 @@ class DeltaTrainerConfig(GRPOConfig):
                 "proxy='full' is for analysis on tiny models, not for training: use 'head' for the closest"
             )
         return get_method(self.method).with_delta(**{k: v for k, v in given.items() if v is not None})
+
+    @property
+    def updates_per_batch(self) -> float:
+        """Optimizer steps taken on one rollout batch (less than one where several batches are accumulated)."""
+        assert self.steps_per_generation is not None
+        return self.steps_per_generation * self.num_iterations / self.gradient_accumulation_steps
+
+    @property
+    def prompts_per_batch(self) -> int:
+        """Prompts of one rollout batch, over all ranks."""
+        assert self.generation_batch_size is not None
+        assert self.num_generations is not None
+        return self.generation_batch_size // self.num_generations

@@ -1,0 +1,250 @@
+"""Writes a run folder (docs/run_schema.md) while TRL trains: metrics, sampled rollouts, token sums, checkpoints that are whole."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from delta_rlvr.adapters.trl.trainer import DeltaTrainer, RolloutBatch
+from delta_rlvr.runs import RunWriter
+
+# What TRL calls a metric -> what the run folder calls it.
+_NAMES = {
+    "epoch": "epoch",
+    "loss": "loss",
+    "grad_norm": "grad_norm",
+    "learning_rate": "learning_rate",
+    "reward": "reward",
+    "reward_std": "reward_std",
+    "entropy": "entropy",
+    "kl": "kl",
+    "completions/mean_length": "length",
+    "completions/clipped_ratio": "truncated",
+    "clip_ratio/low_mean": "clip_low",
+    "clip_ratio/high_mean": "clip_high",
+}
+
+# A checkpoint with this file in it is whole: it is the last thing written into one.
+COMPLETE = "complete.json"
+
+DecisiveTokens = Callable[[Mapping[str, Any], list[str]], list[int] | None]
+"""(row of the data set, token texts of a response) -> 0/1 a token, or None where the task cannot know."""
+
+
+class RunFolderCallback(TrainerCallback):
+    """Keeps a run folder up to date. Attach it with `attach`."""
+
+    def __init__(
+        self,
+        writer: RunWriter | None,
+        *,
+        rollouts_every: int = 10,
+        rollout_groups: int = 4,
+        decisive: DecisiveTokens | None = None,
+        reasons: Callable[[], list[str] | None] | None = None,
+    ):
+        """`writer`: None on ranks other than the first, which take part in sums but write nothing. `rollouts_every`: steps between
+        dumps (0: none). `rollout_groups`: prompts in a dump (0: all)."""
+        self.writer = writer
+        self.rollouts_every = rollouts_every
+        self.rollout_groups = rollout_groups
+        self.decisive = decisive
+        self.reasons = reasons
+        self.listeners: list[Callable[[dict[str, Any]], None]] = []
+        """Called with every line of metrics."""
+        self._trainer: DeltaTrainer | None = None
+        self._time_before = 0.0
+
+    def attach(self, trainer: DeltaTrainer) -> None:
+        """Start to follow a trainer."""
+        self._trainer = trainer
+        trainer.keep_entropy = trainer.keep_entropy or self.rollouts_every > 0
+        trainer.observers.append(self.observe)
+        trainer.add_callback(self)
+
+    # ------------------------------------------------------------------ rollouts
+
+    def observe(self, batch: RolloutBatch) -> None:
+        """Add a batch to the token sums and, at sampled steps, write its rollouts."""
+        if self.writer is None:
+            return
+        self.writer.tokens.add_sums(*batch.vocabulary.cpu().numpy())
+        # A sampled step need not be the first of the steps that its batch is used for.
+        updates = self._trainer.args.updates_per_batch if self._trainer else 1
+        if self.rollouts_every and (batch.step == 1 or batch.step % self.rollouts_every < updates):
+            self.writer.write_rollouts(batch.step, self._responses(batch))
+
+    def _responses(self, batch: RolloutBatch) -> list[dict[str, Any]]:
+        assert self._trainer is not None
+        tokenizer = self._trainer.processing_class
+        groups = batch.groups.tolist()
+        first = min(groups)
+        reasons = self.reasons() if self.reasons else None
+        starts = (batch.record.lengths.cumsum(0) - batch.record.lengths).tolist()
+        responses: list[dict[str, Any]] = []
+        seen: dict[int, int] = {}
+        for row, (group, length) in enumerate(zip(groups, batch.record.lengths.tolist(), strict=True)):
+            index = seen[group] = seen.get(group, -1) + 1
+            if self.rollout_groups and group - first >= self.rollout_groups:
+                continue
+            mask = batch.mask[row]
+            ids = batch.completion_ids[row][mask].tolist()
+            tokens = token_texts(tokenizer, ids)
+            line: dict[str, Any] = {
+                "step": batch.step,
+                "group": group,
+                "index": index,
+                "prompt": _as_text(batch.rows[row]["prompt"]),
+                "prompt_id": batch.rows[row].get("id"),
+                "response": "".join(tokens),
+                "reward": batch.rewards[row].item(),
+                "advantage": batch.advantages[row].item(),
+                "reason": reasons[row] if reasons and row < len(reasons) else None,
+                "answer": _as_text(batch.rows[row].get("answer")),
+                "tokens": tokens,
+                "ids": ids,
+                "logps": batch.logps[row][mask].tolist(),
+            }
+            if batch.entropy is not None:
+                line["entropy"] = batch.entropy[row][mask].tolist()
+            packed = slice(starts[row], starts[row] + length)
+            for name, values in (
+                ("weight", batch.record.weights),
+                ("alpha", batch.record.alpha),
+                ("margin", batch.record.margin),
+                ("margin_initial", batch.record.margin_initial),
+            ):
+                if values is not None:
+                    line[name] = values[packed].tolist()
+            if self.decisive is not None and (decisive := self.decisive(batch.rows[row], tokens)) is not None:
+                line["decisive"] = decisive
+            responses.append(line)
+        return responses
+
+    # ------------------------------------------------------------------ metrics and checkpoints
+
+    def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        if self.writer is not None:
+            self._time_before = float(self.writer.info.get("seconds", 0.0)) - time.perf_counter()
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        assert self._trainer is not None
+        if self.writer is None or not logs or "loss" not in logs:
+            return
+        line: dict[str, Any] = {"step": state.global_step, "time": time.perf_counter() + self._time_before}
+        line |= {ours: logs[theirs] for theirs, ours in _NAMES.items() if logs.get(theirs) is not None}
+        line |= {
+            name.removeprefix("credit/"): value for name, value in logs.items() if name.startswith("credit/")
+        }
+        line |= {name: value for name, value in logs.items() if name.startswith("rewards/")}
+        if "frac_reward_zero_std" in logs:
+            line["signal_groups"] = 1 - logs["frac_reward_zero_std"]
+            if note := no_signal(line):
+                line["note"] = note
+        seconds = self._trainer.seconds
+        line |= {f"seconds_{phase}": value for phase, value in seconds.items()}
+        line["seconds_step"] = sum(seconds.values())
+        seconds.clear()
+        self.writer.log(line)
+        for listener in self.listeners:
+            listener(line)
+
+    def on_save(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        if self.writer is None:
+            return
+        step = state.global_step
+        self.writer.update(seconds=time.perf_counter() + self._time_before)
+        self.writer.save_tokens(step, self._text_of)
+        folder = Path(str(args.output_dir)) / f"checkpoint-{step}"
+        (folder / COMPLETE).write_text(json.dumps({"step": step}))
+
+    def _text_of(self, ids: list[int]) -> list[str]:
+        assert self._trainer is not None
+        return [token_texts(self._trainer.processing_class, [number])[0] for number in ids]
+
+    def save_tokens(self) -> None:
+        """Write the token sums at the end of the run."""
+        assert self.writer is not None
+        self.writer.save_tokens(None, self._text_of)
+
+
+def no_signal(line: Mapping[str, Any]) -> str | None:
+    """Why a step taught nothing, in words, where no group's rewards differ (the loss is then 0)."""
+    if line.get("signal_groups", 1) > 0:
+        return None
+    reward = line.get("reward") or 0.0
+    if line.get("truncated", 0) >= 0.99:
+        cause = (
+            "every response was cut at the length limit before it gave an answer: raise max_completion_length"
+        )
+    elif reward <= 0:
+        cause = (
+            "every response was graded 0: the problems are too hard for the model, or the grader does not find the answers "
+            "(look at the responses and reasons in the run's rollouts folder)"
+        )
+    elif reward >= 1:
+        cause = "every response was right: the problems are too easy for the model; take harder ones"
+    else:
+        cause = "within every group all responses got the same reward: sample more responses a prompt (num_generations), or warmer"
+    return f"no learning signal, the loss is 0: {cause}"
+
+
+def token_texts(tokenizer: Any, ids: list[int]) -> list[str]:
+    """The text each token adds, so that the joined list is the decoded response.
+
+    Tokens of byte-level vocabularies decode differently alone than in place, so each is the difference of two decoded prefixes;
+    a token that only starts a character shows as the replacement character.
+    """
+    texts: list[str] = []
+    anchor, done = 0, ""
+    for end in range(1, len(ids) + 1):
+        whole = tokenizer.decode(
+            ids[anchor:end], skip_special_tokens=False, clean_up_tokenization_spaces=False
+        )
+        if whole.endswith("\ufffd") and end < len(ids):
+            texts.append("")
+            continue
+        texts.append(whole[len(done) :])
+        done = whole
+        if end - anchor >= 64:  # decode short windows: prefixes of a 20,000-token response would take forever
+            anchor = end - 1
+            done = tokenizer.decode(
+                ids[anchor:end], skip_special_tokens=False, clean_up_tokenization_spaces=False
+            )
+    return texts
+
+
+def whole_checkpoints(folder: Path) -> tuple[list[int], list[int]]:
+    """Steps of the checkpoints in a run folder that are whole, and of those that were torn while being written."""
+    whole: list[int] = []
+    torn: list[int] = []
+    for path in folder.glob("checkpoint-*"):
+        number = path.name.removeprefix("checkpoint-")
+        if number.isdigit():
+            (whole if (path / COMPLETE).exists() else torn).append(int(number))
+    return sorted(whole), sorted(torn)
+
+
+def _as_text(value: Any) -> str:
+    """A prompt or an answer as text: chat messages line by line, anything else as JSON."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    if isinstance(value, list) and all(
+        isinstance(message, dict) and "content" in message for message in value
+    ):
+        return "\n".join(f"{message.get('role', '')}: {message['content']}" for message in value)
+    return json.dumps(value, default=str)

@@ -1,0 +1,137 @@
+"""The command line: `delta-rlvr COMMAND ...`. Each command is a module of its own, loaded when it is asked for."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+
+from delta_rlvr import __version__
+
+USAGE = """usage: delta-rlvr COMMAND [OPTION ...]
+
+  train       train a policy by reinforcement learning from verifiable rewards (DelTA, DAPO, GRPO, ...)
+  compare     the same run for several methods and seeds, with a table and a test at the end
+  evaluate    sample a model on benchmarks, grade, aggregate, compare
+  report      one page for a run, or for several: which tokens got the credit, and how training went
+  explain     the token view for rollouts from anywhere
+  methods     the methods by name, and where the paper has them
+
+`delta-rlvr COMMAND --help` says more. Without options, `delta-rlvr train` trains the bundled tiny policy in a few minutes.
+"""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a command; a mistake of the user's is one line on standard error and exit code 2."""
+    # One process on a shared machine must not start a thread for each core it can see but not have.
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if not given or given[0] in ("-h", "--help", "help"):
+        sys.stdout.write(USAGE)
+        return 0
+    if given[0] in ("-V", "--version"):
+        print(f"delta-rlvr {__version__}")
+        return 0
+    command, rest = given[0], given[1:]
+    if command not in COMMANDS:
+        print(
+            f"delta-rlvr: there is no command {command!r} (there are: {', '.join(COMMANDS)})", file=sys.stderr
+        )
+        return 2
+    try:
+        return COMMANDS[command](rest)
+    except KeyboardInterrupt:
+        print("\ninterrupted; what was written is kept", file=sys.stderr)
+        return 130
+    except ModuleNotFoundError as error:
+        extra = EXTRAS[command]
+        print(
+            f'delta-rlvr {command}: {error}. Install it with: pip install "delta-rlvr[{extra}]"',
+            file=sys.stderr,
+        )
+        return 2
+    except (ValueError, OSError, ImportError) as error:
+        if os.environ.get("DELTA_RLVR_TRACEBACK"):
+            raise
+        print(f"delta-rlvr {command}: {error}\n(DELTA_RLVR_TRACEBACK=1 shows where)", file=sys.stderr)
+        return 2
+
+
+def _train(arguments: list[str]) -> int:
+    if {"-h", "--help", "--help-all"} & set(arguments):
+        from delta_rlvr.commands.options import print_help
+
+        print_help(everything="--help-all" in arguments)
+        return 0
+    from delta_rlvr.commands.train import run
+
+    return run(arguments)
+
+
+def _compare(arguments: list[str]) -> int:
+    from delta_rlvr.commands.compare import run
+
+    return run(arguments)
+
+
+def _evaluate(arguments: list[str]) -> int:
+    from delta_rlvr.evaluate import command
+
+    parser = argparse.ArgumentParser(prog="delta-rlvr evaluate", description=command.__doc__)
+    command.add_arguments(parser)
+    return command.run(parser.parse_args(arguments))
+
+
+def _report(arguments: list[str]) -> int:
+    from delta_rlvr.report import command
+
+    parser = argparse.ArgumentParser(
+        prog="delta-rlvr report", description="One self-contained page for runs."
+    )
+    command.add_report_arguments(parser)
+    print(command.run_report(parser.parse_args(arguments)))
+    return 0
+
+
+def _explain(arguments: list[str]) -> int:
+    from delta_rlvr.report import command
+
+    parser = argparse.ArgumentParser(
+        prog="delta-rlvr explain", description="Which tokens of given rollouts would get the credit."
+    )
+    command.add_explain_arguments(parser)
+    print(command.run_explain(parser.parse_args(arguments)))
+    return 0
+
+
+def _methods(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="delta-rlvr methods", description="The methods by name.")
+    parser.parse_args(arguments)
+    from delta_rlvr.objectives import METHODS
+
+    for method in METHODS.values():
+        print(f"{method.name:20} {method.paper:16} {method.about}")
+    return 0
+
+
+COMMANDS: dict[str, Callable[[list[str]], int]] = {
+    "train": _train,
+    "compare": _compare,
+    "evaluate": _evaluate,
+    "report": _report,
+    "explain": _explain,
+    "methods": _methods,
+}
+
+EXTRAS = {
+    "train": "train",
+    "compare": "train",
+    "evaluate": "evaluate,math",
+    "report": "report,evaluate",
+    "explain": "report,evaluate",
+    "methods": "train",
+}
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""What the command line does: each module is one subcommand, composed from the other rooms."""

@@ -1,0 +1,104 @@
+"""Progress that a person can read, on a terminal and in a log file alike."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+_COLUMNS = (
+    # heading, key of the metrics, format, width
+    ("step", "step", "{:d}", 6),
+    ("reward", "reward", "{:.3f}", 7),
+    ("signal", "signal_groups", "{:.0%}", 7),
+    ("length", "length", "{:.1f}", 7),
+    ("entropy", "entropy", "{:.3f}", 8),
+    ("spread", "weight_std", "{:.3f}", 7),
+    ("loss", "loss", "{:+.4f}", 8),
+    ("s/step", "seconds_step", "{:.2f}", 7),
+)
+
+LEGEND = "signal: share of prompts whose rewards differ; spread: standard deviation of the token coefficients"
+
+
+class TrainingProgress:
+    """Shows one line a step (every few steps where output is not a terminal) and writes all of them to a log file."""
+
+    def __init__(self, console: Console, steps: int, log_file: Path | None = None, done: int = 0):
+        self.console = console
+        self.steps = steps
+        self._done_before = done
+        self._log = log_file.open("a", encoding="utf-8") if log_file else None
+        self._every = 1 if console.is_terminal else max(1, steps // 20)
+        self._started = time.perf_counter()
+        self._note: str | None = None
+        self._known: dict[str, Any] = {}
+        self._bar = Progress(
+            TextColumn("training"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+
+    def __enter__(self) -> TrainingProgress:
+        self._bar.start()
+        self._task = self._bar.add_task("training", total=self.steps, completed=self._done_before)
+        self.say(LEGEND)
+        self._line(
+            " ".join(f"{heading:>{width}}" for heading, _, _, width in _COLUMNS) + "     left", always=True
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+        if self._log:
+            self._log.close()
+
+    def show(self, metrics: Mapping[str, Any]) -> None:
+        """One step's metrics. What a step does not measure (no rollouts in it) is shown as it last was."""
+        self._known |= {key: value for key, value in metrics.items() if value is not None}
+        step = int(metrics["step"])
+        cells = []
+        for _, key, form, width in _COLUMNS:
+            value = self._known.get(key)
+            cells.append(f"{form.format(value) if value is not None else '-':>{width}}")
+        self._line(
+            " ".join(cells) + f" {self._left(step):>8}",
+            always=step % self._every == 0 or step in (1, self.steps),
+        )
+        self._bar.update(self._task, completed=step)
+        note = metrics.get("note")
+        if note and note != self._note:
+            self.say(f"step {step}: {note}")
+        self._note = note
+
+    def say(self, text: str) -> None:
+        """A sentence, on the terminal and in the log."""
+        self.console.print(text, markup=False, highlight=False)
+        self._to_log(text)
+
+    def _line(self, text: str, *, always: bool) -> None:
+        if always or self.console.is_terminal:
+            self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self._to_log(text)
+
+    def _to_log(self, text: str) -> None:
+        if self._log:
+            self._log.write(text + "\n")
+            self._log.flush()
+
+    def _left(self, step: int) -> str:
+        taken = step - self._done_before
+        if taken <= 0:
+            return "-"
+        seconds = (time.perf_counter() - self._started) / taken * (self.steps - step)
+        minutes, seconds = divmod(round(seconds), 60)
+        hours, minutes = divmod(minutes, 60)
+        return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
