@@ -113,7 +113,12 @@ def test_every_method_runs_with_the_settings_that_its_refusal_asks_for(method: s
         ("delta", "algorithm.rollout_correction.rollout_rs", "token_k1", "set it to null"),
         ("delta", "algorithm.adv_estimator", "gae", "one advantage a response"),
         ("delta", "distillation.enabled", True, "replaces the policy loss"),
-        ("delta", "actor_rollout_ref.actor.policy_loss.loss_mode", "geo_mean", "does not weigh single tokens"),
+        (
+            "delta",
+            "actor_rollout_ref.actor.policy_loss.loss_mode",
+            "geo_mean",
+            "does not weigh single tokens",
+        ),
         ("delta", "actor_rollout_ref.actor.loss_agg_mode", "seq-mean-token-sum", "averages by token-mean"),
         ("delta", "actor_rollout_ref.actor.use_prefix_grouper", True, "use_prefix_grouper"),
         ("grpo", "actor_rollout_ref.actor.loss_agg_mode", "token-mean", "averages by seq-mean-token-mean"),

@@ -28,9 +28,7 @@ def group(ray_session: None) -> Any:
     )
     workers = RayWorkerGroup(
         RayResourcePool([2], use_gpu=True, max_colocate_count=1),
-        RayClassWithInitArgs(
-            ray.remote(SwitchableWorker), config=config.actor_rollout_ref, role="actor"
-        ),
+        RayClassWithInitArgs(ray.remote(SwitchableWorker), config=config.actor_rollout_ref, role="actor"),
         device_name="cpu",
     )
     workers.init_model()
@@ -85,7 +83,9 @@ def plain(batch: Any) -> Plain:
     )
 
 
-def core_weights(plain: Plain, method: str, keys: torch.Tensor | None = None, **changes: object) -> torch.Tensor:
+def core_weights(
+    plain: Plain, method: str, keys: torch.Tensor | None = None, **changes: object
+) -> torch.Tensor:
     record = credit_record(
         plain.hidden,
         plain.logps,
@@ -113,7 +113,11 @@ LAYOUTS = {
     "padded": {"use_remove_padding": False},
     "packed": {"use_remove_padding": True},
     # Balanced by tokens, so that rows are reordered between micro-batches.
-    "packed and reordered": {"use_remove_padding": True, "use_dynamic_bsz": True, "max_token_len_per_gpu": 40},
+    "packed and reordered": {
+        "use_remove_padding": True,
+        "use_dynamic_bsz": True,
+        "max_token_len_per_gpu": 40,
+    },
 }
 
 
@@ -154,10 +158,10 @@ def test_every_weighting_reaches_the_worker(
 def test_random_coefficients_belong_to_the_problem_not_to_its_place(
     group: Any, batch: Any, plain: Plain
 ) -> None:
-    from delta_rlvr.adapters.verl.internals import _numbers
+    from delta_rlvr.adapters.verl.capture import stable_numbers
 
     weights = worker_weights(group, batch, {"method": "delta-random", "seed": 4})
-    keys = _numbers([f"{row}/0" for row in range(len(batch.prompts))])
+    keys = stable_numbers([f"{row}/0" for row in range(len(batch.prompts))])
     torch.testing.assert_close(
         weights, core_weights(plain, "delta-random", keys=keys, seed=4), atol=1e-5, rtol=0
     )

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -241,3 +243,26 @@ class Stopwatch:
 
 def _packed(parts: list[Tensor], device: torch.device) -> Tensor:
     return torch.cat(parts) if parts else torch.zeros(0, device=device)
+
+
+def response_advantages(advantages: Any, response_mask: Any) -> Float[Tensor, " batch"]:
+    """A_i of each response from nested token advantages [batch, response]; 0 where a response has no valid token."""
+    lengths = response_mask.offsets().diff()
+    row = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
+    valid = response_mask.values().bool()
+    values, row = advantages.values()[valid], row[valid]
+    found = torch.zeros(len(lengths), dtype=values.dtype)
+    found[row] = values
+    uneven = (values - found[row]).abs() > 1e-6
+    if uneven.any():
+        raise ValueError(
+            f"advantages: they differ within response {int(row[uneven][0])}; token credit needs one advantage a response, "
+            "as algorithm.adv_estimator=grpo gives it"
+        )
+    return found
+
+
+def stable_numbers(texts: list[str]) -> Tensor:
+    """One integer a text, the same on every rank."""
+    digests = [int.from_bytes(blake2b(text.encode(), digest_size=7).digest(), "big") for text in texts]
+    return torch.tensor(digests, dtype=torch.int64)

@@ -1,5 +1,5 @@
-"""Everything of verl that the plug-in touches, in one file: the worker, the loss, the trainer mode. `tests/adapters/verl/test_canary.py`
-looks every name up that is used here.
+"""Everything of verl that the plug-in touches, in one file: the worker, the loss, the trainer mode.
+`tests/adapters/verl/test_canary.py` looks up every name that is used here.
 
 One step of verl's trainer: sample, balance, old log-probs, (reference, values), advantages, update. The worker keeps hidden states
 while it computes old log-probs; once advantages are there the trainer asks it for token weights, which are stored beside the batch
@@ -13,7 +13,6 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from hashlib import blake2b
 from importlib.metadata import version
 from typing import Any
 
@@ -37,7 +36,7 @@ from verl.utils.metric import AggregationType, Metric
 from verl.workers.engine_workers import ActorRolloutRefWorker
 from verl.workers.utils.padding import no_padding_2_padding
 
-from delta_rlvr.adapters.verl.capture import MicroBatch, PassCapture
+from delta_rlvr.adapters.verl.capture import MicroBatch, PassCapture, response_advantages, stable_numbers
 from delta_rlvr.adapters.verl.checks import check_config
 from delta_rlvr.adapters.verl.loss import future_multiplier, multiplied, spread
 from delta_rlvr.adapters.verl.run_folder import RunFolder, refuse_used_folder
@@ -71,11 +70,12 @@ def weighs(settings: VerlSettings) -> bool:
 class DeltaWorker(ActorRolloutRefWorker):
     """verl's actor worker, which also keeps hidden states and solves for token weights."""
 
-    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)  # type: ignore[attr-defined]
     def init_model(self) -> None:
         super().init_model()
         if self.actor is None:
             return
+        self.delta_engine: Any = self.actor.engine
         self.delta_settings = read_settings(self.config[_SETTINGS])
         self.delta_capture: PassCapture | None = None
         self.delta_pass_seconds = 0.0
@@ -101,14 +101,14 @@ class DeltaWorker(ActorRolloutRefWorker):
         if self.delta_capture is None:
             raise RuntimeError("token weights were asked for before the old-log-prob pass of the batch")
         capture, self.delta_capture = self.delta_capture, None
-        device = _device_of(self.actor.engine)
+        device = _device_of(self.delta_engine)
         began = time.perf_counter()
         lengths = data["response_mask"].offsets().diff()
         record, arrays = capture.solve(
             response_advantages(data["advantages"], data["response_mask"]).to(device),
             lengths.to(device),
-            groups=_numbers([str(uid) for uid in tu.get(data, "uid")]).to(device),
-            keys=_numbers(_identities(data)).to(device),
+            groups=stable_numbers([str(uid) for uid in tu.get(data, "uid")]).to(device),
+            keys=stable_numbers(_identities(data)).to(device),
             round_number=int(tu.get(data, "round_number")),
         )
         summary = record.summary()
@@ -116,10 +116,10 @@ class DeltaWorker(ActorRolloutRefWorker):
         metrics = {f"delta/{name}": value for name, value in summary.items()}
         metrics |= self._slowest(capture.watch.seconds, seconds, record.store_bytes)
         self.delta_store.clear()
-        if not self.actor.engine.is_mp_src_rank_with_outputs():
+        if not self.delta_engine.is_mp_src_rank_with_outputs():
             return None
         wanted = ("weights", *(DETAIL if tu.get(data, "detail", False) else ()))
-        fields = {
+        fields: dict[str, Any] = {
             f"delta_{name}": torch.nested.as_nested_tensor(
                 list(arrays[name].cpu().split(lengths.tolist())), layout=torch.jagged
             )
@@ -131,8 +131,8 @@ class DeltaWorker(ActorRolloutRefWorker):
     def _slowest(self, capture: float, solve: float, stored: int) -> dict[str, float]:
         """Seconds of the slowest rank, and the largest store."""
         own = torch.tensor([capture, solve, self.delta_pass_seconds, float(stored)], dtype=torch.float64)
-        own = own.to(_device_of(self.actor.engine))
-        dist.all_reduce(own, op=dist.ReduceOp.MAX, group=_all_actor_ranks(self.actor.engine))
+        own = own.to(_device_of(self.delta_engine))
+        dist.all_reduce(own, op=dist.ReduceOp.MAX, group=_all_actor_ranks(self.delta_engine))
         capture, solve, whole, stored_most = own.tolist()
         return {
             "delta/seconds_capture": capture,
@@ -145,7 +145,7 @@ class DeltaWorker(ActorRolloutRefWorker):
     @contextmanager
     def _capturing(self, temperature: float) -> Iterator[None]:
         """Hand every micro-batch's hidden states, log-probs and entropies to a fresh capture while the pass runs."""
-        engine = self.actor.engine
+        engine = self.delta_engine
         settings = self.delta_settings
         self.delta_capture = None
         current: list[MicroBatch] = []
@@ -196,23 +196,6 @@ def _described(micro_batch: TensorDict, device: torch.device) -> MicroBatch:
     )
 
 
-def response_advantages(advantages: Tensor, response_mask: Tensor) -> Tensor:
-    """A_i of each response from verl's nested token advantages; 0 where a response has no valid token."""
-    lengths = response_mask.offsets().diff()
-    row = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
-    valid = response_mask.values().bool()
-    values, row = advantages.values()[valid], row[valid]
-    found = torch.zeros(len(lengths), dtype=values.dtype)
-    found[row] = values
-    uneven = (values - found[row]).abs() > 1e-6
-    if uneven.any():
-        raise ValueError(
-            f"advantages: they differ within response {int(row[uneven][0])}; token credit needs one advantage a response, "
-            "as algorithm.adv_estimator=grpo gives it"
-        )
-    return found
-
-
 def _identities(data: TensorDict) -> list[str]:
     """A text that belongs to a response alone, the same in every run: the problem's index and the number of the sample."""
     index, session = tu.get(data, "index"), tu.get(data, "session_id")
@@ -227,17 +210,10 @@ def _listed(values: Any) -> list[Any]:
     return values.tolist() if isinstance(values, Tensor) else list(values)
 
 
-def _numbers(texts: list[str]) -> Tensor:
-    """One integer a text, the same on every rank."""
-    digests = [int.from_bytes(blake2b(text.encode(), digest_size=7).digest(), "big") for text in texts]
-    return torch.tensor(digests, dtype=torch.int64)
-
-
 def _whole_head(engine: Any) -> Tensor:
     """The LM head's weight in the dtype of the pass. A collective: every rank comes here at its first micro-batch."""
-    weight = engine.module.get_output_embeddings().weight.detach()
-    dtype = engine._autocast_dtype
-    return weight.to(dtype).full_tensor() if isinstance(weight, DTensor) else weight.to(dtype).clone()
+    weight = engine.module.get_output_embeddings().weight.detach().to(engine._autocast_dtype)
+    return weight.full_tensor() if isinstance(weight, DTensor) else weight.clone()
 
 
 def _device_of(engine: Any) -> torch.device:
@@ -245,7 +221,7 @@ def _device_of(engine: Any) -> torch.device:
     return torch.device(engine.device_mesh.device_type)
 
 
-def _all_actor_ranks(engine: Any) -> dist.ProcessGroup:
+def _all_actor_ranks(engine: Any) -> Any:
     """Data-parallel and sequence-parallel ranks together: with slices of sequences, sums run over both."""
     return engine.get_data_parallel_group() if engine.ulysses_parallel_group is None else dist.group.WORLD
 
@@ -343,7 +319,7 @@ class DeltaTrainerSync(PPOTrainerSync):
                 extra_info={"round_number": self.global_steps, "detail": self._dumps_this_step()},
             )
             solved = self.actor_rollout_wg.compute_token_weights(request)
-            metrics.update(solved.extra_info["metrics"])
+            metrics.update(solved.extra_info["metrics"][0])  # one entry a rank, all of the same sums
         # Workers fetch the fields that are named here, and drop the others in silence.
         batch.fields = (
             [*(batch.fields or []), WEIGHTS] if WEIGHTS not in (batch.fields or []) else batch.fields
@@ -381,7 +357,7 @@ class DeltaTrainerSync(PPOTrainerSync):
             partition_id=batch.partition_id,
             select_fields=fields,
         )
-        return {key: _rows(tu.get(data, key)) for key in data.keys()}
+        return {key: _rows(tu.get(data, key)) for key in list(data.keys())}
 
     def _dumps_this_step(self) -> bool:
         every = self.delta_settings.rollouts_every
@@ -455,7 +431,7 @@ def _guard_stock_modes() -> None:
         stock_init(self, config)
 
     if not hasattr(stock_init, "__wrapped__"):
-        PPOTrainer.__init__ = guarded
+        PPOTrainer.__init__ = guarded  # type: ignore[method-assign]
 
 
 _guard_stock_modes()

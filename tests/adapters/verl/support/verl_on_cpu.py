@@ -168,9 +168,7 @@ class HFServer:
         assert not set(missing) - tied, missing
         self.global_steps = global_steps
 
-    async def generate(
-        self, request_id: str, prompt_ids: list[int], sampling_params: dict, **_: Any
-    ) -> Any:
+    async def generate(self, request_id: str, prompt_ids: list[int], sampling_params: dict, **_: Any) -> Any:
         answer = asyncio.get_running_loop().create_future()
         self.waiting.append((list(prompt_ids), float(sampling_params.get("temperature", 1.0)), answer))
         if len(self.waiting) == 1:
@@ -244,9 +242,12 @@ class HFRollout(rollout_base.BaseRollout):
     async def release(self) -> None: ...
 
     async def update_weights(self, weights: Any, wire_format: str = "named_tensors", **kwargs: Any) -> None:
-        state = {name: value.detach().cpu() for name, value in weights}  # gathering is a collective: all ranks take part
+        state = {
+            name: value.detach().cpu() for name, value in weights
+        }  # gathering is a collective: all ranks take part
         replica, rank = divmod(
-            torch.distributed.get_rank(), self.config.tensor_model_parallel_size * self.config.data_parallel_size
+            torch.distributed.get_rank(),
+            self.config.tensor_model_parallel_size * self.config.data_parallel_size,
         )
         if rank == 0:
             server = ray.get_actor(_SERVER.format(replica))

@@ -84,7 +84,10 @@ class Batch:
             "input_ids": nested(sequences),
             "position_ids": nested([torch.arange(len(sequence)) for sequence in sequences]),
             "advantages": nested(
-                [advantage * mask.float() for advantage, mask in zip(self.advantages, self.masks, strict=True)]
+                [
+                    advantage * mask.float()
+                    for advantage, mask in zip(self.advantages, self.masks, strict=True)
+                ]
             ),
             "uid": self.uids,
             "index": list(range(len(self.uids))),

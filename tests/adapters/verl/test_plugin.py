@@ -1,0 +1,102 @@
+"""A plug-in that fails, a mode that is not there, a block that would be ignored: the launch stops and says why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from delta_rlvr.adapters.verl.settings import SettingsError
+
+
+@pytest.fixture(scope="module")
+def config(verl_environment: None) -> Any:
+    from omegaconf import OmegaConf, open_dict
+    from verl_workers import whole_config
+
+    from delta_rlvr.tasks import resolve_model
+
+    made = whole_config(resolve_model("builtin"), "trainer.v1.trainer_mode=delta_sync", "+delta.method=delta")
+    with open_dict(made):
+        del made.actor_rollout_ref.delta
+    OmegaConf.resolve(made)
+    return made
+
+
+def test_a_sound_config_becomes_a_trainer_before_anything_is_started(config: Any) -> None:
+    from verl.trainer.ppo.v1 import get_trainer_cls
+
+    config = config.copy()
+    trainer = get_trainer_cls("delta_sync")(config)
+    assert trainer.trainer_mode == "sync"  # what the stock trainer's branches ask for
+    assert config.actor_rollout_ref.delta.method == "delta"  # what workers are told
+    trainer._init_resource_pool_mgr()
+    (worker,) = trainer.role_worker_mapping.values()
+    assert "DeltaWorker" in str(worker)
+
+
+def test_wrong_settings_stop_the_launch_in_the_trainers_constructor(config: Any) -> None:
+    from verl.trainer.ppo.v1 import get_trainer_cls
+
+    wrong = config.copy()
+    wrong.algorithm.rollout_correction.bypass_mode = True
+    with pytest.raises(SettingsError, match="bypass_mode=True skips the old-log-prob pass"):
+        get_trainer_cls("delta_sync")(wrong)
+
+
+@pytest.mark.parametrize("mode", ["delta_colocate_async", "delta_separate_async"])
+def test_asynchronous_modes_are_refused_with_the_reason(config: Any, mode: str) -> None:
+    from verl.trainer.ppo.v1 import get_trainer_cls
+
+    with pytest.raises(SettingsError, match=r"asynchronous training .*trainer_mode=delta_sync"):
+        get_trainer_cls(mode)(config.copy())
+
+
+@pytest.mark.parametrize("mode", ["sync", "colocate_async"])
+def test_a_delta_block_under_a_stock_mode_is_not_ignored_in_silence(config: Any, mode: str) -> None:
+    from verl.trainer.ppo.v1 import get_trainer_cls
+
+    stock = config.copy()
+    stock.trainer.v1.trainer_mode = mode
+    with pytest.raises(SettingsError, match=f"trainer_mode={mode} would ignore it"):
+        get_trainer_cls(mode)(stock)
+
+
+def test_a_stock_run_without_a_block_is_left_alone(config: Any) -> None:
+    from omegaconf import open_dict
+    from verl.trainer.ppo.v1 import get_trainer_cls
+
+    stock = config.copy()
+    with open_dict(stock):
+        del stock.delta
+    stock.trainer.v1.trainer_mode = "sync"
+    assert get_trainer_cls("sync")(stock).trainer_mode == "sync"
+
+
+def test_a_plug_in_that_fails_to_import_stops_the_launch_with_its_reason(
+    config: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from verl.trainer.ppo.v1 import get_trainer_cls
+    from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY
+
+    from delta_rlvr.adapters.verl.plugin import register_failure
+
+    monkeypatch.setitem(TRAINER_REGISTRY, "delta_sync", TRAINER_REGISTRY["delta_sync"])
+    register_failure(ImportError("delta-rlvr plugs into verl>=0.9,<0.10; verl 0.10.2 is installed"))
+    with pytest.raises(
+        RuntimeError, match=r"failed to import on this node: ImportError: .*0\.10\.2 is installed"
+    ):
+        get_trainer_cls("delta_sync")(config.copy())
+
+
+def test_a_folder_that_holds_a_run_is_refused_before_workers_start(config: Any, tmp_path: Any) -> None:
+    from omegaconf import open_dict
+    from verl.trainer.ppo.v1 import get_trainer_cls
+
+    (tmp_path / "run.json").write_text("{}")
+    used = config.copy()
+    with open_dict(used):
+        used.delta.run_folder = str(tmp_path)
+        used.trainer.resume_mode = "disable"
+    with pytest.raises(SettingsError, match="holds a run"):
+        get_trainer_cls("delta_sync")(used)

@@ -1,0 +1,162 @@
+"""The launch scripts say every value of the paper's Table 5 in verl's own words, for every method, and the data they read."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from delta_rlvr.adapters.verl.data import rows
+from delta_rlvr.adapters.verl.reward import compute_score
+from delta_rlvr.objectives import METHODS
+from delta_rlvr.tasks import Problem, get_task
+
+RECIPES = Path(__file__).parents[3] / "recipes" / "verl"
+
+
+def settings(script: str, *words: str, **environment: str) -> list[str]:
+    done = subprocess.run(
+        ["bash", str(RECIPES / script), *words],
+        env={**os.environ, "DRY_RUN": "1", **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.splitlines()
+
+
+def composed(overrides: list[str]) -> Any:
+    from hydra import compose, initialize_config_module
+
+    with initialize_config_module("verl.trainer.config", version_base=None):
+        return compose("ppo_trainer", overrides=overrides)
+
+
+# Table 5, and weight decay and gradient clip of the authors' script.
+TABLE_5 = {
+    "data.train_batch_size": 128,
+    "actor_rollout_ref.rollout.n": 16,
+    "actor_rollout_ref.actor.ppo_mini_batch_size": 32,
+    "data.max_prompt_length": 2048,
+    "data.max_response_length": 20480,
+    "actor_rollout_ref.actor.clip_ratio_low": 0.2,
+    "actor_rollout_ref.actor.clip_ratio_high": 0.28,
+    "actor_rollout_ref.rollout.temperature": 1.0,
+    "actor_rollout_ref.rollout.top_p": 1.0,
+    "actor_rollout_ref.actor.optim.lr": 1e-6,
+    "actor_rollout_ref.actor.optim.weight_decay": 0.1,
+    "actor_rollout_ref.actor.grad_clip": 1.0,
+    "actor_rollout_ref.actor.use_kl_loss": False,
+    "algorithm.use_kl_in_reward": False,
+    "algorithm.filter_groups.enable": False,
+    "actor_rollout_ref.rollout.name": "sglang",
+    "trainer.n_gpus_per_node": 8,
+}
+
+
+@pytest.mark.parametrize(
+    ("script", "model", "steps"),
+    [
+        ("qwen3_8b_base.sh", "Qwen/Qwen3-8B-Base", 220),
+        ("qwen3_14b_base.sh", "Qwen/Qwen3-14B-Base", 300),
+        ("olmo3_7b_base.sh", "allenai/Olmo-3-1025-7B", 220),
+    ],
+)
+def test_every_value_of_table_5_arrives_in_verls_config(
+    verl_environment: None, script: str, model: str, steps: int
+) -> None:
+    from omegaconf import OmegaConf
+
+    config = composed(settings(script, "delta"))
+    expected = {**TABLE_5, "actor_rollout_ref.model.path": model, "trainer.total_training_steps": steps}
+    assert {path: OmegaConf.select(config, path) for path in expected} == expected
+
+
+def test_every_method_launches_without_a_contradiction(verl_environment: None) -> None:
+    from delta_rlvr.adapters.verl.internals import settings_of
+
+    for method in METHODS:
+        assert settings_of(composed(settings("qwen3_8b_base.sh", method))).method.name == method
+
+
+def test_further_words_and_nodes_reach_verl(verl_environment: None) -> None:
+    from delta_rlvr.adapters.verl.internals import settings_of
+
+    config = composed(
+        settings("qwen3_8b_base.sh", "delta", "+delta.lambda_max=1.5", NNODES="4", OVERLONG="1")
+    )
+    delta = settings_of(config).method.delta
+    assert delta is not None
+    assert delta.lambda_max == 1.5
+    assert config.trainer.nnodes == 4
+    assert config.reward.reward_manager.name == "dapo"
+    assert config.reward.reward_kwargs.overlong_buffer_cfg.len == 4096
+    # What the optimizer sees of a step does not change with the number of nodes.
+    assert config.data.train_batch_size == 128
+
+
+def test_a_script_without_a_method_says_what_is_missing() -> None:
+    done = subprocess.run(
+        ["bash", str(RECIPES / "qwen3_8b_base.sh")], capture_output=True, text=True, check=False
+    )
+    assert done.returncode != 0
+    assert "name the method" in done.stderr
+
+
+def test_problems_become_rows_that_the_reward_function_grades(tmp_path: Path) -> None:
+    source = tmp_path / "problems.jsonl"
+    source.write_text(
+        json.dumps({"problem": "What is 1+1?", "answer": "2"})
+        + "\n"
+        + json.dumps({"problem": "What is 1/2?", "answer": "\\frac{1}{2}"})
+        + "\n"
+    )
+    output = tmp_path / "data" / "train.parquet"
+    done = subprocess.run(
+        [sys.executable, str(RECIPES / "prepare_data.py"), "--source", str(source), "--output", str(output)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    import pyarrow.parquet
+
+    made = pyarrow.parquet.read_table(output).to_pylist()
+    assert [row["reward_model"]["ground_truth"] for row in made] == ["2", "\\frac{1}{2}"]
+    (message,) = made[0]["prompt"]
+    assert message["role"] == "user"
+    assert message["content"] == (
+        "What is 1+1?\n\nPlease reason step by step, and put your final answer within \\boxed{}."
+    )
+    right = compute_score(
+        made[1]["data_source"],
+        "so it is \\boxed{0.5}",
+        made[1]["reward_model"]["ground_truth"],
+        made[1]["extra_info"],
+    )
+    assert (right["score"], right["acc"]) == (1.0, 1.0)
+    wrong = compute_score("x", "\\boxed{3}", "2", made[0]["extra_info"])
+    assert wrong["score"] == 0.0
+    assert wrong["reason"]
+
+
+def test_a_built_in_task_is_graded_by_itself() -> None:
+    task = get_task("phrased-sums")
+    problem = task.problems("train", 1)[0]
+    (row,) = rows([problem], task.name, "train")
+    assert row["prompt"] == [{"role": "user", "content": problem.prompt}]
+    graded = compute_score(
+        row["data_source"], "hello", row["reward_model"]["ground_truth"], row["extra_info"]
+    )
+    assert graded == {"score": 0.0, "acc": 0.0, "reason": task.grade(problem, "hello").reason}
+
+
+def test_an_unknown_grader_is_refused() -> None:
+    (row,) = rows([Problem("a", "b", "c", "horoscope")], "x", "train")
+    with pytest.raises(ValueError, match="'horoscope': there is no such grader"):
+        compute_score("x", "c", "c", row["extra_info"])
