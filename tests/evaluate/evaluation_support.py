@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import torch
-from tokenizers import Regex, Tokenizer, models, pre_tokenizers
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from delta_rlvr.evaluate.runner import Questions
@@ -27,8 +26,6 @@ def tiny_tokenizer() -> PreTrainedTokenizerFast:
     vocabulary = {"<pad>": 0, "<end>": 1, "<unk>": 2} | {c: place + 3 for place, c in enumerate(ALPHABET)}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")
-    from tokenizers import decoders
-
     tokenizer.decoder = decoders.Fuse()
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, pad_token="<pad>", eos_token="<end>", unk_token="<unk>"
@@ -63,7 +60,7 @@ def sums(count: int, name: str = "sums") -> Questions:
         )
         for number in range(count)
     )
-    return Questions(name, problems, {"title": "Sums"})
+    return Questions(name, problems, {"title": "Sums", "note": "a benchmark's own note"})
 
 
 def digit_grade(problem: Problem, completion: str) -> Verdict:
@@ -156,7 +153,3 @@ def chat_answer(content: str | None, **more: Any) -> dict[str, Any]:
 def seeded_digit(body: dict[str, Any]) -> str:
     """An answer that depends on the request's seed alone, as a good server's does."""
     return f"it is {body['seed'] % 10}"
-
-
-def pause(seconds: float) -> None:
-    time.sleep(seconds)

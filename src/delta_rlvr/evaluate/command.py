@@ -204,8 +204,8 @@ def _finish(
             console.print(
                 f"{name}: {numbers['questions_asked']} of its {whole} questions: not the benchmark's score"
             )
-        if numbers.get("note"):
-            console.print(f"{name}: {numbers['note']}", highlight=False)
+        for note in filter(None, (numbers.get("note"), numbers.get("interval_note"))):
+            console.print(f"{name}: {note}", highlight=False)
     console.print(f"result: {target}", highlight=False, soft_wrap=True)
     if result.complete:
         return COMPLETE

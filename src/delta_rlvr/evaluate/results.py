@@ -7,12 +7,12 @@ import json
 import platform
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from delta_rlvr.evaluate.bootstrap import mean_interval
+from delta_rlvr.evaluate.bootstrap import Interval, mean_interval
 from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.metrics import NoAnswer, average_at_k, majority_at_k, pass_at_k
 from delta_rlvr.evaluate.records import Sample
@@ -178,7 +178,7 @@ def build_result(
         "versions": versions(),
         "average": {
             "score": average.mean,
-            **{name: value for name, value in asdict(average).items() if name != "mean"},
+            **_interval(average),
             "questions": sum(len(means) for means in strata),
             "benchmarks": len(scored),
             "unweighted": sum(numbers[name]["score"] for name in scored) / len(scored),
@@ -229,7 +229,7 @@ def _benchmark_numbers(
     lengths = [sample.completion.tokens for sample in graded if sample.completion.tokens is not None]
     return described | {
         "score": interval.mean,
-        **{name: value for name, value in asdict(interval).items() if name != "mean"},
+        **_interval(interval),
         "metrics": metrics,
         "votes_without_answer": NO_ANSWER,
         "samples": len(graded),
@@ -238,6 +238,16 @@ def _benchmark_numbers(
         "mean_tokens": sum(lengths) / len(lengths) if lengths else None,
         "reasons": dict(Counter(sample.reason for sample in graded).most_common(20)),
     }, means
+
+
+def _interval(interval: Interval) -> dict[str, Any]:
+    names = {
+        "low": interval.low,
+        "high": interval.high,
+        "level": interval.level,
+        "resamples": interval.resamples,
+    }
+    return names | {"interval_note": interval.note}
 
 
 def _powers(n: int) -> list[int]:

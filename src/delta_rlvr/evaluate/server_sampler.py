@@ -10,6 +10,7 @@ import asyncio
 import queue
 import random
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -78,6 +79,7 @@ class ServerSampler:
         self.settings = settings
         self._say = say
         self._jitter = random.Random()
+        self._told: Counter[str] = Counter()
         self._address = server.url.rstrip("/")
         self._headers = {"Authorization": f"Bearer {server.api_key}"} if server.api_key else {}
 
@@ -162,7 +164,7 @@ class ServerSampler:
         reason = ""
         for attempt in range(self.server.retries + 1):
             if attempt:
-                self._say(f"{request.key}: try {attempt + 1} of {self.server.retries + 1}, because {reason}")
+                self._tell(request.key, attempt, reason)
                 longest = min(60.0, self.server.backoff * 2 ** (attempt - 1))
                 await asyncio.sleep(longest * self._jitter.uniform(0.5, 1.0))
             try:
@@ -192,6 +194,11 @@ class ServerSampler:
         if down:  # not this request's fault: the others would fail as well
             raise EvaluationError(reason)
         return Failure(f"{reason} ({self.server.retries + 1} tries)")
+
+    def _tell(self, key: SampleKey, attempt: int, reason: str) -> None:
+        self._told[reason] += 1
+        if self._told[reason] <= 3:  # many requests meet the same trouble
+            self._say(f"{key}: try {attempt + 1} of {self.server.retries + 1}, because {reason}")
 
     def _body(self, request: SampleRequest) -> tuple[str, dict[str, Any]]:
         settings = self.settings
