@@ -5,11 +5,11 @@ Weights come from the core (and, for DelTA, from the float64 loops of `credit_re
 
 from dataclasses import dataclass, field
 
-import credit_reference as reference
 import numpy as np
 import torch
 from replayed_training import GENERATIONS, LEARNING_RATE, SHAPES, TEMPERATURE, reward_of
 
+import credit_reference as reference
 from delta_rlvr import token_coefficients
 from delta_rlvr.credit import DeltaConfig
 from delta_rlvr.objectives import LossInputs, policy_loss
@@ -168,7 +168,8 @@ class _Batch:
         loss = policy_loss(inputs, surrogate, method.aggregation, denominator=denominator)
         if self.reference_logps is not None:
             away = self.reference_logps[index] - logps
-            loss = loss + self.options.beta * ((away.exp() - away - 1) * mask).sum() / denominator
+            divergence = (away.exp() - away - 1) * inputs.log_ratio.exp()  # TRL corrects it for old samples
+            loss = loss + self.options.beta * (divergence * mask).sum() / denominator
         ratio = inputs.log_ratio.detach().exp()
         clipped = ((ratio < 0.8) | (ratio > 1.28))[mask].float().mean().item()
         return loss, clipped

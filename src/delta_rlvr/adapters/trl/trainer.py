@@ -64,6 +64,8 @@ class RolloutBatch:
 class DeltaTrainer(GRPOTrainer):
     """A drop-in for `GRPOTrainer` that weighs tokens by `args.method`."""
 
+    args: DeltaTrainerConfig
+
     def __init__(self, *args: Any, **kwargs: Any):
         check_trl_version()
         config = kwargs.get("args") or (args[2] if len(args) > 2 else None)
@@ -73,6 +75,8 @@ class DeltaTrainer(GRPOTrainer):
                 "it takes every option of GRPOConfig"
             )
         super().__init__(*args, **kwargs)
+        if self.rollout_func is not None:
+            self.rollout_func = _refusing_empty(self.rollout_func)
         self.method = config.resolved_method
         self.seconds: dict[str, float] = defaultdict(float)
         """Seconds by phase since somebody last cleared it."""
@@ -419,6 +423,21 @@ def check_trl_version(version: str | None = None) -> None:
             f"TRL {found} is installed, but delta-rlvr needs >= {SUPPORTED_TRL[0]}, < {SUPPORTED_TRL[1]} (it relies on the "
             f'trainer\'s internals): pip install "trl~={SUPPORTED_TRL[0]}.0"'
         )
+
+
+def _refusing_empty(rollout_func: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+    """TRL fails on a completion without a token, and does not say on which."""
+
+    def checked(prompts: list[Any], trainer: Any) -> dict[str, Any]:
+        output = rollout_func(prompts, trainer)
+        for number, tokens in enumerate(output.get("completion_ids", [])):
+            if not len(tokens):
+                raise ValueError(
+                    f"rollout_func gave no token for response {number}: give at least the end-of-sequence token"
+                )
+        return output
+
+    return checked
 
 
 def _logit_scale(text_config: Any) -> float:

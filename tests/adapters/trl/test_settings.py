@@ -1,0 +1,253 @@
+"""The step is right under the options that change what a pass sees: adapters, references, masks, padding, corrections, evaluation."""
+
+import numpy as np
+import pytest
+import torch
+from by_hand import Options, train_by_hand
+from datasets import Dataset
+from replayed_training import (
+    GENERATIONS,
+    PROMPTS,
+    build,
+    fixed_reward,
+    make_model,
+    parameters_of,
+    pretend_vllm,
+    rollout,
+    tokenizer,
+)
+from transformers import Qwen3ForCausalLM
+
+import credit_reference as reference
+from delta_rlvr.adapters.trl import DeltaTrainer, DeltaTrainerConfig
+
+UPDATES = "several updates"
+
+
+def assert_same_run(trainer, hand_model, shape=UPDATES, options=None, reference_model=None):
+    """The trainer's losses and parameters against the hand-written run from `hand_model`."""
+    hand_model.eval()
+    hand = train_by_hand(
+        hand_model,
+        trainer.method,
+        shape,
+        1,
+        [trainer.generations],
+        [trainer.losses],
+        options=options or Options(),
+        reference_model=reference_model,
+    )
+    assert [micro["loss"] for micro in trainer.losses] == pytest.approx(hand.losses, abs=1e-6)
+    trained = parameters_of(trainer)
+    for name, expected in hand_model.named_parameters():
+        torch.testing.assert_close(trained[name], expected, atol=1e-6, rtol=0, msg=name)
+    return hand
+
+
+@pytest.mark.parametrize(
+    ("settings", "options"),
+    [
+        ({"scale_rewards": "batch"}, Options(scale_rewards="batch")),
+        ({"scale_rewards": "none"}, Options(scale_rewards="none")),
+        ({"mask_truncated_completions": True}, Options(mask_truncated=True)),
+        ({"pad_to_multiple_of": 8}, Options()),
+        ({"gradient_checkpointing": True}, Options()),
+        ({"delta": 1.5}, Options(dual=1.5)),
+    ],
+    ids=["batch scale", "no scale", "truncated masked", "padded to 8", "checkpointing", "two-sided clip"],
+)
+@pytest.mark.parametrize("method", ["delta", "dapo-ft"])
+def test_settings_of_trl(method, settings, options):
+    trainer = build(method, UPDATES, **settings)
+    trainer.train()
+    hand = assert_same_run(trainer, make_model(), options=options)
+    if options.mask_truncated:
+        assert (hand.weights[0].sum(1) == 0).any()
+        assert (hand.weights[0].sum(1) > 0).any()
+
+
+@pytest.mark.parametrize("method", ["delta", "delta-group", "fipo", "dapo-ft"])
+@pytest.mark.parametrize("padding", [None, 8])
+def test_tool_tokens_do_not_count(method, padding):
+    trainer = build(method, UPDATES, rollout_func=rollout(tools=True), pad_to_multiple_of=padding)
+    trainer.train()
+    hand = assert_same_run(trainer, make_model())
+    first = trainer.generations[0]["rows"]
+    assert any(0 in row["written"] for row in first)
+    for number, row in enumerate(first):
+        told = [place for place, own in enumerate(row["written"]) if not own]
+        assert (hand.weights[0][number, told] == 0).all()
+
+
+def test_importance_correction_of_vllm():
+    """The sampler's log-probs correct the loss; the policy's own go into the proxies."""
+    trainer = build(
+        "delta",
+        UPDATES,
+        rollout_func=rollout(sampling=True),
+        vllm_importance_sampling_mode="token_truncate",
+        vllm_importance_sampling_clip_max=1.0,
+        vllm_importance_sampling_clip_min=0.1,
+    )
+    pretend_vllm(trainer)
+    trainer.train()
+    assert_same_run(trainer, make_model(), options=Options(importance=(0.1, 1.0)))
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.3])
+@pytest.mark.parametrize("method", ["delta", "delta-topk"])
+def test_lora(method, beta):
+    """With a KL term the reference pass runs on the same model, its adapters off: it must not be what was captured."""
+    from peft import LoraConfig, get_peft_model
+
+    # Adapters that start at zero would hide the difference between policy and reference.
+    config = LoraConfig(
+        r=4, target_modules=["q_proj", "o_proj"], task_type="CAUSAL_LM", init_lora_weights=False
+    )
+    trainer = build(method, UPDATES, peft_config=config, beta=beta)
+    hand_model = get_peft_model(make_model(), config)
+    hand_model.load_state_dict(trainer.model.state_dict())
+    trainer.train()
+    assert_same_run(
+        trainer,
+        hand_model,
+        options=Options(beta=beta, reference_tolerance=2e-6 if method == "delta" else None),
+        reference_model=make_model().eval() if beta else None,
+    )
+
+
+def test_kl_with_a_reference_model(tmp_path):
+    make_model(seed=4).save_pretrained(tmp_path)
+    trainer = build("delta", UPDATES, model=Qwen3ForCausalLM.from_pretrained(tmp_path), beta=0.3)
+    assert trainer.ref_model is not None
+    trainer.train()
+    assert_same_run(
+        trainer,
+        make_model(seed=4),
+        options=Options(beta=0.3),
+        reference_model=make_model(seed=4).eval(),
+    )
+
+
+def test_fipo_against_the_loops_when_the_policy_has_moved():
+    trainer = build("fipo", UPDATES)
+    seen = []
+    apply = trainer._apply_future_weights
+
+    def watch(logps, inputs):
+        before = inputs["advantages"].clone()
+        apply(logps, inputs)
+        seen.append(
+            (
+                logps.detach(),
+                inputs["old_per_token_logps"],
+                before,
+                inputs["completion_mask"],
+                inputs["advantages"],
+            )
+        )
+
+    trainer._apply_future_weights = watch
+    trainer.train()
+    spread = set()
+    for new, old, before, mask, after in seen:
+        expected = reference.fipo_weights(new.numpy(), old.numpy(), before.numpy(), mask.numpy())
+        np.testing.assert_allclose(after.numpy(), expected * before[:, None].numpy(), atol=1e-5)
+        spread |= {round(float(value), 3) for value in expected.flatten()}
+    assert {1.0, 1.2} <= spread
+    assert len(spread) > 10
+    # The buffered batch kept its own advantages for the second pass over it.
+    assert all(inputs["advantages"].dim() == 1 for inputs in trainer._buffered_inputs)
+
+
+@pytest.mark.parametrize("method", ["delta", "delta-head", "dapo-ft"])
+def test_half_precision(method):
+    """bfloat16 states and a float32 head, as under autocast."""
+    trainer = build(method, "one micro-batch", bf16=True, cast_lm_head_to_fp32=method == "delta-head")
+    trainer.train()
+    assert all(np.isfinite(micro["loss"]) for micro in trainer.losses)
+    weights = trainer.generations[0]["advantages"]
+    assert weights.dtype == torch.float32
+    assert weights.isfinite().all()
+
+
+def test_all_truncated_teaches_nothing():
+    trainer = build("delta", UPDATES, rollout_func=rollout(end=False), mask_truncated_completions=True)
+    before = parameters_of(trainer)
+    with pytest.warns(
+        UserWarning, match="no completion of this batch has a token to learn from.*max_completion_length"
+    ):
+        trainer.train()
+    assert all(torch.equal(value, before[name]) for name, value in parameters_of(trainer).items())
+    assert all(micro["loss"] == 0 for micro in trainer.losses)
+
+
+def test_equal_rewards_teach_nothing():
+    trainer = build("delta", UPDATES, reward=lambda prompts, **_: [0.5] * len(prompts))
+    before = parameters_of(trainer)
+    with pytest.warns(UserWarning, match="no contrast to learn from"):
+        trainer.train()
+    assert all(torch.equal(value, before[name]) for name, value in parameters_of(trainer).items())
+
+
+@pytest.mark.parametrize("method", ["delta", "dapo-ft", "fipo"])
+def test_evaluation_weighs_nothing(method, tmp_path):
+    """Evaluation is TRL's own: no capture, no old log-probs, no time on our clocks."""
+    calls = []
+
+    class Watched(DeltaTrainer):
+        def _weigh(self, *args):
+            calls.append(self.model.training)
+            return super()._weigh(*args)
+
+    trainer = Watched(
+        model=make_model(),
+        reward_funcs=fixed_reward,
+        args=DeltaTrainerConfig(
+            method=method,
+            output_dir=str(tmp_path),
+            per_device_train_batch_size=GENERATIONS,
+            per_device_eval_batch_size=GENERATIONS,
+            num_generations=GENERATIONS,
+            max_completion_length=12,
+            max_steps=2,
+            eval_strategy="steps",
+            eval_steps=1,
+            use_cpu=True,
+            bf16=False,
+            gradient_checkpointing=False,
+            report_to="none",
+            save_strategy="no",
+            disable_tqdm=True,
+        ),
+        train_dataset=Dataset.from_dict({"prompt": PROMPTS}),
+        eval_dataset=Dataset.from_dict({"prompt": PROMPTS[:2]}),
+        processing_class=tokenizer(),
+        rollout_func=rollout(),
+    )
+    trainer.train()
+    assert calls == [True, True]
+    assert any("eval_loss" in line for line in trainer.state.log_history)
+    before = dict(trainer.seconds)
+    assert np.isfinite(trainer.evaluate()["eval_loss"])
+    assert trainer.seconds == before
+    assert calls == [True, True]
+
+
+@pytest.mark.parametrize("loss_type", ["bnpo", "dr_grpo", "cispo", "grpo"])
+def test_other_losses_of_trl_take_the_weights(loss_type):
+    """A token's weight multiplies its loss there too: halving every advantage halves the loss, whatever the average."""
+    trainer = build(
+        "delta",
+        "accumulation 4",
+        loss_type=loss_type,
+        epsilon_high=5.0 if loss_type == "cispo" else None,
+        max_steps=1,
+    )
+    trainer.train()
+    inputs = trainer._buffered_inputs[0]
+    assert inputs["advantages"].dim() == 2
+    loss = trainer._compute_loss(trainer.model, inputs).item()
+    half = trainer._compute_loss(trainer.model, {**inputs, "advantages": inputs["advantages"] / 2}).item()
+    assert half == pytest.approx(loss / 2, abs=1e-7)
+    assert abs(loss) > 1e-6
