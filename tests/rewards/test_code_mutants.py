@@ -101,7 +101,7 @@ def test_humaneval_canonical_solutions():
 
 # Its reference lists every multiset of colours: at the largest input more than the 2 GiB that a program may use.
 TOO_LARGE = {"Mbpp/255"}
-# Its reference adds up a hundred million numbers one at a time: more than a minute where processors are shared.
+# Its reference adds up a hundred million numbers for each of sixteen inputs: minutes on busy processors.
 TOO_SLOW = {"Mbpp/599"}
 
 
