@@ -61,3 +61,22 @@ def test_damaged_file_is_named(tmp_path):
     path.write_bytes(path.read_bytes()[:200])
     with pytest.raises(RunFolderError, match=r"tokens\.npz cannot be read as token sums"):
         TokenSums.load(path)
+
+
+def test_sums_counted_elsewhere_agree_with_tokens_added_here():
+    draw = np.random.default_rng(1)
+    ids, weights, side = draw.integers(0, 20, 500), draw.uniform(0.8, 1.2, 500), draw.choice([-1, 0, 1], 500)
+    here, there = TokenSums(), TokenSums()
+    here.add(ids, weights, side)
+    columns = []
+    for sign in (1, -1):
+        columns += [
+            np.bincount(ids[side == sign], minlength=20),
+            np.bincount(ids[side == sign], weights[side == sign], 20),
+        ]
+    there.add_sums(*columns)
+    there.add_sums(*(np.zeros(3) for _ in columns))  # a smaller vocabulary adds to its own entries alone
+    np.testing.assert_array_equal(there.count_positive, here.count_positive)
+    np.testing.assert_allclose(there.sum_negative, here.sum_negative)
+    with pytest.raises(ValueError, match="sum_positive must be a flat array of finite numbers"):
+        there.add_sums([1], [float("nan")], [0], [0.0])

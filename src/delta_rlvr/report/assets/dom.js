@@ -52,7 +52,7 @@ function visibleToken(text) {
 /** A number at `digits` significant digits, short for reading; "–" where there is none. */
 function number(value, digits = 4) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
-  if (Number.isInteger(value)) return value.toLocaleString("en");
+  if (Number.isInteger(value)) return value.toLocaleString("en").replace("-", "−");
   const size = Math.abs(value);
   if (size !== 0 && (size < 1e-4 || size >= 1e6)) return value.toExponential(Math.max(0, digits - 2)).replace("-", "−");
   return String(Number(value.toPrecision(digits))).replace("-", "−");
