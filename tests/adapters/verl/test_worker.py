@@ -283,3 +283,81 @@ def test_weights_that_got_lost_stop_the_update(group: Any, batch: Any, moved: to
     group.switch({"method": "delta"}, {})
     with pytest.raises(Exception, match="no delta_weights"):
         update(group, batch, moved)
+
+
+@pytest.fixture(scope="module")
+def trl_batch(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """One rollout batch that TRL sampled, and the record of the TRL adapter about it."""
+    from datasets import Dataset
+
+    from delta_rlvr.adapters.trl import DeltaTrainer, DeltaTrainerConfig
+    from delta_rlvr.tasks import get_task
+
+    torch.manual_seed(3)
+    model, tokenizer = load_policy()
+    problems = get_task("phrased-sums").problems("train", 8)
+    trainer = DeltaTrainer(
+        model=model,
+        # Differs within every group: right answers are rare in so few tokens.
+        reward_funcs=lambda completions, **_: [float(sum(map(ord, text)) % 7) for text in completions],
+        args=DeltaTrainerConfig(
+            method="delta",
+            output_dir=str(tmp_path_factory.mktemp("trl")),
+            per_device_train_batch_size=8,
+            num_generations=4,
+            max_completion_length=14,
+            max_steps=1,
+            learning_rate=0.0,
+            use_cpu=True,
+            bf16=False,
+            gradient_checkpointing=False,
+            report_to="none",
+            save_strategy="no",
+            disable_tqdm=True,
+            dataloader_pin_memory=False,
+        ),
+        train_dataset=Dataset.from_list([{"prompt": problem.prompt} for problem in problems]),
+        processing_class=tokenizer,
+    )
+    seen: list[Any] = []
+    trainer.observers.append(seen.append)
+    trainer.train()
+    prompts = [torch.tensor(tokenizer(row["prompt"])["input_ids"]) for row in seen[0].rows]
+    return seen[0], prompts
+
+
+def test_trl_verl_and_the_core_give_the_same_coefficients(group: Any, trl_batch: Any) -> None:
+    from verl_workers import Batch
+
+    sampled, prompts = trl_batch
+    lengths = sampled.mask.sum(1).tolist()
+    batch = Batch(
+        prompts=prompts,
+        responses=[ids[:length] for ids, length in zip(sampled.completion_ids, lengths, strict=True)],
+        masks=[torch.ones(length, dtype=torch.int64) for length in lengths],
+        advantages=sampled.advantages.tolist(),
+        uids=[str(group_number) for group_number in sampled.groups.tolist()],
+    )
+    trl = torch.cat(list(sampled.record.weights.split(lengths)))
+    group.switch({"method": "delta"}, {})
+    group.compute_log_prob(batch.tensordict(use_remove_padding=True))
+    verl = group.compute_token_weights(batch.tensordict())["delta_weights"].values()
+
+    model, _ = load_policy()
+    hidden, logps = [], []
+    with torch.no_grad():
+        for prompt, response in zip(batch.prompts, batch.responses, strict=True):
+            states = model.get_decoder()(torch.cat([prompt, response])[None]).last_hidden_state[0]
+            hidden.append(states[len(prompt) - 1 : -1])
+            chances = model.get_output_embeddings()(hidden[-1]).log_softmax(-1)
+            logps.append(chances.gather(-1, response[:, None])[:, 0])
+    pad = torch.nn.utils.rnn.pad_sequence
+    record = credit_record(
+        pad(hidden, batch_first=True),
+        pad(logps, batch_first=True),
+        sampled.advantages,
+        pad(batch.masks, batch_first=True).bool(),
+    )
+    torch.testing.assert_close(verl, record.weights, atol=1e-5, rtol=0)
+    torch.testing.assert_close(trl, record.weights, atol=1e-5, rtol=0)
+    assert record.weights.std() > 0.05

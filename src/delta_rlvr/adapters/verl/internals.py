@@ -114,7 +114,7 @@ class DeltaWorker(ActorRolloutRefWorker):
         summary = record.summary()
         seconds = time.perf_counter() - began
         metrics = {f"delta/{name}": value for name, value in summary.items()}
-        metrics |= self._slowest(capture.watch.seconds, seconds, record.store_bytes)
+        metrics |= self._timing(capture.watch.seconds, seconds, record.store_bytes)
         self.delta_store.clear()
         if not self.delta_engine.is_mp_src_rank_with_outputs():
             return None
@@ -128,12 +128,12 @@ class DeltaWorker(ActorRolloutRefWorker):
         }
         return tu.get_tensordict(tensor_dict=fields, non_tensor_dict={"metrics": metrics})
 
-    def _slowest(self, capture: float, solve: float, stored: int) -> dict[str, float]:
-        """Seconds of the slowest rank, and the largest store."""
-        own = torch.tensor([capture, solve, self.delta_pass_seconds, float(stored)], dtype=torch.float64)
+    def _timing(self, capture: float, solve: float, stored: int) -> dict[str, float]:
+        """Of the slowest rank; but the solve of the rank that came to it last, since the others only waited for it."""
+        own = torch.tensor([capture, -solve, self.delta_pass_seconds, float(stored)], dtype=torch.float64)
         own = own.to(_device_of(self.delta_engine))
         dist.all_reduce(own, op=dist.ReduceOp.MAX, group=_all_actor_ranks(self.delta_engine))
-        capture, solve, whole, stored_most = own.tolist()
+        capture, solve, whole, stored_most = own[0].item(), -own[1].item(), own[2].item(), own[3].item()
         return {
             "delta/seconds_capture": capture,
             "delta/seconds_solve": solve,

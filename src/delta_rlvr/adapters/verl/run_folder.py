@@ -156,7 +156,7 @@ class RunFolder:
             "group": group,
             "index": _session(table, number),
             "prompt": self.tokenizer.decode(table["prompts"][number].tolist()),
-            "prompt_id": str(extra.get("index", table["uid"][number])),
+            "prompt_id": str(extra.get("problem_id") or extra.get("index", table["uid"][number])),
             "reward": float(table["rm_scores"][number].sum()),
             "advantage": _advantage(table, number),
             "reason": graded.get("reason"),

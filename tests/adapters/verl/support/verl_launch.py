@@ -61,7 +61,7 @@ def prepare(folder: Path, problems: int) -> Path:
 
 
 def launch(
-    folder: Path, inputs: Path, environment: dict[str, str], *overrides: str, steps: int, timeout: int = 280
+    folder: Path, inputs: Path, environment: dict[str, str], *overrides: str, steps: int, timeout: int = 900
 ) -> Run:
     """Run it to its end."""
     folder.mkdir(parents=True, exist_ok=True)

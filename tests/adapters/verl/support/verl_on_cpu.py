@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
+import zlib
 from collections.abc import Generator
 from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
@@ -142,6 +143,17 @@ def register_replica() -> None:
     RolloutReplicaRegistry.register("hf_cpu", _load_replica)
 
 
+class Noise:
+    """Gumbel noise on the logits, so that the likeliest token is a sample."""
+
+    def __init__(self, generators: list[torch.Generator], temperature: float):
+        self.generators, self.temperature = generators, temperature
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        uniform = torch.stack([torch.rand(scores.shape[1], generator=one) for one in self.generators])
+        return scores / self.temperature - torch.log(-torch.log(uniform.clamp(1e-20, 1 - 1e-7)))
+
+
 class HFServer:
     """Collects requests for a moment and samples them together; gives ids and the log-probs they were sampled with."""
 
@@ -149,7 +161,8 @@ class HFServer:
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
         torch.set_num_threads(1)
-        torch.manual_seed(seed)
+        self.seed = seed
+        self.asked: dict[tuple[int, ...], int] = {}
         self.model = AutoModelForCausalLM.from_pretrained(model_path, dtype=torch.float32).eval()
         self.tokenizer = AutoTokenizer.from_pretrained(model_path)
         self.response_length = response_length
@@ -194,20 +207,17 @@ class HFServer:
         from verl.workers.rollout.replica import TokenOutput
 
         width = max(map(len, prompts))
-        pad = self.tokenizer.pad_token_id
-        ids = torch.tensor([[pad] * (width - len(prompt)) + prompt for prompt in prompts])
-        mask = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts])
-        greedy = temperature == 0
+        pad, end = self.tokenizer.pad_token_id, self.tokenizer.eos_token_id
         out = self.model.generate(
-            input_ids=ids,
-            attention_mask=mask,
+            input_ids=torch.tensor([[pad] * (width - len(prompt)) + prompt for prompt in prompts]),
+            attention_mask=torch.tensor(
+                [[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts]
+            ),
             max_new_tokens=self.response_length,
-            do_sample=not greedy,
-            temperature=None if greedy else temperature,
-            top_k=0 if not greedy else None,
-            top_p=None,
+            do_sample=False,
+            logits_processor=[Noise(self._generators(prompts), temperature)] if temperature else None,
             pad_token_id=pad,
-            eos_token_id=self.tokenizer.eos_token_id,
+            eos_token_id=end,
             return_dict_in_generate=True,
             output_logits=True,
         )
@@ -216,8 +226,7 @@ class HFServer:
         logps = logits.log_softmax(-1).gather(-1, sampled[..., None])[..., 0]
         outputs = []
         for row, chances in zip(sampled.tolist(), logps.tolist(), strict=True):
-            eos = self.tokenizer.eos_token_id
-            length = row.index(eos) + 1 if eos in row else len(row)
+            length = row.index(end) + 1 if end in row else len(row)
             outputs.append(
                 TokenOutput(
                     token_ids=row[:length],
@@ -227,6 +236,17 @@ class HFServer:
                 )
             )
         return outputs
+
+    def _generators(self, prompts: list[list[int]]) -> list[torch.Generator]:
+        """A generator for each response, which knows its prompt, its number among that prompt's and the step, and nothing of
+        who else is sampled with it: two runs with the same weights sample the same responses."""
+        generators = []
+        for prompt in prompts:
+            key = (self.global_steps, *prompt)
+            self.asked[key] = self.asked.get(key, 0) + 1
+            number = zlib.crc32(repr((self.seed, self.asked[key], key)).encode())
+            generators.append(torch.Generator().manual_seed(number))
+        return generators
 
     async def nothing(self, *_: Any, **__: Any) -> None: ...
 

@@ -1,0 +1,140 @@
+"""verl's own `python -m verl.trainer.main_ppo` on CPU: two FSDP2 ranks, local Ray, rollouts by transformers, the built-in task."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from verl_environment import environment
+from verl_launch import Run, launch, prepare
+
+from delta_rlvr.runs import read_run
+
+# A busy machine may take long to start; an idle one takes a minute.
+pytestmark = pytest.mark.timeout(1800)
+
+BATCH = [
+    "data.train_batch_size=16",
+    "actor_rollout_ref.rollout.n=8",
+    "actor_rollout_ref.actor.ppo_mini_batch_size=8",
+    "actor_rollout_ref.actor.use_dynamic_bsz=True",
+    "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=4096",
+    "actor_rollout_ref.actor.optim.lr=3e-4",
+]
+STEPS = 4
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return prepare(tmp_path_factory.mktemp("inputs"), problems=64)
+
+
+@pytest.fixture(scope="module")
+def delta(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Path]:
+    folder = tmp_path_factory.mktemp("delta")
+    run = launch(
+        folder,
+        inputs,
+        environment(),
+        *BATCH,
+        "+delta.method=delta",
+        f"+delta.run_folder={folder / 'run'}",
+        "+delta.rollouts_every=2",
+        "+delta.rollouts_prompts=3",
+        steps=STEPS,
+    )
+    assert run.status == 0, run.output[-4000:]
+    return run, folder / "run"
+
+
+@pytest.fixture(scope="module")
+def flat(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    run = launch(
+        tmp_path_factory.mktemp("flat"),
+        inputs,
+        environment(),
+        *BATCH,
+        "+delta.method=delta",
+        "+delta.lambda_min=1.0",
+        "+delta.lambda_max=1.0",
+        steps=1,
+    )
+    assert run.status == 0, run.output[-4000:]
+    return run
+
+
+def test_the_coefficients_reach_the_loss(delta: tuple[Run, Path], flat: Run) -> None:
+    steps = delta[0].metrics
+    assert len(steps) == STEPS
+    for step in steps:
+        assert step["delta/weight_mean"] == pytest.approx(1, abs=1e-5)
+        # Seen from inside the loss: the same coefficients, mean one, and away from it.
+        assert step["actor/delta_weight_mean"] == pytest.approx(1, abs=0.05)
+        assert step["actor/delta_weight_away_from_one"] > 0.02
+    # The range [1, 1] is the same run but for the coefficients: the same rollouts, rewards and entropies, another loss.
+    with_ones, first = flat.metrics[0], steps[0]
+    assert with_ones["actor/delta_weight_away_from_one"] == 0
+    for same in ("critic/score/mean", "response_length/mean", "actor/entropy"):
+        assert with_ones[same] == pytest.approx(first[same], abs=1e-5), same
+    assert abs(with_ones["actor/pg_loss"] - first["actor/pg_loss"]) > 1e-4
+    assert abs(with_ones["actor/grad_norm"] - first["actor/grad_norm"]) > 1e-4
+
+
+def test_rollout_and_actor_agree_on_every_probability(delta: tuple[Run, Path]) -> None:
+    for step in delta[0].metrics:
+        assert step["training/rollout_probs_diff_max"] < 2e-5
+
+
+def test_capture_and_solve_are_timed_in_the_worker_and_cost_little(delta: tuple[Run, Path]) -> None:
+    overheads = sorted(step["delta/overhead"] for step in delta[0].metrics)
+    for step in delta[0].metrics:
+        timed = step["delta/seconds_capture"] + step["delta/seconds_solve"]
+        assert step["delta/overhead"] == pytest.approx(timed / step["delta/seconds_old_log_prob"])
+    # The quieter half of the steps: the others tell how busy the machine was.
+    assert overheads[(STEPS - 1) // 2] <= 0.05, overheads
+
+
+def test_the_run_folder_is_one_that_the_report_reads(delta: tuple[Run, Path]) -> None:
+    run = read_run(delta[1])
+    assert run.info["engine"] == "verl"
+    assert run.info["status"] == "finished"
+    assert run.info["method"] == "delta"
+    assert [line["step"] for line in run.metrics] == [1, 2, 3, 4]
+    for line, theirs in zip(run.metrics, delta[0].metrics, strict=True):
+        assert line["reward"] == pytest.approx(theirs["critic/score/mean"])
+        assert line["weight_std"] == theirs["delta/weight_std"]
+        assert line["seconds_credit"] > 0
+        assert line["length"] == theirs["response_length/mean"]
+    assert set(run.rollout_steps) == {1, 2, 4}
+    responses = list(run.rollouts(2))
+    assert len(responses) == 3 * 8
+    assert [(one["group"], one["index"]) for one in responses] == [(g, n) for g in range(3) for n in range(8)]
+    for one in responses:
+        assert one["response"] == "".join(one["tokens"])
+        assert {len(one[key]) for key in ("ids", "logps", "entropy", "weight", "alpha", "margin")} == {
+            len(one["tokens"])
+        }
+        assert one["prompt"].startswith("Add ")
+        assert one["answer"].isdigit()
+        assert one["reason"]
+    tokens = run.tokens
+    assert tokens is not None
+    counted = int(tokens.count_positive.sum() + tokens.count_negative.sum())
+    assert counted > 100
+
+
+@pytest.mark.slow
+def test_the_reward_rises(tmp_path: Path) -> None:
+    run = launch(
+        tmp_path / "run",
+        prepare(tmp_path / "inputs", problems=512),
+        environment(),
+        *BATCH,
+        "+delta.method=delta",
+        steps=40,
+        timeout=1500,
+    )
+    assert run.status == 0, run.output[-4000:]
+    rewards = [step["critic/score/mean"] for step in run.metrics]
+    first, last = sum(rewards[:8]) / 8, sum(rewards[-8:]) / 8
+    assert last > first + 0.1, rewards
