@@ -6,7 +6,14 @@ import json
 import pytest
 from evaluation_support import stub_server, text_answer
 
-from delta_rlvr.evaluate import EvaluationResult, command, compare_results, evaluate_policy
+from delta_rlvr.evaluate import (
+    EvaluationError,
+    EvaluationResult,
+    command,
+    compare_results,
+    data,
+    evaluate_policy,
+)
 from delta_rlvr.tasks.models import load_policy
 from delta_rlvr.tasks.registry import get_task
 
@@ -18,6 +25,9 @@ def evaluate(*words):
 
 
 SMALL = ("--benchmarks", "phrased-sums", "--limit", 4, "-k", 2, "--batch-size", 8, "--max-tokens", 64)
+
+
+load_model = command._load_model  # before the fixture below replaces it
 
 
 @pytest.fixture(scope="module")
@@ -76,12 +86,50 @@ def test_sample_continue_rescore_compare(tmp_path, capsys):
     assert evaluate(*SMALL, "--seed", 1, "--output", other) == 0
     assert (tmp_path / "other.samples.jsonl").is_file()
     capsys.readouterr()
-    # Another seed draws other held-out problems: such results do not compare.
-    assert evaluate("--compare", folder, other) == 1
+    # Another seed draws other samples of the same questions: repeated evaluations, which compare.
+    assert evaluate("--compare", folder, other) == 0
+    assert evaluate("--compare", f"{folder},{other}", f"{other},{folder}") == 0
+    assert (
+        evaluate("--benchmarks", "phrased-sums", "--limit", 3, *SMALL[4:], "--output", tmp_path / "few") == 0
+    )
+    assert evaluate("--compare", folder, tmp_path / "few") == 1
     assert "were not the same" in capsys.readouterr().err
     assert evaluate("--compare", folder, again, "--output", tmp_path / "comparison.json") == 0
     assert "training" in capsys.readouterr().out
     assert json.loads((tmp_path / "comparison.json").read_text())[0]["paired"]["p"] == 1.0
+
+
+def test_samples_of_another_program(tmp_path, capsys):
+    problems = tmp_path / "mine.jsonl"
+    problems.write_text(
+        "".join(json.dumps({"id": n, "problem": f"{n}+1?", "answer": n + 1}) + "\n" for n in range(3))
+    )
+    rows = [
+        {"benchmark": "mine", "problem": str(n), "sample": k, "completion": f"\\boxed{{{n + 1 + k}}}"}
+        for n in range(3)
+        for k in range(2)
+    ]
+    path = tmp_path / "theirs.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    assert evaluate("--samples", path, "--benchmarks", problems, "--output", tmp_path / "out.json") == 0
+    document = EvaluationResult.load(tmp_path / "out.json").document
+    assert document["average"]["score"] == 0.5
+    assert document["settings"]["temperature"] is None, "how they were drawn is not known, and not made up"
+    assert "sampling settings are null" in capsys.readouterr().out
+    assert EvaluationResult.load(tmp_path / "out.json").passes() == [1.0, 0.0]
+    path.write_text("\n".join(map(json.dumps, rows[:-1])))
+    assert evaluate("--samples", path, "--benchmarks", problems, "--output", tmp_path / "part.json") == 2
+    assert "mine 2 sample 1: not among the stored samples" in capsys.readouterr().out
+
+
+def test_absent_data_is_found_before_the_model_is_loaded(monkeypatch, capsys, tmp_path):
+    monkeypatch.setenv("DELTA_RLVR_DATA", str(tmp_path))
+    monkeypatch.setattr(data, "_hub_answers", lambda: False)
+    monkeypatch.setattr(command, "_load_model", lambda name, args: pytest.fail("loaded"))
+    assert evaluate("--preset", "paper-math", "--output", tmp_path / "out") == 1
+    printed = capsys.readouterr().err
+    assert printed.count("no data. Wanted is the file") == 7
+    assert not (tmp_path / "out").exists()
 
 
 def test_settings_come_from_the_task_the_preset_and_the_flags(tmp_path):
@@ -205,6 +253,15 @@ def test_an_interrupt_keeps_what_is_there(tmp_path, capsys, monkeypatch):
     assert evaluate(*words) == 0
     assert calls == [4, 4, 4]
     assert EvaluationResult.load(tmp_path / "out").document["run"]["kept"] == 4
+
+
+def test_models_are_loaded_by_name_or_refused(tmp_path):
+    args = argparse.Namespace(device="cpu", dtype="bfloat16")
+    model, tokenizer = load_model("builtin", args)
+    assert str(next(model.parameters()).dtype) == "torch.bfloat16"
+    assert tokenizer.eos_token_id is not None
+    with pytest.raises(EvaluationError, match="cannot be loaded"):
+        load_model(str(tmp_path), args)
 
 
 def test_select_among_checkpoints(tmp_path, capsys, policy):

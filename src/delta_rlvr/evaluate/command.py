@@ -161,20 +161,17 @@ def _sample(
         raise EvaluationError(
             f"{target} is there already, without the samples to go on from: choose another --output"
         )
-    loaded = None if args.server else _load_model(name, args)
-    if loaded is None:
-        has_template = args.api == "chat"
-    else:
-        has_template = bool(getattr(loaded[1], "chat_template", None))
+    # Questions before the model: data that is absent should not be found after minutes of loading weights.
+    has_template = args.api == "chat" if args.server else _has_template(name)
     benchmarks = load_benchmarks(
         names,
         limit=args.limit,
         style=_style(args),
         has_template=has_template,
         template=args.template,
-        seed=args.seed or 0,
     )
     settings = _settings(args, benchmarks, k)
+    loaded = None if args.server else _load_model(name, args)
     progress = display.ConsoleProgress(console)
     sampler = _sampler(args, name, loaded, settings, progress)
     model = {"name": name}
@@ -226,9 +223,7 @@ def _rescore(args: argparse.Namespace, console: Console) -> int:
     stored = header or {}
     if args.benchmarks or not stored.get("benchmarks"):
         names = _split(args.benchmarks) or tuple(dict.fromkeys(sample.key.benchmark for sample in samples))
-        benchmarks = load_benchmarks(
-            names, limit=args.limit, style=_style(args), template=args.template, seed=args.seed or 0
-        )
+        benchmarks = load_benchmarks(names, limit=args.limit, style=_style(args), template=args.template)
     else:
         benchmarks = [
             load_benchmark(**_load_options(name, told)) for name, told in stored["benchmarks"].items()
@@ -256,6 +251,12 @@ def _rescore(args: argparse.Namespace, console: Console) -> int:
         backend=stored.get("backend") or {"kind": "stored samples"},
         progress=display.ConsoleProgress(console),
     )
+    if not stored.get("settings"):
+        console.print(
+            "the file does not tell how its samples were drawn: the result's sampling settings are null"
+        )
+        unknown = dict.fromkeys(result.document["settings"], None)
+        result.document["settings"] = unknown | {"samples": settings.samples}
     result.write(target)
     return _finish(result, target, console, "Sample them, and score the file again.")
 
@@ -342,6 +343,18 @@ def _sampler(
         api_key=os.environ.get(args.api_key_env),
     )
     return ServerSampler(server, settings, say=progress.say)
+
+
+def _has_template(name: str) -> bool:
+    from transformers import AutoTokenizer
+
+    from delta_rlvr.tasks.models import resolve_model
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(resolve_model(name))
+    except (OSError, ValueError, ImportError) as error:
+        raise EvaluationError(f"the tokenizer of {name} cannot be loaded: {error}") from error
+    return bool(getattr(tokenizer, "chat_template", None))
 
 
 def _load_model(name: str, args: argparse.Namespace) -> tuple[Any, Any]:

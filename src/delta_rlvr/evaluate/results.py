@@ -217,7 +217,8 @@ def _benchmark_numbers(
         metrics[f"avg@{shared}"] = interval.mean
     for k in _powers(shared):
         metrics[f"pass@{k}"] = sum(pass_at_k(values, k) for values in scores.values()) / len(scores)
-    if not benchmark.graders & _VOTELESS:
+    voteless = bool(benchmark.graders & _VOTELESS)
+    if not voteless:
         metrics[f"maj@{shared}"] = sum(
             majority_at_k(
                 scores[problem][:shared],
@@ -234,7 +235,7 @@ def _benchmark_numbers(
         "votes_without_answer": NO_ANSWER,
         "samples": len(graded),
         "truncated": sum(sample.completion.finish == "length" for sample in graded) / len(graded),
-        "without_answer": sum(sample.answer is None for sample in graded) / len(graded),
+        "without_answer": None if voteless else sum(sample.answer is None for sample in graded) / len(graded),
         "mean_tokens": sum(lengths) / len(lengths) if lengths else None,
         "reasons": dict(Counter(sample.reason for sample in graded).most_common(20)),
     }, means

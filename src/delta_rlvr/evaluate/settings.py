@@ -69,8 +69,11 @@ class EvaluationSettings:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> EvaluationSettings:
-        """Settings from a stored result; keys that this version does not know are left out."""
-        known = {field.name: values[field.name] for field in fields(cls) if field.name in values}
+        """Settings from a stored result. Keys that this version does not know, and nulls (samples that were drawn
+        elsewhere), are left out."""
+        known = {
+            field.name: values[field.name] for field in fields(cls) if values.get(field.name) is not None
+        }
         return cls(**known | {"stop": tuple(known.get("stop", ()))})
 
 
