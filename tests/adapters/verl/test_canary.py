@@ -100,6 +100,14 @@ def test_attributes_of_engine_and_trainer(verl: Any) -> None:
         assert name in trainer, name
 
 
+def test_what_the_queue_of_a_batch_is_asked_for(verl: Any) -> None:
+    import transfer_queue
+
+    batch = transfer_queue.KVBatchMeta(keys=["a"], tags=[{}], partition_id="train", fields=["x"])
+    assert (batch.keys, batch.tags, batch.partition_id, batch.fields) == (["a"], [{}], "train", ["x"])
+    assert {"keys", "partition_id", "select_fields"} <= set(parameters(transfer_queue.kv_batch_get))
+
+
 def test_the_stock_trainer_still_asks_for_the_literal_sync(verl: Any) -> None:
     """The reason why our mode tells it "sync"; the day it asks otherwise, the disguise can go."""
     from verl.trainer.ppo.v1 import trainer_base

@@ -320,10 +320,9 @@ class DeltaTrainerSync(PPOTrainerSync):
             )
             solved = self.actor_rollout_wg.compute_token_weights(request)
             metrics.update(solved.extra_info["metrics"][0])  # one entry a rank, all of the same sums
-        # Workers fetch the fields that are named here, and drop the others in silence.
-        batch.fields = (
-            [*(batch.fields or []), WEIGHTS] if WEIGHTS not in (batch.fields or []) else batch.fields
-        )
+        # Workers fetch the fields that are named here, and drop the others in silence. (None names all.)
+        if batch.fields is not None and WEIGHTS not in batch.fields:
+            batch.fields = [*batch.fields, WEIGHTS]
         return batch
 
     def _compute_metrics(
