@@ -368,8 +368,8 @@ def test_metrics_and_counters_that_we_write_to_or_read():
 def test_unsupported_versions_are_named():
     check_trl_version()
     check_trl_version("1.16.3")
-    for version in ("1.15.2", "1.17.0", "2.0"):
-        with pytest.raises(ImportError, match=rf'TRL {version}.*pip install "trl~=1.16.0"'):
+    for version in ("1.15.2", "1.17.0", "1.17.0.dev0", "2.0"):
+        with pytest.raises(ImportError, match=rf'TRL {version} is installed.*pip install "trl~=1.16.0"'):
             check_trl_version(version)
 
 

@@ -147,7 +147,7 @@ class DeltaTrainer(GRPOTrainer):
     def _stream(self) -> CreditStream:
         return CreditStream(
             self.method.weighting,
-            head=self._head() if self._needs_head else None,
+            head=self._head().to(self.accelerator.device) if self._needs_head else None,
             temperature=self.temperature / self._logit_scale,
             store=self._store,
             process_group=dist.group.WORLD if self.accelerator.num_processes > 1 else None,
@@ -418,7 +418,8 @@ _VERSION_HELP = (
 def check_trl_version(version: str | None = None) -> None:
     """Refuse a TRL whose internals we do not know."""
     found = Version(version or trl.__version__)
-    if not Version(SUPPORTED_TRL[0]) <= found < Version(SUPPORTED_TRL[1]):
+    # The base version, because a development version of the next release sorts before it.
+    if not Version(SUPPORTED_TRL[0]) <= Version(found.base_version) < Version(SUPPORTED_TRL[1]):
         raise ImportError(
             f"TRL {found} is installed, but delta-rlvr needs >= {SUPPORTED_TRL[0]}, < {SUPPORTED_TRL[1]} (it relies on the "
             f'trainer\'s internals): pip install "trl~={SUPPORTED_TRL[0]}.0"'
