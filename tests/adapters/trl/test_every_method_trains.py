@@ -43,7 +43,7 @@ def test_what_a_run_logs_and_shows_to_observers():
     trainer = build_real("delta", logging_steps=1)
     batches = []
     trainer.observers.append(batches.append)
-    trainer.keep_entropy = True
+    trainer.looks_closely = lambda step: True
     trainer.train()
     lines = [line for line in trainer.state.log_history if "credit/weight_mean" in line]
     assert len(lines) == 3

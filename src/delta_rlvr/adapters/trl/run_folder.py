@@ -63,7 +63,7 @@ class RunFolderCallback(TrainerCallback):
     def attach(self, trainer: DeltaTrainer) -> None:
         """Start to follow a trainer."""
         self._trainer = trainer
-        trainer.keep_entropy = trainer.keep_entropy or self.rollouts_every > 0
+        trainer.looks_closely = self.is_sampled
         trainer.observers.append(self.observe)
         trainer.add_callback(self)
 
@@ -74,10 +74,14 @@ class RunFolderCallback(TrainerCallback):
         if self.writer is None:
             return
         self.writer.tokens.add_sums(*batch.vocabulary.cpu().numpy())
-        # A sampled step need not be the first of the steps that its batch is used for.
-        updates = self._trainer.args.updates_per_batch if self._trainer else 1
-        if self.rollouts_every and (batch.step == 1 or batch.step % self.rollouts_every < updates):
+        if self.is_sampled(batch.step):
             self.writer.write_rollouts(batch.step, self._responses(batch))
+
+    def is_sampled(self, step: int) -> bool:
+        """Whether the rollouts first used at `step` are written. A sampled step need not be the first of those that its batch is
+        used for."""
+        updates = self._trainer.args.updates_per_batch if self._trainer else 1
+        return self.rollouts_every > 0 and (step == 1 or step % self.rollouts_every < updates)
 
     def _responses(self, batch: RolloutBatch) -> list[dict[str, Any]]:
         assert self._trainer is not None
@@ -121,6 +125,10 @@ class RunFolderCallback(TrainerCallback):
             ):
                 if values is not None:
                     line[name] = values[packed].tolist()
+            if batch.others:
+                line["other_weights"] = {
+                    name: values[packed].tolist() for name, values in batch.others.items()
+                }
             if self.decisive is not None and (decisive := self.decisive(batch.rows[row], tokens)) is not None:
                 line["decisive"] = decisive
             responses.append(line)

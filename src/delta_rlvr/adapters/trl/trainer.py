@@ -33,8 +33,17 @@ from torch import Tensor
 from trl import GRPOTrainer
 
 from delta_rlvr.adapters.trl.config import DeltaTrainerConfig
-from delta_rlvr.credit import CreditRecord, CreditStream, ForkingTokens, RowStore, Uniform, future_weights
-from delta_rlvr.objectives import FutureClip
+from delta_rlvr.credit import (
+    CreditRecord,
+    CreditStream,
+    DeltaConfig,
+    ForkingTokens,
+    RowStore,
+    Uniform,
+    Weighting,
+    future_weights,
+)
+from delta_rlvr.objectives import FutureClip, get_method
 
 SUPPORTED_TRL = ("1.16", "1.17")
 
@@ -57,6 +66,8 @@ class RolloutBatch:
     logps: Float[Tensor, "batch time"]
     entropy: Float[Tensor, "batch time"] | None
     record: CreditRecord
+    others: dict[str, Float[Tensor, " token"]]
+    """Other methods' weights on the same tokens, at steps that are looked at closely."""
     vocabulary: Float[Tensor, "4 vocab"]
     """Over all ranks and per vocabulary entry: count and coefficient sum on the positive side, the same on the negative."""
 
@@ -82,8 +93,10 @@ class DeltaTrainer(GRPOTrainer):
         """Seconds by phase since somebody last cleared it."""
         self.observers: list[Callable[[RolloutBatch], None]] = []
         """Called with every training rollout batch, on every rank."""
-        self.keep_entropy = isinstance(self.method.weighting, ForkingTokens)
-        """Whether the old-log-prob pass also gives entropies; an observer that wants them sets it."""
+        self.looks_closely: Callable[[int], bool] = lambda step: False
+        """For which steps observers also want entropies and `other_methods`' weights; set by who wants them."""
+        self.other_methods: tuple[str, ...] = ("delta", "delta-group", "delta-within-side", "dapo-ft")
+        """Whose weights to show beside the method's own."""
         self._store = RowStore(
             device_bytes=_bytes(config.store_device_gb), host_bytes=_bytes(config.store_host_gb)
         )
@@ -107,9 +120,9 @@ class DeltaTrainer(GRPOTrainer):
         advantages = output["advantages"]
         with self._timed("credit"):
             record = self._weigh(capture, output, inputs)
-        self._store.clear()
         if record is not None:
             self._report(record, capture, output, inputs, advantages)
+        self._store.clear()
         return output
 
     def _weigh(
@@ -124,19 +137,51 @@ class DeltaTrainer(GRPOTrainer):
             )
             return None
         mask, advantages = capture.mask, output["advantages"]
-        record = capture.stream.solve(
-            advantages,
-            logps=output["old_per_token_logps"][mask],
-            entropy=None if capture.entropy is None else capture.entropy[mask],
-            groups=self._groups(len(inputs)),
-            round_number=self._round_number,
-        )
+        record = self._solve(self.method.weighting, capture, output, advantages)
         if not isinstance(self.method.weighting, Uniform):
             # Every clip is homogeneous in A, so weighing the advantage is weighing the loss (Eq. 8).
             output["advantages"] = advantages[:, None] * record.padded(record.weights, mask).to(
                 advantages.dtype
             )
         return record
+
+    def _solve(
+        self,
+        weighting: Weighting,
+        capture: _Capture,
+        output: dict[str, Any],
+        advantages: Float[Tensor, " batch"],
+    ) -> CreditRecord:
+        return capture.stream.solve(
+            advantages,
+            logps=output["old_per_token_logps"][capture.mask],
+            entropy=None if capture.entropy is None else capture.entropy[capture.mask],
+            groups=self._groups(len(advantages)),
+            round_number=self._round_number,
+            config=weighting,
+        )
+
+    def _other_weights(
+        self, capture: _Capture, output: dict[str, Any], advantages: Float[Tensor, " batch"]
+    ) -> dict[str, Float[Tensor, " token"]]:
+        """What other methods would have weighed the same tokens with, where it can be read from the rows that were stored."""
+        others = {}
+        for name in self.other_methods:
+            weighting = get_method(name).weighting
+            stored = isinstance(weighting, ForkingTokens) or (
+                isinstance(weighting, DeltaConfig)
+                and isinstance(capture.stream.config, DeltaConfig)
+                and weighting.stored_rows == capture.stream.config.stored_rows
+                and not weighting.needs_head
+            )
+            if name != self.method.name and stored:
+                others[name] = self._solve(weighting, capture, output, advantages).weights
+        return others
+
+    @property
+    def _closely(self) -> bool:
+        """Whether an observer wants to look closely at this batch."""
+        return self.looks_closely(self.state.global_step + 1)
 
     @property
     def _round_number(self) -> int:
@@ -145,8 +190,11 @@ class DeltaTrainer(GRPOTrainer):
         return self.state.global_step * accumulation + self._step % accumulation
 
     def _stream(self) -> CreditStream:
+        weighting = self.method.weighting
+        if self._closely and (self.method.delta is None or not self.method.delta.needs_proxies):
+            weighting = DeltaConfig()  # hidden states are kept for the others' weights alone
         return CreditStream(
-            self.method.weighting,
+            weighting,
             head=self._head().to(self.accelerator.device) if self._needs_head else None,
             temperature=self.temperature / self._logit_scale,
             store=self._store,
@@ -189,6 +237,7 @@ class DeltaTrainer(GRPOTrainer):
             logps=output["old_per_token_logps"],
             entropy=capture.entropy,
             record=record,
+            others=self._other_weights(capture, output, advantages) if self._closely else {},
             vocabulary=self._vocabulary_sums(record, output["completion_ids"][capture.mask]),
         )
         for observe in self.observers:
@@ -228,7 +277,8 @@ class DeltaTrainer(GRPOTrainer):
             capture.stream = self._stream()
             capture.mask = self._valid_tokens(attention_mask[:, -logits_to_keep:])
             capture.tokens = input_ids[:, -logits_to_keep:]
-            kwargs["compute_entropy"] = kwargs.get("compute_entropy", False) or self.keep_entropy
+            wanted = isinstance(self.method.weighting, ForkingTokens) or self._closely
+            kwargs["compute_entropy"] = kwargs.get("compute_entropy", False) or wanted
             with self._timed("logps"), capture.hook(self._backbone()):
                 result = super()._get_per_token_logps_and_entropies(
                     model, input_ids, attention_mask, logits_to_keep, *args, **kwargs
