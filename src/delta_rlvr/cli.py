@@ -19,6 +19,7 @@ USAGE = """usage: delta-rlvr COMMAND [OPTION ...]
   methods     the methods by name, and where the paper has them
 
 `delta-rlvr COMMAND --help` says more. Without options, `delta-rlvr train` trains the bundled tiny policy in a few minutes.
+DELTA_RLVR_TRACEBACK=1 in the environment shows where in the code an error came from.
 """
 
 
@@ -51,18 +52,29 @@ def main(arguments: list[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 2
-    except (ValueError, OSError, ImportError) as error:
+    except _users_mistakes() as error:
         if os.environ.get("DELTA_RLVR_TRACEBACK"):
             raise
-        print(f"delta-rlvr {command}: {error}\n(DELTA_RLVR_TRACEBACK=1 shows where)", file=sys.stderr)
+        print(f"delta-rlvr {command}: {error}", file=sys.stderr)
         return 2
 
 
-def _train(arguments: list[str]) -> int:
-    if {"-h", "--help", "--help-all"} & set(arguments):
-        from delta_rlvr.commands.options import print_help
+def _users_mistakes() -> tuple[type[Exception], ...]:
+    from delta_rlvr.runs import RunFolderError
 
-        print_help(everything="--help-all" in arguments)
+    return ValueError, OSError, ImportError, RunFolderError
+
+
+def _train(arguments: list[str]) -> int:
+    if "--help-all" in arguments:
+        from delta_rlvr.commands.options import print_all_options
+
+        print_all_options()
+        return 0
+    if {"-h", "--help"} & set(arguments):
+        from delta_rlvr.commands.help import train_help
+
+        sys.stdout.write(train_help())
         return 0
     from delta_rlvr.commands.train import run
 
@@ -70,6 +82,11 @@ def _train(arguments: list[str]) -> int:
 
 
 def _compare(arguments: list[str]) -> int:
+    if {"-h", "--help"} & set(arguments):
+        from delta_rlvr.commands.help import COMPARE
+
+        sys.stdout.write(COMPARE)
+        return 0
     from delta_rlvr.commands.compare import run
 
     return run(arguments)

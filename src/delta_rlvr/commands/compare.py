@@ -14,34 +14,23 @@ from rich.console import Console
 from rich.table import Table
 
 from delta_rlvr.commands.options import parse_train_options
-from delta_rlvr.commands.train import train
+from delta_rlvr.commands.train import run_settings, train
 from delta_rlvr.evaluate.significance import holm, mann_whitney, sign_flip_test
 from delta_rlvr.objectives import get_method
 from delta_rlvr.report import write_report
 from delta_rlvr.runs import read_run
+from delta_rlvr.runs.files import atomic
 
-HELP = """The same training run for each method and seed, one after another, then one table: held-out accuracy by method, the
-difference to the first method paired by seed, and a test. Interrupt it and start it again with the same options: finished
-runs are kept, an unfinished one goes on from its last whole checkpoint. Every option of `delta-rlvr train` works here too."""
+# Settings that may differ between a finished run that is kept and the comparison it is kept for.
+_INCIDENTAL = ("output", "output_dir", "logging_dir", "report", "run_name")
 
 
 def run(arguments: list[str]) -> int:
     """The subcommand."""
-    parser = argparse.ArgumentParser(
-        prog="delta-rlvr compare",
-        description=HELP,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.add_argument(
-        "--methods",
-        required=True,
-        help="names with commas; the first one is what the others are compared with",
-    )
-    parser.add_argument(
-        "--seeds", type=int, default=3, help="how many seeds, from --seed upwards (default: %(default)s)"
-    )
-    parser.add_argument("--output", default="runs/compare", help="folder of the runs (default: %(default)s)")
+    parser = argparse.ArgumentParser(prog="delta-rlvr compare", add_help=False, allow_abbrev=False)
+    parser.add_argument("--methods", required=True)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--output", default="runs/compare")
     mine, theirs = parser.parse_known_args(arguments)
     methods = [name.strip() for name in mine.methods.split(",") if name.strip()]
     if len(set(methods)) != len(methods) or len(methods) < 2:
@@ -51,37 +40,50 @@ def run(arguments: list[str]) -> int:
     for name in methods:
         get_method(name)
     for flag in ("--method", "--resume"):
-        if flag in theirs:
+        if any(word == flag or word.startswith(f"{flag}=") for word in theirs):
             raise ValueError(f"{flag} is not for compare: it runs --methods, and goes on by itself")
     console = Console()
     folder = Path(mine.output)
     # Seed by seed, so that an interrupted comparison has the same seeds of every method.
-    _, base = parse_train_options([*theirs, "--method", methods[0], "--output", str(folder)])
-    for seed in range(base.seed, base.seed + mine.seeds):
+    base, config = parse_train_options([*theirs, "--method", methods[0], "--output", str(folder)])
+    if base.eval_problems == 0:
+        raise ValueError("--eval_problems 0: compare needs a held-out score")
+    console.quiet = config.process_index > 0
+    seeds = range(config.seed, config.seed + mine.seeds)
+    for seed in seeds:
         for name in methods:
             _one(theirs, name, seed, folder, console)
-    return conclude(folder, methods, range(base.seed, base.seed + mine.seeds), console)
+    return conclude(folder, methods, seeds, console) if config.process_index == 0 else 0
 
 
 def _one(arguments: list[str], method: str, seed: int, folder: Path, console: Console) -> None:
     place = folder / f"{method}-seed{seed}"
-    status = _status(place)
-    if status == "finished":
-        console.print(f"{place} is finished: kept")
-        return
-    console.rule(f"{method}, seed {seed}")
     given = [*arguments, "--method", method, "--seed", str(seed), "--output", str(place)]
     options, config = parse_train_options(given)
-    options = replace(options, report=False, resume=status is not None)
-    if options.eval_problems == 0:
-        raise ValueError("--eval_problems 0: compare needs a held-out score")
-    train(options, config, console)
+    started = read_run(place).info if (place / "run.json").exists() else None
+    if started is not None:
+        _check_same(place, started, run_settings(options, config))
+        if started.get("status") == "finished":
+            console.print(f"{place} is finished: kept", markup=False, highlight=False, soft_wrap=True)
+            return
+    console.rule(f"{method}, seed {seed}")
+    train(replace(options, report=False, resume=started is not None), config, console)
 
 
-def _status(place: Path) -> str | None:
-    """Where a run stands; None where there is none."""
-    path = place / "run.json"
-    return json.loads(path.read_text(encoding="utf-8"))["status"] if path.exists() else None
+def _check_same(place: Path, started: dict[str, Any], settings: dict[str, Any]) -> None:
+    """Runs with other settings must not stand in one table."""
+    before = started.get("settings", {})
+    now = json.loads(json.dumps(settings, default=str))
+    # What the task fills in is not known before the run.
+    other = [
+        f"{key} was {before[key]!r} and is now {now[key]!r}"
+        for key in sorted(before.keys() & now.keys())
+        if before[key] != now[key] and now[key] is not None and key not in _INCIDENTAL
+    ]
+    if other:
+        raise ValueError(
+            f"{place} was run with other settings ({'; '.join(other)}): use those, or give another --output"
+        )
 
 
 def conclude(folder: Path, methods: Sequence[str], seeds: Sequence[int], console: Console) -> int:
@@ -113,12 +115,14 @@ def conclude(folder: Path, methods: Sequence[str], seeds: Sequence[int], console
             cells.append(form.format(row[key]) if row.get(key) is not None else "-")
         table.add_row(*cells)
     console.print(table)
-    console.print(sentence(rows, len(seeds)), highlight=False)
-    (folder / "comparison.json").write_text(json.dumps({"scores": scores, "rows": rows}, indent=1))
+    console.print(sentence(rows, len(seeds)), markup=False, highlight=False)
+    told = {"seeds": list(seeds), "scores": scores, "rows": rows, "sentence": sentence(rows, len(seeds))}
+    with atomic(folder / "comparison.json") as file:
+        file.write(json.dumps(told, indent=1).encode())
     page = write_report(
         [folder / f"{method}-seed{seed}" for method in methods for seed in seeds], folder / "report.html"
     )
-    console.print(f"report: {page}", soft_wrap=True)
+    console.print(f"report: {page}", markup=False, highlight=False, soft_wrap=True)
     return 0
 
 
@@ -131,7 +135,7 @@ def _final(place: Path) -> dict[str, Any]:
 
 def comparison_rows(scores: dict[str, list[float]]) -> list[dict[str, Any]]:
     """Mean, spread and tests of each method against the first."""
-    baseline, *others = scores
+    baseline = next(iter(scores))
     rows: list[dict[str, Any]] = []
     for method, values in scores.items():
         row: dict[str, Any] = {"method": method, "mean": statistics.fmean(values), "sd": None}
@@ -141,22 +145,24 @@ def comparison_rows(scores: dict[str, list[float]]) -> list[dict[str, Any]]:
             row["difference"] = row["mean"] - statistics.fmean(scores[baseline])
             if len(values) > 1:
                 row["p_paired"] = sign_flip_test(values, scores[baseline]).p
-                row["p_mann_whitney"] = mann_whitney(values, scores[baseline]).p
+                row["p_mann_whitney"] = mann_whitney(values, scores[baseline], alternative="two-sided").p
         rows.append(row)
     if len(scores[baseline]) > 1:
         for row, adjusted in zip(rows[1:], holm([row["p_paired"] for row in rows[1:]]), strict=True):
             row["p_holm"] = adjusted
-    assert len(rows) == len(others) + 1
     return rows
 
 
 def sentence(rows: list[dict[str, Any]], seeds: int) -> str:
     """What the table can and cannot tell."""
-    least = 2.0 ** (1 - seeds)
-    if least > 0.05:
+    comparisons = len(rows) - 1
+    # All differences of one sign: two of the 2^seeds ways to flip them are as extreme. Holm takes the best one times the comparisons.
+    least = min(1.0, comparisons * 2.0 ** (1 - seeds))
+    if least >= 0.05:
+        enough = next(n for n in range(2, 99) if comparisons * 2.0 ** (1 - n) < 0.05)
         return (
-            f"With {seeds} seeds a test paired by seed cannot come below p = {least:.3g}, whatever the difference: "
-            "take 6 or more to tell methods apart."
+            f"With {_count(seeds, 'seed')} and {_count(comparisons, 'comparison')} a test paired by seed cannot come below "
+            f"p = {least:.3g}, whatever the difference: take {enough} seeds or more to tell methods apart."
         )
     baseline = rows[0]["method"]
     told = [
@@ -171,3 +177,7 @@ def sentence(rows: list[dict[str, Any]], seeds: int) -> str:
             "the differences are within what seeds do."
         )
     return "; ".join(told) + ". The p-values are paired by seed, two-sided, with Holm's correction."
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from dataclasses import dataclass, field
+import difflib
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ import yaml
 from trl import TrlParser
 
 from delta_rlvr.adapters.trl import DeltaTrainerConfig
-from delta_rlvr.objectives import METHODS
 from delta_rlvr.tasks import DEFAULT_POLICY, DEFAULT_TASK
 
 # What the bundled policy is trained with: found on plain DAPO, before any other method was run on it.
@@ -66,7 +65,10 @@ class TrainOptions:
         default=False, metadata={"help": "Go on from the last whole checkpoint in the run folder."}
     )
     train_problems: int | None = field(
-        default=None, metadata={"help": "Training problems (default: as many as the steps need, once each)."}
+        default=None,
+        metadata={
+            "help": "Training problems (default: as many as the steps need once each, or all there are)."
+        },
     )
     eval_problems: int = field(
         default=200, metadata={"help": "Held-out problems to score before and after training (0: none)."}
@@ -88,13 +90,33 @@ class TrainOptions:
     )
     report: bool = field(default=True, metadata={"help": "Write report.html at the end."})
 
+    def __post_init__(self) -> None:
+        least = {
+            "steps": 1,
+            "train_problems": 1,
+            "eval_problems": 0,
+            "eval_samples": 1,
+            "rollouts_every": 0,
+            "rollout_groups": 0,
+            "overlong_buffer": 1,
+            "lora_rank": 1,
+        }
+        for name, smallest in least.items():
+            value = getattr(self, name)
+            if value is not None and value < smallest:
+                raise ValueError(f"--{name} {value}: give {smallest} or more")
+
 
 def parse_train_options(arguments: list[str]) -> tuple[TrainOptions, DeltaTrainerConfig]:
     """Flags, and a YAML file given with --config, in TRL's own manner."""
+    arguments = _two_words(arguments, "--config")
+    given = _Given(arguments)
     parser = _parser()
     defaults = COMMON_DEFAULTS | device_defaults()
-    if _given(arguments, "model", DEFAULT_POLICY) == DEFAULT_POLICY:
+    if given("model") in (None, DEFAULT_POLICY):
         defaults |= BUILT_IN_DEFAULTS
+        if given("num_train_epochs") is not None:
+            del defaults["max_steps"]  # it would win over the epochs that were asked for
     parser.set_defaults(**defaults)
     options, config = parser.parse_args_and_config(arguments)
     if options.template is not None:
@@ -108,26 +130,56 @@ def parse_train_options(arguments: list[str]) -> tuple[TrainOptions, DeltaTraine
 
 def _parser() -> TrlParser:
     kinds: Any = (TrainOptions, DeltaTrainerConfig)
-    return TrlParser(kinds, prog="delta-rlvr train")
+    return TrlParser(
+        kinds, prog="delta-rlvr train", usage="delta-rlvr train [--config FILE.yaml] [--OPTION VALUE ...]"
+    )
 
 
-def _given(arguments: list[str], name: str, default: str) -> str:
-    """What a flag, or the YAML file behind --config, says of one option."""
-    peek = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    peek.add_argument("--config")
-    peek.add_argument(f"--{name}")
-    known, _ = peek.parse_known_args(arguments)
-    if getattr(known, name) is not None:
-        return getattr(known, name)
-    if known.config is None:
-        return default
+def _two_words(arguments: list[str], flag: str) -> list[str]:
+    """--config=FILE as --config FILE, the only form that TRL knows."""
+    words: list[str] = []
+    for word in arguments:
+        words.extend(word.split("=", 1) if word.startswith(f"{flag}=") else [word])
+    return words
+
+
+class _Given:
+    """What the flags, or else the YAML file behind --config, say of an option; None where neither does."""
+
+    def __init__(self, arguments: list[str]):
+        self.arguments = arguments
+        path = self._flag("config")
+        self.settings = {} if path is None else _read_settings(path)
+
+    def __call__(self, name: str) -> Any:
+        flag = self._flag(name)
+        return self.settings.get(name) if flag is None else flag
+
+    def _flag(self, name: str) -> str | None:
+        peek = argparse.ArgumentParser(prog="delta-rlvr train", add_help=False, allow_abbrev=False)
+        peek.add_argument(f"--{name}", dest="value")
+        return peek.parse_known_args(self.arguments)[0].value
+
+
+def _read_settings(path: str) -> dict[str, Any]:
+    """The YAML file of --config: a mapping from options to values."""
     try:
-        settings = yaml.safe_load(Path(known.config).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ValueError(f"--config {known.config}: {error.strerror or error}") from error
+        settings = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"--config {path}: {getattr(error, 'strerror', None) or error}") from error
     except yaml.YAMLError as error:
-        raise ValueError(f"--config {known.config} is not YAML: {error}") from error
-    return (settings or {}).get(name, default) if isinstance(settings, dict) else default
+        place = getattr(error, "problem_mark", None)
+        where = f" (line {place.line + 1}: {getattr(error, 'problem', error)})" if place else ""
+        raise ValueError(f"--config {path} is not YAML{where}") from error
+    if not isinstance(settings, dict):
+        raise ValueError(f"--config {path}: write one option a line, as in `steps: 100`")
+    known = {field.name for kind in (TrainOptions, DeltaTrainerConfig) for field in fields(kind)} | {"env"}
+    for name in settings:
+        if name not in known:
+            close = difflib.get_close_matches(str(name), known, 1)
+            hint = f"did you mean {close[0]}?" if close else "`delta-rlvr train --help-all` lists them"
+            raise ValueError(f"--config {path}: there is no option {name!r}; {hint}")
+    return settings
 
 
 def device_defaults() -> dict[str, Any]:
@@ -137,39 +189,6 @@ def device_defaults() -> dict[str, Any]:
     return {"use_cpu": True, "bf16": False}
 
 
-HELP = """usage: delta-rlvr train [--config FILE.yaml] [--OPTION VALUE ...]
-
-Trains a language model with reinforcement learning from verifiable rewards. Without options it trains the bundled tiny
-policy on the built-in task: a few minutes on a laptop's CPU.
-
-what to train
-  --model NAME        {default_policy} (bundled, the default), smollm2-135m, a folder, or a hub id
-  --task NAME         {default_task} (the default), another built-in task, reasoning-gym:NAME, problems.jsonl, or a hub data set
-  --template NAME     prompt template for rows of a file or data set
-  --method NAME       {methods}
-how
-  --steps N           optimizer steps                         --seed N            seed of everything
-  --learning_rate X   step size                               --num_generations N responses a prompt
-  --per_device_train_batch_size N, --gradient_accumulation_steps N, --steps_per_generation N, --num_iterations N
-  --max_completion_length N                                   --temperature X     sampling temperature
-  --lambda_min X, --lambda_max X, --refinements K, --proxy P, --scope batch|group      DelTA's own settings
-  --lora_rank N       train a LoRA adapter                    --overlong_buffer N DAPO's soft overlong penalty
-where to
-  --output DIR        run folder (default: runs/train)        --resume            go on from its last whole checkpoint
-  --save_steps N      steps between checkpoints               --report_to wandb   trackers, as in TRL
-  --eval_problems N, --eval_samples N                         held-out score before and after
-  --rollouts_every N, --rollout_groups N                      what the token view is made from
-
-Every option of TRL's GRPOConfig works here and in the YAML file; `delta-rlvr train --help-all` lists them.
-Several GPUs or processes: torchrun --nproc_per_node N -m delta_rlvr train ...   (or accelerate launch, see docs/training.md)
-"""
-
-
-def print_help(everything: bool) -> None:
-    if everything:
-        argparse.ArgumentParser.print_help(_parser())
-        return
-    names = list(METHODS)
-    lines = [", ".join(names[i : i + 8]) for i in range(0, len(names), 8)]
-    told = (",\n" + " " * 22).join(lines)
-    sys.stdout.write(HELP.format(default_policy=DEFAULT_POLICY, default_task=DEFAULT_TASK, methods=told))
+def print_all_options() -> None:
+    """Every option there is, TRL's included."""
+    argparse.ArgumentParser.print_help(_parser())

@@ -9,6 +9,9 @@ from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+_LOG_WIDTH = 110  # a file has no width: tables should not wrap at 80
 
 _COLUMNS = (
     # heading, key of the metrics, format, width
@@ -25,14 +28,50 @@ _COLUMNS = (
 LEGEND = "signal: share of prompts whose rewards differ; spread: standard deviation of the token coefficients"
 
 
-class TrainingProgress:
-    """Shows one line a step (every few steps where output is not a terminal) and writes all of them to a log file."""
+class Teller:
+    """Tells things on the terminal and, once it has one, in a log file."""
 
-    def __init__(self, console: Console, steps: int, log_file: Path | None = None, done: int = 0):
+    def __init__(self, console: Console):
         self.console = console
+        self._log: Console | None = None
+
+    def __enter__(self) -> Teller:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._log is not None:
+            self._log.file.close()
+
+    def log_to(self, path: Path) -> None:
+        """From now on, write to a file too (after what is in it)."""
+        # Closed with the teller; buffered by line, so that a killed run has told what it did.
+        file = path.open("a", encoding="utf-8", buffering=1)
+        self._log = Console(file=file, width=_LOG_WIDTH, color_system=None)
+
+    def say(self, text: str) -> None:
+        """A sentence."""
+        self.console.print(text, markup=False, highlight=False, soft_wrap=not self.console.is_terminal)
+        self.log(text)
+
+    def show(self, table: Table) -> None:
+        self.console.print(table)
+        if self._log is not None:
+            self._log.print(table)
+
+    def log(self, text: str) -> None:
+        """Something for the log file alone."""
+        if self._log is not None:
+            self._log.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+class TrainingProgress:
+    """Shows one line a step (every few steps where output is not a terminal) and writes all of them to the log."""
+
+    def __init__(self, teller: Teller, steps: int, done: int = 0):
+        self.teller = teller
+        self.console = console = teller.console
         self.steps = steps
         self._done_before = done
-        self._log = log_file.open("a", encoding="utf-8") if log_file else None
         self._every = 1 if console.is_terminal else max(1, steps // 20)
         self._started = time.perf_counter()
         self._note: str | None = None
@@ -50,7 +89,7 @@ class TrainingProgress:
     def __enter__(self) -> TrainingProgress:
         self._bar.start()
         self._task = self._bar.add_task("training", total=self.steps, completed=self._done_before)
-        self.say(LEGEND)
+        self.teller.say(LEGEND)
         self._line(
             " ".join(f"{heading:>{width}}" for heading, _, _, width in _COLUMNS) + "     left", always=True
         )
@@ -58,8 +97,6 @@ class TrainingProgress:
 
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
-        if self._log:
-            self._log.close()
 
     def show(self, metrics: Mapping[str, Any]) -> None:
         """One step's metrics. What a step does not measure (no rollouts in it) is shown as it last was."""
@@ -76,23 +113,13 @@ class TrainingProgress:
         self._bar.update(self._task, completed=step)
         note = metrics.get("note")
         if note and note != self._note:
-            self.say(f"step {step}: {note}")
+            self.teller.say(f"step {step}: {note}")
         self._note = note
-
-    def say(self, text: str) -> None:
-        """A sentence, on the terminal and in the log."""
-        self.console.print(text, markup=False, highlight=False)
-        self._to_log(text)
 
     def _line(self, text: str, *, always: bool) -> None:
         if always or self.console.is_terminal:
             self.console.print(text, markup=False, highlight=False, soft_wrap=True)
-        self._to_log(text)
-
-    def _to_log(self, text: str) -> None:
-        if self._log:
-            self._log.write(text + "\n")
-            self._log.flush()
+        self.teller.log(text)
 
     def _left(self, step: int) -> str:
         taken = step - self._done_before

@@ -6,7 +6,9 @@ import dataclasses
 import json
 import math
 import platform
-from collections.abc import Mapping
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -18,14 +20,17 @@ from rich.table import Table
 from transformers import PrinterCallback, ProgressCallback
 
 from delta_rlvr.adapters.trl import DeltaTrainer, DeltaTrainerConfig
-from delta_rlvr.adapters.trl.run_folder import RunFolderCallback, whole_checkpoints
+from delta_rlvr.adapters.trl.resume import find_checkpoints, unseal_after
+from delta_rlvr.adapters.trl.run_folder import RunFolderCallback
 from delta_rlvr.commands.options import TrainOptions, parse_train_options
-from delta_rlvr.commands.progress import TrainingProgress
+from delta_rlvr.commands.progress import Teller, TrainingProgress
 from delta_rlvr.evaluate import EvaluationResult, compare_results, evaluate_policy
 from delta_rlvr.evaluate.display import ConsoleProgress
 from delta_rlvr.rewards import OverlongReward, RewardFunction, SoftOverlong, Verdict
 from delta_rlvr.runs import RunDescription, RunFolderError, RunWriter
 from delta_rlvr.tasks import Problem, Task, flag_tokens, get_task, load_policy
+from delta_rlvr.tasks.problem_set import ProblemSet
+from delta_rlvr.tasks.task import token_spans
 
 _PACKAGES = ("torch", "transformers", "trl", "accelerate", "peft", "datasets", "numpy", "delta-rlvr")
 
@@ -55,36 +60,46 @@ def train(options: TrainOptions, config: DeltaTrainerConfig, console: Console) -
     """One run, from start to report. Returns what `run.json` keeps of its held-out scores."""
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
-    task = get_task(options.task)
-    if config.max_steps <= 0 and options.train_problems is None:
-        raise ValueError("say how long to train: --steps N, or --train_problems N with --num_train_epochs E")
-    if config.max_completion_length is None:
-        config.max_completion_length = task.max_tokens
-    _align_saves(config, console)
-    problems = task.problems("train", _problem_count(options, config), config.seed)
-    if not problems:
-        raise ValueError(f"task {options.task!r} has no training problem")
-    model, tokenizer = load_policy(options.model)
-    reward = TaskReward(task, {problem.id: problem for problem in problems})
-    trainer = DeltaTrainer(
-        model=model,
-        reward_funcs=[reward, *_penalties(options, config)],
-        args=config,
-        train_dataset=Dataset.from_list([_row(problem) for problem in problems]),
-        processing_class=tokenizer,
-        peft_config=_lora(options),
-    )
-    main = trainer.accelerator.is_main_process
-    for noisy in (PrinterCallback, ProgressCallback):
-        trainer.remove_callback(noisy)
-    console.quiet = not main
-    steps = _total_steps(trainer)
-    step = _resume_step(options, config, console)
-    writer = _writer(options, config, trainer, step, steps) if main else None
+    console.quiet = config.process_index > 0
+    with Teller(console) as teller:
+        task = get_task(options.task)
+        _complete(config, options, task, teller)
+        problems = _training_problems(task, options, config)
+        step = _resume_step(options, config, teller)
+        model, tokenizer = load_policy(options.model)
+        reward = TaskReward(task, {problem.id: problem for problem in problems})
+        trainer = DeltaTrainer(
+            model=model,
+            reward_funcs=[reward, *_penalties(options, config)],
+            args=config,
+            train_dataset=Dataset.from_list([_row(problem) for problem in problems]),
+            processing_class=tokenizer,
+            peft_config=_lora(options),
+        )
+        for noisy in (PrinterCallback, ProgressCallback):
+            trainer.remove_callback(noisy)
+        return _train(options, config, task, reward, trainer, step, teller)
+
+
+def _train(
+    options: TrainOptions,
+    config: DeltaTrainerConfig,
+    task: Task,
+    reward: TaskReward,
+    trainer: DeltaTrainer,
+    step: int | None,
+    teller: Teller,
+) -> dict[str, Any]:
     folder = Path(str(config.output_dir))
-    with writer or _Nothing():
-        heldout = _Heldout(options, config, task, trainer, tokenizer, console)
-        before = heldout.score("before") if step is None or step == 0 else heldout.load("before")
+    steps = _total_steps(trainer)
+    main = trainer.accelerator.is_main_process
+    writer = _writer(options, config, step, steps) if main else None
+    final: dict[str, Any] = {}
+    with writer or nullcontext(), _failure_told(teller):
+        if writer:
+            teller.log_to(folder / "log.txt")
+        heldout = _Heldout(options, config, task, trainer, teller)
+        before = heldout.score("before") if not step else heldout.load("before")
         if writer and before:
             writer.update(final={"before": before.summary()})
         callback = RunFolderCallback(
@@ -95,28 +110,28 @@ def train(options: TrainOptions, config: DeltaTrainerConfig, console: Console) -
             reasons=lambda: [verdict.reason for verdict in reward.last_verdicts],
         )
         callback.attach(trainer)
-        console.print(
-            f"{config.method} on {options.task}: {steps} steps, {len(problems)} problems, {config.num_generations} responses each"
+        teller.say(
+            f"{config.method} on {options.task}: {steps} steps, {len(reward.problems)} problems, "
+            f"{config.num_generations} responses each"
         )
-        with TrainingProgress(
-            console, steps, folder / "log.txt" if main else None, done=step or 0
-        ) as progress:
-            callback.listeners.append(progress.show)
-            trainer.train(resume_from_checkpoint=str(folder / f"checkpoint-{step}") if step else None)
+        if step and step >= steps:
+            _load_weights(trainer, folder / f"checkpoint-{step}")
+        else:
+            with TrainingProgress(teller, steps, done=step or 0) as progress:
+                callback.listeners.append(progress.show)
+                trainer.train(resume_from_checkpoint=str(folder / f"checkpoint-{step}") if step else None)
         after = heldout.score("after")
         trainer.save_model(str(folder / "model"))
-        final = {}
-        if main and writer:
+        if writer:
             callback.save_tokens()
-            final = {
-                name: result.summary() for name, result in (("before", before), ("after", after)) if result
-            }
+            scores = {"before": before, "after": after}
+            final = {name: result.summary() for name, result in scores.items() if result}
             writer.update(final=final)
             writer.finish()
     if main:
-        _conclude(config, before, after, console)
+        _conclude(config, before, after, teller)
         if options.report:
-            _report(folder, console)
+            _report(folder, teller)
     return final
 
 
@@ -132,24 +147,36 @@ def _row(problem: Problem) -> dict[str, Any]:
     return {"prompt": prompt, "id": problem.id, "answer": answer}
 
 
-def _problem_count(options: TrainOptions, config: DeltaTrainerConfig) -> int:
+def _complete(config: DeltaTrainerConfig, options: TrainOptions, task: Task, teller: Teller) -> None:
+    """Fill in what the task knows, and refuse or correct what could not work."""
+    if config.max_steps <= 0 and options.train_problems is None:
+        raise ValueError("say how long to train: --steps N, or --train_problems N with --num_train_epochs E")
+    if config.max_completion_length is None:
+        config.max_completion_length = task.max_tokens
+    if config.save_total_limit == 1:
+        # transformers deletes the old checkpoint before the new one is known to be whole.
+        teller.say(
+            "save_total_limit raised from 1 to 2: a kill during a save would leave no whole checkpoint"
+        )
+        config.save_total_limit = 2
+
+
+def _training_problems(task: Task, options: TrainOptions, config: DeltaTrainerConfig) -> list[Problem]:
+    """The problems asked for; else one for each prompt of the run, or all there are where that is fewer."""
     if options.train_problems is not None:
-        return options.train_problems
-    batches = math.ceil(config.max_steps / config.updates_per_batch)
-    return batches * config.prompts_per_batch
-
-
-def _align_saves(config: DeltaTrainerConfig, console: Console) -> None:
-    """A checkpoint between rollout batches needs no buffer: resuming from it is exact."""
-    updates = config.updates_per_batch
-    if updates <= 1 or config.save_strategy != "steps" or config.save_steps % updates == 0:
-        return
-    aligned = math.ceil(math.ceil(config.save_steps / updates) * updates)
-    console.print(
-        f"save_steps raised from {config.save_steps:g} to {aligned}: a rollout batch is used for {updates:g} steps, and a "
-        "checkpoint in the middle of one could not be resumed exactly"
-    )
-    config.save_steps = aligned
+        count = options.train_problems
+    else:
+        count = math.ceil(config.max_steps / config.updates_per_batch) * config.prompts_per_batch
+        if isinstance(task, ProblemSet):
+            count = min(count, len(task.train))
+    problems = task.problems("train", count, config.seed)
+    if len(problems) < config.prompts_per_batch:
+        raise ValueError(
+            f"task {options.task!r}: {len(problems)} training problems are too few for a batch of "
+            f"{config.prompts_per_batch} prompts (steps_per_generation x responses a pass / num_generations): "
+            "give more, or make the batch smaller"
+        )
+    return problems
 
 
 def _penalties(options: TrainOptions, config: DeltaTrainerConfig) -> list[RewardFunction]:
@@ -173,48 +200,63 @@ def _lora(options: TrainOptions) -> Any:
 
 
 def _total_steps(trainer: DeltaTrainer) -> int:
-    if trainer.args.max_steps > 0:
-        return trainer.args.max_steps
-    batches = len(trainer.get_train_dataloader()) * trainer.args.num_train_epochs
-    return max(1, int(batches // trainer.args.gradient_accumulation_steps))
+    *_, steps = trainer.set_initial_training_values(trainer.args, trainer.get_train_dataloader())
+    return steps
 
 
-def _resume_step(options: TrainOptions, config: DeltaTrainerConfig, console: Console) -> int | None:
+def _resume_step(options: TrainOptions, config: DeltaTrainerConfig, teller: Teller) -> int | None:
     """The step to go on from; None for a new run."""
     if not options.resume:
         return None
     folder = Path(str(config.output_dir))
     if not (folder / "run.json").exists():
         raise RunFolderError(f"--resume: {folder} holds no run; give the --output of the run to go on with")
-    whole, torn = whole_checkpoints(folder)
-    for step in torn:
-        console.print(f"checkpoint-{step} was torn while it was written: it is skipped")
-    if not whole:
-        console.print("there is no whole checkpoint yet: the run starts again from its first step")
-        return 0
-    console.print(f"going on from checkpoint-{whole[-1]}")
-    return whole[-1]
+    found = find_checkpoints(folder)
+    last = found.whole[-1] if found.whole else 0
+    for step in found.torn:
+        if step > last:
+            teller.say(f"checkpoint-{step} was torn while it was written: it is skipped")
+    for step in found.between:
+        if step > last:
+            teller.say(f"checkpoint-{step} lies within a rollout batch: it is skipped")
+    if last:
+        teller.say(f"going on from checkpoint-{last}")
+    else:
+        teller.say("there is no whole checkpoint yet: the run starts again from its first step")
+    return last
 
 
-def _writer(
-    options: TrainOptions, config: DeltaTrainerConfig, trainer: DeltaTrainer, step: int | None, steps: int
-) -> RunWriter:
+def _load_weights(trainer: DeltaTrainer, checkpoint: Path) -> None:
+    """The weights after the last step, for a run that was stopped between that and its end."""
+    if trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
+        raise ValueError(f"all steps have been taken: the weights are in {checkpoint}")
+    trainer._load_from_checkpoint(str(checkpoint))
+
+
+def _writer(options: TrainOptions, config: DeltaTrainerConfig, step: int | None, steps: int) -> RunWriter:
     method = config.resolved_method
-    settings = {**dataclasses.asdict(options), **config.to_dict()}
     description = RunDescription(
         engine="trl",
         method=config.method,
         seed=config.seed,
         model=options.model,
         task=options.task,
-        settings={key: value for key, value in settings.items() if key != "resume"},
+        settings=run_settings(options, config),
         delta=None if method.delta is None else dataclasses.asdict(method.delta),
         steps_planned=steps,
         versions=_versions(),
     )
     if step is None:
         return RunWriter.create(str(config.output_dir), description)
-    return RunWriter.resume(str(config.output_dir), description, step)
+    writer = RunWriter.resume(str(config.output_dir), description, step)
+    unseal_after(writer.path, step)
+    return writer
+
+
+def run_settings(options: TrainOptions, config: DeltaTrainerConfig) -> dict[str, Any]:
+    """Every setting of a run, flat: what `run.json` keeps."""
+    settings = {**dataclasses.asdict(options), **config.to_dict()}
+    return {key: value for key, value in settings.items() if key != "resume"}
 
 
 def _versions() -> dict[str, str]:
@@ -227,12 +269,14 @@ def _versions() -> dict[str, str]:
     return found
 
 
-class _Nothing:
-    """In the place of a writer on ranks that write nothing."""
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, *_: object) -> None: ...
+@contextmanager
+def _failure_told(teller: Teller) -> Iterator[None]:
+    """The log keeps where a run failed, which the one line on the terminal does not say."""
+    try:
+        yield
+    except Exception:
+        teller.log(traceback.format_exc())
+        raise
 
 
 # ---------------------------------------------------------------- around the run
@@ -247,15 +291,19 @@ class _Heldout:
         config: DeltaTrainerConfig,
         task: Task,
         trainer: DeltaTrainer,
-        tokenizer: Any,
-        console: Console,
+        teller: Teller,
     ):
         self.options, self.config, self.task, self.trainer = options, config, task, trainer
-        self.tokenizer, self.console = tokenizer, console
+        self.teller = teller
         self.folder = Path(str(config.output_dir)) / "evaluations"
-        self.problems = task.problems("heldout", options.eval_problems, 0) if options.eval_problems else []
+        count = options.eval_problems
+        if isinstance(task, ProblemSet):
+            count = min(count, len(task.heldout))
+        self.problems = task.problems("heldout", count, 0) if count else []
+        if options.eval_problems and not count:
+            teller.say("the task holds out no problem: there is no held-out score")
         if self.problems and (trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled):
-            console.print(
+            teller.say(
                 "sharded weights are not scored in memory: run `delta-rlvr evaluate` on the checkpoints"
             )
             self.problems = []
@@ -263,12 +311,12 @@ class _Heldout:
     def score(self, when: str) -> EvaluationResult | None:
         result = None
         if self.problems and self.trainer.accelerator.is_main_process:
-            self.console.print(f"held-out accuracy {when} training, {len(self.problems)} problems:")
+            self.teller.say(f"held-out accuracy {when} training, {len(self.problems)} problems:")
             model = self.trainer.accelerator.unwrap_model(self.trainer.model)
             model.eval()
             result = evaluate_policy(
                 model,
-                self.tokenizer,
+                self.trainer.processing_class,
                 self.problems,
                 samples=self.options.eval_samples,
                 temperature=self.config.temperature,
@@ -276,7 +324,7 @@ class _Heldout:
                 seed=0,
                 grade=self.task.grade,
                 batch_size=128,
-                progress=ConsoleProgress(self.console),
+                progress=ConsoleProgress(self.teller.console),
                 label=f"{self.options.model} {when} training",
             )
             result.write(self.folder / f"heldout_{when}.json")
@@ -295,20 +343,16 @@ def _decisive(task: Task, problem: Problem, tokens: list[str]) -> list[int] | No
     spans = task.decisive(problem, "".join(tokens))
     if spans is None:
         return None
-    places, end = [], 0
-    for token in tokens:
-        places.append((end, end + len(token)))
-        end += len(token)
-    return flag_tokens(spans, places)
+    return flag_tokens(spans, token_spans(tokens))
 
 
 def _conclude(
     config: DeltaTrainerConfig,
     before: EvaluationResult | None,
     after: EvaluationResult | None,
-    console: Console,
+    teller: Teller,
 ) -> None:
-    console.print(f"run folder: {config.output_dir}")
+    teller.say(f"run folder: {config.output_dir}")
     if before is None or after is None:
         return
     table = Table(title="held-out accuracy", title_justify="left")
@@ -317,19 +361,19 @@ def _conclude(
     for name, result in (("before", before), ("after", after)):
         found = result.summary()
         table.add_row(name, f"{found['accuracy']:.1%}", f"{found['low']:.1%} to {found['high']:.1%}")
-    console.print(table)
+    teller.show(table)
     comparison = compare_results(before, after)
     gain = comparison.difference
-    console.print(
-        f"The change is {gain.mean:+.1%} ({gain.low:+.1%} to {gain.high:+.1%}, paired by problem; p = {comparison.paired.p:.2g}). "
-        "It is what this training as a whole does;\nwhat the token weighting adds is what `delta-rlvr compare --methods dapo,"
-        f"{config.method if config.method != 'dapo' else 'delta'} --seeds 5` tells.",
-        highlight=False,
+    other = config.method if config.method != "dapo" else "delta"
+    teller.say(
+        f"The change is {gain.mean:+.1%} ({gain.low:+.1%} to {gain.high:+.1%}, paired by problem; "
+        f"p = {comparison.paired.p:.2g}).\nIt is what this training as a whole does; what the token weighting adds is "
+        f"what\n`delta-rlvr compare --methods dapo,{other} --seeds 6` tells."
     )
 
 
-def _report(folder: Path, console: Console) -> None:
+def _report(folder: Path, teller: Teller) -> None:
     from delta_rlvr.report import write_report
 
     page = write_report([folder], folder / "report.html")
-    console.print(f"report: {page}", soft_wrap=True)
+    teller.say(f"report: {page}")

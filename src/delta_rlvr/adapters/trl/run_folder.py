@@ -10,6 +10,7 @@ from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from delta_rlvr.adapters.trl.resume import ExactResume, read_seal, seal
 from delta_rlvr.adapters.trl.trainer import DeltaTrainer, RolloutBatch
 from delta_rlvr.runs import RunWriter
 
@@ -29,8 +30,7 @@ _NAMES = {
     "clip_ratio/high_mean": "clip_high",
 }
 
-# A checkpoint with this file in it is whole: it is the last thing written into one.
-COMPLETE = "complete.json"
+_ROLLOUT_PHASES = ("generate", "logps", "reward", "credit")
 
 DecisiveTokens = Callable[[Mapping[str, Any], list[str]], list[int] | None]
 """(row of the data set, token texts of a response) -> 0/1 a token, or None where the task cannot know."""
@@ -58,13 +58,19 @@ class RunFolderCallback(TrainerCallback):
         self.listeners: list[Callable[[dict[str, Any]], None]] = []
         """Called with every line of metrics."""
         self._trainer: DeltaTrainer | None = None
+        self._resume: ExactResume | None = None
         self._time_before = 0.0
+        self._step_began = 0.0
+        self._step_seconds = 0.0
+        self._steps_timed = 0
 
     def attach(self, trainer: DeltaTrainer) -> None:
         """Start to follow a trainer."""
         self._trainer = trainer
         trainer.looks_closely = self.is_sampled
         trainer.observers.append(self.observe)
+        self._resume = ExactResume(trainer)
+        trainer.add_callback(self._resume)
         trainer.add_callback(self)
 
     # ------------------------------------------------------------------ rollouts
@@ -136,9 +142,22 @@ class RunFolderCallback(TrainerCallback):
 
     # ------------------------------------------------------------------ metrics and checkpoints
 
-    def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        if self.writer is not None:
-            self._time_before = float(self.writer.info.get("seconds", 0.0)) - time.perf_counter()
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        sealed = read_seal(_checkpoint(args, state.global_step)) or {}
+        self._time_before = float(sealed.get("seconds", 0.0)) - time.perf_counter()
+
+    def on_step_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        self._step_began = time.perf_counter()
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        self._step_seconds += time.perf_counter() - self._step_began
+        self._steps_timed += 1
 
     def on_log(
         self,
@@ -161,24 +180,40 @@ class RunFolderCallback(TrainerCallback):
             line["signal_groups"] = 1 - logs["frac_reward_zero_std"]
             if note := no_signal(line):
                 line["note"] = note
-        seconds = self._trainer.seconds
-        line |= {f"seconds_{phase}": value for phase, value in seconds.items()}
-        line["seconds_step"] = sum(seconds.values())
-        seconds.clear()
+        line |= self._take_seconds()
         self.writer.log(line)
         for listener in self.listeners:
             listener(line)
 
+    def _take_seconds(self) -> dict[str, float]:
+        """Seconds a step by phase since the last line. What is not part of the rollout is the update: forward, backward, optimizer."""
+        assert self._trainer is not None
+        steps = max(1, self._steps_timed)
+        taken = {
+            f"seconds_{phase}": self._trainer.seconds.get(phase, 0.0) / steps for phase in _ROLLOUT_PHASES
+        }
+        total = self._step_seconds / steps
+        taken |= {"seconds_update": total - sum(taken.values()), "seconds_step": total}
+        self._trainer.seconds.clear()
+        self._step_seconds, self._steps_timed = 0.0, 0
+        return taken
+
     def on_save(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
+        assert self._trainer is not None
+        assert self._resume is not None
+        # Every rank writes its own files into a checkpoint: it is whole when the last one has.
+        self._trainer.accelerator.wait_for_everyone()
         if self.writer is None:
             return
-        step = state.global_step
-        self.writer.update(seconds=time.perf_counter() + self._time_before)
-        self.writer.save_tokens(step, self._text_of)
-        folder = Path(str(args.output_dir)) / f"checkpoint-{step}"
-        (folder / COMPLETE).write_text(json.dumps({"step": step}))
+        self.writer.save_tokens(state.global_step, self._text_of)
+        seal(
+            _checkpoint(args, state.global_step),
+            step=state.global_step,
+            seconds=time.perf_counter() + self._time_before,
+            ends_batch=self._resume.ends_batch,
+        )
 
     def _text_of(self, ids: list[int]) -> list[str]:
         assert self._trainer is not None
@@ -214,37 +249,48 @@ def no_signal(line: Mapping[str, Any]) -> str | None:
 def token_texts(tokenizer: Any, ids: list[int]) -> list[str]:
     """The text each token adds, so that the joined list is the decoded response.
 
-    Tokens of byte-level vocabularies decode differently alone than in place, so each is the difference of two decoded prefixes;
-    a token that only starts a character shows as the replacement character.
+    A token of a byte-level vocabulary can be a part of a character, so each text is what the decoded prefix gains by the token.
+    What an earlier token seemed to be (a replacement character) goes where a later one completes it: of the tokens that make a
+    character together the last one has it, and the others are empty.
     """
+
+    def decode(some: list[int]) -> str:
+        return tokenizer.decode(some, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+
     texts: list[str] = []
     anchor, done = 0, ""
     for end in range(1, len(ids) + 1):
-        whole = tokenizer.decode(
-            ids[anchor:end], skip_special_tokens=False, clean_up_tokenization_spaces=False
-        )
-        if whole.endswith("\ufffd") and end < len(ids):
-            texts.append("")
-            continue
+        whole = decode(ids[anchor:end])
+        if not whole.startswith(done):
+            pairs = enumerate(zip(done, whole, strict=False))
+            kept = next((place for place, (old, new) in pairs if old != new), len(whole))
+            _take_back(texts, len(done) - kept)
+            done = done[:kept]
         texts.append(whole[len(done) :])
         done = whole
-        if end - anchor >= 64:  # decode short windows: prefixes of a 20,000-token response would take forever
+        # Decode short windows (whole prefixes of a 20,000-token response would take for ever), cut where a character ends.
+        waiting = end - anchor
+        if waiting >= _WINDOW and (not whole.endswith("\ufffd") or waiting >= 4 * _WINDOW):
             anchor = end - 1
-            done = tokenizer.decode(
-                ids[anchor:end], skip_special_tokens=False, clean_up_tokenization_spaces=False
-            )
+            done = decode(ids[anchor:end])
     return texts
 
 
-def whole_checkpoints(folder: Path) -> tuple[list[int], list[int]]:
-    """Steps of the checkpoints in a run folder that are whole, and of those that were torn while being written."""
-    whole: list[int] = []
-    torn: list[int] = []
-    for path in folder.glob("checkpoint-*"):
-        number = path.name.removeprefix("checkpoint-")
-        if number.isdigit():
-            (whole if (path / COMPLETE).exists() else torn).append(int(number))
-    return sorted(whole), sorted(torn)
+_WINDOW = 16
+
+
+def _take_back(texts: list[str], count: int) -> None:
+    """Remove the last `count` characters of the joined texts."""
+    place = len(texts) - 1
+    while count > 0:
+        taken = min(count, len(texts[place]))
+        texts[place] = texts[place][: len(texts[place]) - taken]
+        count -= taken
+        place -= 1
+
+
+def _checkpoint(args: TrainingArguments, step: int) -> Path:
+    return Path(str(args.output_dir)) / f"checkpoint-{step}"
 
 
 def _as_text(value: Any) -> str:

@@ -1,0 +1,117 @@
+"""Checkpoints that are whole, and a resumed run that is the uninterrupted one, step by step.
+
+What transformers restores by itself: weights, optimizer, schedule, random states, the place within an epoch. What is added here:
+a checkpoint is saved only where a rollout batch ends (what is left of one is in no checkpoint), its last file says that it is whole,
+and the data order of the second and later epochs is found again (TRL's sampler shuffles on from a state that no checkpoint has).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import TrainerCallback, TrainerControl, TrainerState
+from trl.trainer.utils import RepeatSampler
+
+from delta_rlvr.runs.files import atomic
+
+# The last file written into a checkpoint: what else is in it, file by file with its size.
+COMPLETE = "complete.json"
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """The checkpoints in a run folder, by step."""
+
+    whole: list[int]
+    """A run can go on from these."""
+    torn: list[int]
+    """The run was killed while it wrote (or deleted) these."""
+    between: list[int]
+    """The last step of a run need not end a rollout batch: whole, but the rest of the batch is not there."""
+
+
+def find_checkpoints(folder: Path) -> Checkpoints:
+    """Which checkpoints of a run folder can be used."""
+    found: dict[str, list[int]] = {"whole": [], "torn": [], "between": []}
+    for path in folder.glob("checkpoint-*"):
+        number = path.name.removeprefix("checkpoint-")
+        if number.isdigit() and path.is_dir():
+            facts = read_seal(path)
+            kind = "torn" if facts is None else "whole" if facts["ends_batch"] else "between"
+            found[kind].append(int(number))
+    return Checkpoints(**{kind: sorted(steps) for kind, steps in found.items()})
+
+
+def seal(checkpoint: Path, *, step: int, seconds: float, ends_batch: bool) -> None:
+    """Say that everything of a checkpoint has been written."""
+    files = {
+        str(path.relative_to(checkpoint)): path.stat().st_size
+        for path in sorted(checkpoint.rglob("*"))
+        if path.is_file() and path.name != COMPLETE
+    }
+    facts = {"step": step, "seconds": seconds, "ends_batch": ends_batch, "files": files}
+    with atomic(checkpoint / COMPLETE) as file:
+        file.write(json.dumps(facts, indent=1).encode())
+
+
+def read_seal(checkpoint: Path) -> dict[str, Any] | None:
+    """What a whole checkpoint says of itself; None where it says nothing, or a file of it is missing or of another size."""
+    try:
+        facts = json.loads((checkpoint / COMPLETE).read_text(encoding="utf-8"))
+        sizes = {name: (checkpoint / name).stat().st_size for name in facts["files"]}
+    except (OSError, ValueError, KeyError):
+        return None
+    return facts if sizes == facts["files"] else None
+
+
+def unseal_after(folder: Path, step: int) -> None:
+    """The run goes on from `step`: what was saved later will be written over, and is not whole while it is."""
+    for path in folder.glob(f"checkpoint-*/{COMPLETE}"):
+        number = path.parent.name.removeprefix("checkpoint-")
+        if number.isdigit() and int(number) > step:
+            path.unlink()
+
+
+class ExactResume(TrainerCallback):
+    """Holds saves back to the end of a rollout batch, and finds the data order of a later epoch again."""
+
+    def __init__(self, trainer: Any):
+        self._trainer = trainer
+        self._due = False
+
+    @property
+    def ends_batch(self) -> bool:
+        """Whether the step that just ended was the last one on its rollout batch."""
+        trainer = self._trainer
+        return trainer._step % (trainer.args.steps_per_generation * trainer.num_iterations) == 0
+
+    def on_train_begin(
+        self, args: Any, state: TrainerState, control: TrainerControl, train_dataloader: Any = None, **_: Any
+    ) -> None:
+        accumulation = args.gradient_accumulation_steps
+        updates = max(1, -(-len(train_dataloader) // accumulation))  # as transformers counts them
+        if epochs := state.global_step // updates:
+            sampler = _sampler(train_dataloader)
+            if sampler.shuffle:
+                for _epoch in range(epochs):
+                    torch.randperm(sampler.num_samples, generator=sampler.generator)
+
+    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        self._due = self._due or control.should_save
+        control.should_save = self._due and (self.ends_batch or state.global_step >= state.max_steps)
+        self._due = self._due and not control.should_save
+
+
+def _sampler(dataloader: Any) -> RepeatSampler:
+    """TRL's sampler, inside what Accelerate wrapped around it."""
+    layer = dataloader
+    while (layer := getattr(layer, "batch_sampler", None)) is not None:
+        if isinstance(sampler := getattr(layer, "sampler", None), RepeatSampler):
+            return sampler
+    raise RuntimeError(
+        "the training data is not drawn by TRL's RepeatSampler: a run cannot be resumed after its first epoch"
+    )

@@ -1,0 +1,66 @@
+"""What `--help` shows. Apart from the options themselves, which only TRL knows and takes seconds to import."""
+
+from __future__ import annotations
+
+import textwrap
+
+from delta_rlvr.objectives.methods import METHODS
+from delta_rlvr.tasks import DEFAULT_POLICY, DEFAULT_TASK
+
+TRAIN = """usage: delta-rlvr train [--config FILE.yaml] [--OPTION VALUE ...]
+
+Trains a language model with reinforcement learning from verifiable rewards. Without options it trains the
+bundled tiny policy on the built-in task: a few minutes on a laptop's CPU.
+
+what to train
+  --model NAME            {default_policy} (bundled, the default), smollm2-135m, a folder, or a hub id
+  --task NAME             {default_task} (the default), another built-in task, reasoning-gym:NAME,
+                          problems.jsonl, or a hub data set; settings follow as ?key=value&key=value
+  --template NAME         prompt template for rows of a file or data set
+  --train_problems N      training problems (default: as many as the steps need, or all there are)
+  --method NAME           {methods}
+                          (`delta-rlvr methods` says what each is)
+how
+  --steps N               optimizer steps
+  --seed N                seed of everything
+  --learning_rate X       step size
+  --num_generations N     responses a prompt
+  --per_device_train_batch_size N, --gradient_accumulation_steps N, --steps_per_generation N, --num_iterations N
+                          responses a pass, passes a step, passes a rollout batch, times over a rollout batch
+  --max_completion_length N   longest response, in tokens
+  --temperature X         sampling temperature
+  --lambda_min X, --lambda_max X, --refinements K, --proxy output_row|topk_hidden|head, --scope batch|group
+                          DelTA's own settings
+  --lora_rank N           train a LoRA adapter
+  --overlong_buffer N     DAPO's soft overlong penalty
+where to
+  --output DIR            run folder (default: runs/train)
+  --resume                go on from its last whole checkpoint
+  --save_steps N          steps between checkpoints
+  --report_to wandb       trackers, as in TRL
+  --eval_problems N, --eval_samples N
+                          held-out score before and after
+  --rollouts_every N, --rollout_groups N
+                          what the token view is made from
+
+Every option of TRL's GRPOConfig works here and in the YAML file; `delta-rlvr train --help-all` lists them.
+Several processes: torchrun --nproc_per_node N -m delta_rlvr train ...   (see docs/training.md)
+"""
+
+COMPARE = """usage: delta-rlvr compare --methods NAME,NAME[,...] [--seeds N] [--output DIR] [OPTION OF train ...]
+
+The same training run for each method and seed, one after another, then one table: held-out accuracy by method,
+the difference to the first method, and a test paired by seed. Interrupt it and start it again with the same
+options: finished runs are kept, an unfinished one goes on from its last whole checkpoint.
+
+  --methods NAMES         with commas; the first one is what the others are compared with
+  --seeds N               how many seeds, from --seed upwards (default: 3; 6 or more to tell two methods apart)
+  --output DIR            folder of the runs (default: runs/compare)
+
+Every option of `delta-rlvr train` works here too, but for --method and --resume.
+"""
+
+
+def train_help() -> str:
+    methods = textwrap.fill(", ".join(METHODS), 84, break_on_hyphens=False).replace("\n", "\n" + " " * 26)
+    return TRAIN.format(default_policy=DEFAULT_POLICY, default_task=DEFAULT_TASK, methods=methods)

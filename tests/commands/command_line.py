@@ -1,0 +1,115 @@
+"""`delta-rlvr ...` in a process of its own that can be killed, without the seconds that its imports take each time."""
+
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(["delta_rlvr.commands.compare", "delta_rlvr.report.page"])
+
+SMALL = [
+    *("--per_device_train_batch_size", "8", "--num_generations", "4", "--eval_problems", "0"),
+    *("--report", "false"),
+]
+"""Four prompts a rollout batch, two steps on it."""
+
+
+@dataclass
+class Command:
+    """A command that has been started."""
+
+    process: Any
+    log: Path
+
+    @property
+    def output(self) -> str:
+        return self.log.read_text(encoding="utf-8")
+
+    def finish(self, seconds: float = 240) -> int:
+        self.process.join(seconds)
+        assert self.process.exitcode is not None, f"still running after {seconds} s:\n{self.output}"
+        return self.process.exitcode
+
+    def kill_when(self, condition: Any, seconds: float = 240) -> None:
+        """Kill -9 as soon as a condition holds."""
+        end = time.monotonic() + seconds
+        while not condition():
+            assert self.process.is_alive(), f"it ended by itself:\n{self.output}"
+            assert time.monotonic() < end, f"it did not get there:\n{self.output}"
+            time.sleep(0.01)
+        os.kill(self.process.pid, signal.SIGKILL)
+        self.process.join()
+        assert self.process.exitcode == -signal.SIGKILL
+
+
+def start(*arguments: Any, log: Path, die_in_save: int | None = None) -> Command:
+    """`die_in_save`: kill -9 in the middle of writing the checkpoint of that step."""
+    words = [str(argument) for argument in arguments]
+    process = _FORKS.Process(target=_run, args=(words, str(log), die_in_save))
+    process.start()
+    return Command(process, log)
+
+
+def run(*arguments: Any, log: Path) -> str:
+    """Run to the end; what it said."""
+    command = start(*arguments, log=log)
+    assert command.finish() == 0, command.output
+    return command.output
+
+
+def _run(arguments: list[str], log: str, die_in_save: int | None) -> None:
+    with open(log, "ab", buffering=0) as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    import torch
+    from transformers import Trainer
+
+    from delta_rlvr.cli import main
+
+    torch.set_num_threads(1)
+    write_random_state = Trainer._save_rng_state
+
+    def die(trainer: Trainer, folder: str) -> None:
+        if trainer.state.global_step == die_in_save:
+            os.kill(os.getpid(), signal.SIGKILL)
+        write_random_state(trainer, folder)
+
+    Trainer._save_rng_state = die  # type: ignore[method-assign]
+    code = main(arguments)
+    sys.stdout.flush()
+    sys.exit(code)
+
+
+def metrics(folder: Path) -> list[dict[str, Any]]:
+    """The lines of a run, without what time they took."""
+    path = folder / "metrics.jsonl"
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    lines = [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+    return [{k: v for k, v in line.items() if k != "time" and not k.startswith("seconds_")} for line in lines]
+
+
+def run_info(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "run.json").read_text(encoding="utf-8"))
+
+
+def assert_same_run(one: Path, other: Path) -> None:
+    """The same steps, rollouts, token sums and weights, to the last bit."""
+    assert metrics(other) == metrics(one)
+    names = sorted(path.name for path in (one / "rollouts").iterdir())
+    assert sorted(path.name for path in (other / "rollouts").iterdir()) == names
+    for name in names:
+        assert (other / "rollouts" / name).read_bytes() == (one / "rollouts" / name).read_bytes(), name
+    with np.load(one / "tokens.npz") as expected, np.load(other / "tokens.npz") as found:
+        assert sorted(found) == sorted(expected)
+        for name in expected:
+            assert np.array_equal(found[name], expected[name]), name
+    weights = "model/model.safetensors"
+    assert (other / weights).read_bytes() == (one / weights).read_bytes()
