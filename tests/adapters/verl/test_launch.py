@@ -15,7 +15,7 @@ pytestmark = pytest.mark.timeout(1800)
 
 BATCH = [
     "data.train_batch_size=16",
-    "actor_rollout_ref.rollout.n=8",
+    "actor_rollout_ref.rollout.n=16",
     "actor_rollout_ref.actor.ppo_mini_batch_size=8",
     "actor_rollout_ref.actor.use_dynamic_bsz=True",
     "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=4096",
@@ -107,8 +107,10 @@ def test_the_run_folder_is_one_that_the_report_reads(delta: tuple[Run, Path]) ->
         assert line["length"] == theirs["response_length/mean"]
     assert set(run.rollout_steps) == {1, 2, 4}
     responses = list(run.rollouts(2))
-    assert len(responses) == 3 * 8
-    assert [(one["group"], one["index"]) for one in responses] == [(g, n) for g in range(3) for n in range(8)]
+    assert len(responses) == 3 * 16
+    assert [(one["group"], one["index"]) for one in responses] == [
+        (g, n) for g in range(3) for n in range(16)
+    ]
     for one in responses:
         assert one["response"] == "".join(one["tokens"])
         assert {len(one[key]) for key in ("ids", "logps", "entropy", "weight", "alpha", "margin")} == {

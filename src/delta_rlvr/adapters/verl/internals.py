@@ -111,9 +111,8 @@ class DeltaWorker(ActorRolloutRefWorker):
             keys=stable_numbers(_identities(data)).to(device),
             round_number=int(tu.get(data, "round_number")),
         )
-        summary = record.summary()
         seconds = time.perf_counter() - began
-        metrics = {f"delta/{name}": value for name, value in summary.items()}
+        metrics = {f"delta/{name}": value for name, value in record.summary().items()}
         metrics |= self._timing(capture.watch.seconds, seconds, record.store_bytes)
         self.delta_store.clear()
         if not self.delta_engine.is_mp_src_rank_with_outputs():
