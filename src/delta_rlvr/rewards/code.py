@@ -18,6 +18,7 @@ from delta_rlvr.rewards.code_extract import continue_prompt, extract_code
 from delta_rlvr.rewards.code_settings import CodeSettings
 from delta_rlvr.rewards.code_tests import AssertionTests, Call, CodeTests, FunctionTests, Run, StdioTests
 from delta_rlvr.rewards.functions import RewardFunction
+from delta_rlvr.rewards.reporting import Progress, reporter
 from delta_rlvr.rewards.sandbox.errors import ProgramFailure, SandboxError, SandboxUnavailable
 from delta_rlvr.rewards.sandbox.runner import Runner, make_runner
 from delta_rlvr.rewards.verdict import Verdict
@@ -116,7 +117,7 @@ def grade_code_batch(
     *,
     settings: CodeSettings | None = None,
     prompts: Sequence[str | None] | None = None,
-    progress: bool | Callable[[int, int], None] = False,
+    progress: Progress = False,
 ) -> list[Verdict]:
     """Grade many completions in parallel, in order. `progress` is True for a bar (needs rich), or is told (done, total).
 
@@ -132,7 +133,7 @@ def grade_code_batch(
     with contextlib.ExitStack() as stack:
         stack.callback(pool.shutdown, wait=True, cancel_futures=True)
         stack.callback(stop.set)  # before the pool waits for its threads
-        report = _reporter(progress, len(completions), stack)
+        report = reporter(progress, len(completions), stack)
         futures: list[Future[Verdict]] = [
             pool.submit(
                 grade_code,
@@ -151,24 +152,6 @@ def grade_code_batch(
                 future.result()  # an error of the sandbox ends the batch at once
             report(len(futures) - len(waiting))
         return [future.result() for future in futures]
-
-
-def _reporter(
-    progress: bool | Callable[[int, int], None], total: int, stack: contextlib.ExitStack
-) -> Callable[[int], None]:
-    if callable(progress):
-        return lambda done: progress(done, total)
-    if not progress:
-        return lambda done: None
-    try:
-        from rich.progress import Progress
-    except ImportError as error:
-        raise ImportError(
-            "progress=True needs rich: pip install rich, or pass a function (done, total)"
-        ) from error
-    bar = stack.enter_context(Progress())
-    task = bar.add_task("grading", total=total)
-    return lambda done: bar.update(task, completed=done)
 
 
 class CodeReward(RewardFunction):

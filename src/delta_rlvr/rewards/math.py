@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
 from typing import Any
 
 from .compare import CORRECT, NoAlgebra, Undecided, judge
 from .extract import Extractor, extractor
+from .reporting import Progress, reporter
 from .verdict import Verdict
 from .workers import WorkerDied, WorkerOverran, shared_pool
 
 TIMEOUT = 5.0
 """Seconds of algebra one answer may cost."""
 NO_ANSWER = Verdict(0.0, "no final answer")
-
-Progress = bool | Callable[[int, int], None]
 
 
 def grade_math(
@@ -77,7 +76,7 @@ def grade_math_batch(
         except Undecided:
             open_pairs.setdefault((reference, given), []).append(row)
     with ExitStack() as stack:
-        report = _reporter(progress, len(completions), stack)
+        report = reporter(progress, len(completions), stack)
         done = len(completions) - sum(map(len, open_pairs.values()))
         report(done)
         for pair, verdict in _by_algebra(list(open_pairs), timeout):
@@ -131,19 +130,3 @@ def _ask(reference: str, given: str, timeout: float) -> Verdict:
             if attempt == 2:
                 return Verdict(0.0, f"the grader's worker crashed on it: {error}", given)
     raise AssertionError("unreachable")
-
-
-def _reporter(progress: Progress, total: int, stack: ExitStack) -> Callable[[int], None]:
-    if callable(progress):
-        return lambda done: progress(done, total)
-    if not progress:
-        return lambda done: None
-    try:
-        from rich.progress import Progress as Bar
-    except ImportError as error:
-        raise ImportError(
-            "progress=True needs rich: pip install rich, or pass a function (done, total)"
-        ) from error
-    bar = stack.enter_context(Bar())
-    task = bar.add_task("grading", total=total)
-    return lambda done: bar.update(task, completed=done)

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from delta_rlvr.rewards.verdict import Verdict
 from delta_rlvr.tasks.problem import Problem
 
-GRADERS = ("math", "code")
+GRADERS = ("math", "code", "choice")
 
 
 def grade_batch(
     problems: Sequence[Problem], completions: Sequence[str], extract: str = "boxed"
 ) -> list[Verdict]:
-    """Judge each completion by its problem's grader. `extract` says where an answer in mathematics stands."""
+    """Judge each completion by its problem's grader. `extract` says where an answer stands (not for code)."""
     if len(problems) != len(completions):
         raise ValueError(f"{len(problems)} problems but {len(completions)} completions")
     verdicts: dict[int, Verdict] = {}
@@ -29,6 +29,10 @@ def grade_batch(
             from delta_rlvr.rewards.code import grade_code_batch, parse_tests
 
             judged = grade_code_batch(texts, [parse_tests(answer) for answer in answers])
+        elif grader == "choice":
+            from delta_rlvr.rewards import grade_choice_batch
+
+            judged = grade_choice_batch(texts, answers, extract=extract)
         else:
             first = problems[places[0]].id
             raise ValueError(f"{first}: no grader is called {grader!r} here; there are {', '.join(GRADERS)}")

