@@ -118,7 +118,9 @@ def parse_train_options(arguments: list[str]) -> tuple[TrainOptions, DeltaTraine
         if given("num_train_epochs") is not None:
             del defaults["max_steps"]  # it would win over the epochs that were asked for
     parser.set_defaults(**defaults)
-    options, config = parser.parse_args_and_config(arguments)
+    options, config, rest = parser.parse_args_and_config(arguments, return_remaining_strings=True)
+    if rest:
+        raise ValueError(f"there is no option {rest[0]}; {_hint(rest[0].lstrip('-').partition('=')[0])}")
     if options.template is not None:
         options.task += f"{'&' if '?' in options.task else '?'}template={options.template}"
     if options.steps is not None:
@@ -173,13 +175,19 @@ def _read_settings(path: str) -> dict[str, Any]:
         raise ValueError(f"--config {path} is not YAML{where}") from error
     if not isinstance(settings, dict):
         raise ValueError(f"--config {path}: write one option a line, as in `steps: 100`")
-    known = {field.name for kind in (TrainOptions, DeltaTrainerConfig) for field in fields(kind)} | {"env"}
     for name in settings:
-        if name not in known:
-            close = difflib.get_close_matches(str(name), known, 1)
-            hint = f"did you mean {close[0]}?" if close else "`delta-rlvr train --help-all` lists them"
-            raise ValueError(f"--config {path}: there is no option {name!r}; {hint}")
+        if name not in _known_options() | {"env"}:
+            raise ValueError(f"--config {path}: there is no option {name!r}; {_hint(str(name))}")
     return settings
+
+
+def _known_options() -> set[str]:
+    return {field.name for kind in (TrainOptions, DeltaTrainerConfig) for field in fields(kind)}
+
+
+def _hint(name: str) -> str:
+    close = difflib.get_close_matches(name, _known_options(), 1)
+    return f"did you mean {close[0]}?" if close else "`delta-rlvr train --help-all` lists them"
 
 
 def device_defaults() -> dict[str, Any]:

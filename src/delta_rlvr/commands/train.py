@@ -7,6 +7,7 @@ import json
 import math
 import platform
 import traceback
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from importlib.metadata import PackageNotFoundError, version
@@ -61,7 +62,7 @@ def train(options: TrainOptions, config: DeltaTrainerConfig, console: Console) -
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
     console.quiet = config.process_index > 0
-    with Teller(console) as teller:
+    with Teller(console) as teller, _warnings_told(teller):
         task = get_task(options.task)
         _complete(config, options, task, teller)
         problems = _training_problems(task, options, config)
@@ -151,6 +152,8 @@ def _complete(config: DeltaTrainerConfig, options: TrainOptions, task: Task, tel
     """Fill in what the task knows, and refuse or correct what could not work."""
     if config.max_steps <= 0 and options.train_problems is None:
         raise ValueError("say how long to train: --steps N, or --train_problems N with --num_train_epochs E")
+    if options.model.startswith(("/", ".", "~")) and not Path(options.model).is_dir():
+        raise ValueError(f"--model {options.model}: there is no such folder")
     if config.max_completion_length is None:
         config.max_completion_length = task.max_tokens
     if config.save_total_limit == 1:
@@ -267,6 +270,14 @@ def _versions() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return found
+
+
+@contextmanager
+def _warnings_told(teller: Teller) -> Iterator[None]:
+    """Warnings as sentences between the lines of progress, and in the log: not as a line of code across them."""
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_args, **_options: teller.say(f"warning: {message}")
+        yield
 
 
 @contextmanager

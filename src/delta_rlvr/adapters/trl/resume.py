@@ -76,6 +76,14 @@ def unseal_after(folder: Path, step: int) -> None:
             path.unlink()
 
 
+def _on_numbered_cpu(storage: Any, location: str) -> Any:
+    return storage if location.startswith("cpu:") else None
+
+
+# On several ranks without an accelerator transformers loads an optimizer to "cpu:0", a place that torch.load does not know.
+torch.serialization.register_package(11, lambda _: None, _on_numbered_cpu)
+
+
 class ExactResume(TrainerCallback):
     """Holds saves back to the end of a rollout batch, and finds the data order of a later epoch again."""
 

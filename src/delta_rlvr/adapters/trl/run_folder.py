@@ -268,11 +268,17 @@ def token_texts(tokenizer: Any, ids: list[int]) -> list[str]:
             done = done[:kept]
         texts.append(whole[len(done) :])
         done = whole
-        # Decode short windows (whole prefixes of a 20,000-token response would take for ever), cut where a character ends.
-        waiting = end - anchor
-        if waiting >= _WINDOW and (not whole.endswith("\ufffd") or waiting >= 4 * _WINDOW):
-            anchor = end - 1
-            done = decode(ids[anchor:end])
+        # Decode short windows: whole prefixes of a 20,000-token response would take for ever. A window starts with the last
+        # character of the one before (four bytes at most), because decoders treat the start of a text in their own way.
+        if end - anchor >= _WINDOW and not whole.endswith("\ufffd"):
+            for start in range(end - 1, max(anchor, end - 5), -1):
+                if "\ufffd" not in (last := decode(ids[start:end])):
+                    anchor, done = start, last
+                    break
+        elif (
+            end - anchor >= 32 * _WINDOW
+        ):  # bytes that have been no character for so long will not become one
+            anchor, done = end, ""
     return texts
 
 

@@ -1,0 +1,139 @@
+"""Each mistake is one line on standard error and exit code 2, and nothing that was there is touched."""
+
+import json
+import shutil
+
+import pytest
+from command_line import SMALL
+
+from delta_rlvr.cli import main
+
+
+def refused(capsys, *arguments):
+    """The one line that a command says before it ends with exit code 2."""
+    capsys.readouterr()
+    try:
+        code = main([str(argument) for argument in arguments])
+    except SystemExit as stop:  # argparse's way, with its usage line
+        code = stop.code
+    told = capsys.readouterr().err.strip().splitlines()
+    assert code == 2
+    assert not any(line.startswith("Traceback") for line in told)
+    assert len(told) == 1 or told[0].startswith("usage:"), told
+    return told[-1]
+
+
+def contents(folder):
+    return {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--method", "dleta"], "unknown method 'dleta'"),
+        (["--task", "sums"], "there is no task 'sums'"),
+        (["--task", "phrased-sums?adends=3"], "no setting adends"),
+        (["--task", "nowhere/nothing.jsonl"], "nothing.jsonl"),
+        (["--model", "/nowhere/model", "--steps", "1"], "--model /nowhere/model: there is no such folder"),
+        (["--steps", "0"], "--steps 0: give 1 or more"),
+        (["--eval_problems", "-1"], "--eval_problems -1"),
+        (["--steps", "many"], "invalid int value: 'many'"),
+        (["--leaning_rate", "1"], "did you mean learning_rate?"),
+        (["--method", "dapo", "--lambda_min", "0.5"], "no token coefficients to set"),
+        (["--proxy", "full"], "proxy='full' is for analysis"),
+        (["--num_generations", "3"], "must be divisible by num_generations (3)"),
+        (["--train_problems", "2"], "2 training problems are too few for a batch of 4 prompts"),
+        (["--model", "smollm2-135m", "--learning_rate", "1e-5"], "say how long to train"),
+        (["--config"], "expected one argument"),
+    ],
+)
+def test_options(arguments, words, capsys, tmp_path):
+    assert words in refused(capsys, "train", *SMALL, "--output", tmp_path / "run", *arguments)
+    assert not (tmp_path / "run" / "run.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("steps: 2\nlearning_rat: 1e-5\n", "there is no option 'learning_rat'; did you mean learning_rate?"),
+        ("steps: [2\nseed: 1\n", "is not YAML (line 2"),
+        ("- steps\n", "write one option a line"),
+        ("steps: many\n", "invalid int value: 'many'"),
+        ("method: dleta\n", "unknown method 'dleta'"),
+    ],
+)
+@pytest.mark.parametrize("form", ["two words", "one word"])
+def test_settings_file(text, words, form, capsys, tmp_path):
+    path = tmp_path / "settings.yaml"
+    path.write_text(text)
+    given = ["--config", path] if form == "two words" else [f"--config={path}"]
+    assert words in refused(capsys, "train", *given)
+
+
+def test_settings_file_that_is_not_there(capsys, tmp_path):
+    told = refused(capsys, "train", "--config", tmp_path / "none.yaml")
+    assert told.endswith("none.yaml: No such file or directory")
+
+
+def test_a_row_without_an_answer(capsys, tmp_path):
+    path = tmp_path / "problems.jsonl"
+    rows = [{"question": "What is 1 + 1?", "answer": "2"}, {"question": "What is 1 + 2?"}]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert "problems.jsonl, line 2: it has no answer" in refused(
+        capsys, "train", "--task", path, "--steps", 1
+    )
+
+
+@pytest.mark.parametrize("resume", [[], ["--resume", "--method", "dapo"], ["--resume", "--seed", "7"]])
+def test_a_folder_with_another_run(finished, resume, capsys):
+    folder, _ = finished
+    before = contents(folder)
+    told = refused(capsys, "train", *SMALL, "--steps", 4, "--output", folder, *resume)
+    assert "holds another run" in told
+    if resume:
+        assert f"{resume[1].strip('-')} " in told
+    assert contents(folder) == before
+
+
+def test_resume_without_a_run(capsys, tmp_path):
+    told = refused(capsys, "train", *SMALL, "--output", tmp_path, "--resume")
+    assert f"--resume: {tmp_path} holds no run" in told
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--methods", "dapo"], "give two or more different names"),
+        (["--methods", "dapo,dapo"], "give two or more different names"),
+        (["--methods", "dapo,dleta"], "unknown method 'dleta'"),
+        (["--methods", "dapo,delta", "--seeds", "0"], "--seeds 0: give at least 1"),
+        (["--methods", "dapo,delta", "--eval_problems", "0"], "compare needs a held-out score"),
+        (["--methods", "dapo,delta", "--method", "dapo"], "--method is not for compare"),
+        (["--methods", "dapo,delta", "--resume=true"], "--resume is not for compare"),
+        ([], "--methods"),
+    ],
+)
+def test_compare(arguments, words, capsys, tmp_path):
+    assert words in refused(capsys, "compare", "--output", tmp_path, *arguments)
+    assert not any(tmp_path.iterdir())
+
+
+def test_compare_keeps_no_run_with_other_settings(finished, capsys, tmp_path):
+    folder, _ = finished
+    shutil.copytree(folder, tmp_path / "delta-seed42")
+    told = refused(
+        capsys,
+        "compare",
+        *SMALL,
+        "--methods",
+        "delta,dapo",
+        "--eval_problems",
+        4,
+        "--steps",
+        9,
+        "--output",
+        tmp_path,
+    )
+    assert "was run with other settings" in told
+    assert "max_steps was 4 and is now 9" in told

@@ -1,0 +1,62 @@
+"""Runs that have nothing to learn from say so in words, and do not crash."""
+
+import json
+
+import pytest
+from command_line import SMALL, metrics
+
+from delta_rlvr.adapters.trl.run_folder import no_signal
+from delta_rlvr.cli import main
+
+
+def train(folder, capsys, *options):
+    capsys.readouterr()
+    assert main(["train", *SMALL, "--steps", "2", "--output", str(folder), *map(str, options)]) == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("mask", ["false", "true"])
+@pytest.mark.filterwarnings("ignore:no completion of this batch")
+def test_every_response_is_cut(tmp_path, capsys, mask):
+    told = train(tmp_path, capsys, "--max_completion_length", 2, "--mask_truncated_completions", mask)
+    first, second = metrics(tmp_path)
+    assert first["truncated"] == 1
+    assert first["signal_groups"] == 0
+    assert first["loss"] == second["loss"] == 0
+    assert first["note"].startswith(
+        "no learning signal, the loss is 0: every response was cut at the length limit"
+    )
+    assert "raise max_completion_length" in first["note"]
+    assert f"step 1: {first['note']}" in told
+    assert first["note"] in (tmp_path / "log.txt").read_text()
+
+
+def test_answers_that_nobody_can_give(tmp_path, capsys):
+    rows = [{"question": f"What is {n} + {n}?", "answer": "\\sqrt{-7919}"} for n in range(40)]
+    problems = tmp_path / "problems.jsonl"
+    problems.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    told = train(
+        tmp_path / "run", capsys, "--task", problems, "--max_completion_length", 12, "--rollouts_every", 0
+    )
+    first = metrics(tmp_path / "run")[0]
+    assert first["reward"] == 0
+    assert first["loss"] == 0
+    assert "no learning signal" in first["note"]
+    assert first["note"] in told
+
+
+# By hand: what the line has, and which cause must be named.
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ({"signal_groups": 0.0, "reward": 0.0, "truncated": 1.0}, "raise max_completion_length"),
+        ({"signal_groups": 0.0, "reward": 0.0, "truncated": 0.2}, "graded 0"),
+        ({"signal_groups": 0.0, "reward": 1.0, "truncated": 0.0}, "too easy"),
+        ({"signal_groups": 0.0, "reward": 0.5, "truncated": 0.0}, "num_generations"),
+        ({"signal_groups": 0.25, "reward": 0.0, "truncated": 1.0}, None),
+        ({"reward": 0.0}, None),
+    ],
+)
+def test_the_cause(line, words):
+    told = no_signal(line)
+    assert (told is None) if words is None else (words in told)

@@ -1,0 +1,188 @@
+"""Whole runs of other kinds: two ranks, adapters, models and problems from files, generators."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from command_line import SMALL, assert_same_run, metrics, run_info
+from safetensors.torch import load_file
+
+from delta_rlvr.cli import main
+from delta_rlvr.runs import read_run
+
+pytestmark = pytest.mark.timeout(600)
+
+
+def train(*options):
+    assert main(["train", *SMALL, *map(str, options)]) == 0
+
+
+def torchrun(*options):
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc_per_node",
+        "2",
+        "-m",
+        "delta_rlvr",
+    ]
+    done = subprocess.run(
+        [*command, "train", *SMALL, *map(str, options)],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    return done.stdout
+
+
+def test_two_ranks(tmp_path):
+    """One folder for both: a line a step, and token sums over all 32 responses of a batch, of which each rank has half."""
+    options = [
+        "--eval_problems",
+        4,
+        "--eval_samples",
+        1,
+        "--report",
+        "true",
+        "--save_steps",
+        2,
+        "--rollouts_every",
+        1,
+    ]
+    told = torchrun(*options, "--steps", 4, "--output", tmp_path / "run")
+    assert told.count("delta on phrased-sums: 4 steps, 16 problems, 4 responses each") == 1
+    assert told.count("held-out accuracy after training") == 1
+    lines = metrics(tmp_path / "run")
+    assert [line["step"] for line in lines] == [1, 2, 3, 4]
+    tokens = sum(line["length"] * 32 * (1 - line["zero_advantage"]) for line in lines if "reward" in line)
+    with np.load(tmp_path / "run" / "tokens.npz") as sums:
+        counted = sums["count_positive"].sum() + sums["count_negative"].sum()
+        assert counted == pytest.approx(tokens)
+        assert counted > 0
+    stored = read_run(tmp_path / "run")
+    assert stored.problems == []
+    assert stored.info["status"] == "finished"
+    assert {line["group"] for line in stored.rollouts(1)} == {0, 1, 2, 3}  # the first rank's prompts
+    assert "<html" in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")[:2000]
+    sealed = json.loads((tmp_path / "run" / "checkpoint-2" / "complete.json").read_text())
+    assert {"rng_state_0.pth", "rng_state_1.pth"} <= sealed["files"].keys()
+
+
+@pytest.mark.slow
+def test_two_ranks_go_on_exactly(tmp_path):
+    """Eight problems are one batch and an epoch: the second half starts in the second epoch."""
+    options = ["--train_problems", 8, "--save_steps", 2, "--rollouts_every", 1]
+    torchrun(*options, "--steps", 6, "--output", tmp_path / "A")
+    torchrun(*options, "--steps", 4, "--output", tmp_path / "B")
+    torchrun(*options, "--steps", 6, "--output", tmp_path / "B", "--resume")
+    assert_same_run(tmp_path / "A", tmp_path / "B")
+
+
+def test_an_adapter_goes_on_exactly(tmp_path):
+    options = ["--lora_rank", 2, "--save_steps", 2, "--rollouts_every", 0, "--train_problems", 8]
+    train(*options, "--steps", 4, "--output", tmp_path / "A")
+    train(*options, "--steps", 2, "--output", tmp_path / "B")
+    train(*options, "--steps", 4, "--output", tmp_path / "B", "--resume")
+    assert metrics(tmp_path / "A") == metrics(tmp_path / "B")
+    adapters = [load_file(tmp_path / name / "model" / "adapter_model.safetensors") for name in "AB"]
+    assert adapters[0].keys() == adapters[1].keys()
+    moved = 0.0
+    for name, weight in adapters[0].items():
+        assert weight.equal(adapters[1][name]), name
+        if "lora_B" in name:
+            moved += weight.abs().sum().item()
+    assert moved > 0  # they start at zero
+
+
+def test_a_model_and_problems_from_files(finished, tmp_path):
+    """Fewer problems than the steps ask for: they are gone through more than once. One in eight is held out."""
+    folder, _ = finished
+    problems = tmp_path / "problems.jsonl"
+    rows = [{"question": f"What is {n} + {n + 1}?", "answer": str(2 * n + 1)} for n in range(12)]
+    problems.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    task = f"{problems}?max_tokens=8"
+    train(
+        "--model",
+        folder / "model",
+        "--task",
+        task,
+        "--steps",
+        4,
+        "--steps_per_generation",
+        1,
+        "--output",
+        tmp_path / "run",
+    )
+    lines = metrics(tmp_path / "run")
+    assert [line["step"] for line in lines] == [1, 2, 3, 4]
+    assert all(line["length"] <= 8 for line in lines)
+    first = read_run(tmp_path / "run").rollouts(1)[0]
+    row = next(row for row in rows if row["question"] in first["prompt"])
+    assert first["answer"] == row["answer"]
+    assert run_info(tmp_path / "run")["model"] == str(folder / "model")
+
+
+def test_a_small_file_in_more_than_one_epoch(tmp_path):
+    problems = tmp_path / "problems.jsonl"
+    rows = [{"question": f"What is {n} + {n + 1}?", "answer": str(2 * n + 1)} for n in range(9)]
+    problems.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    train(
+        "--task",
+        f"{problems}?max_tokens=4",
+        "--steps",
+        12,
+        "--eval_problems",
+        50,
+        "--output",
+        tmp_path / "run",
+    )
+    assert metrics(tmp_path / "run")[-1]["epoch"] > 1
+
+
+def test_a_generator(tmp_path):
+    pytest.importorskip("reasoning_gym")
+    train("--task", "reasoning-gym:chain_sum?max_tokens=8", "--steps", 2, "--output", tmp_path / "run")
+    first = read_run(tmp_path / "run").rollouts(1)[0]
+    assert first["answer"]
+    assert len(metrics(tmp_path / "run")) == 2
+
+
+def test_epochs_instead_of_steps(tmp_path):
+    """Eight problems are two batches of two steps: two epochs are eight steps."""
+    train("--train_problems", 8, "--num_train_epochs", 2, "--rollouts_every", 0, "--output", tmp_path / "run")
+    assert run_info(tmp_path / "run")["steps_planned"] == 8
+    assert len(metrics(tmp_path / "run")) == 8
+
+
+def test_a_settings_file_and_flags_over_it(tmp_path):
+    settings = tmp_path / "settings.yaml"
+    settings.write_text(
+        "method: dapo\nsteps: 2\nlearning_rate: 1e-4\nper_device_train_batch_size: 8\nnum_generations: 4\n"
+    )
+    train("--config", settings, "--seed", 7, "--learning_rate", "2e-4", "--output", tmp_path / "run")
+    info = run_info(tmp_path / "run")
+    assert (info["method"], info["seed"], info["steps"]) == ("dapo", 7, 2)
+    assert info["settings"]["learning_rate"] == 2e-4
+    assert info["delta"] is None
+
+
+def test_a_failure_is_kept_in_the_folder(tmp_path, monkeypatch, capsys):
+    from delta_rlvr.commands.train import TaskReward
+
+    def broken(*_):
+        raise ValueError("the grader broke")
+
+    monkeypatch.setattr(TaskReward, "judge", broken)
+    assert main(["train", *SMALL, "--steps", "2", "--output", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == "delta-rlvr train: the grader broke\n"
+    info = run_info(tmp_path)
+    assert (info["status"], info["error"]) == ("failed", "ValueError: the grader broke")
+    assert "in broken" in (tmp_path / "log.txt").read_text()
