@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -145,6 +146,24 @@ def test_a_small_file_in_more_than_one_epoch(tmp_path):
         tmp_path / "run",
     )
     assert metrics(tmp_path / "run")[-1]["epoch"] > 1
+
+
+def test_a_file_without_steps_is_trained_on_whole_in_epochs(tmp_path):
+    """Nine problems, of which some are held out: two batches of four, two steps each."""
+    problems = tmp_path / "problems.jsonl"
+    rows = [{"question": f"What is {n} + {n + 1}?", "answer": str(2 * n + 1)} for n in range(9)]
+    problems.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    train("--task", f"{problems}?max_tokens=4", "--num_train_epochs", 1, "--output", tmp_path / "run")
+    assert len(metrics(tmp_path / "run")) == 4
+
+
+def test_the_score_before_of_other_problems_is_not_compared(finished, tmp_path, capsys):
+    folder = shutil.copytree(finished[0], tmp_path / "run")
+    options = ["--steps", 4, "--save_steps", 2, "--eval_problems", 6, "--eval_samples", 2, "--resume"]
+    train(*options, "--output", folder)
+    assert "not of the same problems and samples" in capsys.readouterr().out
+    final = run_info(folder)["final"]
+    assert (final["before"]["problems"], final["after"]["problems"]) == (4, 6)
 
 
 def test_a_generator(tmp_path):

@@ -19,10 +19,10 @@ from delta_rlvr.evaluate.significance import holm, mann_whitney, sign_flip_test
 from delta_rlvr.objectives import get_method
 from delta_rlvr.report import write_report
 from delta_rlvr.runs import read_run
-from delta_rlvr.runs.files import atomic
+from delta_rlvr.runs.files import atomic, plain
 
 # Settings that may differ between a finished run that is kept and the comparison it is kept for.
-_INCIDENTAL = ("output", "output_dir", "logging_dir", "report", "run_name")
+_INCIDENTAL = ("output", "output_dir", "logging_dir", "report", "run_name", "save_total_limit")
 
 
 def run(arguments: list[str]) -> int:
@@ -73,8 +73,8 @@ def _one(arguments: list[str], method: str, seed: int, folder: Path, console: Co
 def _check_same(place: Path, started: dict[str, Any], settings: dict[str, Any]) -> None:
     """Runs with other settings must not stand in one table."""
     before = started.get("settings", {})
-    now = json.loads(json.dumps(settings, default=str))
-    # What the task fills in is not known before the run.
+    now = plain(settings)
+    # What is None here is filled in by the task when a run starts.
     other = [
         f"{key} was {before[key]!r} and is now {now[key]!r}"
         for key in sorted(before.keys() & now.keys())

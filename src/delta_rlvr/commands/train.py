@@ -67,6 +67,7 @@ def train(options: TrainOptions, config: DeltaTrainerConfig, console: Console) -
         _complete(config, options, task, teller)
         problems = _training_problems(task, options, config)
         step = _resume_step(options, config, teller)
+        settings = run_settings(options, config)  # before the trainer, which may change its arguments
         model, tokenizer = load_policy(options.model)
         reward = TaskReward(task, {problem.id: problem for problem in problems})
         trainer = DeltaTrainer(
@@ -79,22 +80,23 @@ def train(options: TrainOptions, config: DeltaTrainerConfig, console: Console) -
         )
         for noisy in (PrinterCallback, ProgressCallback):
             trainer.remove_callback(noisy)
-        return _train(options, config, task, reward, trainer, step, teller)
+        return _train(options, settings, task, reward, trainer, step, teller)
 
 
 def _train(
     options: TrainOptions,
-    config: DeltaTrainerConfig,
+    settings: Mapping[str, Any],
     task: Task,
     reward: TaskReward,
     trainer: DeltaTrainer,
     step: int | None,
     teller: Teller,
 ) -> dict[str, Any]:
+    config = trainer.args
     folder = Path(str(config.output_dir))
     steps = _total_steps(trainer)
     main = trainer.accelerator.is_main_process
-    writer = _writer(options, config, step, steps) if main else None
+    writer = _writer(options, config, settings, step, steps) if main else None
     final: dict[str, Any] = {}
     with writer or nullcontext(), _failure_told(teller):
         if writer:
@@ -150,7 +152,7 @@ def _row(problem: Problem) -> dict[str, Any]:
 
 def _complete(config: DeltaTrainerConfig, options: TrainOptions, task: Task, teller: Teller) -> None:
     """Fill in what the task knows, and refuse or correct what could not work."""
-    if config.max_steps <= 0 and options.train_problems is None:
+    if config.max_steps <= 0 and options.train_problems is None and not isinstance(task, ProblemSet):
         raise ValueError("say how long to train: --steps N, or --train_problems N with --num_train_epochs E")
     if options.model.startswith(("/", ".", "~")) and not Path(options.model).is_dir():
         raise ValueError(f"--model {options.model}: there is no such folder")
@@ -166,9 +168,8 @@ def _complete(config: DeltaTrainerConfig, options: TrainOptions, task: Task, tel
 
 def _training_problems(task: Task, options: TrainOptions, config: DeltaTrainerConfig) -> list[Problem]:
     """The problems asked for; else one for each prompt of the run, or all there are where that is fewer."""
-    if options.train_problems is not None:
-        count = options.train_problems
-    else:
+    count = options.train_problems
+    if count is None and config.max_steps > 0:
         count = math.ceil(config.max_steps / config.updates_per_batch) * config.prompts_per_batch
         if isinstance(task, ProblemSet):
             count = min(count, len(task.train))
@@ -236,7 +237,13 @@ def _load_weights(trainer: DeltaTrainer, checkpoint: Path) -> None:
     trainer._load_from_checkpoint(str(checkpoint))
 
 
-def _writer(options: TrainOptions, config: DeltaTrainerConfig, step: int | None, steps: int) -> RunWriter:
+def _writer(
+    options: TrainOptions,
+    config: DeltaTrainerConfig,
+    settings: Mapping[str, Any],
+    step: int | None,
+    steps: int,
+) -> RunWriter:
     method = config.resolved_method
     description = RunDescription(
         engine="trl",
@@ -244,7 +251,7 @@ def _writer(options: TrainOptions, config: DeltaTrainerConfig, step: int | None,
         seed=config.seed,
         model=options.model,
         task=options.task,
-        settings=run_settings(options, config),
+        settings=settings,
         delta=None if method.delta is None else dataclasses.asdict(method.delta),
         steps_planned=steps,
         versions=_versions(),
@@ -373,6 +380,10 @@ def _conclude(
         found = result.summary()
         table.add_row(name, f"{found['accuracy']:.1%}", f"{found['low']:.1%} to {found['high']:.1%}")
     teller.show(table)
+    asked = [[result.summary()[key] for key in ("problems", "samples")] for result in (before, after)]
+    if asked[0] != asked[1]:
+        teller.say("The two scores are not of the same problems and samples: their difference is not told.")
+        return
     comparison = compare_results(before, after)
     gain = comparison.difference
     other = config.method if config.method != "dapo" else "delta"
