@@ -5,31 +5,22 @@ from __future__ import annotations
 import json
 import math
 import re
-from contextlib import contextmanager
 
 import pytest
 
 from delta_rlvr.report import write_report
 from delta_rlvr.runs import read_run
-
-
-@contextmanager
-def opened(browser, path, width=1280, height=900, scheme="light"):
-    """A page that must stay silent: no console message, no error, no request but for the file itself."""
-    context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
-    page = context.new_page()
-    heard, asked = [], []
-    page.on("console", lambda message: heard.append(f"{message.type}: {message.text}"))
-    page.on("pageerror", lambda error: heard.append(f"error: {error}"))
-    page.on("dialog", lambda dialog: (heard.append(f"dialog: {dialog.message}"), dialog.dismiss()))
-    page.on("request", lambda request: asked.append(request.url))
-    page.goto(path.as_uri())
-    page.wait_for_selector("html[data-ready]")
-    show_tokens(page)
-    yield page
-    context.close()
-    assert heard == []
-    assert asked == [path.as_uri()]
+from report_pages import (
+    details,
+    opened,
+    set_range,
+    show_tokens,
+    shown,
+    side_texts,
+    spoken,
+    stored_responses,
+    wait_for_prompt,
+)
 
 
 @pytest.fixture(scope="module")
@@ -39,61 +30,7 @@ def report(run_folder, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def stored(run_folder):
-    """What the page should show: step -> group -> responses in the page's order."""
-    run = read_run(run_folder)
-    steps = {}
-    for step in run.rollout_steps:
-        groups = {}
-        for response in run.rollouts(step):
-            groups.setdefault(response["group"], []).append(response)
-        steps[step] = {g: sorted(members, key=lambda r: -r["advantage"]) for g, members in groups.items()}
-    return steps
-
-
-def show_tokens(page):
-    """Wait for a prompt's responses and bring them into view, where tokens get their elements."""
-    if page.locator(".responses").count():
-        page.wait_for_selector("#tokens-view[data-shown]:not([data-shown=''])")
-        page.evaluate("document.querySelector('.responses').scrollIntoView()")
-        page.wait_for_selector(".response-text .t")
-
-
-def side_texts(page, side):
-    show_tokens(page)
-    return page.eval_on_selector_all(
-        f".side.{side} .response-text", "texts => texts.map(text => text.textContent)"
-    )
-
-
-def shown(tokens):
-    return "".join(tokens).replace("\n", "↵\n")
-
-
-def set_range(page, selector, value):
-    page.eval_on_selector(
-        selector,
-        "(input, value) => { input.value = value; input.dispatchEvent(new Event('input')); }",
-        str(value),
-    )
-
-
-def details(page):
-    return dict(
-        zip(
-            page.locator(".details dt").all_text_contents(),
-            page.locator(".details dd").all_text_contents(),
-            strict=True,
-        )
-    )
-
-
-def spoken(text):
-    """A number as the page writes it."""
-    return float(text.replace(",", "").replace("\N{MINUS SIGN}", "-"))
-
-
-def wait_for_prompt(page, step, group):
-    page.wait_for_selector(f"#tokens-view[data-shown='{step}/{group}']")
+    return stored_responses(run_folder)
 
 
 def test_it_is_light_and_silent(browser, report):

@@ -1,0 +1,90 @@
+"""The page of a real training run of the bundled policy, as `make demo` ends with it."""
+
+import gzip
+import json
+import math
+import subprocess
+import sys
+
+import pytest
+
+from delta_rlvr.evaluate import EvaluationResult, compare_results
+from report_pages import (
+    details,
+    opened,
+    set_range,
+    shown,
+    side_texts,
+    spoken,
+    stored_responses,
+    wait_for_prompt,
+)
+
+SHORT = ["--steps", "4", "--eval_problems", "8", "--eval_samples", "2", "--per_device_train_batch_size", "32"]
+
+
+def train(folder, *options):
+    command = [sys.executable, "-m", "delta_rlvr", "train", "--output", str(folder), *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def run_folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("real") / "run"
+    train(folder, *SHORT, "--rollouts_every", "2")
+    return folder
+
+
+def test_the_page_shows_what_training_wrote(browser, run_folder):
+    stored = stored_responses(run_folder)
+    page_file = run_folder / "report.html"
+    assert page_file.stat().st_size < 5e6
+    with opened(browser, page_file) as page:
+        step = max(stored)
+        group = int(page.input_value("#tokens select >> nth=1"))
+        wait_for_prompt(page, step, group)
+        positive = [r for r in stored[step][group] if r["advantage"] > 0]
+        assert side_texts(page, "positive") == [shown(r["tokens"]) for r in positive]
+        page.locator(".side.positive .response-text >> nth=0").locator(".t").nth(2).hover()
+        found = details(page)
+        for name, key in {
+            "coefficient": "weight",
+            "entropy": "entropy",
+            "margin": "margin",
+            "alpha": "alpha",
+        }.items():
+            assert spoken(found[name]) == pytest.approx(positive[0][key][2], rel=1e-3), name
+        assert spoken(found["probability"]) == pytest.approx(math.exp(positive[0]["logps"][2]), rel=1e-3)
+        assert found["decisive"] == ("yes" if positive[0]["decisive"][2] else "no")
+        assert spoken(found["dapo-ft"]) == pytest.approx(positive[0]["other_weights"]["dapo-ft"][2], rel=1e-4)
+        set_range(page, "#tokens input[type=range]", 0)
+        first = min(stored)
+        page.wait_for_selector(f"#tokens-view[data-shown^='{first}/']")
+
+
+def test_the_dump_is_what_the_page_was_made_from(run_folder):
+    with gzip.open(sorted((run_folder / "rollouts").iterdir())[0], "rt") as lines:
+        response = json.loads(lines.readline())
+    assert "".join(response["tokens"]) == response["response"]
+    assert len(response["weight"]) == len(response["ids"]) == len(response["decisive"])
+    assert set(response["other_weights"]) == {"delta-group", "delta-within-side", "dapo-ft"}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_the_demo_learns_and_its_report_opens(browser, tmp_path):
+    """The whole of `make demo`: at least 15 points, before and after told apart with p < 0.01, and a page under 5 MB."""
+    folder = tmp_path / "demo"
+    told = train(folder)
+    before, after = (
+        EvaluationResult.load(folder / "evaluations" / f"heldout_{when}.json") for when in ("before", "after")
+    )
+    comparison = compare_results(before, after, names=("before", "after"))
+    assert after.accuracy - before.accuracy >= 0.15
+    assert comparison.paired.p < 0.01
+    assert "report: " in told
+    assert (folder / "report.html").stat().st_size < 5e6
+    with opened(browser, folder / "report.html"):
+        pass

@@ -1,0 +1,84 @@
+"""A page of ours in a browser: how the tests open it, and what they read off it."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+from delta_rlvr.runs import read_run
+
+
+@contextmanager
+def opened(browser, path, width=1280, height=900, scheme="light"):
+    """A page that must stay silent: no console message, no error, no request but for the file itself."""
+    context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+    page = context.new_page()
+    heard, asked = [], []
+    page.on("console", lambda message: heard.append(f"{message.type}: {message.text}"))
+    page.on("pageerror", lambda error: heard.append(f"error: {error}"))
+    page.on("dialog", lambda dialog: (heard.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(path.as_uri())
+    page.wait_for_selector("html[data-ready]")
+    show_tokens(page)
+    yield page
+    context.close()
+    assert heard == []
+    assert asked == [path.as_uri()]
+
+
+def show_tokens(page):
+    """Wait for a prompt's responses and bring them into view, where tokens get their elements."""
+    if page.locator(".responses").count():
+        page.wait_for_selector("#tokens-view[data-shown]:not([data-shown=''])")
+        page.evaluate("document.querySelector('.responses').scrollIntoView()")
+        page.wait_for_selector(".response-text .t")
+
+
+def side_texts(page, side):
+    show_tokens(page)
+    return page.eval_on_selector_all(
+        f".side.{side} .response-text", "texts => texts.map(text => text.textContent)"
+    )
+
+
+def shown(tokens):
+    return "".join(tokens).replace("\n", "↵\n")
+
+
+def set_range(page, selector, value):
+    page.eval_on_selector(
+        selector,
+        "(input, value) => { input.value = value; input.dispatchEvent(new Event('input')); }",
+        str(value),
+    )
+
+
+def details(page):
+    return dict(
+        zip(
+            page.locator(".details dt").all_text_contents(),
+            page.locator(".details dd").all_text_contents(),
+            strict=True,
+        )
+    )
+
+
+def spoken(text):
+    """A number as the page writes it."""
+    return float(text.replace(",", "").replace("\N{MINUS SIGN}", "-"))
+
+
+def wait_for_prompt(page, step, group):
+    page.wait_for_selector(f"#tokens-view[data-shown='{step}/{group}']")
+
+
+def stored_responses(run_folder):
+    """What the page should show: step -> group -> responses in the page's order."""
+    run = read_run(run_folder)
+    steps = {}
+    for step in run.rollout_steps:
+        groups = {}
+        for response in run.rollouts(step):
+            groups.setdefault(response["group"], []).append(response)
+        steps[step] = {g: sorted(members, key=lambda r: -r["advantage"]) for g, members in groups.items()}
+    return steps
