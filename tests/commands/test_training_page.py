@@ -1,0 +1,100 @@
+"""docs/training.md: its settings parse, its script runs, and what it names exists."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from command_line import metrics
+from datasets import Dataset
+
+from delta_rlvr.adapters.trl import DeltaTrainerConfig
+from delta_rlvr.adapters.trl.run_folder import no_signal
+from delta_rlvr.commands.options import parse_train_options
+from delta_rlvr.objectives import METHODS
+from delta_rlvr.runs import read_run
+from delta_rlvr.tasks import load_policy
+
+PAGE = (Path(__file__).parents[2] / "docs" / "training.md").read_text(encoding="utf-8")
+
+
+def block(language):
+    (found,) = re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+    return found
+
+
+def test_the_settings_file(tmp_path):
+    path = tmp_path / "settings.yaml"
+    path.write_text(block("yaml"))
+    options, config = parse_train_options(["--config", str(path)])
+    assert options.task == "zwhe99/DeepMath-103K"
+    assert (config.method, config.max_steps, config.learning_rate) == ("delta", 200, 1e-6)
+    assert config.updates_per_batch == 4  # 16 passes a rollout batch, 4 a step
+    assert config.prompts_per_batch == 16
+
+
+def test_the_script(tmp_path, capsys):
+    model, tokenizer = load_policy()
+    config = DeltaTrainerConfig(
+        output_dir=str(tmp_path / "run"),
+        max_steps=2,
+        per_device_train_batch_size=4,
+        num_generations=2,
+        max_completion_length=8,
+        logging_steps=1,
+        use_cpu=True,
+        bf16=False,
+        report_to="none",
+        disable_tqdm=True,
+    )
+
+    def reward(completions, **_):
+        return [float(len(set(text))) for text in completions]
+
+    data = Dataset.from_list([{"prompt": f"Add {n} and 11."} for n in range(10, 20)])
+    names = {"model": model, "reward": reward, "config": config, "data": data}
+    exec(compile(block("python"), "docs/training.md", "exec"), names)
+    assert [line["step"] for line in metrics(tmp_path / "run")] == [1, 2]
+    found = read_run(tmp_path / "run")
+    assert found.info["status"] == "finished"
+    assert found.tokens is not None
+    assert tokenizer.decode(found.rollouts(1)[0]["ids"]) == found.rollouts(1)[0]["response"]
+
+
+@pytest.mark.parametrize(
+    "line", re.findall(r"^    (?:torchrun .*?)?(delta-rlvr|-m delta_rlvr) (train.*)$", PAGE, re.MULTILINE)
+)
+def test_the_command_lines(line, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "settings.yaml").write_text(block("yaml"))
+    parse_train_options(shlex.split(line[1])[1:])
+
+
+def test_every_method_is_in_the_table():
+    section = PAGE.split("## Methods")[1].split("\n## ")[0]
+    told = set()
+    for name in re.findall(r"`(-?[a-z0-9-]+)`", section):
+        told.add(f"delta{name}" if name.startswith("-") else name)
+    assert METHODS.keys() <= told
+
+
+def test_every_flag_exists():
+    options, config = parse_train_options([])
+    known = {*vars(options), *vars(config)}
+    others = {"methods", "seeds", "config", "help", "help-all", "nproc_per_node", "config_file", "cpu"}
+    for flag in set(re.findall(r"(?<![\w-])--([a-z][\w-]*)", PAGE)) - others:
+        assert flag in known, flag
+
+
+def test_the_causes_are_the_ones_that_are_told():
+    section = PAGE.split("### When nothing is learnt")[1].split("\n## ")[0]
+    causes = re.findall(r"^\| ((?:every|within).*?) \|", section, re.MULTILINE)
+    lines = [
+        {"signal_groups": 0.0, "reward": 0.0, "truncated": 1.0},
+        {"signal_groups": 0.0, "reward": 0.0},
+        {"signal_groups": 0.0, "reward": 1.0},
+        {"signal_groups": 0.0, "reward": 0.5},
+    ]
+    assert len(causes) == len(lines)
+    for cause, line in zip(causes, lines, strict=True):
+        assert cause in no_signal(line)
