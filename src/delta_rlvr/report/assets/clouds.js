@@ -54,30 +54,33 @@ class CloudView {
 
   #draw() {
     const ranked = this.#eligible().sort((a, b) => b[this.side] - a[this.side]);
-    const most = ranked.filter((type) => type[this.side] > 1).slice(0, CLOUD_TYPES);
-    const least = ranked.filter((type) => type[this.side] < 1).slice(-CLOUD_TYPES).reverse();
-    const widest = Math.max(...[...most, ...least].map((type) => Math.abs(type[this.side] - 1)), 1e-9);
+    // Tokens without an advantage are in no sum, so that the mean of the others need not be 1: types are told apart around it.
+    const total = ranked.reduce((sum, type) => sum + this.#count(type), 0);
+    this.middle = ranked.reduce((sum, type) => sum + this.#count(type) * type[this.side], 0) / Math.max(total, 1);
+    const most = ranked.filter((type) => type[this.side] > this.middle).slice(0, CLOUD_TYPES);
+    const least = ranked.filter((type) => type[this.side] < this.middle).slice(-CLOUD_TYPES).reverse();
+    const widest = Math.max(...[...most, ...least].map((type) => Math.abs(type[this.side] - this.middle)), 1e-9);
     this.clouds.replaceChildren(
       this.#cloud("Credited most", most, widest),
       this.#cloud("Credited least", least, widest));
     const shown = this.data.types > this.types.length ? ` ${number(this.types.length)} of them are on this page.` : "";
-    this.caption.textContent = `${plural(this.data.types, "type")} over ${plural(this.data.tokens, "token")} with a non-zero advantage.${shown}`;
+    this.caption.textContent = `${plural(this.data.types, "type")} over ${plural(this.data.tokens, "token")} with a non-zero advantage, whose mean coefficient is ${number(this.middle)}.${shown}`;
     this.rows = TABLE_ROWS;
     this.#drawTable();
   }
 
-  /** Larger letters: a mean further from 1, on the scale of this picture; in order, strongest first. */
+  /** Larger letters: a mean further from that of all tokens, on the scale of this picture; in order, strongest first. */
   #cloud(title, types, widest) {
-    if (!types.length) return el("figure", { className: "cloud" }, el("figcaption", {}, title), nothing("No type that is frequent enough has a mean on this side of 1."));
+    if (!types.length) return el("figure", { className: "cloud" }, el("figcaption", {}, title), nothing("No type that is frequent enough has a mean on this side of all tokens' mean."));
     const far = types[0][this.side];
     const near = types.at(-1)[this.side];
     const shading = { kind: "diverging", span: widest };
     const list = el("ol");
     for (const type of types) {
       const value = type[this.side];
-      const place = (value - 1) / (far - 1);
+      const place = (value - this.middle) / (far - this.middle);
       const word = el("li", { title: `mean ${number(value)} over ${plural(this.#count(type), "token")}` },
-        el("bdi", { className: shadingClass(shading, value) }, visibleToken(type.text || `id ${type.id}`)));
+        el("bdi", { className: shadingClass(shading, 1 + value - this.middle) }, visibleToken(type.text || `id ${type.id}`)));
       word.style.fontSize = `${(0.85 + 1.15 * place ** 1.3).toFixed(2)}rem`;
       list.append(word);
     }
