@@ -93,7 +93,9 @@ def conclude(folder: Path, methods: Sequence[str], seeds: Sequence[int], console
         for method in methods
     }
     rows = comparison_rows(scores)
-    table = Table(title=f"held-out accuracy after training, {len(seeds)} seeds", title_justify="left")
+    table = Table(
+        title=f"held-out accuracy after training, {_count(len(seeds), 'seed')}", title_justify="left"
+    )
     for heading in (
         "method",
         "mean",
