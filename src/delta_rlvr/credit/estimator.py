@@ -125,11 +125,13 @@ class _Block:
         self.gap_initial = self._gap(centroids)
         self.margin = self.margin_initial = self._margins(centroids)  # D(0)
         self.gamma = self._temperatures(self.margin)  # gamma±(0)
-        for _ in range(self.config.refinements):
+        for number in range(self.config.refinements):
             alpha = self._assign(self.margin)  # alpha(k), Eq. 6
             centroids = self._centroids(self.mass * alpha, centroids)  # mu±(k+1), Eq. 7
-            # gamma±(k+1) comes from the margins of this same pass: the temperature lags one step behind.
-            self.gamma = self._temperatures(self.margin)
+            # gamma±(k+1) comes from the margins of this same pass: the temperature lags one step behind. In the first
+            # pass that is what gamma±(0) was.
+            if number > 0:
+                self.gamma = self._temperatures(self.margin)
             self.margin = self._margins(centroids)
         self.alpha = self._assign(self.margin)  # alpha*
         self.gap = self._gap(centroids)
