@@ -24,7 +24,7 @@ PRESETS: dict[str, Preset] = {
     "paper-math": Preset(
         _MATH,
         ("aime24", "aime25", "aime26", "hmmt25-feb", "hmmt25-nov", "hmmt26-feb", "brumo25"),
-        "DelTA (arXiv 2605.21467), Section 4 and Table 6: 16 samples, 30,000 tokens, T = 1.0, top-p 0.7",
+        "DelTA (arXiv 2605.21467), evaluation settings of Tables 5-8: 16 samples, 30,000 tokens, T = 1.0, top-p 0.7",
     ),
     "paper-code": Preset(replace(_MATH, samples=5), ("humaneval-plus", "mbpp-plus", "livecodebench"), _TAKEN),
     "paper-ood": Preset(replace(_MATH, samples=5), ("gpqa-diamond", "mmlu-pro"), _TAKEN),
