@@ -28,7 +28,10 @@ def grade_batch(
         elif grader == "code":
             from delta_rlvr.rewards.code import grade_code_batch, parse_tests
 
-            judged = grade_code_batch(texts, [parse_tests(answer) for answer in answers])
+            # Many responses answer one problem, and parsing may unpack megabytes or run a reference: once a problem.
+            chosen = {problems[place].id: problems[place].answer for place in places}
+            parsed = {name: parse_tests(answer) for name, answer in chosen.items()}
+            judged = grade_code_batch(texts, [parsed[problems[place].id] for place in places])
         elif grader == "choice":
             from delta_rlvr.rewards import grade_choice_batch
 
