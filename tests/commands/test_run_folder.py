@@ -11,9 +11,9 @@ from command_line import run_info
 from tokenizers import ByteLevelBPETokenizer, Tokenizer, decoders, models
 from transformers import PreTrainedTokenizerFast
 
-from delta_rlvr.adapters.trl.run_folder import token_texts
 from delta_rlvr.evaluate.results import EvaluationResult
 from delta_rlvr.tasks import get_task, load_policy
+from delta_rlvr.tasks.token_texts import token_texts
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "run_schema.md"
 

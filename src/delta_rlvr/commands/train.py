@@ -29,9 +29,8 @@ from delta_rlvr.evaluate import EvaluationResult, compare_results, evaluate_poli
 from delta_rlvr.evaluate.display import ConsoleProgress
 from delta_rlvr.rewards import OverlongReward, RewardFunction, SoftOverlong, Verdict
 from delta_rlvr.runs import RunDescription, RunFolderError, RunWriter
-from delta_rlvr.tasks import Problem, Task, flag_tokens, get_task, load_policy
+from delta_rlvr.tasks import Problem, Task, decisive_tokens, get_task, load_policy
 from delta_rlvr.tasks.problem_set import ProblemSet
-from delta_rlvr.tasks.task import token_spans
 
 _PACKAGES = ("torch", "transformers", "trl", "accelerate", "peft", "datasets", "numpy", "delta-rlvr")
 
@@ -109,7 +108,7 @@ def _train(
             writer,
             rollouts_every=options.rollouts_every,
             rollout_groups=options.rollout_groups,
-            decisive=lambda row, tokens: _decisive(task, reward.problems[row["id"]], tokens),
+            decisive=lambda row, tokens: decisive_tokens(task, reward.problems[row["id"]], tokens),
             reasons=lambda: [verdict.reason for verdict in reward.last_verdicts],
         )
         callback.attach(trainer)
@@ -354,14 +353,6 @@ class _Heldout:
         if not self.problems or not path.exists() or not self.trainer.accelerator.is_main_process:
             return None
         return EvaluationResult.load(path)
-
-
-def _decisive(task: Task, problem: Problem, tokens: list[str]) -> list[int] | None:
-    """0/1 a token: whether it decided, where the task knows."""
-    spans = task.decisive(problem, "".join(tokens))
-    if spans is None:
-        return None
-    return flag_tokens(spans, token_spans(tokens))
 
 
 def _conclude(

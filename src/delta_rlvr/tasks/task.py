@@ -98,3 +98,9 @@ def flag_tokens(decisive: Sequence[Span], tokens: Sequence[Span]) -> list[int]:
         int(any(start < token_end and token_start < end for start, end in decisive))
         for token_start, token_end in tokens
     ]
+
+
+def decisive_tokens(task: Task, problem: Problem, tokens: Sequence[str]) -> list[int] | None:
+    """1 for each token of a response that decided its verdict, else 0; None where the task cannot know."""
+    spans = task.decisive(problem, "".join(tokens))
+    return None if spans is None else flag_tokens(spans, token_spans(tokens))

@@ -13,6 +13,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from delta_rlvr.adapters.trl.resume import ExactResume, read_seal, seal
 from delta_rlvr.adapters.trl.trainer import DeltaTrainer, RolloutBatch
 from delta_rlvr.runs import RunWriter
+from delta_rlvr.tasks.token_texts import token_texts
 
 # What TRL calls a metric -> what the run folder calls it.
 _NAMES = {
@@ -244,55 +245,6 @@ def no_signal(line: Mapping[str, Any]) -> str | None:
     else:
         cause = "within every group all responses got the same reward: sample more responses a prompt (num_generations), or warmer"
     return f"no learning signal, the loss is 0: {cause}"
-
-
-def token_texts(tokenizer: Any, ids: list[int]) -> list[str]:
-    """The text each token adds, so that the joined list is the decoded response.
-
-    A token of a byte-level vocabulary can be a part of a character, so each text is what the decoded prefix gains by the token.
-    What an earlier token seemed to be (a replacement character) goes where a later one completes it: of the tokens that make a
-    character together the last one has it, and the others are empty.
-    """
-
-    def decode(some: list[int]) -> str:
-        return tokenizer.decode(some, skip_special_tokens=False, clean_up_tokenization_spaces=False)
-
-    texts: list[str] = []
-    anchor, done = 0, ""
-    for end in range(1, len(ids) + 1):
-        whole = decode(ids[anchor:end])
-        if not whole.startswith(done):
-            pairs = enumerate(zip(done, whole, strict=False))
-            kept = next((place for place, (old, new) in pairs if old != new), len(whole))
-            _take_back(texts, len(done) - kept)
-            done = done[:kept]
-        texts.append(whole[len(done) :])
-        done = whole
-        # Decode short windows: whole prefixes of a 20,000-token response would take for ever. A window starts with the last
-        # character of the one before (four bytes at most), because decoders treat the start of a text in their own way.
-        if end - anchor >= _WINDOW and not whole.endswith("\ufffd"):
-            for start in range(end - 1, max(anchor, end - 5), -1):
-                if "\ufffd" not in (last := decode(ids[start:end])):
-                    anchor, done = start, last
-                    break
-        elif (
-            end - anchor >= 32 * _WINDOW
-        ):  # bytes that have been no character for so long will not become one
-            anchor, done = end, ""
-    return texts
-
-
-_WINDOW = 16
-
-
-def _take_back(texts: list[str], count: int) -> None:
-    """Remove the last `count` characters of the joined texts."""
-    place = len(texts) - 1
-    while count > 0:
-        taken = min(count, len(texts[place]))
-        texts[place] = texts[place][: len(texts[place]) - taken]
-        count -= taken
-        place -= 1
 
 
 def _checkpoint(args: TrainingArguments, step: int) -> Path:
