@@ -5,7 +5,7 @@ Beside the tests and not in one of them, because spawned processes import it by 
 import torch
 import torch.distributed as dist
 
-from delta_rlvr.credit import DeltaConfig, ForkingTokens, ResponseMean, credit_record
+from delta_rlvr.credit import DeltaConfig, Entropy, ForkingTokens, ResponseMean, Surprise, credit_record
 
 WIDTH, VOCAB = 7, 13
 HEAD = torch.randn(VOCAB, WIDTH, generator=torch.Generator().manual_seed(99))
@@ -25,6 +25,8 @@ CONFIGS = [
     DeltaConfig(keep="bottom", keep_share=0.3),
     ForkingTokens(),
     ResponseMean(),
+    Surprise(),
+    Entropy(0.5, 1.5),
 ]
 
 

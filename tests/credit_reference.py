@@ -345,6 +345,27 @@ def forking_tokens(entropy: Any, mask: Any, quantile: float = 0.8) -> tuple[Arra
     return _spread_over(kept, mask), kept
 
 
+def surprise_score(logps: Any) -> Array:
+    """1 - p of the sampled token."""
+    return np.array([[1.0 - math.exp(min(0.0, float(x))) for x in row] for row in logps])
+
+
+def entropy_score(entropy: Any) -> Array:
+    """1 - 1 / perplexity."""
+    return np.array([[1.0 - math.exp(-float(x)) for x in row] for row in entropy])
+
+
+def scored_weights(
+    score: Any, advantages: Any, mask: Any, lambda_min: float = 0.8, lambda_max: float = 1.2
+) -> Array:
+    """A score in [0, 1] in the place of alpha: mapped, 0 without an advantage, and normalised (Eq. 8)."""
+    raw = np.zeros(np.shape(mask))
+    for b, t in valid_positions(mask):
+        told = float(score[b][t]) if float(advantages[b]) != 0 else 0.0
+        raw[b, t] = lambda_min + (lambda_max - lambda_min) * told
+    return normalize_weights(raw, mask)
+
+
 def grpo_weights(mask: Any) -> Array:
     """N / (R |o_i|), R counting the responses that have a valid token."""
     lengths = [sum(1 for valid in row if valid) for row in mask]

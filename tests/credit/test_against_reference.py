@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from credit_reference import (
+    entropy_score,
     forking_tokens,
     grpo_weights,
     head_gradient,
@@ -15,10 +16,12 @@ from credit_reference import (
     random_case,
     random_head_case,
     reference_coefficients,
+    scored_weights,
     selection,
+    surprise_score,
     topk_hidden,
 )
-from delta_rlvr.credit import DeltaConfig, ForkingTokens, ResponseMean, credit_record
+from delta_rlvr.credit import DeltaConfig, Entropy, ForkingTokens, ResponseMean, Surprise, credit_record
 
 CASES = 6  # a setting; the settings below make it some eight hundred batches
 
@@ -203,3 +206,22 @@ def test_forking_tokens_and_response_means_match_the_loop():
         np.testing.assert_allclose(
             means.padded(means.weights, mask).numpy(), grpo_weights(case["mask"]), rtol=1e-6
         )
+
+
+@pytest.mark.parametrize("bounds", [(0.8, 1.2), (0.5, 1.5), (0.0, 2.0)])
+def test_surprise_and_entropy_match_the_loop(bounds):
+    rng = np.random.default_rng(10)
+    for _ in range(40):
+        case = random_case(rng)
+        mask = torch.as_tensor(case["mask"])
+        logps, entropy = tensor(case["logps_old"], torch.float64), tensor(case["entropy"], torch.float64)
+        arguments = (None, logps, tensor(case["advantages"]), mask)
+        for rule, score in (
+            (Surprise(*bounds), surprise_score(case["logps_old"])),
+            (Entropy(*bounds), entropy_score(case["entropy"])),
+        ):
+            record = credit_record(*arguments, config=rule, entropy=entropy)
+            expected = scored_weights(score, case["advantages"], case["mask"], *bounds)
+            np.testing.assert_allclose(
+                record.padded(record.weights, mask).numpy(), expected, rtol=1e-5, atol=1e-6
+            )

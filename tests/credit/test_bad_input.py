@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from delta_rlvr import CreditStream, DeltaConfig, RowStore, token_coefficients
-from delta_rlvr.credit import ForkingTokens
+from delta_rlvr.credit import Entropy, ForkingTokens, Surprise
 
 
 def good():
@@ -91,8 +91,13 @@ def test_what_a_proxy_needs():
         token_coefficients(**good(), config=DeltaConfig(scope="group"))
     with pytest.raises(ValueError, match=r"^temperature=0"):
         token_coefficients(**good(), temperature=0)
-    with pytest.raises(ValueError, match=r"^entropy: forking tokens"):
-        token_coefficients(**good(), config=ForkingTokens())
+    for rule in (ForkingTokens(), Entropy()):
+        with pytest.raises(ValueError, match=r"^entropy: this method needs it"):
+            token_coefficients(**good(), config=rule)
+    with pytest.raises(ValueError, match=r"^logps: this method needs it"):
+        token_coefficients(**broken("logps", lambda x: None), config=Surprise())
+    with pytest.raises(ValueError, match=r"lambda_min=1\.3 is above lambda_max=1\.2"):
+        Surprise(lambda_min=1.3)
 
 
 @pytest.mark.parametrize(

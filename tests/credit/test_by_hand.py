@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from delta_rlvr import DeltaConfig, credit_record, token_coefficients
-from delta_rlvr.credit import ForkingTokens, ResponseMean, Uniform
+from delta_rlvr.credit import Entropy, ForkingTokens, ResponseMean, Surprise, Uniform
 
 
 def one_dimensional(values, advantages, **settings):
@@ -144,6 +144,27 @@ def test_baseline_weights():
     entropy = torch.tensor([[1.0, 2.0, 3.0], [4.0, 99.0, 99.0]])
     forking = token_coefficients(None, None, advantages, mask, config=ForkingTokens(0.5), entropy=entropy)
     torch.testing.assert_close(forking, torch.tensor([[0.0, 0.0, 2.0], [2.0, 0.0, 0.0]]))
+
+
+def test_surprise_and_entropy_weights():
+    mask = torch.tensor([[True, True], [True, False], [True, True]])
+    advantages = torch.tensor([1.0, -1.0, 0.0])
+    # p = 1, 1/2 / 1/4 / 1/8, 1/8 without an advantage: scores 0, 0.5 / 0.75 / 0, 0. In [0.8, 1.2]: 0.8, 1 / 1.1 / 0.8, 0.8; Z = 4.5.
+    logps = torch.tensor([[1.0, 0.5], [0.25, 9.0], [0.125, 0.125]]).log()
+    surprise = token_coefficients(None, logps, advantages, mask, config=Surprise())
+    expected = torch.tensor([[0.8, 1.0], [1.1, 0.0], [0.8, 0.8]]) * 5 / 4.5
+    torch.testing.assert_close(surprise, expected)
+    # Entropies 0, ln 2 (perplexity 2: score 1/2), ln 4 (3/4) in [0, 2]: 0, 1 / 1.5 / 0, 0; Z = 2.5.
+    entropy = torch.tensor([[1.0, 2.0], [4.0, 99.0], [8.0, 8.0]]).log()
+    weights = token_coefficients(None, None, advantages, mask, config=Entropy(0.0, 2.0), entropy=entropy)
+    torch.testing.assert_close(weights, torch.tensor([[0.0, 2.0], [3.0, 0.0], [0.0, 0.0]]))
+    # No contrast is needed: one sign alone weighs as well. No advantage at all: nothing to tell apart.
+    one_sided = token_coefficients(None, logps[:1], advantages[:1], mask[:1], config=Surprise())
+    torch.testing.assert_close(one_sided, torch.tensor([[0.8, 1.0]]) / 0.9)
+    flat = token_coefficients(None, logps, advantages, mask, config=Surprise(1.1, 1.1))
+    assert torch.equal(flat, mask.float())
+    silent = token_coefficients(None, logps, advantages * 0, mask, config=Surprise(0.0, 1.0))
+    assert torch.equal(silent, mask.float())
 
 
 def test_random_coefficients_are_in_range_uniform_and_seeded():

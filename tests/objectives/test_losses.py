@@ -16,7 +16,7 @@ from credit_reference import (
 )
 from credit_reference import sequence_mean as loop_sequence_mean
 from credit_reference import token_mean as loop_token_mean
-from delta_rlvr.credit import ResponseMean, Uniform, token_coefficients
+from delta_rlvr.credit import ResponseMean, Surprise, Uniform, token_coefficients
 from delta_rlvr.objectives import (
     METHODS,
     Clip,
@@ -167,5 +167,9 @@ def test_every_method_of_the_paper_has_a_name():
         get_method("delta-topK")
     wide = get_method("delta").with_delta(lambda_min=0.5, lambda_max=1.5)
     assert (wide.delta.lambda_min, wide.delta.lambda_max) == (0.5, 1.5)
+    surprise = get_method("surprise").with_delta(lambda_max=1.5)
+    assert surprise.weighting == Surprise(0.8, 1.5)
+    with pytest.raises(ValueError, match="'surprise' has no setting proxy, scope"):
+        get_method("surprise").with_delta(proxy="head", scope="group")
     with pytest.raises(ValueError, match="'dapo' has no token coefficients"):
         get_method("dapo").with_delta(refinements=2)

@@ -8,7 +8,7 @@ from delta_rlvr.credit.proxies import full_token_gradients
 from delta_rlvr.credit.record import CreditRecord, Discriminator
 from delta_rlvr.credit.store import RowStore
 from delta_rlvr.credit.stream import CreditStream, credit_record, token_coefficients
-from delta_rlvr.credit.weighting import ForkingTokens, ResponseMean, Uniform, Weighting
+from delta_rlvr.credit.weighting import Entropy, ForkingTokens, ResponseMean, Surprise, Uniform, Weighting
 
 __all__ = [
     "Agreement",
@@ -16,11 +16,13 @@ __all__ = [
     "CreditStream",
     "DeltaConfig",
     "Discriminator",
+    "Entropy",
     "ForkingTokens",
     "FutureConfig",
     "ResponseMean",
     "RowStore",
     "Sides",
+    "Surprise",
     "Uniform",
     "Weighting",
     "credit_record",

@@ -69,12 +69,15 @@ class TokenBatch:
         return int(self.reducer.sum(self.lengths.sum().clone()).item())
 
     @cached_property
-    def factor(self) -> Float[Tensor, " token"] | None:
-        """1 - p of the sampled token for the output-row proxy."""
-        if not self.scaled:
-            return None
+    def surprise(self) -> Float[Tensor, " token"]:
+        """1 - p of the sampled token."""
         assert self.logps is not None
         return -torch.expm1(self.logps.clamp(max=0))
+
+    @property
+    def factor(self) -> Float[Tensor, " token"] | None:
+        """What a stored row is multiplied by to be v."""
+        return self.surprise if self.scaled else None
 
     def chunks_holding(self, active: Bool[Tensor, " token"]) -> list[bool]:
         """For each stored chunk, whether it holds an active token: the others need not be read."""

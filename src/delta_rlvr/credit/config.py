@@ -7,8 +7,48 @@ from dataclasses import dataclass
 from typing import Literal, get_args, get_type_hints
 
 
+class WeightingRule:
+    """A way to weigh tokens, and what it has to be given for that beside the mask and the advantages."""
+
+    @property
+    def needs_proxies(self) -> bool:
+        """Whether hidden states have to be captured."""
+        return False
+
+    @property
+    def needs_head(self) -> bool:
+        """Whether the LM head's weight and the sampled ids are needed."""
+        return False
+
+    @property
+    def needs_logps(self) -> bool:
+        """Whether the old log-probs are needed."""
+        return False
+
+    @property
+    def needs_entropy(self) -> bool:
+        """Whether the old policy's entropies are needed."""
+        return False
+
+
+def check_range(lambda_min: float, lambda_max: float) -> None:
+    """Refuse what cannot be the range of a coefficient."""
+    for name, value in (("lambda_min", lambda_min), ("lambda_max", lambda_max)):
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+            raise ValueError(f"{name}={value!r}: give a finite number")
+    if lambda_min < 0:
+        raise ValueError(f"lambda_min={lambda_min}: a coefficient cannot be negative; give at least 0")
+    if lambda_max <= 0:
+        raise ValueError(f"lambda_max={lambda_max}: give a positive number")
+    if lambda_min > lambda_max:
+        raise ValueError(
+            f"lambda_min={lambda_min} is above lambda_max={lambda_max}: swap them, "
+            "or give both the same value for plain DAPO"
+        )
+
+
 @dataclass(frozen=True)
-class DeltaConfig:
+class DeltaConfig(WeightingRule):
     """How token coefficients are computed. The defaults are the method as published."""
 
     lambda_min: float = 0.8
@@ -54,7 +94,8 @@ class DeltaConfig:
                 raise ValueError(f"{name}={value!r}: choose one of {', '.join(map(repr, choices))}")
             if hint is bool and not isinstance(value, bool):
                 raise ValueError(f"{name}={value!r}: give True or False")
-        for name in ("lambda_min", "lambda_max", "keep_share", "mass_floor", "gamma_floor"):
+        check_range(self.lambda_min, self.lambda_max)
+        for name in ("keep_share", "mass_floor", "gamma_floor"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
                 raise ValueError(f"{name}={value!r}: give a finite number")
@@ -62,17 +103,6 @@ class DeltaConfig:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise ValueError(f"{name}={value!r}: give a whole number of at least {least}")
-        if self.lambda_min < 0:
-            raise ValueError(
-                f"lambda_min={self.lambda_min}: a coefficient cannot be negative; give at least 0"
-            )
-        if self.lambda_max <= 0:
-            raise ValueError(f"lambda_max={self.lambda_max}: give a positive number")
-        if self.lambda_min > self.lambda_max:
-            raise ValueError(
-                f"lambda_min={self.lambda_min} is above lambda_max={self.lambda_max}: swap them, "
-                "or give both the same value for plain DAPO"
-            )
         if not 0 < self.keep_share <= 1:
             raise ValueError(f"keep_share={self.keep_share}: give a share above 0 and up to 1")
         if self.mass_floor <= 0 or self.gamma_floor <= 0:
@@ -96,17 +126,15 @@ class DeltaConfig:
 
     @property
     def needs_proxies(self) -> bool:
-        """Whether hidden states have to be captured (random weights look at no token)."""
+        """Random weights look at no token."""
         return self.source == "discriminator" and self.keep != "random"
 
     @property
     def needs_head(self) -> bool:
-        """Whether the LM head's weight and the sampled ids are needed."""
         return self.needs_proxies and self.proxy in ("topk_hidden", "head")
 
     @property
     def needs_logps(self) -> bool:
-        """Whether the old log-probs are needed."""
         return self.needs_proxies and self.proxy == "output_row"
 
     @property

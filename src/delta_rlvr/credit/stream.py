@@ -200,13 +200,15 @@ class CreditStream:
         delta = weighting if isinstance(weighting, DeltaConfig) else None
         if weighting != self.config:
             self._check_same_rows(delta)
-        scaled = delta is not None and delta.needs_logps
-        logps = self._packed("logps", self._logps, logps, token_count, row, needed=scaled)
+        scaled = delta is not None and delta.needs_proxies and delta.proxy == "output_row"
+        logps = self._packed("logps", self._logps, logps, token_count, row, needed=weighting.needs_logps)
         if logps is not None and bool((logps > 1e-2).any()):
             raise ValueError(
                 f"logps: a log-prob cannot be positive, as at row {first_bad_row(logps > 1e-2, row)}; pass log p, not p"
             )
-        entropy = self._packed("entropy", self._entropy, entropy, token_count, row, needed=False)
+        entropy = self._packed(
+            "entropy", self._entropy, entropy, token_count, row, needed=weighting.needs_entropy
+        )
         tokens = torch.cat(self._tokens) if self._tokens else None
         if self._row_sums:
             suspect = ~torch.cat(self._row_sums).isfinite()

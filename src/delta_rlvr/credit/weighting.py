@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from delta_rlvr.credit.batch import TokenBatch
-from delta_rlvr.credit.config import DeltaConfig
+from delta_rlvr.credit.config import DeltaConfig, WeightingRule, check_range
 from delta_rlvr.credit.draws import uniform_draws
 from delta_rlvr.credit.estimator import Estimate, estimate
 from delta_rlvr.credit.record import CreditRecord, quantiles
@@ -23,17 +23,17 @@ from delta_rlvr.credit.reduce import wide
 
 
 @dataclass(frozen=True)
-class Uniform:
+class Uniform(WeightingRule):
     """Every token counts the same: DAPO's token mean."""
 
 
 @dataclass(frozen=True)
-class ResponseMean:
+class ResponseMean(WeightingRule):
     """Every response counts the same, whatever its length: GRPO's mean over responses of means over tokens."""
 
 
 @dataclass(frozen=True)
-class ForkingTokens:
+class ForkingTokens(WeightingRule):
     """Only tokens where the old policy was uncertain (DAPO + forking tokens)."""
 
     quantile: float = 0.8
@@ -43,8 +43,48 @@ class ForkingTokens:
         if not 0 <= self.quantile < 1:
             raise ValueError(f"quantile={self.quantile}: give a share from 0 up to (not including) 1")
 
+    @property
+    def needs_entropy(self) -> bool:
+        return True
 
-Weighting: TypeAlias = DeltaConfig | Uniform | ResponseMean | ForkingTokens
+
+@dataclass(frozen=True)
+class _Uncertainty(WeightingRule):
+    """A score in [0, 1] that knows nothing of the reward, in the place of DelTA's alpha."""
+
+    lambda_min: float = 0.8
+    """Coefficient of a token with score 0, and of tokens without an advantage, before normalisation."""
+    lambda_max: float = 1.2
+    """Coefficient of a token with score 1 before normalisation."""
+
+    def __post_init__(self) -> None:
+        check_range(self.lambda_min, self.lambda_max)
+
+    @property
+    def flat(self) -> bool:
+        """Every coefficient is exactly one: plain DAPO."""
+        return self.lambda_min == self.lambda_max
+
+
+@dataclass(frozen=True)
+class Surprise(_Uncertainty):
+    """Tokens count by how unlikely they were: 1 - p of the sampled one."""
+
+    @property
+    def needs_logps(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
+class Entropy(_Uncertainty):
+    """Tokens count by how uncertain the old policy was: 1 - exp(-H), one minus the inverse of its perplexity there."""
+
+    @property
+    def needs_entropy(self) -> bool:
+        return True
+
+
+Weighting: TypeAlias = DeltaConfig | Uniform | ResponseMean | ForkingTokens | Surprise | Entropy
 
 
 def weigh(batch: TokenBatch, weighting: Weighting) -> CreditRecord:
@@ -63,6 +103,11 @@ def weigh(batch: TokenBatch, weighting: Weighting) -> CreditRecord:
             return _record(batch, _response_means(batch))
         case ForkingTokens():
             return _record(batch, _kept(_forking(batch, weighting.quantile), batch))
+        case Surprise():
+            return _record(batch, _uncertainty_weights(batch.surprise, batch, weighting))
+        case Entropy():
+            score = -torch.expm1(-_wide_entropy(batch).clamp(min=0))
+            return _record(batch, _uncertainty_weights(score, batch, weighting))
     raise TypeError(f"weighting: {type(weighting).__name__} is not one of {Weighting}")
 
 
@@ -82,16 +127,24 @@ def _delta_weights(found: Estimate, batch: TokenBatch, config: DeltaConfig) -> F
     return _normalized(coefficients, batch, config)
 
 
+def _uncertainty_weights(
+    score: Float[Tensor, " token"], batch: TokenBatch, rule: Surprise | Entropy
+) -> Float[Tensor, " token"]:
+    """The score mapped like alpha (Eq. 8), zero-advantage tokens at lambda_min as there."""
+    span = rule.lambda_max - rule.lambda_min
+    return _normalized(rule.lambda_min + span * torch.where(batch.side != 0, score, 0.0), batch, rule)
+
+
 def _normalized(
-    coefficients: Float[Tensor, " token"], batch: TokenBatch, config: DeltaConfig
+    coefficients: Float[Tensor, " token"], batch: TokenBatch, rule: DeltaConfig | Surprise | Entropy
 ) -> Float[Tensor, " token"]:
     """lambda * N / Z: the mean over the batch is one (Eq. 8)."""
-    if config.flat:
+    if rule.flat:
         return _ones(batch)
-    if not config.normalize:
+    if isinstance(rule, DeltaConfig) and not rule.normalize:
         return coefficients
     total = batch.reducer.sum(coefficients.sum())
-    # Hard assignment without the range map may give every token 0: then nothing tells tokens apart.
+    # Hard assignment without the range map (or lambda_min = 0) may give every token 0: then nothing tells tokens apart.
     return torch.where(total > 0, coefficients * (batch.token_count / total), 1.0)
 
 
@@ -118,11 +171,14 @@ def _select(batch: TokenBatch, order: Float[Tensor, " token"], config: DeltaConf
 
 
 def _forking(batch: TokenBatch, quantile: float) -> Bool[Tensor, " token"]:
-    if batch.entropy is None:
-        raise ValueError("entropy: forking tokens are chosen by the old policy's entropy; pass it to `add`")
-    entropy = batch.entropy.to(wide(batch.entropy.device))
+    entropy = _wide_entropy(batch)
     threshold = quantiles(batch.reducer.gather(entropy), (quantile,))[0]
     return entropy >= threshold
+
+
+def _wide_entropy(batch: TokenBatch) -> Float[Tensor, " token"]:
+    assert batch.entropy is not None
+    return batch.entropy.to(wide(batch.entropy.device))
 
 
 def _kept(kept: Bool[Tensor, " token"], batch: TokenBatch) -> Float[Tensor, " token"]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 from delta_rlvr.credit.config import DeltaConfig
-from delta_rlvr.credit.weighting import ForkingTokens, Uniform, Weighting
+from delta_rlvr.credit.weighting import Entropy, ForkingTokens, Surprise, Uniform, Weighting
 from delta_rlvr.objectives.aggregate import Aggregation
 from delta_rlvr.objectives.surrogates import Clip, FutureClip, SoftGate, Surrogate
 
@@ -33,12 +33,16 @@ class Method:
         return self.weighting if isinstance(self.weighting, DeltaConfig) else None
 
     def with_delta(self, **changes: object) -> Method:
-        """The same method with other DelTA settings (a wider range, more refinements, ...)."""
-        if not changes:
-            return self
-        if self.delta is None:
+        """The same method with other coefficient settings (a wider range, more refinements, ...)."""
+        settings = {setting.name for setting in fields(self.weighting)}
+        if "lambda_min" not in settings and changes:
             raise ValueError(f"method {self.name!r} has no token coefficients to set: {', '.join(changes)}")
-        return replace(self, weighting=replace(self.delta, **changes))  # type: ignore[arg-type]
+        unknown = changes.keys() - settings
+        if unknown:
+            raise ValueError(
+                f"method {self.name!r} has no setting {', '.join(sorted(unknown))} (it has: {', '.join(sorted(settings))})"
+            )
+        return replace(self, weighting=replace(self.weighting, **changes))  # type: ignore[arg-type]
 
 
 def _delta(name: str, about: str, paper: str, **settings: object) -> Method:
@@ -67,10 +71,13 @@ METHODS: dict[str, Method] = {
             "sequence_mean",
         ),
         Method("fipo", "advantages scaled by the future shift", "App. J, Table 1", Uniform(), FutureClip()),
+        Method("surprise", "tokens count by 1 - p of the sampled one", "beyond", Surprise()),
+        Method("entropy", "tokens count by 1 - exp(-entropy)", "beyond", Entropy()),
         _delta("delta", "DelTA as published: output-row proxy, range [0.8, 1.2], K = 1", "Table 1"),
         _delta("delta-topk", "DelTA with the top-K hidden gradient", "Table 4", proxy="topk_hidden"),
         _delta("delta-head", "DelTA with the exact head gradient", "beyond", proxy="head"),
         _delta("delta-group", "DelTA with one pair of centroids a prompt", "beyond", scope="group"),
+        _delta("delta-wide", "DelTA with the range [0.5, 1.5]", "Table 11", lambda_min=0.5, lambda_max=1.5),
         _delta("delta-within-side", "distances to the own centroid alone", "Table 2", contrast="within_side"),
         _delta("delta-fixed-gamma", "temperatures fixed to the first distance", "Table 3", gamma="initial"),
         _delta("delta-hard", "hard 0/1 assignment", "Table 3", assignment="hard"),

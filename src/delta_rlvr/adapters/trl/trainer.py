@@ -37,7 +37,6 @@ from delta_rlvr.credit import (
     CreditRecord,
     CreditStream,
     DeltaConfig,
-    ForkingTokens,
     RowStore,
     Uniform,
     Weighting,
@@ -168,7 +167,7 @@ class DeltaTrainer(GRPOTrainer):
         others = {}
         for name in self.other_methods:
             weighting = get_method(name).weighting
-            stored = isinstance(weighting, ForkingTokens) or (
+            stored = not weighting.needs_proxies or (
                 isinstance(weighting, DeltaConfig)
                 and isinstance(capture.stream.config, DeltaConfig)
                 and weighting.stored_rows == capture.stream.config.stored_rows
@@ -277,7 +276,7 @@ class DeltaTrainer(GRPOTrainer):
             capture.stream = self._stream()
             capture.mask = self._valid_tokens(attention_mask[:, -logits_to_keep:])
             capture.tokens = input_ids[:, -logits_to_keep:]
-            wanted = isinstance(self.method.weighting, ForkingTokens) or self._closely
+            wanted = self.method.weighting.needs_entropy or self._closely
             kwargs["compute_entropy"] = kwargs.get("compute_entropy", False) or wanted
             with self._timed("logps"), capture.hook(self._backbone()):
                 result = super()._get_per_token_logps_and_entropies(
