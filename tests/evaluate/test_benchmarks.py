@@ -13,10 +13,10 @@ import pytest
 from delta_rlvr.evaluate import data, readers
 from delta_rlvr.evaluate.benchmarks import BENCHMARKS, Benchmark, load_benchmark, load_benchmarks
 from delta_rlvr.evaluate.errors import EvaluationError
-from delta_rlvr.evaluate.grading import grade_problem
 from delta_rlvr.evaluate.presets import PRESETS, get_preset
 from delta_rlvr.evaluate.settings import EvaluationSettings
 from delta_rlvr.tasks import templates
+from delta_rlvr.tasks.grading import grade_problem
 
 REAL = os.environ.get("DELTA_RLVR_DATA")
 

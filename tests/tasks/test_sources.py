@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 
 from delta_rlvr.tasks import get_task, load_problems
-from delta_rlvr.tasks.grading import grade_batch
-from delta_rlvr.tasks.problem import Problem
 from delta_rlvr.tasks.sources.schemas import FieldNames, RowError, answer_text, reader
 from delta_rlvr.tasks.templates import MATH, Template
 
@@ -258,13 +256,6 @@ def test_settings_of_a_built_in_task() -> None:
     (problem,) = task.problems("train", 1)
     assert problem.id.startswith("phrased-sums?addends=2&carries=last/")
     assert len(problem.meta["addends"]) == 2
-
-
-def test_graders_are_chosen_by_problem() -> None:
-    problem = Problem("p", "Q", "1/2", "math")
-    assert [v.score for v in grade_batch([problem] * 2, ["\\boxed{0.5}", "\\boxed{2}"])] == [1.0, 0.0]
-    with pytest.raises(ValueError, match="p: no grader is called 'taste' here"):
-        grade_batch([Problem("p", "Q", "1", "taste")], ["1"])
 
 
 DATA = os.environ.get("DELTA_RLVR_DATA")

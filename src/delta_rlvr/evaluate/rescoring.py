@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from delta_rlvr.evaluate.errors import EvaluationError
-from delta_rlvr.evaluate.grading import grade_problem
 from delta_rlvr.evaluate.records import Failure, Outcome, Sample, SampleRequest
 from delta_rlvr.evaluate.results import EvaluationResult
 from delta_rlvr.evaluate.runner import Grade, Progress, Questions, run_evaluation
 from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey
+from delta_rlvr.tasks.grading import grade_problem
 
 
 class _StoredCompletions:

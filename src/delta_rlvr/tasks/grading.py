@@ -1,43 +1,105 @@
-"""Which grader judges a problem that comes from rows."""
+"""Which grader judges a problem, in training and in evaluation alike."""
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from delta_rlvr.rewards.verdict import Verdict
 from delta_rlvr.tasks.problem import Problem
 
+if TYPE_CHECKING:
+    from delta_rlvr.rewards.code_tests import CodeTests
+
 GRADERS = ("math", "code", "choice")
 
 
-def grade_batch(
-    problems: Sequence[Problem], completions: Sequence[str], extract: str = "boxed"
-) -> list[Verdict]:
-    """Judge each completion by its problem's grader. `extract` says where an answer stands (not for code)."""
+def grade_problem(problem: Problem, completion: str) -> Verdict:
+    """Judge one completion by the problem's grader: one of `GRADERS`, or the task that made it. Works from any thread."""
+    if problem.grader in GRADERS:
+        return grade_batch([problem], [completion])[0]
+    from delta_rlvr.tasks.registry import get_task
+
+    try:
+        task = get_task(problem.grader)
+    except ValueError as error:
+        raise ValueError(f"{problem.id}: nothing grades {problem.grader!r} ({error})") from None
+    return task.grade(problem, completion)
+
+
+def grade_batch(problems: Sequence[Problem], completions: Sequence[str]) -> list[Verdict]:
+    """Judge each completion by its problem's grader. An answer is looked for where `meta["extract"]` says, else in a box."""
     if len(problems) != len(completions):
         raise ValueError(f"{len(problems)} problems but {len(completions)} completions")
+    ways: dict[tuple[str, str], list[int]] = {}
+    for place, problem in enumerate(problems):
+        ways.setdefault((problem.grader, problem.meta.get("extract", "boxed")), []).append(place)
     verdicts: dict[int, Verdict] = {}
-    for grader in sorted({problem.grader for problem in problems}):
-        places = [place for place, problem in enumerate(problems) if problem.grader == grader]
-        texts = [completions[place] for place in places]
-        answers = [problems[place].answer for place in places]
-        if grader == "math":
-            from delta_rlvr.rewards import grade_math_batch
-
-            judged = grade_math_batch(texts, answers, extract=extract)
-        elif grader == "code":
-            from delta_rlvr.rewards.code import grade_code_batch, parse_tests
-
-            # Many responses answer one problem, and parsing may unpack megabytes or run a reference: once a problem.
-            chosen = {problems[place].id: problems[place].answer for place in places}
-            parsed = {name: parse_tests(answer) for name, answer in chosen.items()}
-            judged = grade_code_batch(texts, [parsed[problems[place].id] for place in places])
-        elif grader == "choice":
-            from delta_rlvr.rewards import grade_choice_batch
-
-            judged = grade_choice_batch(texts, answers, extract=extract)
-        else:
-            first = problems[places[0]].id
-            raise ValueError(f"{first}: no grader is called {grader!r} here; there are {', '.join(GRADERS)}")
+    for (grader, extract), places in ways.items():
+        judged = _grade_alike(
+            [problems[place] for place in places], [completions[place] for place in places], grader, extract
+        )
         verdicts.update(zip(places, judged, strict=True))
     return [verdicts[place] for place in range(len(problems))]
+
+
+def _grade_alike(
+    problems: Sequence[Problem], completions: Sequence[str], grader: str, extract: str
+) -> list[Verdict]:
+    answers = [problem.answer for problem in problems]
+    if grader == "math":
+        from delta_rlvr.rewards import grade_math_batch
+
+        return grade_math_batch(completions, answers, extract=extract)
+    if grader == "choice":
+        from delta_rlvr.rewards import grade_choice_batch
+
+        return grade_choice_batch(completions, answers, extract=extract)
+    if grader == "code":
+        from delta_rlvr.rewards.code import grade_code_batch
+
+        # Once a problem, however the batch is ordered and however many problems it has.
+        tests = {
+            id(problem): _TESTS.of(problem) for problem in {id(each): each for each in problems}.values()
+        }
+        judged = grade_code_batch(completions, [tests[id(problem)] for problem in problems])
+        # The program stands in the completion already: as an "answer" it would double the size of what is kept.
+        return [Verdict(verdict.score, verdict.reason) for verdict in judged]
+    raise ValueError(f"{problems[0].id}: no grader is called {grader!r} here; there are {', '.join(GRADERS)}")
+
+
+class _TestsOfProblems:
+    """Parsed tests of the last problems. EvalPlus' expectations come from running a reference in the sandbox, and
+    LiveCodeBench's archives unpack to megabytes: neither should happen once a response."""
+
+    KEPT = 64
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[int, tuple[Problem, CodeTests]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def of(self, problem: Problem) -> CodeTests:
+        with self._lock:
+            found = self._kept.get(id(problem))
+            if found is not None:
+                self._kept.move_to_end(id(problem))
+                return found[1]
+        tests = _parse(problem.answer)
+        with self._lock:
+            self._kept[id(problem)] = (problem, tests)  # the problem is held, so that its id stays its own
+            while len(self._kept) > self.KEPT:
+                self._kept.popitem(last=False)
+        return tests
+
+
+_TESTS = _TestsOfProblems()
+
+
+def _parse(answer: Any) -> CodeTests:
+    from delta_rlvr.rewards.code_datasets import evalplus_tests, parse_tests
+
+    if isinstance(answer, dict) and "plus_input" in answer:
+        return evalplus_tests(answer)
+    return parse_tests(answer)

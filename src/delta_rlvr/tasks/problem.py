@@ -20,4 +20,5 @@ class Problem:
     grader: str
     """Which grader judges it: "math", "code", "choice", or a task's own name."""
     meta: dict[str, Any] = field(default_factory=dict)
-    """Whatever else is known of it (source, difficulty, what a task needs for its own grading)."""
+    """Whatever else is known of it: source, difficulty, what a task needs for its own grading; under "extract", where its
+    answer stands in a response (a name known to `delta_rlvr.rewards.extract`)."""

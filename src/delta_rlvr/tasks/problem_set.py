@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from delta_rlvr.rewards.verdict import Verdict
 from delta_rlvr.tasks.grading import grade_batch
@@ -24,8 +24,6 @@ class ProblemSet:
     shots: tuple[Shot, ...] = ()
     """Pairs that stand before each question; the completion's first line is then its answer."""
     max_tokens: int = 512
-    extract: str = "boxed"
-    """Where an answer in mathematics stands, without shots: what the template asked for."""
 
     @classmethod
     def split(
@@ -35,7 +33,6 @@ class ProblemSet:
         heldout: Sequence[Problem] | None = None,
         shots: int = 0,
         max_tokens: int = 512,
-        extract: str = "boxed",
     ) -> ProblemSet:
         """Hold out one problem in eight, or those given: what is held out is then taken out of `problems`.
 
@@ -60,7 +57,7 @@ class ProblemSet:
         if shots:
             train = [_with_shots(problem, worked) for problem in train[shots:]]
             heldout = [_with_shots(problem, worked) for problem in heldout]
-        return cls(name, tuple(train), tuple(sorted(heldout, key=digest)), worked, max_tokens, extract)
+        return cls(name, tuple(train), tuple(sorted(heldout, key=digest)), worked, max_tokens)
 
     def problems(self, split: Split, count: int | None, seed: int = 0, start: int = 0) -> list[Problem]:
         check_request(split, count, start)
@@ -77,11 +74,8 @@ class ProblemSet:
         return self.grade_batch([problem], [completion])[0]
 
     def grade_batch(self, problems: Sequence[Problem], completions: Sequence[str]) -> list[Verdict]:
-        if self.shots:
-            return grade_batch(
-                problems, [first_line(completion) for completion in completions], extract="whole"
-            )
-        return grade_batch(problems, completions, extract=self.extract)
+        said = [first_line(completion) for completion in completions] if self.shots else completions
+        return grade_batch(problems, said)
 
     def decisive(self, problem: Problem, completion: str) -> list[Span] | None:
         return None
@@ -91,6 +85,6 @@ def _with_shots(problem: Problem, worked: tuple[Shot, ...]) -> Problem:
     question = problem.meta.get("question", problem.prompt)
     if not isinstance(question, str):
         raise ValueError(f"{problem.id} has chat messages for a prompt: shots go with plain questions only")
-    return Problem(
-        problem.id, few_shot_prompt(question, worked), problem.answer, problem.grader, problem.meta
+    return replace(
+        problem, prompt=few_shot_prompt(question, worked), meta={**problem.meta, "extract": "whole"}
     )

@@ -94,7 +94,7 @@ def _rows(spec: str, name: str, settings: dict[str, Any]) -> ProblemSet:
     if shots and settings.keys() & {"template", "chat"}:
         raise ValueError(f"{spec}: shots are a prompt of their own; leave template and chat out")
     asked = template(settings.pop("template", MATH.name))
-    shape: dict[str, Any] = {"shots": shots, "extract": asked.extract}
+    shape: dict[str, Any] = {"shots": shots}
     if "max_tokens" in settings:
         shape["max_tokens"] = settings.pop("max_tokens")
     heldout_source = settings.pop("heldout", None)

@@ -131,4 +131,6 @@ def _problems(
         if template is not None and isinstance(prompt, str):
             prompt = template.messages(prompt) if chat else template.fill(prompt)
         meta = {**fields.meta, "question": fields.question, "where": where}
+        if template is not None:
+            meta["extract"] = template.extract
         yield Problem(f"{label}/{name}", prompt, fields.answer, fields.grader, meta)
