@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +14,7 @@ from rich.table import Table
 
 from delta_rlvr.commands.options import parse_train_options
 from delta_rlvr.commands.train import run_settings, train
-from delta_rlvr.evaluate.significance import holm, mann_whitney, sign_flip_test
+from delta_rlvr.evaluate.seeds import compare_seeds
 from delta_rlvr.objectives import get_method
 from delta_rlvr.report import write_report
 from delta_rlvr.runs import read_run
@@ -136,22 +135,20 @@ def _final(place: Path) -> dict[str, Any]:
 
 
 def comparison_rows(scores: dict[str, list[float]]) -> list[dict[str, Any]]:
-    """Mean, spread and tests of each method against the first."""
-    baseline = next(iter(scores))
+    """Mean, spread and tests of each method against the first, as `comparison.json` keeps them."""
     rows: list[dict[str, Any]] = []
-    for method, values in scores.items():
-        row: dict[str, Any] = {"method": method, "mean": statistics.fmean(values), "sd": None}
-        if len(values) > 1:
-            row["sd"] = statistics.stdev(values)
-        if method != baseline:
-            row["difference"] = row["mean"] - statistics.fmean(scores[baseline])
-            if len(values) > 1:
-                row["p_paired"] = sign_flip_test(values, scores[baseline]).p
-                row["p_mann_whitney"] = mann_whitney(values, scores[baseline], alternative="two-sided").p
+    by_seed = {method: dict(enumerate(values)) for method, values in scores.items()}
+    for found in compare_seeds(by_seed, next(iter(scores))):
+        row: dict[str, Any] = {"method": found.method, "mean": found.mean, "sd": found.sd}
+        if found.difference is not None:
+            row["difference"] = found.difference.mean
+        if found.p_paired is not None:
+            row |= {
+                "p_paired": found.p_paired,
+                "p_mann_whitney": found.p_mann_whitney,
+                "p_holm": found.p_holm,
+            }
         rows.append(row)
-    if len(scores[baseline]) > 1:
-        for row, adjusted in zip(rows[1:], holm([row["p_paired"] for row in rows[1:]]), strict=True):
-            row["p_holm"] = adjusted
     return rows
 
 

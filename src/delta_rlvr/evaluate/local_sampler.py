@@ -32,7 +32,7 @@ class LocalSampler:
         self.tokenizer = tokenizer
         self.settings = settings
         self.batch_size = batch_size
-        self._ends = _end_tokens(model, tokenizer)
+        self._ends = end_tokens(model, tokenizer)
         self._accepts = set(inspect.signature(model.forward).parameters)
 
     def describe(self) -> dict[str, Any]:
@@ -181,7 +181,7 @@ def weights_digest(model: Any) -> str:
     return summed.hexdigest()[:16]
 
 
-def _end_tokens(model: Any, tokenizer: Any) -> set[int]:
+def end_tokens(model: Any, tokenizer: Any) -> set[int]:
     ends: set[int] = set()
     configured = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
     for token in (configured, getattr(tokenizer, "eos_token_id", None)):

@@ -1,0 +1,86 @@
+"""Methods compared over training seeds: what another seed would do to the difference, which no single run can tell."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from delta_rlvr.evaluate.bootstrap import Interval, mean_interval
+from delta_rlvr.evaluate.significance import (
+    EffectSize,
+    detectable_difference,
+    effect_size,
+    holm,
+    mann_whitney,
+    sign_flip_test,
+)
+
+SeedScores = Mapping[int, float]
+"""A score by training seed."""
+
+
+@dataclass(frozen=True)
+class SeedComparison:
+    """One method, alone and against the baseline on the seeds that both have."""
+
+    method: str
+    seeds: int
+    mean: float
+    sd: float | None
+    """Over seeds; None for one seed."""
+    pairs: int = 0
+    """Seeds that the baseline has too; 0 for the baseline itself."""
+    difference: Interval | None = None
+    """Mean difference to the baseline, paired by seed, with its bootstrap interval (no interval below two pairs)."""
+    p_paired: float | None = None
+    """Sign-flip test over the pairs, two-sided."""
+    p_mann_whitney: float | None = None
+    """Unpaired, two-sided, over all seeds of both."""
+    p_holm: float | None = None
+    """The paired p-value after Holm over the family that was compared with the baseline."""
+    effect: EffectSize | None = None
+    detectable: float | None = None
+    """The smallest true difference that so many pairs would show in four of five such studies."""
+
+
+def compare_seeds(
+    scores: Mapping[str, SeedScores], baseline: str, *, apart: tuple[str, ...] = ()
+) -> list[SeedComparison]:
+    """Each method against the baseline. Methods in `apart` (a primary comparison, declared before) are left out of Holm's family."""
+    if baseline not in scores:
+        raise ValueError(f"baseline {baseline!r} is not among {', '.join(scores)}")
+    compared = [_compare(method, scores[method], scores[baseline], method == baseline) for method in scores]
+    family = [
+        place
+        for place, found in enumerate(compared)
+        if found.p_paired is not None and found.method not in apart
+    ]
+    adjusted = holm([compared[place].p_paired or 0.0 for place in family])
+    for place, p in zip(family, adjusted, strict=True):
+        compared[place] = replace(compared[place], p_holm=p)
+    return compared
+
+
+def _compare(method: str, own: SeedScores, base: SeedScores, alone: bool) -> SeedComparison:
+    values = list(own.values())
+    found = SeedComparison(
+        method, len(values), statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None
+    )
+    shared = sorted(own.keys() & base.keys())
+    if alone or not shared:
+        return found
+    first, second = [own[seed] for seed in shared], [base[seed] for seed in shared]
+    differences = [a - b for a, b in zip(first, second, strict=True)]
+    if len(shared) < 2:
+        gap = differences[0]
+        return replace(found, pairs=1, difference=Interval(gap, gap, gap, 0.0, 0, "one seed: no interval"))
+    return replace(
+        found,
+        pairs=len(shared),
+        difference=mean_interval([differences], seed=0),
+        p_paired=sign_flip_test(first, second).p,
+        p_mann_whitney=mann_whitney(values, list(base.values()), alternative="two-sided").p,
+        effect=effect_size(values, list(base.values())),
+        detectable=detectable_difference(differences),
+    )
