@@ -1,0 +1,273 @@
+"""A stack of policies against transformers' own models, one at a time."""
+
+import copy
+
+import pytest
+import torch
+from transformers import (
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
+
+from delta_rlvr.study import stacked
+from delta_rlvr.study.stacked import StackedPolicy, clip_gradients
+from delta_rlvr.tasks import load_policy
+
+BATCH, TIME = 4, 11
+
+
+def small_llama(tied, **options):
+    settings = {
+        "vocab_size": 61,
+        "hidden_size": 24,
+        "intermediate_size": 40,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 6,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 64,
+        "tie_word_embeddings": tied,
+        "initializer_range": 0.3,
+        "pad_token_id": 2,
+    }
+    return LlamaForCausalLM(LlamaConfig(**settings | options))
+
+
+def perturbed(model, seed):
+    """Another model of the same shape; norms are moved away from one too."""
+    other = copy.deepcopy(model)
+    torch.manual_seed(seed)
+    with torch.no_grad():
+        for weight in other.parameters():
+            weight.add_(0.05 * torch.randn_like(weight))
+    return other
+
+
+def three_models(kind):
+    torch.manual_seed(0)
+    first = load_policy("builtin")[0] if kind == "qwen3" else small_llama(kind == "llama tied")
+    return [perturbed(first, seed) for seed in range(3)]
+
+
+KINDS = pytest.mark.parametrize("kind", ["qwen3", "llama tied", "llama untied"])
+
+
+def ragged_batch(vocab, runs, seed=0):
+    """Sequences with padding on the left, on the right, on both sides and nowhere."""
+    generator = torch.Generator().manual_seed(seed)
+    ids = torch.randint(0, vocab, (runs, BATCH, TIME), generator=generator)
+    ids[:, 1, 6] = (
+        2  # Llama's padding token in the middle of a text: it is read, and its embedding gets no gradient
+    )
+    mask = torch.ones(runs, BATCH, TIME, dtype=torch.bool)
+    mask[:, 0, :4] = False
+    mask[:, 2, :2] = False
+    mask[:, 2, 8:] = False
+    mask[:, 3, 7:] = False
+    return ids, mask
+
+
+def transformers_hidden(model, ids, mask):
+    positions = (mask.long().cumsum(-1) - 1).clamp(min=0)
+    return model.model(
+        input_ids=ids, attention_mask=mask.long(), position_ids=positions, use_cache=False
+    ).last_hidden_state
+
+
+def transformers_logps(model, ids, mask, temperature):
+    logits = model.lm_head(transformers_hidden(model, ids, mask)) / temperature
+    logps = logits.log_softmax(-1)[:, :-1]
+    entropy = -(logps.exp() * logps).sum(-1)
+    return logps.gather(-1, ids[:, 1:, None])[..., 0], entropy
+
+
+def predicted(mask):
+    """Positions that predict a valid token from a valid one."""
+    return mask[..., :-1] & mask[..., 1:]
+
+
+@KINDS
+def test_hidden_states_are_those_of_transformers(kind):
+    models = three_models(kind)
+    policy = StackedPolicy.from_models(models)
+    ids, mask = ragged_batch(policy.head.shape[1], 3)
+    ours = policy.hidden(ids, mask)
+    assert ours.isfinite().all()
+    for run, model in enumerate(models):
+        theirs = transformers_hidden(model, ids[run], mask[run])
+        torch.testing.assert_close(ours[run][mask[run]], theirs[mask[run]], atol=1e-5, rtol=1e-5)
+
+
+@KINDS
+@pytest.mark.parametrize("chunked", [False, True])
+def test_logps_gradients_and_a_step_are_those_of_transformers(kind, chunked, monkeypatch):
+    """A loss with another weight for each token, clipping, one step of AdamW; with logits made in chunks, and at once."""
+    models = three_models(kind)
+    policy = StackedPolicy.from_models(models)
+    vocab = policy.head.shape[1]
+    if chunked:
+        monkeypatch.setattr(stacked, "_LOGIT_BYTES", 4 * 3 * vocab * 7)  # 7 positions of each run at once
+    ids, mask = ragged_batch(vocab, 3)
+    weights = torch.randn(3, BATCH, TIME - 1, generator=torch.Generator().manual_seed(1)) * predicted(mask)
+    weights = weights / predicted(mask).sum(
+        dim=(1, 2), keepdim=True
+    )  # a mean, so that 1e-5 is small beside gradients
+    logps, entropy = policy.token_logps(policy.hidden(ids, mask)[:, :, :-1], ids[..., 1:], 0.8, entropy=True)
+    assert not entropy.requires_grad
+    (logps * weights).sum().backward()
+    # The smallest run is left as it is, the others are clipped.
+    singles = []
+    for run, model in enumerate(models):
+        theirs, their_entropy = transformers_logps(model, ids[run], mask[run], 0.8)
+        place = predicted(mask[run])
+        torch.testing.assert_close(logps[run][place], theirs[place], atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(entropy[run][place], their_entropy[place].detach(), atol=1e-5, rtol=1e-5)
+        (theirs * weights[run]).sum().backward()
+        singles.append(torch.cat([weight.grad.flatten() for weight in model.parameters()]).norm())
+    limit = float(min(singles)) * 1.001
+    norms = clip_gradients(policy, limit)
+    optimizer = torch.optim.AdamW(policy.parameters(), lr=1e-2, weight_decay=0.1)
+    gradients = StackedPolicy.from_models(models)
+    with torch.no_grad():
+        for parameter, holder in zip(policy.parameters(), gradients.parameters(), strict=True):
+            holder.copy_(parameter.grad)
+    optimizer.step()
+    for run, model in enumerate(models):
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), limit)
+        torch.testing.assert_close(norms[run], norm, atol=0, rtol=1e-5)
+        their_optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0.1)
+        their_optimizer.step()
+        target = copy.deepcopy(model)
+        gradients.load_into(run, target)
+        for ours, theirs in zip(target.parameters(), model.parameters(), strict=True):
+            torch.testing.assert_close(ours, theirs.grad, atol=1e-5, rtol=1e-5)
+        policy.load_into(run, target)
+        for ours, theirs in zip(target.parameters(), model.parameters(), strict=True):
+            # The first step of Adam is the gradient over its size: where the gradient is rounding alone, so is the step.
+            sure = theirs.grad.abs() > 1e-5
+            torch.testing.assert_close(ours[sure], theirs[sure], atol=1e-5, rtol=1e-5)
+            assert (ours - theirs).abs().max() < 2.1e-2
+
+
+def test_runs_do_not_see_each_other():
+    """Run 0 alone, and beside runs with other weights, one of them broken: the same values and the same gradient."""
+    models = three_models("qwen3")
+    with torch.no_grad():
+        models[2].model.norm.weight.fill_(torch.nan)
+    alone, together = StackedPolicy.from_models(models[:1]), StackedPolicy.from_models(models)
+    ids, mask = ragged_batch(together.head.shape[1], 3)
+    results = []
+    for policy in (alone, together):
+        runs = policy.runs
+        hidden = policy.hidden(ids[:runs], mask[:runs])
+        logps, _ = policy.token_logps(hidden[:, :, :-1], ids[:runs, :, 1:])
+        (logps * predicted(mask[:runs])).sum().backward()
+        clip_gradients(policy, 0.5)
+        results.append([hidden[0], logps[0], *[weight.grad[0] for weight in policy.parameters()]])
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-5)
+    assert together.norm.grad[2].isnan().any()
+
+
+def test_gradient_of_one_run_leaves_the_others_without():
+    policy = StackedPolicy.from_model(three_models("llama untied")[0], 3)
+    ids, mask = ragged_batch(policy.head.shape[1], 3)
+    policy.token_logps(policy.hidden(ids, mask), ids)[0][1].sum().backward()
+    for weight in policy.parameters():
+        assert weight.grad[1].abs().sum() > 0
+        assert weight.grad[[0, 2]].abs().sum() == 0
+
+
+def test_from_model_repeats_the_weights_and_load_into_brings_them_back():
+    model = three_models("llama untied")[0]
+    policy = StackedPolicy.from_model(model, 2)
+    target = perturbed(model, 9)
+    policy.load_into(1, target)
+    for ours, theirs in zip(target.parameters(), model.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_bfloat16_products_are_close_and_master_weights_stay_float32():
+    model = three_models("qwen3")[0]
+    exact, rounded = (
+        StackedPolicy.from_model(model, 1, compute_dtype=dtype) for dtype in (torch.float32, torch.bfloat16)
+    )
+    assert all(weight.dtype == torch.float32 for weight in rounded.parameters())
+    ids, mask = ragged_batch(exact.head.shape[1], 1)
+    logps = []
+    for policy in (exact, rounded):
+        value, _ = policy.token_logps(policy.hidden(ids, mask)[:, :, :-1], ids[..., 1:])
+        value.sum().backward()
+        assert value.dtype == torch.float32
+        logps.append(value[predicted(mask)])
+    difference = (logps[0] - logps[1]).abs()
+    assert 0 < difference.max() < 0.3
+    gradients = [policy.layers[1].qkv.grad for policy in (exact, rounded)]
+    assert (
+        torch.nn.functional.cosine_similarity(*[gradient.flatten() for gradient in gradients], dim=0) > 0.99
+    )
+
+
+def test_compute_copy_follows_the_policy():
+    policy = StackedPolicy.from_model(three_models("qwen3")[0], 2, compute_dtype=torch.bfloat16)
+    twin = policy.compute_copy()
+    ids, mask = ragged_batch(policy.head.shape[1], 2)
+    assert torch.equal(twin.hidden(ids, mask), policy.hidden(ids, mask))
+    with torch.no_grad():
+        for weight in policy.parameters():
+            weight.mul_(1.1)
+    twin.refresh(policy)
+    hidden = policy.hidden(ids, mask)
+    assert torch.equal(twin.hidden(ids, mask), hidden)
+    assert torch.equal(twin.logits(hidden.flatten(1, 2)), policy.logits(hidden.flatten(1, 2)))
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        (
+            lambda: GPT2LMHeadModel(GPT2Config(n_layer=1, n_embd=8, n_head=2, vocab_size=9)),
+            "not GPT2LMHeadModel",
+        ),
+        (lambda: small_llama(True, attention_bias=True), "attention_bias"),
+        (lambda: small_llama(True, mlp_bias=True), "mlp_bias"),
+        (lambda: small_llama(True, attention_dropout=0.1), "attention_dropout"),
+        (lambda: small_llama(True, hidden_act="gelu"), "hidden_act"),
+        (
+            lambda: small_llama(
+                True, rope_parameters={"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}
+            ),
+            "rope scaling",
+        ),
+        (
+            lambda: Qwen3ForCausalLM(
+                Qwen3Config(
+                    vocab_size=9,
+                    hidden_size=8,
+                    intermediate_size=8,
+                    num_hidden_layers=1,
+                    num_attention_heads=2,
+                    num_key_value_heads=1,
+                    head_dim=4,
+                    use_sliding_window=True,
+                    sliding_window=4,
+                    max_window_layers=0,
+                )
+            ),
+            "sliding-window",
+        ),
+    ],
+)
+def test_what_is_not_supported_is_refused(model, words):
+    with pytest.raises(ValueError, match=words):
+        StackedPolicy.from_model(model(), 2)
+
+
+def test_models_of_different_shapes_are_refused():
+    with pytest.raises(ValueError, match="number 1 has another shape"):
+        StackedPolicy.from_models([small_llama(True), small_llama(True, intermediate_size=32)])
+    with pytest.raises(ValueError, match="no gradients"):
+        clip_gradients(StackedPolicy.from_model(small_llama(True), 1), 1.0)
