@@ -11,7 +11,8 @@ from typing import Any
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from delta_rlvr.adapters.trl.resume import ExactResume, read_seal, seal
-from delta_rlvr.adapters.trl.trainer import DeltaTrainer, RolloutBatch
+from delta_rlvr.adapters.trl.rollout_batch import RolloutBatch
+from delta_rlvr.adapters.trl.trainer import DeltaTrainer
 from delta_rlvr.runs import RunWriter
 from delta_rlvr.tasks.token_texts import token_texts
 

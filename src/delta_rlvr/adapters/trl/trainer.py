@@ -20,7 +20,6 @@ import time
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -28,11 +27,14 @@ import torch.distributed as dist
 import trl
 from accelerate.utils import is_peft_model
 from jaxtyping import Bool, Float, Int
-from packaging.version import Version
 from torch import Tensor
 from trl import GRPOTrainer
 
+from delta_rlvr.adapters.trl.capture import Capture
 from delta_rlvr.adapters.trl.config import DeltaTrainerConfig
+from delta_rlvr.adapters.trl.head import check_head, logit_scale, whole_head
+from delta_rlvr.adapters.trl.rollout_batch import RolloutBatch, vocabulary_sums
+from delta_rlvr.adapters.trl.version import VERSION_HELP, check_trl_version
 from delta_rlvr.credit import (
     CreditRecord,
     CreditStream,
@@ -43,32 +45,6 @@ from delta_rlvr.credit import (
     future_weights,
 )
 from delta_rlvr.objectives import FutureClip, get_method
-
-SUPPORTED_TRL = ("1.16", "1.17")
-
-
-@dataclass(frozen=True)
-class RolloutBatch:
-    """One generation batch of this rank, as observers (the run folder, a notebook) get to see it."""
-
-    step: int
-    """The optimizer step that it is first used in, from 1."""
-    rows: list[dict[str, Any]]
-    """The data set's row of each response."""
-    groups: Int[Tensor, " batch"]
-    """Number of the prompt in the whole batch."""
-    completion_ids: Int[Tensor, "batch time"]
-    mask: Bool[Tensor, "batch time"]
-    """Valid response tokens: no padding, no tool output, no masked truncation."""
-    rewards: Float[Tensor, " batch"]
-    advantages: Float[Tensor, " batch"]
-    logps: Float[Tensor, "batch time"]
-    entropy: Float[Tensor, "batch time"] | None
-    record: CreditRecord
-    others: dict[str, Float[Tensor, " token"]]
-    """Other methods' weights on the same tokens, at steps that are looked at closely."""
-    vocabulary: Float[Tensor, "4 vocab"]
-    """Over all ranks and per vocabulary entry: count and coefficient sum on the positive side, the same on the negative."""
 
 
 class DeltaTrainer(GRPOTrainer):
@@ -99,7 +75,7 @@ class DeltaTrainer(GRPOTrainer):
         self._store = RowStore(
             device_bytes=_bytes(config.store_device_gb), host_bytes=_bytes(config.store_host_gb)
         )
-        self._capture: _Capture | None = None
+        self._capture: Capture | None = None
         self._tool_masks: list[list[int]] | None = None
         self._rewards: Tensor | None = None
         self._loss_inputs: dict[str, Any] | None = None
@@ -111,11 +87,11 @@ class DeltaTrainer(GRPOTrainer):
         assert self.model is not None
         if not self.model.training:
             return super()._generate_and_score_completions(inputs)
-        self._capture = capture = _Capture()
+        self._capture = capture = Capture()
         with self._old_logps_always():
             output = super()._generate_and_score_completions(inputs)
         if self._capture is not None or "old_per_token_logps" not in output:
-            raise RuntimeError(f"TRL {trl.__version__} ran no old-log-prob pass: {_VERSION_HELP}")
+            raise RuntimeError(f"TRL {trl.__version__} ran no old-log-prob pass: {VERSION_HELP}")
         advantages = output["advantages"]
         with self._timed("credit"):
             record = self._weigh(capture, output, inputs)
@@ -125,7 +101,7 @@ class DeltaTrainer(GRPOTrainer):
         return output
 
     def _weigh(
-        self, capture: _Capture, output: dict[str, Any], inputs: list[dict[str, Any]]
+        self, capture: Capture, output: dict[str, Any], inputs: list[dict[str, Any]]
     ) -> CreditRecord | None:
         """Solve for the coefficients and multiply them into the advantages."""
         if int(output["num_items_in_batch"]) == 0:
@@ -147,7 +123,7 @@ class DeltaTrainer(GRPOTrainer):
     def _solve(
         self,
         weighting: Weighting,
-        capture: _Capture,
+        capture: Capture,
         output: dict[str, Any],
         advantages: Float[Tensor, " batch"],
     ) -> CreditRecord:
@@ -161,7 +137,7 @@ class DeltaTrainer(GRPOTrainer):
         )
 
     def _other_weights(
-        self, capture: _Capture, output: dict[str, Any], advantages: Float[Tensor, " batch"]
+        self, capture: Capture, output: dict[str, Any], advantages: Float[Tensor, " batch"]
     ) -> dict[str, Float[Tensor, " token"]]:
         """What other methods would have weighed the same tokens with, where it can be read from the rows that were stored."""
         others = {}
@@ -210,7 +186,7 @@ class DeltaTrainer(GRPOTrainer):
     def _report(
         self,
         record: CreditRecord,
-        capture: _Capture,
+        capture: Capture,
         output: dict[str, Any],
         inputs: list[dict[str, Any]],
         advantages: Tensor,
@@ -244,11 +220,7 @@ class DeltaTrainer(GRPOTrainer):
 
     def _vocabulary_sums(self, record: CreditRecord, ids: Int[Tensor, " token"]) -> Float[Tensor, "4 vocab"]:
         size = max(len(self._tokenizer), self._causal_model().get_input_embeddings().num_embeddings)
-        sums = torch.zeros(4, size, dtype=torch.float64, device=ids.device)
-        for row, sign in ((0, 1), (2, -1)):
-            chosen = record.side == sign
-            sums[row].index_add_(0, ids[chosen], torch.ones_like(record.weights[chosen], dtype=torch.float64))
-            sums[row + 1].index_add_(0, ids[chosen], record.weights[chosen].double())
+        sums = vocabulary_sums(record, ids, size)
         return self.accelerator.reduce(sums, reduction="sum") if self.accelerator.num_processes > 1 else sums
 
     # ------------------------------------------------------------------ TRL's steps, overridden
@@ -366,45 +338,14 @@ class DeltaTrainer(GRPOTrainer):
     def _check_head(self) -> None:
         """Refuse at the start what the head proxies cannot follow."""
         model = self._causal_model()
-        text_config = model.config.get_text_config()
-        self._logit_scale = _logit_scale(text_config)
-        if not self._needs_head:
-            return
-        for trait, found in (
-            (
-                "caps its logits (final_logit_softcapping)",
-                getattr(text_config, "final_logit_softcapping", None),
-            ),
-            ("adds a bias to its logits", getattr(model.get_output_embeddings(), "bias", None)),
-        ):
-            if found is not None:
-                raise ValueError(
-                    f"method {self.method.name!r} needs the LM head's gradient, which is not defined here for a model that "
-                    f"{trait}; use proxy='output_row'"
-                )
+        self._logit_scale = logit_scale(model.config.get_text_config())
+        if self._needs_head:
+            check_head(model, self.method.name)
 
     def _head(self) -> Float[Tensor, "vocab width"]:
         """The LM head's weight, whole: gathered where it is sharded, and only for the proxies that need it."""
-        weight = self._causal_model().get_output_embeddings().weight
-        if hasattr(weight, "full_tensor"):  # FSDP2's DTensor
-            return weight.full_tensor().detach()
-        if hasattr(weight, "ds_id"):  # DeepSpeed ZeRO-3
-            import deepspeed
-
-            with deepspeed.zero.GatheredParameters([weight]):
-                return weight.detach().clone()
-        if self.is_fsdp_enabled and self.accelerator.num_processes > 1:
-            from torch.distributed.fsdp import FullyShardedDataParallel
-
-            # The outermost unit has the head, unless somebody wrapped it alone: then everything has to be gathered for it.
-            for everything in (False, True):
-                with FullyShardedDataParallel.summon_full_params(
-                    self.model_wrapped, recurse=everything, writeback=False
-                ):
-                    weight = self._causal_model().get_output_embeddings().weight
-                    if weight.dim() == 2 and weight.numel():
-                        return weight.detach().clone()
-        return weight.detach()
+        sharded = self.is_fsdp_enabled and self.accelerator.num_processes > 1
+        return whole_head(self._causal_model(), fsdp_root=self.model_wrapped if sharded else None)
 
     @contextlib.contextmanager
     def _old_logps_always(self) -> Iterator[None]:
@@ -424,57 +365,6 @@ class DeltaTrainer(GRPOTrainer):
             self.seconds[phase] += time.perf_counter() - start
 
 
-class _Capture:
-    """Keeps what the old-log-prob pass knows until the advantages are there."""
-
-    stream: CreditStream
-    mask: Bool[Tensor, "batch time"]
-    tokens: Int[Tensor, "batch time"]
-    entropy: Float[Tensor, "batch time"] | None = None
-
-    @contextlib.contextmanager
-    def hook(self, backbone: Any) -> Iterator[None]:
-        """While open, every forward of the backbone adds its hidden states to the stream, row after row."""
-        done = 0
-
-        def keep(module: Any, arguments: Any, output: Any) -> None:
-            nonlocal done
-            hidden = output.last_hidden_state if hasattr(output, "last_hidden_state") else output[0]
-            rows = slice(done, done + len(hidden))
-            done += len(hidden)
-            # The state at position t predicts token t + 1.
-            self.stream.add(
-                hidden[:, -self.mask.shape[1] - 1 : -1], mask=self.mask[rows], tokens=self.tokens[rows]
-            )
-
-        handle = backbone.register_forward_hook(keep)
-        try:
-            yield
-        finally:
-            handle.remove()
-        if done != len(self.mask):
-            raise RuntimeError(
-                f"the old-log-prob pass showed {done} of {len(self.mask)} responses to the hook on {type(backbone).__name__}: "
-                + _VERSION_HELP
-            )
-
-
-_VERSION_HELP = (
-    f"delta-rlvr was written for TRL >= {SUPPORTED_TRL[0]}, < {SUPPORTED_TRL[1]}; install such a version"
-)
-
-
-def check_trl_version(version: str | None = None) -> None:
-    """Refuse a TRL whose internals we do not know."""
-    found = Version(version or trl.__version__)
-    # The base version, because a development version of the next release sorts before it.
-    if not Version(SUPPORTED_TRL[0]) <= Version(found.base_version) < Version(SUPPORTED_TRL[1]):
-        raise ImportError(
-            f"TRL {found} is installed, but delta-rlvr needs >= {SUPPORTED_TRL[0]}, < {SUPPORTED_TRL[1]} (it relies on the "
-            f'trainer\'s internals): pip install "trl~={SUPPORTED_TRL[0]}.0"'
-        )
-
-
 def _refusing_empty(rollout_func: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
     """TRL fails on a completion without a token, and does not say on which."""
 
@@ -488,17 +378,6 @@ def _refusing_empty(rollout_func: Callable[..., dict[str, Any]]) -> Callable[...
         return output
 
     return checked
-
-
-def _logit_scale(text_config: Any) -> float:
-    """What a model multiplies its logits by: the names, and their order, that TRL's fused head knows."""
-    for name in ("logit_scale", "output_multiplier", "lm_head_multiplier"):
-        if getattr(text_config, name, None) is not None:
-            return float(getattr(text_config, name))
-    divisor = getattr(text_config, "logits_scaling", None)
-    if divisor is None:
-        return 1.0
-    return float(divisor if text_config.model_type == "hyperclovax" else 1 / divisor)
 
 
 def _bytes(gigabytes: float | None) -> int | None:
