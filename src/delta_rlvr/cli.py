@@ -16,6 +16,8 @@ USAGE = """usage: delta-rlvr COMMAND [OPTION ...]
   evaluate    sample a model on benchmarks, grade, aggregate, compare
   report      one page for a run, or for several: which tokens got the credit, and how training went
   explain     the token view for rollouts from anywhere
+  credit-bench  does the credit land on the tokens that decided? every method's weights on planted tasks
+  study         a protocol's runs, seeds and methods side by side in one process, with a table and tests
   methods     the methods by name, and where the paper has them
 
 `delta-rlvr COMMAND --help` says more. Without options, `delta-rlvr train` trains the bundled tiny policy in a few minutes.
@@ -122,6 +124,22 @@ def _explain(arguments: list[str]) -> int:
     return 0
 
 
+def _credit_bench(arguments: list[str]) -> int:
+    from delta_rlvr.commands import credit_bench as command
+
+    parser = argparse.ArgumentParser(prog="delta-rlvr credit-bench", description=command.__doc__)
+    command.add_arguments(parser)
+    return command.run(parser.parse_args(arguments))
+
+
+def _study(arguments: list[str]) -> int:
+    from delta_rlvr.commands import study as command
+
+    parser = argparse.ArgumentParser(prog="delta-rlvr study", description=command.__doc__)
+    command.add_arguments(parser)
+    return command.run(parser.parse_args(arguments))
+
+
 def _methods(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="delta-rlvr methods", description="The methods by name.")
     parser.parse_args(arguments)
@@ -138,6 +156,8 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "evaluate": _evaluate,
     "report": _report,
     "explain": _explain,
+    "credit-bench": _credit_bench,
+    "study": _study,
     "methods": _methods,
 }
 
@@ -147,6 +167,8 @@ EXTRAS = {
     "evaluate": "evaluate,math",
     "report": "report,evaluate",
     "explain": "report,evaluate",
+    "credit-bench": "evaluate",
+    "study": "evaluate",
     "methods": "train",
 }
 

@@ -1,0 +1,69 @@
+"""The same rollouts under other rewards: noise, few right answers, and rewards that mean nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from delta_rlvr.study.rollouts import ADVANTAGE_FLOOR, Rollouts, advantages, draws, flip
+
+# Draws of a condition must not be those of the samples or of the noise.
+_STREAM = 1 << 42
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What happens to the rewards before advantages are taken. The responses, and what decided them, stay the same."""
+
+    name: str
+    kind: Literal["clean", "noise", "sparse", "shuffled"]
+    noise: float = 0.0
+    """Share of the verdicts that is flipped."""
+
+    def advantages(
+        self, rollouts: Rollouts, *, group: int, seed: int, number: int
+    ) -> Float[Tensor, " batch"]:
+        """The group-relative advantages under this condition; a response that is left out has 0."""
+        match self.kind:
+            case "clean":
+                return advantages(rollouts.correct, group)
+            case "noise":
+                return advantages(flip(rollouts.correct, self.noise, seed, number), group)
+            case "shuffled":
+                drawn = torch.from_numpy(draws(seed + _STREAM, number, (len(rollouts.correct),)))
+                order = drawn.to(rollouts.correct.device).view(-1, group).argsort(1)
+                shuffled = rollouts.correct.view(-1, group).gather(1, order)
+                return advantages(shuffled.flatten(), group)
+            case "sparse":
+                lots = torch.from_numpy(draws(seed + _STREAM + 1, number, (len(rollouts.correct),)))
+                return one_right_a_group(rollouts.correct, group, lots.to(rollouts.correct.device))
+
+
+CLEAN = Condition("clean", "clean")
+SHUFFLED = Condition("shuffled", "shuffled")
+SPARSE = Condition("sparse", "sparse")
+NOISE = tuple(Condition(f"noise {share:.0%}", "noise", share) for share in (0.1, 0.2, 0.3))
+PERTURBED = (*NOISE, SPARSE, SHUFFLED)
+
+
+def one_right_a_group(
+    correct: Float[Tensor, " batch"], group: int, lots: Float[Tensor, " batch"]
+) -> Float[Tensor, " batch"]:
+    """Advantages where each group keeps one right response (the one drawn highest) beside all its wrong ones.
+
+    The others are left out, of the group's mean and deviation too.
+    """
+    found = torch.zeros_like(correct)
+    for rows in torch.arange(len(correct), device=correct.device).view(-1, group):
+        right = rows[correct[rows] == 1]
+        wrong = rows[correct[rows] != 1]
+        if not len(right) or not len(wrong):
+            continue
+        kept = torch.cat([right[lots[right].argmax()][None], wrong])
+        rewards = correct[kept]
+        found[kept] = (rewards - rewards.mean()) / (rewards.std() + ADVANTAGE_FLOOR)
+    return found

@@ -1,0 +1,320 @@
+"""The benchmark as one figure: a self-contained SVG that needs no library to make and none to show."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from typing import Any
+
+from delta_rlvr.study.bench_table import select, value
+from delta_rlvr.study.conditions import CLEAN, NOISE, SHUFFLED
+from delta_rlvr.study.contenders import label
+from delta_rlvr.study.measures import Spread
+
+INK, SOFT, RULE, PAPER = "#1c1e22", "#5f6368", "#e6e2da", "#fcfbf8"
+SIDES = {"right": "#0b6bb8", "wrong": "#c65d00"}
+LINES = ("#0b6bb8", "#c65d00", "#00805f", "#a03a83", "#7a6a00", "#4a5568", "#2f9bd6", "#b02a37")
+MARKS = ("circle", "square", "triangle", "cross")
+
+WIDTH, MARGIN, LABELS, ROW = 1240, 28, 230, 19
+
+
+@dataclass
+class Canvas:
+    """SVG elements as they are drawn."""
+
+    parts: list[str] = field(default_factory=list)
+
+    def text(
+        self,
+        x: float,
+        y: float,
+        told: str,
+        *,
+        size: float = 12,
+        fill: str = INK,
+        anchor: str = "start",
+        bold: bool = False,
+    ) -> None:
+        weight = ' font-weight="600"' if bold else ""
+        self.parts.append(
+            f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="{fill}" text-anchor="{anchor}"{weight}>{escape(told)}</text>'
+        )
+
+    def line(
+        self,
+        x1: float,
+        y1: float,
+        x2: float,
+        y2: float,
+        *,
+        stroke: str = RULE,
+        width: float = 1,
+        dash: str = "",
+    ) -> None:
+        dashes = f' stroke-dasharray="{dash}"' if dash else ""
+        self.parts.append(
+            f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{stroke}" stroke-width="{width}"{dashes}/>'
+        )
+
+    def path(self, points: Sequence[tuple[float, float]], stroke: str, width: float = 1.8) -> None:
+        told = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        self.parts.append(f'<polyline points="{told}" fill="none" stroke="{stroke}" stroke-width="{width}"/>')
+
+    def mark(
+        self,
+        x: float,
+        y: float,
+        shape: str,
+        colour: str,
+        *,
+        size: float = 4.5,
+        hollow: bool = False,
+        title: str = "",
+    ) -> None:
+        fill = PAPER if hollow else colour
+        style = f'fill="{fill}" stroke="{colour}" stroke-width="1.3"'
+        told = f"<title>{escape(title)}</title>" if title else ""
+        match shape:
+            case "circle":
+                self.parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{size}" {style}>{told}</circle>')
+            case "square":
+                self.parts.append(
+                    f'<rect x="{x - size:.1f}" y="{y - size:.1f}" width="{2 * size}" height="{2 * size}" {style}>{told}</rect>'
+                )
+            case "triangle":
+                corners = (
+                    f"{x:.1f},{y - size:.1f} {x - size:.1f},{y + size:.1f} {x + size:.1f},{y + size:.1f}"
+                )
+                self.parts.append(f'<polygon points="{corners}" {style}>{told}</polygon>')
+            case _:
+                corners = f"{x:.1f},{y - size:.1f} {x + size:.1f},{y:.1f} {x:.1f},{y + size:.1f} {x - size:.1f},{y:.1f}"
+                self.parts.append(f'<polygon points="{corners}" {style}>{told}</polygon>')
+
+    def svg(self, height: float) -> str:
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:.0f}" width="{WIDTH}" height="{height:.0f}" '
+            'font-family="system-ui, -apple-system, Segoe UI, Roboto, Helvetica, Arial, sans-serif">'
+            f'<rect width="100%" height="100%" fill="{PAPER}"/>' + "".join(self.parts) + "</svg>\n"
+        )
+
+
+def bench_figure(result: dict[str, Any]) -> str:
+    """Dots for every weight (AUROC on right and on wrong responses, what the update gains), then how they bear noise and length."""
+    canvas = Canvas()
+    rows = select(result)
+    canvas.text(MARGIN, 38, "Does the credit land on the tokens that decided?", size=22, bold=True)
+    if not rows:
+        canvas.text(
+            MARGIN, 70, "No batch had a group with both outcomes: there is nothing to show.", fill=SOFT
+        )
+        return canvas.svg(100)
+    y = _dots(canvas, result, sorted(rows, key=_merit, reverse=True), 66)
+    y = _lines(canvas, result, y + 46)
+    return canvas.svg(y + 20)
+
+
+def _merit(row: dict[str, Any]) -> float:
+    found = [value(row, f"{side}_auroc").mean for side in SIDES]
+    known = [number for number in found if not math.isnan(number)]
+    return sum(known) / len(known) if known else -1.0
+
+
+def _dots(canvas: Canvas, result: dict[str, Any], rows: Sequence[dict[str, Any]], top: float) -> float:
+    policies = [name for name in result["settings"]["policies"] if select(result, f"policy {name}")]
+    marks = dict(zip(policies, MARKS * len(policies), strict=False))
+    x: float = MARGIN + 640
+    canvas.text(
+        MARGIN,
+        top,
+        "Large dots: mean over policies and tasks, with a 95 % interval over rollout batches. Small marks: one policy:",
+        fill=SOFT,
+    )
+    for name, shape in marks.items():
+        canvas.mark(x, top - 4, shape, SOFT, size=3, hollow=True)
+        canvas.text(x + 8, top, name, fill=SOFT)
+        x += 24 + 6.6 * len(name)
+    canvas.text(x, top, "|  rewards shuffled within groups", fill=SOFT)
+    top += 34
+    panel = (WIDTH - 2 * MARGIN - LABELS - 60) / 3
+    bottom = top + ROW * len(rows)
+    shuffled = {row["method"]: row for row in select(result, condition=SHUFFLED.name)}
+    by_policy = {name: {row["method"]: row for row in select(result, f"policy {name}")} for name in policies}
+    for number, row in enumerate(rows):
+        middle = top + ROW * (number + 0.5)
+        if number % 2:
+            canvas.parts.append(
+                f'<rect x="{MARGIN}" y="{middle - ROW / 2:.1f}" width="{WIDTH - 2 * MARGIN}" height="{ROW}" fill="#f4f1ea"/>'
+            )
+        canvas.text(MARGIN + LABELS - 10, middle + 4, row["label"], anchor="end")
+    for place, (side, colour) in enumerate(SIDES.items()):
+        left = MARGIN + LABELS + place * (panel + 30)
+        scale = _axis(canvas, left, panel, top, bottom, 0, 1, 0.25, f"AUROC on {side} responses", middle=0.5)
+        for number, row in enumerate(rows):
+            y = top + ROW * (number + 0.5)
+            key = f"{side}_auroc"
+            for name in policies:
+                found = value(by_policy[name].get(row["method"], {}), key)
+                if not math.isnan(found.mean) and len(policies) > 1:
+                    canvas.mark(
+                        scale(found.mean),
+                        y,
+                        marks[name],
+                        colour,
+                        size=2.6,
+                        hollow=True,
+                        title=f"{row['label']}, {name}: {found.mean:.3f}",
+                    )
+            control = value(shuffled.get(row["method"], {}), key).mean
+            if not math.isnan(control):
+                canvas.line(scale(control), y - 7, scale(control), y + 7, stroke=INK, width=1.6)
+            _interval(canvas, scale, y, value(row, key), colour, row["label"])
+    left = MARGIN + LABELS + 2 * (panel + 30)
+    gains = [value(row, "cosine_gain") for row in rows]
+    known = [gain.mean for gain in gains if not math.isnan(gain.mean)]
+    if known:
+        low, high = min(-0.05, *known), max(0.05, *known)
+        step = 0.1 if high - low > 0.25 else 0.05
+        low, high = math.floor(low / step) * step, math.ceil(high / step) * step
+        scale = _axis(
+            canvas,
+            left,
+            panel,
+            top,
+            bottom,
+            low,
+            high,
+            step,
+            "update's cosine with the oracle's, against DAPO",
+            middle=0.0,
+        )
+        for number, (row, gain) in enumerate(zip(rows, gains, strict=True)):
+            _interval(canvas, scale, top + ROW * (number + 0.5), gain, "#00805f", row["label"])
+    return bottom + 24
+
+
+def _interval(
+    canvas: Canvas, scale: Callable[[float], float], y: float, found: Spread, colour: str, told: str
+) -> None:
+    if math.isnan(found.mean):
+        return
+    if not math.isnan(found.low):
+        canvas.line(scale(found.low), y, scale(found.high), y, stroke=colour, width=2.4)
+    canvas.mark(scale(found.mean), y, "circle", colour, title=f"{told}: {found.mean:.3f}")
+
+
+def _axis(
+    canvas: Canvas,
+    left: float,
+    width: float,
+    top: float,
+    bottom: float,
+    low: float,
+    high: float,
+    step: float,
+    title: str,
+    *,
+    middle: float,
+) -> Callable[[float], float]:
+    """A horizontal scale with its grid; what lies beyond its ends is drawn at them."""
+
+    def scale(number: float) -> float:
+        return left + width * (min(max(number, low), high) - low) / (high - low)
+
+    canvas.text(left, top - 12, title, bold=True)
+    for tick in range(round((high - low) / step) + 1):
+        number = low + tick * step
+        chance = abs(number - middle) < 1e-9
+        canvas.line(
+            scale(number),
+            top,
+            scale(number),
+            bottom,
+            stroke=SOFT if chance else RULE,
+            dash="3 3" if chance else "",
+        )
+        canvas.text(
+            scale(number),
+            bottom + 15,
+            f"{number:.2f}".rstrip("0").rstrip(".") or "0",
+            size=11,
+            fill=SOFT,
+            anchor="middle",
+        )
+    return scale
+
+
+def _lines(canvas: Canvas, result: dict[str, Any], top: float) -> float:
+    """AUROC against the reward's noise and against the length of the filler, right and wrong."""
+    noise = [
+        (CLEAN.name, "0"),
+        *((one.name, f"{one.noise:.0%}") for one in NOISE),
+        (SHUFFLED.name, "shuffled"),
+    ]
+    by_noise = [
+        (told, {row["method"]: row for row in select(result, condition=name)}) for name, told in noise
+    ]
+    parts = [row["slice"] for row in result["rows"] if row["slice"].startswith("length ")]
+    by_length = [
+        (_filler(part), {row["method"]: row for row in select(result, part)}) for part in dict.fromkeys(parts)
+    ]
+    methods = [method for method in by_noise[0][1] if any(method in rows for _, rows in by_noise[1:])]
+    if not methods:
+        return top - 46
+    colours = dict(zip(methods, LINES * len(methods), strict=False))
+    panels = [
+        ("verdicts flipped", by_noise),
+        ("sentences of filler a step", by_length if len(by_length) > 1 else []),
+    ]
+    panels = [(title, points) for title, points in panels if len(points) > 1]
+    width = (WIDTH - 2 * MARGIN - 230 - 40 * 2 * len(panels)) / (2 * len(panels))
+    height = 220
+    left: float = MARGIN + 20
+    for title, points in panels:
+        for side in SIDES:
+            canvas.text(left, top - 8, f"AUROC, {side} responses", bold=True)
+            for tick in (0, 0.25, 0.5, 0.75, 1):
+                y = top + height * (1 - tick)
+                canvas.line(
+                    left,
+                    y,
+                    left + width,
+                    y,
+                    stroke=SOFT if tick == 0.5 else RULE,
+                    dash="3 3" if tick == 0.5 else "",
+                )
+                canvas.text(left - 5, y + 4, f"{tick:g}", size=11, fill=SOFT, anchor="end")
+            places = [
+                left + width * (0.04 + 0.92 * number / (len(points) - 1)) for number in range(len(points))
+            ]
+            for x, (told, _) in zip(places, points, strict=True):
+                canvas.text(x, top + height + 16, told, size=11, fill=SOFT, anchor="middle")
+            canvas.text(left + width / 2, top + height + 33, title, size=11, fill=SOFT, anchor="middle")
+            for method in methods:
+                drawn = [
+                    (x, top + height * (1 - found.mean), told, found)
+                    for x, (told, rows) in zip(places, points, strict=True)
+                    if not math.isnan((found := value(rows.get(method, {}), f"{side}_auroc")).mean)
+                ]
+                canvas.path([(x, y) for x, y, _, _ in drawn], colours[method])
+                for x, y, told, found in drawn:
+                    canvas.mark(
+                        x,
+                        y,
+                        "circle",
+                        colours[method],
+                        size=3,
+                        title=f"{label(method)}, {told}: {found.mean:.3f}",
+                    )
+            left += width + 40
+    for number, method in enumerate(methods):
+        y = top + 10 + 20 * number
+        canvas.line(left - 10, y, left + 12, y, stroke=colours[method], width=2.4)
+        canvas.text(left + 18, y + 4, label(method))
+    return top + height + 44
+
+
+def _filler(part: str) -> str:
+    return part.partition("filler=")[2].partition("&")[0] or part.partition(" ")[2]

@@ -1,0 +1,135 @@
+"""How well a token weight finds the tokens that decided: pure functions of weights and planted labels."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from scipy import stats
+from torch import Tensor
+
+from delta_rlvr.credit.agreement import rank_correlation
+
+DECILES = 10
+LEVEL = 0.95
+
+
+def auroc(scores: Float[Tensor, " token"], labels: Bool[Tensor, " token"]) -> float:
+    """P(decisive > other) + P(equal) / 2; NaN where one of the two is missing."""
+    decisive, others = scores[labels].double(), scores[~labels].double().sort().values
+    pairs = len(decisive) * len(others)
+    if not pairs:
+        return math.nan
+    below = torch.searchsorted(others, decisive, right=False).sum()
+    not_above = torch.searchsorted(others, decisive, right=True).sum()
+    return (below + not_above).item() / (2 * pairs)
+
+
+def average_precision(scores: Float[Tensor, " token"], labels: Bool[Tensor, " token"]) -> float:
+    """Sum over thresholds of precision times the recall gained; tokens with one score pass together.
+
+    Without skill it is the share of decisive tokens. NaN where there is none.
+    """
+    if not labels.any():
+        return math.nan
+    ordered, order = scores.double().sort(descending=True)
+    hits = labels[order].double().cumsum(0)
+    last_of_tie = torch.ones_like(ordered, dtype=torch.bool)
+    last_of_tie[:-1] = ordered[1:] != ordered[:-1]
+    passed = (torch.arange(len(ordered), device=scores.device) + 1)[last_of_tie]
+    found = hits[last_of_tie]
+    gained = torch.diff(found, prepend=found.new_zeros(1))
+    return ((found / passed) * gained).sum().item() / hits[-1].item()
+
+
+def auroc_within(
+    scores: Float[Tensor, " token"],
+    labels: Bool[Tensor, " token"],
+    given: Float[Tensor, " token"],
+    bins: int = DECILES,
+) -> float:
+    """AUROC among tokens that are alike in `given`: of all pairs within one of its quantile bins, the share that is ordered right.
+
+    With the probability of the sampled token as `given`, a weight that is a function of it has little left to tell tokens apart
+    by. Equal values of `given` share a bin. NaN where no bin has both kinds.
+    """
+    shares = torch.linspace(0, 1, bins + 1, dtype=torch.float64, device=given.device)[1:-1]
+    place = torch.bucketize(given.double(), torch.quantile(given.double(), shares), right=True)
+    # A key that orders by bin first and by score within it: then one sorted list answers for all bins.
+    rank = scores.double().unique(return_inverse=True)[1]
+    levels = len(rank) + 1
+    key = place * levels + rank
+    others = key[~labels].sort().values
+    first = torch.searchsorted(others, place[labels] * levels)
+    past = torch.searchsorted(others, (place[labels] + 1) * levels)
+    below = torch.searchsorted(others, key[labels], right=False) - first
+    not_above = torch.searchsorted(others, key[labels], right=True) - first
+    pairs = (past - first).sum().item()
+    return (below + not_above).sum().item() / (2 * pairs) if pairs else math.nan
+
+
+def update_mass_share(
+    weights: Float[Tensor, " token"], advantages: Float[Tensor, " token"], labels: Bool[Tensor, " token"]
+) -> float:
+    """Share of the update's mass, sum of rho |A|, that lies on decisive tokens; NaN where there is no mass."""
+    mass = weights.double() * advantages.double().abs()
+    total = mass.sum().item()
+    return mass[labels].sum().item() / total if total > 0 else math.nan
+
+
+@dataclass(frozen=True)
+class Drift:
+    """How far weights moved on the same tokens."""
+
+    rank_correlation: float
+    """Spearman's; NaN where one of the two is constant."""
+    mean_absolute_change: float
+    """Mean of |weight - weight before|."""
+
+
+def drift(weights: Float[Tensor, " token"], before: Float[Tensor, " token"]) -> Drift:
+    """Weights against what they were before a perturbation, on the tokens that both have."""
+    if not len(weights):
+        return Drift(math.nan, math.nan)
+    constant = bool((weights == weights[0]).all()) or bool((before == before[0]).all())
+    return Drift(
+        math.nan if constant else rank_correlation(weights, before),
+        (weights.double() - before.double()).abs().mean().item(),
+    )
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A mean over cells (task x policy) and what other rollouts of the same cells would do to it."""
+
+    mean: float
+    low: float
+    high: float
+    batches: int
+    """Values behind it; `low` and `high` are NaN where no cell has two."""
+
+
+def spread(cells: Sequence[Sequence[float]], level: float = LEVEL) -> Spread:
+    """Mean over cells of their means over batches, with a t interval over the independent batches within cells.
+
+    Cells are fixed: the interval says what new rollouts would change, not what new tasks or policies would. Degrees of freedom by
+    Welch and Satterthwaite. NaN values (nothing to measure in a batch) are left out.
+    """
+    kept = [known for cell in cells if (known := [value for value in cell if not math.isnan(value)])]
+    count = sum(map(len, kept))
+    if not kept:
+        return Spread(math.nan, math.nan, math.nan, 0)
+    mean = math.fsum(math.fsum(cell) / len(cell) for cell in kept) / len(kept)
+    if min(map(len, kept)) < 2:
+        return Spread(mean, math.nan, math.nan, count)
+    errors = [statistics.variance(cell) / len(cell) / len(kept) ** 2 for cell in kept]
+    variance = math.fsum(errors)
+    if variance == 0:
+        return Spread(mean, mean, mean, count)
+    freedom = variance**2 / math.fsum(e**2 / (len(cell) - 1) for e, cell in zip(errors, kept, strict=True))
+    reach = float(stats.t.ppf((1 + level) / 2, freedom)) * math.sqrt(variance)
+    return Spread(mean, mean - reach, mean + reach, count)

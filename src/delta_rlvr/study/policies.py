@@ -1,0 +1,115 @@
+"""Policies to measure credit on: the bundled one, and continuations of it that err in another way."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import torch
+
+from delta_rlvr.tasks import BUILT_IN, DEFAULT_POLICY, load_policy
+from delta_rlvr.tasks.phrased_sums import Slips
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+_IGNORED = -100  # transformers' label of a position without loss
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """More supervised steps on told solutions with other slips: the policy then errs as often as they do."""
+
+    about: str
+    """One line for the reader of a table."""
+    slips: Slips
+    """How often a told solution goes wrong."""
+    steps: int = 250
+    """Optimizer steps."""
+    seed: int = 0
+    """Of the problems, the phrasings and the slips."""
+    batch: int = 64
+    """Solutions a step."""
+    learning_rate: float = 5e-4
+    """AdamW's, constant."""
+
+
+VARIANTS = {
+    "confident": Continuation(
+        "forgets nearly every carry and is sure of it (p about 0.9 on wrong digits)",
+        Slips(0.85, 0.03),
+        seed=7,
+    ),
+    "sharp": Continuation("errs seldom, and knows where it may", Slips(0.2, 0.02), seed=8),
+}
+"""Continuations of the bundled policy. Errors that are made with confidence are where 1 - p must fail."""
+
+
+def get_policy(
+    spec: str, on_step: Callable[[int, int], None] | None = None
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """A policy by name: a variant ("confident", or "confident?seed=9" for another draw of it), or whatever `load_policy` takes."""
+    name, _, query = spec.partition("?")
+    if name not in VARIANTS:
+        return load_policy(spec)
+    continuation = VARIANTS[name]
+    if query:
+        key, _, value = query.partition("=")
+        if key != "seed" or not value.isdecimal():
+            raise ValueError(f"{spec}: the one setting of a variant is ?seed=N")
+        continuation = replace(continuation, seed=int(value))
+    model, tokenizer = load_policy(DEFAULT_POLICY)
+    continue_supervised(model, tokenizer, continuation, on_step)
+    return model, tokenizer
+
+
+def continue_supervised(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    continuation: Continuation,
+    on_step: Callable[[int, int], None] | None = None,
+) -> None:
+    """Train the model in place."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=continuation.learning_rate, betas=(0.9, 0.98))
+    solutions = told_solutions(continuation)
+    model.train()
+    for step in range(continuation.steps):
+        model(**_collate(next(solutions), tokenizer)).loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        if on_step is not None:
+            on_step(step + 1, continuation.steps)
+    model.eval()
+
+
+def told_solutions(continuation: Continuation) -> Iterator[list[tuple[str, str]]]:
+    """Batches of (prompt, solution) without end, each of one built-in task."""
+    draw = random.Random(continuation.seed)
+    # Problems of a seed of their own, so that rollouts of the usual seeds are (nearly all) new.
+    streams = {name: task.stream("train", seed=-1000 - continuation.seed) for name, task in BUILT_IN.items()}
+    while True:
+        task = draw.choice(list(BUILT_IN.values()))
+        problems = itertools.islice(streams[task.name], continuation.batch)
+        yield [
+            (str(problem.prompt), task.solution(problem, draw, continuation.slips)) for problem in problems
+        ]
+
+
+def _collate(pairs: list[tuple[str, str]], tokenizer: PreTrainedTokenizerBase) -> dict[str, torch.Tensor]:
+    """Right-padded ids, and the labels of the solutions and their end."""
+    rows = []
+    for prompt, solution in pairs:
+        asked, told = tokenizer(prompt)["input_ids"], tokenizer(solution)["input_ids"]
+        rows.append((asked, [*told, tokenizer.eos_token_id]))
+    longest = max(len(asked) + len(told) for asked, told in rows)
+    ids = torch.full((len(rows), longest), tokenizer.pad_token_id)
+    labels = torch.full_like(ids, _IGNORED)
+    for place, (asked, told) in enumerate(rows):
+        ids[place, : len(asked) + len(told)] = torch.tensor([*asked, *told])
+        labels[place, len(asked) : len(asked) + len(told)] = torch.tensor(told)
+    # Padding stands on the right, where no real token attends to it.
+    return {"input_ids": ids, "labels": labels}

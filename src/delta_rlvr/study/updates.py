@@ -1,0 +1,192 @@
+"""Updates in the policy's own parameters: where they point, FIPO's weights a step later, proxies against full gradients."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from delta_rlvr.credit import Agreement, DeltaConfig, full_token_gradients, future_weights, proxy_agreement
+from delta_rlvr.objectives import FutureClip, LossInputs, get_method, policy_loss
+from delta_rlvr.study.rollouts import Rollouts, response_hidden, row_pieces
+from delta_rlvr.study.stacked import StackedPolicy, clip_gradients
+
+
+def take_rows(rollouts: Rollouts, rows: Int[Tensor, " some"]) -> Rollouts:
+    """Some responses of a rollout batch. Their advantages stay those of the whole group."""
+    picked: dict[str, Any] = {}
+    for name, value in vars(rollouts).items():
+        if isinstance(value, list):
+            picked[name] = [value[row] for row in rows.tolist()]
+        else:
+            picked[name] = None if value is None else value[rows]
+    return Rollouts(**picked)
+
+
+def response_logps(
+    policy: StackedPolicy, rollouts: Rollouts, rows: slice = slice(None), temperature: float = 1.0
+) -> Float[Tensor, "batch time"]:
+    """log pi_theta of a lone policy's responses, with its graph."""
+    if policy.runs != 1:
+        raise ValueError(
+            f"policy: {policy.runs} runs in the stack; updates are taken of one policy at a time"
+        )
+    ids, mask = rollouts.completion_ids[None, rows], rollouts.mask[None, rows]
+    hidden = response_hidden(
+        policy, rollouts.prompt_ids[None, rows], rollouts.prompt_mask[None, rows], ids, mask
+    )
+    return policy.token_logps(hidden, ids, temperature)[0][0]
+
+
+def update_vectors(
+    policy: StackedPolicy,
+    rollouts: Rollouts,
+    weights: Sequence[Float[Tensor, "batch time"]],
+    *,
+    rows_at_once: int = 256,
+    temperature: float = 1.0,
+) -> Float[Tensor, "method parameters"]:
+    """sum rho A grad log pi over all parameters for each set of weights (Eq. 2 under rho): one backward pass each."""
+    parameters = list(policy.parameters())
+    updates = torch.zeros(
+        len(weights), sum(parameter.numel() for parameter in parameters), device=rollouts.mask.device
+    )
+    for rows in row_pieces(len(rollouts.mask), 1, rows_at_once):
+        logps = response_logps(policy, rollouts, rows, temperature)
+        for place, rho in enumerate(weights):
+            strength = torch.where(rollouts.mask[rows], rho[rows] * rollouts.advantages[rows, None], 0.0)
+            gradients = torch.autograd.grad(logps, parameters, strength.to(logps), retain_graph=True)
+            updates[place] += torch.cat([gradient.flatten() for gradient in gradients])
+    return updates
+
+
+def cosines(
+    updates: Float[Tensor, "method parameters"], reference: Float[Tensor, " parameters"]
+) -> list[float]:
+    """Cosine of each update with the reference."""
+    return torch.cosine_similarity(updates.double(), reference.double()[None]).tolist()
+
+
+def weights_after_a_step(
+    policy: StackedPolicy,
+    rollouts: Rollouts,
+    surrogate: FutureClip,
+    *,
+    learning_rate: float,
+    max_grad_norm: float = 1.0,
+    rows_at_once: int = 256,
+    temperature: float = 1.0,
+) -> Float[Tensor, "batch time"]:
+    """FIPO's token weights as they are in the second of two mini-batches.
+
+    At theta_old they are one. So the prompts are cut into two halves, and each half is weighed by the policy that took one DAPO step
+    (AdamW's first, clipped as in training) on the other half: every token gets the weight that it would have as a member of the
+    second mini-batch.
+    """
+    weights = torch.zeros_like(rollouts.logps)
+    for trained_on, weighed in _halves(rollouts.groups):
+        updated = _dapo_step(
+            policy, take_rows(rollouts, trained_on), learning_rate, max_grad_norm, rows_at_once, temperature
+        )
+        here = take_rows(rollouts, weighed)
+        with torch.no_grad():
+            logps = torch.cat(
+                [
+                    response_logps(updated, here, rows, temperature)
+                    for rows in row_pieces(len(weighed), 1, rows_at_once)
+                ]
+            )
+        shift = LossInputs(logps, here.logps, here.advantages, here.mask).log_ratio
+        advantages = here.advantages[:, None].expand_as(shift)
+        weights[weighed] = future_weights(shift, advantages, here.mask, surrogate.future)
+    return weights
+
+
+def full_gradient_agreement(
+    policy: StackedPolicy,
+    rollouts: Rollouts,
+    *,
+    configs: Sequence[DeltaConfig],
+    proxies: Sequence[str],
+    temperature: float = 1.0,
+) -> list[dict[str, Agreement]]:
+    """Each proxy's agreement with the gradients of all parameters under each setting of the estimator.
+
+    For rollouts small enough to have those gradients: they take tokens x parameters floats.
+    """
+    parameters = list(policy.parameters())
+    # Response by response: a token's gradient goes back through its own response alone.
+    by_response = [
+        full_token_gradients(
+            response_logps(policy, rollouts, slice(row, row + 1), temperature)[rollouts.mask[row : row + 1]],
+            parameters,
+        )
+        for row in range(len(rollouts.mask))
+    ]
+    gradients = same_inner_products(torch.cat(by_response))
+    return [
+        proxy_agreement(
+            gradients,
+            rollouts.hidden,
+            rollouts.logps,
+            rollouts.advantages,
+            rollouts.mask,
+            head=policy.head[0].detach(),
+            tokens=rollouts.completion_ids,
+            temperature=temperature,
+            groups=rollouts.groups,
+            config=config,
+            proxies=tuple(proxies),
+        )
+        for config in configs
+    ]
+
+
+def same_inner_products(vectors: Float[Tensor, "token wide"]) -> Float[Tensor, "token token"]:
+    """Vectors in as many dimensions as there are of them, with the same inner products.
+
+    Centroids, distances and cosines of weighted sums depend on inner products alone, so nothing is lost; full gradients of a few
+    hundred tokens shrink a thousandfold.
+    """
+    gram = (vectors @ vectors.T).double()
+    values, basis = torch.linalg.eigh(gram)
+    return basis * values.clamp(min=0).sqrt()
+
+
+def _halves(groups: Int[Tensor, " batch"]) -> list[tuple[Int[Tensor, " half"], Int[Tensor, " half"]]]:
+    """(rows to train on, rows to weigh), both ways round; a prompt's responses stay together."""
+    prompts = groups.unique()
+    first = torch.isin(groups, prompts[: len(prompts) // 2])
+    if not first.any():
+        raise ValueError("rollouts: a step on half of the prompts needs at least 2 prompts")
+    one, other = first.nonzero()[:, 0], (~first).nonzero()[:, 0]
+    return [(one, other), (other, one)]
+
+
+def _dapo_step(
+    policy: StackedPolicy,
+    rollouts: Rollouts,
+    learning_rate: float,
+    max_grad_norm: float,
+    rows_at_once: int,
+    temperature: float,
+) -> StackedPolicy:
+    """A copy of the policy after one DAPO step on these rollouts."""
+    updated = copy.deepcopy(policy)
+    dapo = get_method("dapo")
+    optimizer = torch.optim.AdamW(updated.parameters(), lr=learning_rate, weight_decay=0.0)
+    for rows in row_pieces(len(rollouts.mask), 1, rows_at_once):
+        inputs = LossInputs(
+            response_logps(updated, rollouts, rows, temperature),
+            rollouts.logps[rows],
+            rollouts.advantages[rows],
+            rollouts.mask[rows],
+        )
+        policy_loss(inputs, dapo.surrogate, denominator=rollouts.mask.sum()).backward()
+    clip_gradients(updated, max_grad_norm)
+    optimizer.step()
+    return updated
