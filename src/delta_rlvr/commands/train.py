@@ -93,7 +93,7 @@ def _train(
 ) -> dict[str, Any]:
     config = trainer.args
     folder = Path(str(config.output_dir))
-    steps = _total_steps(trainer)
+    steps = trainer.planned_steps
     main = trainer.accelerator.is_main_process
     writer = _writer(options, config, settings, step, steps) if main else None
     final: dict[str, Any] = {}
@@ -117,7 +117,7 @@ def _train(
             f"{config.num_generations} responses each"
         )
         if step and step >= steps:
-            _load_weights(trainer, folder / f"checkpoint-{step}")
+            trainer.load_weights(folder / f"checkpoint-{step}")
         else:
             with TrainingProgress(teller, steps, done=step or 0) as progress:
                 callback.listeners.append(progress.show)
@@ -202,11 +202,6 @@ def _lora(options: TrainOptions) -> Any:
     return LoraConfig(r=options.lora_rank, lora_alpha=2 * options.lora_rank, target_modules="all-linear")
 
 
-def _total_steps(trainer: DeltaTrainer) -> int:
-    *_, steps = trainer.set_initial_training_values(trainer.args, trainer.get_train_dataloader())
-    return steps
-
-
 def _resume_step(options: TrainOptions, config: DeltaTrainerConfig, teller: Teller) -> int | None:
     """The step to go on from; None for a new run."""
     if not options.resume:
@@ -227,13 +222,6 @@ def _resume_step(options: TrainOptions, config: DeltaTrainerConfig, teller: Tell
     else:
         teller.say("there is no whole checkpoint yet: the run starts again from its first step")
     return last
-
-
-def _load_weights(trainer: DeltaTrainer, checkpoint: Path) -> None:
-    """The weights after the last step, for a run that was stopped between that and its end."""
-    if trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
-        raise ValueError(f"all steps have been taken: the weights are in {checkpoint}")
-    trainer._load_from_checkpoint(str(checkpoint))
 
 
 def _writer(

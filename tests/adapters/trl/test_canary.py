@@ -111,6 +111,10 @@ def test_nothing_of_ours_hides_something_of_theirs():
     )
     assert not [name for name in added if hasattr(trainer, name)]
     methods = (
+        "passes_per_batch",
+        "ends_batch",
+        "planned_steps",
+        "load_weights",
         "_weigh",
         "_round_number",
         "_stream",

@@ -1,5 +1,7 @@
 """Checkpoints that are whole, and a resumed run that is the uninterrupted one, step by step.
 
+`DeltaTrainer` brings `ExactResume` with it; who keeps a run folder also seals its checkpoints.
+
 What transformers restores by itself: weights, optimizer, schedule, random states, the place within an epoch. What is added here:
 a checkpoint is saved only where a rollout batch ends (what is left of one is in no checkpoint), its last file says that it is whole,
 and the data order of the second and later epochs is found again (TRL's sampler shuffles on from a state that no checkpoint has).
@@ -8,15 +10,20 @@ and the data order of the second and later epochs is found again (TRL's sampler 
 from __future__ import annotations
 
 import json
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState
+from transformers.trainer_utils import SaveStrategy
 from trl.trainer.utils import RepeatSampler
 
 from delta_rlvr.runs.files import atomic
+
+if TYPE_CHECKING:
+    from delta_rlvr.adapters.trl.trainer import DeltaTrainer
 
 # The last file written into a checkpoint: what else is in it, file by file with its size.
 COMPLETE = "complete.json"
@@ -87,22 +94,33 @@ torch.serialization.register_package(11, lambda _: None, _on_numbered_cpu)
 class ExactResume(TrainerCallback):
     """Holds saves back to the end of a rollout batch, and finds the data order of a later epoch again."""
 
-    def __init__(self, trainer: Any):
+    def __init__(self, trainer: DeltaTrainer):
         self._trainer = trainer
         self._due = False
-
-    @property
-    def ends_batch(self) -> bool:
-        """Whether the step that just ended was the last one on its rollout batch."""
-        trainer = self._trainer
-        return trainer._step % (trainer.args.steps_per_generation * trainer.num_iterations) == 0
 
     def on_train_begin(
         self, args: Any, state: TrainerState, control: TrainerControl, train_dataloader: Any = None, **_: Any
     ) -> None:
         accumulation = args.gradient_accumulation_steps
         updates = max(1, -(-len(train_dataloader) // accumulation))  # as transformers counts them
-        if epochs := state.global_step // updates:
+        epochs, steps = divmod(state.global_step, updates)
+        if (epochs * len(train_dataloader) + steps * accumulation) % self._trainer.passes_per_batch:
+            warnings.warn(
+                f"step {state.global_step} lies within a rollout batch, the rest of which is in no checkpoint: the run goes on with "
+                "a new batch, and is not the uninterrupted one. Resume from a checkpoint where a batch ends",
+                stacklevel=2,
+            )
+        if (
+            args.load_best_model_at_end
+            and args.save_strategy == SaveStrategy.STEPS
+            and state.save_steps * accumulation % self._trainer.passes_per_batch
+        ):
+            raise ValueError(
+                f"load_best_model_at_end: a save due at step {state.save_steps} waits for the end of a rollout batch, so the model "
+                "that was evaluated there would not be saved; make save_steps and eval_steps a multiple of the "
+                f"{args.updates_per_batch:g} steps that a batch is used for"
+            )
+        if epochs:
             sampler = _sampler(train_dataloader)
             if sampler.shuffle:
                 for _epoch in range(epochs):
@@ -110,7 +128,7 @@ class ExactResume(TrainerCallback):
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         self._due = self._due or control.should_save
-        control.should_save = self._due and (self.ends_batch or state.global_step >= state.max_steps)
+        control.should_save = self._due and (self._trainer.ends_batch or control.should_training_stop)
         self._due = self._due and not control.should_save
 
 
@@ -121,5 +139,6 @@ def _sampler(dataloader: Any) -> RepeatSampler:
         if isinstance(sampler := getattr(layer, "sampler", None), RepeatSampler):
             return sampler
     raise RuntimeError(
-        "the training data is not drawn by TRL's RepeatSampler: a run cannot be resumed after its first epoch"
+        "the training data is not drawn by TRL's RepeatSampler, so the order of a later epoch cannot be found again: resume within the "
+        "first epoch, or call trainer.remove_callback(ExactResume) to go on in another order"
     )

@@ -10,7 +10,7 @@ from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from delta_rlvr.adapters.trl.resume import ExactResume, read_seal, seal
+from delta_rlvr.adapters.trl.resume import read_seal, seal
 from delta_rlvr.adapters.trl.rollout_batch import RolloutBatch
 from delta_rlvr.adapters.trl.trainer import DeltaTrainer
 from delta_rlvr.runs import RunWriter
@@ -60,7 +60,6 @@ class RunFolderCallback(TrainerCallback):
         self.listeners: list[Callable[[dict[str, Any]], None]] = []
         """Called with every line of metrics."""
         self._trainer: DeltaTrainer | None = None
-        self._resume: ExactResume | None = None
         self._time_before = 0.0
         self._step_began = 0.0
         self._step_seconds = 0.0
@@ -71,8 +70,6 @@ class RunFolderCallback(TrainerCallback):
         self._trainer = trainer
         trainer.looks_closely = self.is_sampled
         trainer.observers.append(self.observe)
-        self._resume = ExactResume(trainer)
-        trainer.add_callback(self._resume)
         trainer.add_callback(self)
 
     # ------------------------------------------------------------------ rollouts
@@ -204,7 +201,6 @@ class RunFolderCallback(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         assert self._trainer is not None
-        assert self._resume is not None
         # Every rank writes its own files into a checkpoint: it is whole when the last one has.
         self._trainer.accelerator.wait_for_everyone()
         if self.writer is None:
@@ -214,7 +210,7 @@ class RunFolderCallback(TrainerCallback):
             _checkpoint(args, state.global_step),
             step=state.global_step,
             seconds=time.perf_counter() + self._time_before,
-            ends_batch=self._resume.ends_batch,
+            ends_batch=self._trainer.ends_batch,
         )
 
     def _text_of(self, ids: list[int]) -> list[str]:

@@ -1,4 +1,5 @@
-"""DelTA and its rivals on TRL's GRPOTrainer. Every TRL internal that we rely on is used in this file and nowhere else.
+"""DelTA and its rivals on TRL's GRPOTrainer. Every internal of TRL's trainer that we rely on is used in this file and
+nowhere else (its data sampler, in resume.py).
 
 What happens in a rollout batch, and what we add to it:
 
@@ -20,6 +21,7 @@ import time
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -33,6 +35,7 @@ from trl import GRPOTrainer
 from delta_rlvr.adapters.trl.capture import Capture
 from delta_rlvr.adapters.trl.config import DeltaTrainerConfig
 from delta_rlvr.adapters.trl.head import check_head, logit_scale, whole_head
+from delta_rlvr.adapters.trl.resume import ExactResume
 from delta_rlvr.adapters.trl.rollout_batch import RolloutBatch, vocabulary_sums
 from delta_rlvr.adapters.trl.version import VERSION_HELP, check_trl_version
 from delta_rlvr.credit import (
@@ -80,6 +83,7 @@ class DeltaTrainer(GRPOTrainer):
         self._rewards: Tensor | None = None
         self._loss_inputs: dict[str, Any] | None = None
         self._check_head()
+        self.add_callback(ExactResume(self))
 
     # ------------------------------------------------------------------ the rollout batch
 
@@ -157,6 +161,29 @@ class DeltaTrainer(GRPOTrainer):
     def _closely(self) -> bool:
         """Whether an observer wants to look closely at this batch."""
         return self.looks_closely(self.state.global_step + 1)
+
+    @property
+    def passes_per_batch(self) -> int:
+        """Forward and backward passes over one rollout batch; then TRL generates the next."""
+        assert self.args.steps_per_generation is not None
+        return self.args.steps_per_generation * self.num_iterations
+
+    @property
+    def ends_batch(self) -> bool:
+        """Whether the pass that just ended was the last one over its rollout batch."""
+        return self._step % self.passes_per_batch == 0
+
+    @property
+    def planned_steps(self) -> int:
+        """Optimizer steps of the whole training, where only epochs are given too."""
+        *_, steps = self.set_initial_training_values(self.args, self.get_train_dataloader())
+        return steps
+
+    def load_weights(self, checkpoint: Path) -> None:
+        """The weights of a checkpoint, without training on: for a run that was stopped after its last step."""
+        if self.is_fsdp_enabled or self.is_deepspeed_enabled:
+            raise ValueError(f"all steps have been taken: the weights are in {checkpoint}")
+        self._load_from_checkpoint(str(checkpoint))
 
     @property
     def _round_number(self) -> int:
