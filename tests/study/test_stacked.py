@@ -152,6 +152,36 @@ def test_logps_gradients_and_a_step_are_those_of_transformers(kind, chunked, mon
             assert (ours - theirs).abs().max() < 2.1e-2
 
 
+@KINDS
+@pytest.mark.parametrize("copies", [1, 3])
+def test_prompts_read_once_give_what_whole_rows_give(kind, copies):
+    """Hidden states and gradients; responses end at different places, and prompts have different lengths."""
+    policy = StackedPolicy.from_models(three_models(kind))
+    generator = torch.Generator().manual_seed(2)
+    prompts = torch.randint(3, policy.head.shape[1], (3, 2, 7), generator=generator)
+    prompt_mask = torch.ones_like(prompts, dtype=torch.bool)
+    prompt_mask[:, 1, :4] = False
+    prompt_mask[:, :, 0] = False
+    responses = torch.randint(3, policy.head.shape[1], (3, 2 * copies, 6), generator=generator)
+    mask = torch.arange(6) < torch.randint(1, 7, (3, 2 * copies, 1), generator=generator)
+    weights = torch.randn(3, 2 * copies, 6, policy.head.shape[2], generator=generator)
+    whole_rows = torch.cat([prompts.repeat_interleave(copies, dim=1), responses], dim=-1)
+    whole_mask = torch.cat([prompt_mask.repeat_interleave(copies, dim=1), mask], dim=-1)
+    results = []
+    for hidden in (
+        policy.response_hidden(prompts, prompt_mask, responses, copies),
+        policy.hidden(whole_rows, whole_mask)[:, :, 6:-1],
+    ):
+        policy.zero_grad()
+        (hidden * weights)[mask].mean().backward()
+        gradients = [weight.grad for weight in policy.parameters() if weight.grad is not None]
+        results.append([hidden[mask].detach(), *gradients])
+    assert len(results[0]) == len(results[1]) > 10
+    for one, other in zip(*results, strict=True):
+        assert other.abs().sum() > 0
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
+
+
 def test_runs_do_not_see_each_other():
     """Run 0 alone, and beside runs with other weights, one of them broken: the same values and the same gradient."""
     models = three_models("qwen3")
@@ -269,5 +299,16 @@ def test_what_is_not_supported_is_refused(model, words):
 def test_models_of_different_shapes_are_refused():
     with pytest.raises(ValueError, match="number 1 has another shape"):
         StackedPolicy.from_models([small_llama(True), small_llama(True, intermediate_size=32)])
+
+
+def test_input_that_does_not_fit_is_refused():
+    policy = StackedPolicy.from_model(small_llama(True), 2)
+    ids, mask = ragged_batch(policy.head.shape[1], 2)
     with pytest.raises(ValueError, match="no gradients"):
-        clip_gradients(StackedPolicy.from_model(small_llama(True), 1), 1.0)
+        clip_gradients(policy, 1.0)
+    with pytest.raises(ValueError, match="mask: shape"):
+        policy.hidden(ids, mask[:, :1])
+    with pytest.raises(ValueError, match="2 runs x 4 prompts x 3 copies"):
+        policy.response_hidden(ids, mask, ids, copies=3)
+    with pytest.raises(ValueError, match="temperature"):
+        policy.token_logps(policy.hidden(ids, mask), ids, 0.0)

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 # Of float32 logits held at once; the backward pass of a chunk takes about twice as much for a moment.
 _LOGIT_BYTES = 1 << 29
 
-Attention: TypeAlias = Callable[[int, Tensor, Tensor, Tensor], Tensor]
-"""Layer number, queries [row head time width], keys and values [row kv_head time width] -> [row head time width];
+Attention: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""Queries [row head time head_width], keys and values [row kv_head time head_width] -> [row head time head_width];
 a row is one sequence of one run."""
 
 
@@ -69,7 +69,7 @@ class StackedLayer(nn.Module):
         self,
         stream: Float[Tensor, "run batch time width"],
         rotation: tuple[Tensor, Tensor],
-        attend: Callable[[Tensor, Tensor, Tensor], Tensor],
+        attend: Attention,
         dtype: torch.dtype,
     ) -> Float[Tensor, "run batch time width"]:
         shape, (runs, batch, time, _) = self.shape, stream.shape
@@ -197,26 +197,69 @@ class StackedPolicy(nn.Module):
         fast kernels, and a token's place is its position: the count of valid tokens before it.
         """
         _require_same_shape("mask", mask, ids)
-        order = torch.argsort(~mask, dim=-1, stable=True)
-        positions = torch.arange(ids.shape[-1], device=ids.device)
-        packed = self.run_layers(ids.gather(-1, order), positions, causal_attention)
+        packed, order = pack(ids, mask)
+        places = torch.arange(ids.shape[-1], device=ids.device)
+        hidden = self.run_layers(packed, places, [causal_attention] * len(self.layers))
         back = torch.argsort(order, dim=-1)
-        return packed.gather(2, back[..., None].expand_as(packed))
+        return hidden.gather(2, back[..., None].expand_as(hidden))
+
+    def response_hidden(
+        self,
+        prompts: Int[Tensor, "run prompt prompt_time"],
+        prompt_mask: Bool[Tensor, "run prompt prompt_time"],
+        responses: Int[Tensor, "run batch time"],
+        copies: int = 1,
+    ) -> Float[Tensor, "run batch time width"]:
+        """The LM head's input at the positions that predict the tokens of responses, which have padding on the right only.
+
+        There are `copies` responses to each prompt, next to each other (batch = prompt x copies), as the sampler makes
+        them. A prompt is read once for all of them: the same numbers and gradients as `hidden` of prompt and response
+        in one row each, for a fraction of the work where prompts are long.
+        """
+        _require_same_shape("prompt_mask", prompt_mask, prompts)
+        runs, count, _ = prompts.shape
+        if responses.shape[:2] != (runs, count * copies):
+            raise ValueError(
+                f"responses: shape {tuple(responses.shape)} does not fit {runs} runs x {count} prompts x {copies} copies"
+            )
+        time = responses.shape[-1]
+        lengths = prompt_mask.sum(dim=-1)
+        # Kernels take the bias as it is where its rows are a multiple of 8 long.
+        prompt = round_up(int(lengths.max()) + time, 8) - time
+        packed = _resized(pack(prompts, prompt_mask)[0], prompt)
+        rows = torch.cat([packed, responses.view(runs, count, copies * time)], dim=-1)
+        places = torch.arange(prompt + time, device=rows.device)
+        own = (lengths[..., None] + places[:time]).repeat(1, 1, copies)
+        positions = torch.cat([places[:prompt].expand(runs, count, -1), own], dim=-1)
+        seen = (
+            places <= places[prompt:, None]
+        )  # causal among the response's own; then without the prompt's padding
+        seen = seen & ((places < lengths[..., None]) | (places >= prompt))[..., None, :]
+        bias = torch.zeros(seen.shape, dtype=self.compute_dtype, device=rows.device).masked_fill_(
+            ~seen, -torch.inf
+        )
+        bias = bias.flatten(0, 1).repeat_interleave(copies, dim=0)[:, None]
+        attention = SharedPromptAttention(prompt, copies, bias.expand(-1, self.shape.heads, -1, -1))
+        hidden = self.run_layers(rows, positions, [attention] * len(self.layers))
+        last = hidden.gather(2, (lengths - 1)[..., None, None].expand(-1, -1, 1, hidden.shape[-1]))
+        of_responses = hidden[:, :, prompt:].reshape(runs, count * copies, time, -1)
+        return torch.cat([last.repeat_interleave(copies, dim=1), of_responses[:, :, :-1]], dim=2)
 
     def run_layers(
         self,
         ids: Int[Tensor, "run batch time"],
         positions: Int[Tensor, "*rows time"],
-        attention: Attention,
+        attentions: Sequence[Attention],
     ) -> Float[Tensor, "run batch time width"]:
-        """Embedding, layers and final norm. `positions` is [time], or [run batch time] where rows differ."""
+        """Embedding, layers (each with its attention) and final norm. `positions` is [time], or [run batch time]
+        where rows differ."""
         angles = positions[..., None, None].float() * self.inverse_frequencies
         sine = angles.sin()
         # The sign of the half turn stands in the sine, see `_rotate`.
         rotation = torch.cat([angles, angles], dim=-1).cos(), torch.cat([-sine, sine], dim=-1)
         stream = self._embed(ids)
-        for number, layer in enumerate(self.layers):
-            stream = layer(stream, rotation, _of_layer(attention, number), self.compute_dtype)
+        for layer, attend in zip(self.layers, attentions, strict=True):
+            stream = layer(stream, rotation, attend, self.compute_dtype)
         return _rms_norm(stream, self.norm, self.shape.norm_eps).to(self.compute_dtype)
 
     def _embed(self, ids: Int[Tensor, "run batch time"]) -> Float[Tensor, "run batch time width"]:
@@ -287,7 +330,7 @@ class StackedPolicy(nn.Module):
     @torch.no_grad()
     def compute_copy(self) -> StackedPolicy:
         """The same policies with their matrices cast to the compute dtype once, for many forward passes without a
-        gradient. Embedding and norms are this policy's own tensors; `refresh` brings the matrices up to date."""
+        gradient. What needs no cast is this policy's own; `refresh` brings the rest up to date."""
         return StackedPolicy(
             replace(self.shape, tied=False),
             self.compute_dtype,
@@ -302,19 +345,17 @@ class StackedPolicy(nn.Module):
         )
 
     def _cast(self, weight: Tensor) -> Tensor:
-        return weight.detach().to(self.compute_dtype, copy=True) if weight.dim() == 3 else weight
+        return weight.to(self.compute_dtype) if weight.dim() == 3 else weight
 
     @torch.no_grad()
     def refresh(self, source: StackedPolicy) -> None:
         """Bring a `compute_copy` up to date with the policy it was made from, in place."""
         pairs = [(self.head, source.head)]
         for layer, of_source in zip(self.layers, source.layers, strict=True):
-            pairs += [
-                (weight, of_source.get_parameter(name))
-                for name, weight in layer.named_parameters()
-                if weight.dim() == 3
-            ]
-        torch._foreach_copy_([copy for copy, _ in pairs], [weight for _, weight in pairs])
+            pairs += zip(layer.parameters(), of_source.parameters(), strict=True)
+        stale = [(copy, weight) for copy, weight in pairs if copy.dtype != weight.dtype]
+        if stale:
+            torch._foreach_copy_([copy for copy, _ in stale], [weight for _, weight in stale])
 
     @torch.no_grad()
     def load_into(self, run: int, model: PreTrainedModel) -> None:
@@ -334,17 +375,63 @@ class StackedPolicy(nn.Module):
                     target.copy_(part)
 
 
+def pack(
+    ids: Int[Tensor, "run batch time"], mask: Bool[Tensor, "run batch time"]
+) -> tuple[Int[Tensor, "run batch time"], Int[Tensor, "run batch time"]]:
+    """Valid tokens moved to the front of their row, in order; and where each came from."""
+    order = torch.argsort(~mask, dim=-1, stable=True)
+    return ids.gather(-1, order), order
+
+
 def causal_attention(
-    layer: int,
     query: Float[Tensor, "row head time head_width"],
     key: Float[Tensor, "row kv_head time head_width"],
     value: Float[Tensor, "row kv_head time head_width"],
 ) -> Float[Tensor, "row head time head_width"]:
     """Each token attends to itself and to those before it."""
-    # Repeated by hand: with enable_gqa, float32 on CUDA would fall back to the kernel that keeps all scores.
-    groups = query.shape[1] // key.shape[1]
-    key, value = (part.repeat_interleave(groups, dim=1) for part in (key, value))
+    key, value = _for_all_heads(query, key, value)
     return F.scaled_dot_product_attention(query, key, value, is_causal=True)
+
+
+@dataclass(frozen=True)
+class SharedPromptAttention:
+    """For rows that hold a prompt and then several responses to it. A response attends to the prompt and to itself."""
+
+    prompt: int
+    """Places of the prompt, padding after it included."""
+    copies: int
+    bias: Float[Tensor, "row one time key"]
+    """Added to the scores of a response's tokens with the prompt's places and its own: 0, or -inf where it must not look."""
+
+    def __call__(
+        self,
+        query: Float[Tensor, "row head time head_width"],
+        key: Float[Tensor, "row kv_head time head_width"],
+        value: Float[Tensor, "row kv_head time head_width"],
+    ) -> Float[Tensor, "row head time head_width"]:
+        key, value = _for_all_heads(query, key, value)
+        first = F.scaled_dot_product_attention(
+            query[:, :, : self.prompt], key[:, :, : self.prompt], value[:, :, : self.prompt], is_causal=True
+        )
+        then = F.scaled_dot_product_attention(
+            self._of_responses(query), self._seen(key), self._seen(value), attn_mask=self.bias
+        )
+        then = then.unflatten(0, (-1, self.copies)).transpose(1, 2).flatten(2, 3)
+        return torch.cat([first, then], dim=2)
+
+    def _of_responses(self, part: Tensor) -> Float[Tensor, "response head time head_width"]:
+        return part[:, :, self.prompt :].unflatten(2, (self.copies, -1)).transpose(1, 2).flatten(0, 1)
+
+    def _seen(self, part: Tensor) -> Float[Tensor, "response head key head_width"]:
+        """The prompt's places, then the response's own."""
+        of_prompt = part[:, :, : self.prompt].repeat_interleave(self.copies, dim=0)
+        return torch.cat([of_prompt, self._of_responses(part)], dim=2)
+
+
+def _for_all_heads(query: Tensor, *shared: Tensor) -> list[Tensor]:
+    """Keys and values, one for each head of the query."""
+    # Repeated by hand: with enable_gqa, float32 on CUDA would fall back to the kernel that keeps all scores.
+    return [part.repeat_interleave(query.shape[1] // part.shape[1], dim=1) for part in shared]
 
 
 @torch.no_grad()
@@ -368,10 +455,6 @@ def _parameter(weight: Tensor) -> nn.Parameter:
     return weight if isinstance(weight, nn.Parameter) else nn.Parameter(weight)
 
 
-def _of_layer(attention: Attention, number: int) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    return lambda query, key, value: attention(number, query, key, value)
-
-
 def _product(
     rows: Float[Tensor, "run batch time inputs"], weight: Float[Tensor, "run inputs outputs"]
 ) -> Tensor:
@@ -392,6 +475,15 @@ def _rotate(
     before the first, and the sine carries the sign."""
     cosine, signed_sine = rotation
     return torch.addcmul(values * cosine, values.roll(values.shape[-1] // 2, dims=-1), signed_sine)
+
+
+def round_up(number: int, multiple: int) -> int:
+    return -(-number // multiple) * multiple
+
+
+def _resized(ids: Int[Tensor, "run batch time"], time: int) -> Int[Tensor, "run batch other"]:
+    """Cut at the end, or filled up with some token; nothing valid stands there."""
+    return F.pad(ids, (0, time - ids.shape[-1]))
 
 
 def _require_same_shape(name: str, value: Tensor, other: Tensor) -> None:
