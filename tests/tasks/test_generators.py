@@ -60,6 +60,33 @@ def test_shots_stand_before_the_question_and_are_not_asked() -> None:
     assert task.max_tokens == 16
 
 
+def test_shots_can_show_the_running_totals() -> None:
+    task = get_task(
+        "reasoning-gym:chain_sum?min_terms=3&max_terms=3&min_digits=1&max_digits=1&shots=4&working=true"
+    )
+    assert task.one_line
+    assert get_task(task.name).problems("train", 3) == task.problems("train", 3)
+    problem = task.problems("train", 1)[0]
+    for block in str(problem.prompt).split("\n\n")[:-1]:
+        question, line = block.split("\n")
+        expression = question.rpartition(": ")[2].removesuffix(" =")
+        assert line.endswith(f" The answer is {eval(expression)}.")
+        # each step starts from the result of the one before, with the next term of the question
+        steps = [
+            step.split(" = ") for step in line.removeprefix("Answer: ").partition(". The")[0].split(", ")
+        ]
+        assert len(steps) == 2
+        assert all(eval(left) == int(right) for left, right in steps)
+        assert steps[1][0] == f"{steps[0][1]} {' '.join(expression.split()[3:])}"
+    gold = problem.answer
+    assert task.grade(problem, f" 1 + 2 = 3. The answer is {gold}.\nQuestion").score == 1.0
+    assert task.grade(problem, f" {gold}").reason == "no final answer"
+    with pytest.raises(ValueError, match="no working is known for gcd; there is one for chain_sum"):
+        get_task("reasoning-gym:gcd?shots=2&working=true")
+    with pytest.raises(ValueError, match="the working is shown in shots"):
+        get_task(SPEC + "&working=true")
+
+
 @pytest.mark.parametrize("name", ["products", "gcd", "count_bits", "basic_arithmetic", "letter_counting"])
 def test_other_generators_accept_their_own_answers(name: str) -> None:
     task = get_task(f"reasoning-gym:{name}")

@@ -225,6 +225,48 @@ def test_rows_with_shots(tmp_path: Path) -> None:
     assert (right.score, wrong.score) == (1.0, 0.0)
 
 
+def test_shots_that_show_a_working(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [{"question": f"What is {n}+1?", "answer": n + 1} for n in range(60)]
+    for row in rows[::5]:
+        row["steps"] = f"{row['answer'] - 1} + 1 =\n{row['answer']}."
+    path = write(tmp_path / "worked.jsonl", rows)
+    task = get_task(f"{path}?shots=3&working=steps")
+    train = task.problems("train", None)
+    shown = str(train[0].prompt).split("\n\n")[:-1]
+    assert len(shown) == 3
+    for block in shown:
+        question, line = block.split("\n")
+        number = int(question.removeprefix("Question: What is ").removesuffix("+1?"))
+        assert number % 5 == 0  # the others have no working to show
+        assert line == f"Answer: {number} + 1 = {number + 1}. The answer is {number + 1}."
+        assert question.removeprefix("Question: ") not in {problem.meta["question"] for problem in train}
+    gold = train[0].answer
+    # (completion, score): the last "The answer is" of the first line counts, and nothing else does
+    cases = [
+        (f" 3 + 1 = 4. The answer is {gold}.\n\nQuestion: x\nAnswer: 1. The answer is 0.", 1.0),
+        (f" The answer is 0. The answer is {gold}", 1.0),
+        (f" {gold}", 0.0),
+        (f" The answer is {gold}. The answer is", 0.0),
+        (f" 3 + 1 = 4.\nThe answer is {gold}.", 0.0),
+    ]
+    verdicts = task.grade_batch(train[:1] * len(cases), [text for text, _ in cases])
+    assert [verdict.score for verdict in verdicts] == [score for _, score in cases]
+    with pytest.raises(ValueError, match="the working is shown in shots"):
+        get_task(f"{path}?working=steps")
+    with pytest.raises(ValueError, match="0 problems to train on have a working, too few for 3 shots"):
+        get_task(f"{path}?shots=3&working=stepz")
+
+
+def test_a_response_to_shots_is_one_line(tmp_path: Path) -> None:
+    path = many(tmp_path)
+    assert [get_task(f"{path}{query}").one_line for query in ("", "?chat=true", "?shots=2")] == [
+        False,
+        False,
+        True,
+    ]
+    assert not get_task("phrased-sums").one_line
+
+
 def test_what_is_held_out_elsewhere_is_not_trained_on(tmp_path: Path) -> None:
     other = write(
         tmp_path / "test.jsonl", [{"question": f"What is {n}+1?", "answer": n + 1} for n in range(190, 220)]

@@ -77,6 +77,10 @@ class PhrasedSums(GradesOneByOne):
     def max_tokens(self) -> int:
         return self.settings.max_tokens
 
+    @property
+    def one_line(self) -> bool:
+        return False
+
     def problems(self, split: Split, count: int | None, seed: int = 0, start: int = 0) -> list[Problem]:
         check_request(split, count, start)
         if count is None:

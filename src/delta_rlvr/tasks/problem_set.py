@@ -10,7 +10,7 @@ from delta_rlvr.rewards.verdict import Verdict
 from delta_rlvr.tasks.grading import grade_batch
 from delta_rlvr.tasks.problem import Problem
 from delta_rlvr.tasks.sources.schemas import question_hash
-from delta_rlvr.tasks.sources.shots import Shot, few_shot_prompt, first_line
+from delta_rlvr.tasks.sources.shots import Shot, few_shot_prompt, first_line, worked_answer, worked_line
 from delta_rlvr.tasks.task import Span, Split, check_request, hashed_split
 
 
@@ -22,8 +22,10 @@ class ProblemSet:
     train: tuple[Problem, ...]
     heldout: tuple[Problem, ...]
     shots: tuple[Shot, ...] = ()
-    """Pairs that stand before each question; the completion's first line is then its answer."""
+    """Pairs that stand before each question; the completion's first line is then the response."""
     max_tokens: int = 512
+    worked: bool = False
+    """Whether the shots show a working, so that the answer stands after it; without one it is the whole line."""
 
     @classmethod
     def split(
@@ -33,10 +35,12 @@ class ProblemSet:
         heldout: Sequence[Problem] | None = None,
         shots: int = 0,
         max_tokens: int = 512,
+        worked: bool = False,
     ) -> ProblemSet:
         """Hold out one problem in eight, or those given: what is held out is then taken out of `problems`.
 
-        Shots are the first training problems in the order of their hash, and are not trained on.
+        Shots are the first training problems in the order of their hash, and are not trained on. `worked` shots show a
+        working, and are the first that were loaded with one.
         """
 
         def digest(problem: Problem) -> str:
@@ -50,14 +54,21 @@ class ProblemSet:
             raise ValueError(
                 f"{name} has {len(train)} problems to train on, too few for {shots} shots and training"
             )
-        worked = tuple(
-            (str(problem.meta.get("question", problem.prompt)), str(problem.answer))
-            for problem in train[:shots]
-        )
+        chosen = [problem for problem in train if not worked or "working" in problem.meta][:shots]
+        if len(chosen) < shots:
+            raise ValueError(
+                f"{name}: {len(chosen)} problems to train on have a working, too few for {shots} shots"
+            )
+        shown = tuple(_shot(problem, worked) for problem in chosen)
         if shots:
-            train = [_with_shots(problem, worked) for problem in train[shots:]]
-            heldout = [_with_shots(problem, worked) for problem in heldout]
-        return cls(name, tuple(train), tuple(sorted(heldout, key=digest)), worked, max_tokens)
+            kept_back = {problem.id for problem in chosen}
+            train = [_with_shots(problem, shown) for problem in train if problem.id not in kept_back]
+            heldout = [_with_shots(problem, shown) for problem in heldout]
+        return cls(name, tuple(train), tuple(sorted(heldout, key=digest)), shown, max_tokens, worked)
+
+    @property
+    def one_line(self) -> bool:
+        return bool(self.shots)
 
     def problems(self, split: Split, count: int | None, seed: int = 0, start: int = 0) -> list[Problem]:
         check_request(split, count, start)
@@ -74,17 +85,24 @@ class ProblemSet:
         return self.grade_batch([problem], [completion])[0]
 
     def grade_batch(self, problems: Sequence[Problem], completions: Sequence[str]) -> list[Verdict]:
-        said = [first_line(completion) for completion in completions] if self.shots else completions
-        return grade_batch(problems, said)
+        if self.shots:
+            read = worked_answer if self.worked else first_line
+            completions = [read(completion) for completion in completions]
+        return grade_batch(problems, completions)
 
     def decisive(self, problem: Problem, completion: str) -> list[Span] | None:
         return None
 
 
-def _with_shots(problem: Problem, worked: tuple[Shot, ...]) -> Problem:
+def _shot(problem: Problem, worked: bool) -> Shot:
+    question, answer = str(problem.meta.get("question", problem.prompt)), str(problem.answer)
+    return question, worked_line(problem.meta["working"], answer) if worked else answer
+
+
+def _with_shots(problem: Problem, shots: tuple[Shot, ...]) -> Problem:
     question = problem.meta.get("question", problem.prompt)
     if not isinstance(question, str):
         raise ValueError(f"{problem.id} has chat messages for a prompt: shots go with plain questions only")
     return replace(
-        problem, prompt=few_shot_prompt(question, worked), meta={**problem.meta, "extract": "whole"}
+        problem, prompt=few_shot_prompt(question, shots), meta={**problem.meta, "extract": "whole"}
     )

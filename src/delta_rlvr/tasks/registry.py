@@ -42,6 +42,7 @@ ROW_SETTINGS = {
     "template": "how a question is put: a name of `TEMPLATES` (math)",
     "chat": "true: as a chat message, for chat models",
     "shots": "worked pairs before each question, for base models, in place of a template",
+    "working": "field of the steps to an answer, which the shots then show before it",
     "max_tokens": "how long a response may become (512)",
 }
 """Settings of a task made of rows."""
@@ -53,7 +54,7 @@ def get_task(spec: str = DEFAULT_TASK) -> Task:
     | spec | task | settings |
     |---|---|---|
     | phrased-sums, long-filler, ... | built in (`BUILT_IN`) | those of `SumSettings` |
-    | reasoning-gym:chain_sum | a generator | its own, and shots, max_tokens |
+    | reasoning-gym:chain_sum | a generator | its own, and shots, working=true, max_tokens |
     | problems.jsonl, owner/name, a folder | rows | those of `ROW_SETTINGS` |
     """
     name, _, query = spec.partition("?")
@@ -61,7 +62,7 @@ def get_task(spec: str = DEFAULT_TASK) -> Task:
     if name in BUILT_IN:
         return _built_in(name, settings)
     if name.startswith(GENERATOR_PREFIX):
-        own = {key: settings.pop(key) for key in ("shots", "max_tokens") if key in settings}
+        own = {key: settings.pop(key) for key in ("shots", "working", "max_tokens") if key in settings}
         return ReasoningGym(name.removeprefix(GENERATOR_PREFIX), settings, **own)
     if "/" not in name and not name.endswith((".jsonl", ".jsonl.gz")) and not Path(name).exists():
         raise ValueError(
@@ -93,8 +94,10 @@ def _rows(spec: str, name: str, settings: dict[str, Any]) -> ProblemSet:
     shots = settings.pop("shots", 0)
     if shots and settings.keys() & {"template", "chat"}:
         raise ValueError(f"{spec}: shots are a prompt of their own; leave template and chat out")
+    if "working" in settings and not shots:
+        raise ValueError(f"{spec}: the working is shown in shots; give their number, as in shots=4")
     asked = template(settings.pop("template", MATH.name))
-    shape: dict[str, Any] = {"shots": shots}
+    shape: dict[str, Any] = {"shots": shots, "worked": "working" in settings}
     if "max_tokens" in settings:
         shape["max_tokens"] = settings.pop("max_tokens")
     heldout_source = settings.pop("heldout", None)

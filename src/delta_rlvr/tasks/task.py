@@ -29,6 +29,11 @@ class Task(Protocol):
         """How many tokens a response to it may take: the default of the completion limit."""
         ...
 
+    @property
+    def one_line(self) -> bool:
+        """Whether a response ends at its first line break, and what a model goes on to write after it is not part of it."""
+        ...
+
     def problems(self, split: Split, count: int | None, seed: int = 0, start: int = 0) -> list[Problem]:
         """`count` problems of a split, the same for the same seed; `start` skips as many.
 

@@ -17,7 +17,8 @@ from delta_rlvr.rewards.extract import last_boxed
 from delta_rlvr.rewards.verdict import Verdict
 from delta_rlvr.tasks.problem import Problem
 from delta_rlvr.tasks.sources.schemas import question_hash
-from delta_rlvr.tasks.sources.shots import Shot, few_shot_prompt, first_line
+from delta_rlvr.tasks.sources.shots import Shot, few_shot_prompt, first_line, worked_answer, worked_line
+from delta_rlvr.tasks.sources.workings import WORKINGS
 from delta_rlvr.tasks.task import GradesOneByOne, Span, Split, check_request, hashed_split
 
 FULL_SCORE = 0.999
@@ -37,20 +38,33 @@ class ReasoningGym(GradesOneByOne):
     options: dict[str, Any] = field(default_factory=dict)
     """Settings of the generator, such as {"max_digits": 1}."""
     shots: int = 0
-    """Worked pairs before each question. 0 gives the bare question, for chat models."""
+    """Pairs before each question. 0 gives the bare question, for chat models."""
+    working: bool = False
+    """Whether the shots show how their answers come about (`WORKINGS`); the answer is then read after "The answer is"."""
     max_tokens: int = 64
     """How long a response may become; with shots, the answer is one line, and 16 is enough for most."""
 
     def __post_init__(self) -> None:
         if self.shots < 0:
             raise ValueError(f"shots must be at least 0, got {self.shots}")
+        if self.working and not self.shots:
+            raise ValueError(f"{self.name}: the working is shown in shots; give their number, as in shots=4")
+        if self.working and self.generator not in WORKINGS:
+            raise ValueError(
+                f"no working is known for {self.generator}; there is one for {', '.join(WORKINGS)}"
+            )
         _ = self._scorer  # an unknown generator or setting is refused now, not in the middle of a run
 
     @property
     def name(self) -> str:
         given = {**self.options, **({"shots": self.shots} if self.shots else {})}
         settings = "&".join(f"{key}={value}" for key, value in given.items())
+        settings += "&working=true" if self.working else ""
         return f"reasoning-gym:{self.generator}" + (f"?{settings}" if settings else "")
+
+    @property
+    def one_line(self) -> bool:
+        return bool(self.shots)
 
     def problems(self, split: Split, count: int | None, seed: int = 0, start: int = 0) -> list[Problem]:
         check_request(split, count, start)
@@ -79,10 +93,11 @@ class ReasoningGym(GradesOneByOne):
     def worked(self) -> tuple[Shot, ...]:
         """The shots: the same for every problem and seed."""
         entries = itertools.islice(self._fresh_entries(_SHOT_SEED, set()), self.shots)
-        return tuple((entry["question"], str(entry["answer"])) for entry in entries)
+        return tuple((entry["question"], self._line(entry)) for entry in entries)
 
     def grade(self, problem: Problem, completion: str) -> Verdict:
-        answer = first_line(completion) if self.shots else final_answer(completion)
+        read = worked_answer if self.working else first_line if self.shots else final_answer
+        answer = read(completion)
         if not answer:
             return Verdict(0.0, "no final answer")
         # A full stop after the answer is no mistake, but an answer may end in one of its own.
@@ -93,6 +108,11 @@ class ReasoningGym(GradesOneByOne):
 
     def decisive(self, problem: Problem, completion: str) -> list[Span] | None:
         return None
+
+    def _line(self, entry: dict[str, Any]) -> str:
+        """The line that answers a shot."""
+        answer = str(entry["answer"])
+        return worked_line(WORKINGS[self.generator](entry), answer) if self.working else answer
 
     @cached_property
     def _scorer(self) -> Any:

@@ -31,6 +31,7 @@ def load_problems(
     part: str = "train",
     template: Template | None = None,
     chat: bool = False,
+    working: str | None = None,
     limit: int | None = None,
 ) -> list[Problem]:
     """Every problem of a JSON Lines file (.jsonl, .jsonl.gz), a data set on the hub, or one saved to a folder.
@@ -38,7 +39,8 @@ def load_problems(
     `schema` is a name of `SCHEMAS`; left out, it is known for the sets of `KNOWN_SETS` and "plain" for others.
     `subset` and `part` are the hub's configuration and split. `template` puts the question, as text or as a chat
     of one message; rows that bring chat messages keep them, and without a template a prompt is the bare question.
-    A row without an answer is an error that says where it stands.
+    `working` names a field with the steps to the answer, kept for shots; rows may lack it. A row without an answer is an
+    error that says where it stands.
     """
     if limit is not None and limit < 1:
         raise ValueError(f"limit must be at least 1, got {limit}")
@@ -51,7 +53,7 @@ def load_problems(
     else:
         rows, label = _read_data_set(text, subset, part), text.rstrip("/").rsplit("/", 1)[-1]
     read = reader(schema or KNOWN_SETS.get(text, "plain"), names)
-    problems = list(_problems(rows, read, label, template, chat, limit))
+    problems = list(_problems(rows, read, label, template, chat, working, limit))
     if not problems:
         raise ValueError(f"{source}: no rows")
     return problems
@@ -104,6 +106,7 @@ def _problems(
     label: str,
     template: Template | None,
     chat: bool,
+    working: str | None,
     limit: int | None,
 ) -> Iterator[Problem]:
     seen: dict[str, str] = {}
@@ -131,6 +134,8 @@ def _problems(
         if template is not None and isinstance(prompt, str):
             prompt = template.messages(prompt) if chat else template.fill(prompt)
         meta = {**fields.meta, "question": fields.question, "where": where}
+        if working is not None and row.get(working):
+            meta["working"] = str(row[working])
         if template is not None:
             meta["extract"] = template.extract
         yield Problem(f"{label}/{name}", prompt, fields.answer, fields.grader, meta)
