@@ -1,7 +1,7 @@
 """Make the bundled policy: a tiny Qwen3 that tells sums in many words and gets a good part of them wrong.
 
     python recipes/make_policy.py                    # writes it anew into the package
-    python recipes/make_policy.py --output DIR       # or elsewhere
+    python recipes/make_policy.py --output DIR       # or elsewhere; --width, --layers, --carry-slips, ... make others
 
 It learns from solutions with slips mixed in (see `Slips`), so that its digits are uncertain for a reason that
 reinforcement can remove, and from phrasings drawn at random, so that its words are uncertain for no reason at all.
@@ -139,7 +139,9 @@ def batches(recipe: Recipe) -> Iterator[list[tuple[str, str]]]:
         yield [(str(problem.prompt), task.solution(problem, draw, slips)) for problem in problems]
 
 
-def collate(pairs: list[tuple[str, str]], tokenizer: PreTrainedTokenizerFast) -> dict[str, torch.Tensor]:
+def collate(
+    pairs: list[tuple[str, str]], tokenizer: PreTrainedTokenizerFast, device: str = "cpu"
+) -> dict[str, torch.Tensor]:
     """Right-padded ids and the labels of the solutions and their end."""
     prompts = tokenizer([prompt for prompt, _ in pairs])["input_ids"]
     told = tokenizer([solution for _, solution in pairs])["input_ids"]
@@ -152,17 +154,18 @@ def collate(pairs: list[tuple[str, str]], tokenizer: PreTrainedTokenizerFast) ->
         ids[place, : len(row)] = torch.tensor(row)
         labels[place, len(prompt) : len(row)] = ids[place, len(prompt) : len(row)]
     # Padding stands on the right, where no real token attends to it.
-    return {"input_ids": ids, "labels": labels}
+    return {"input_ids": ids.to(device), "labels": labels.to(device)}
 
 
 def warm_start(
-    recipe: Recipe, report: Callable[[int, float], None] | None = None
+    recipe: Recipe, report: Callable[[int, float], None] | None = None, device: str = "cpu"
 ) -> tuple[Qwen3ForCausalLM, PreTrainedTokenizerFast]:
     """The whole recipe, in memory."""
     stream = batches(recipe)
     corpus = itertools.chain.from_iterable(pair for _ in range(64) for pair in next(stream))
     tokenizer = build_tokenizer(corpus, recipe.vocabulary)
-    model = build_model(tokenizer, recipe)
+    model: Any = build_model(tokenizer, recipe)
+    model.to(device)
     decayed = [weight for weight in model.parameters() if weight.dim() > 1]
     plain = [weight for weight in model.parameters() if weight.dim() <= 1]
     optimizer = torch.optim.AdamW(
@@ -175,7 +178,7 @@ def warm_start(
     )
     model.train()
     for step in range(1, recipe.steps + 1):
-        loss = model(**collate(next(stream), tokenizer)).loss
+        loss = model(**collate(next(stream), tokenizer, device)).loss
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
@@ -197,7 +200,9 @@ def sampled_accuracy(
     """Accuracy on held-out problems: one sample each at temperature 1, or the likeliest token throughout."""
     torch.manual_seed(1)
     asked = task.problems("heldout", problems)
-    inputs = tokenizer([str(problem.prompt) for problem in asked], return_tensors="pt", padding=True)
+    inputs = tokenizer([str(problem.prompt) for problem in asked], return_tensors="pt", padding=True).to(
+        model.device
+    )
     output = model.generate(**inputs, max_new_tokens=task.max_tokens, do_sample=not greedy, top_k=0)
     told = tokenizer.batch_decode(output[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
     return sum(task.grade(problem, text).score for problem, text in zip(asked, told, strict=True)) / problems
@@ -206,10 +211,14 @@ def sampled_accuracy(
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--output", type=Path, default=PACKAGED)
+    parser.add_argument(
+        "--device", default="cpu", help="where to train; another one gives slightly other weights"
+    )
     for name, value in asdict(Recipe()).items():
         parser.add_argument(f"--{name.replace('_', '-')}", type=type(value), default=value)
     options = vars(parser.parse_args())
     output: Path = options.pop("output")
+    device: str = options.pop("device")
     recipe = Recipe(**options)
     started = time.monotonic()
 
@@ -219,7 +228,7 @@ def main() -> None:
                 f"step {step}/{recipe.steps}  loss {loss:.4f}  {time.monotonic() - started:.0f} s", flush=True
             )
 
-    model, tokenizer = warm_start(recipe, report)
+    model, tokenizer = warm_start(recipe, report, device)
     output.mkdir(parents=True, exist_ok=True)
     model.generation_config = GenerationConfig(
         do_sample=True,

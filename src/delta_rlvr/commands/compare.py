@@ -14,7 +14,7 @@ from rich.table import Table
 
 from delta_rlvr.commands.options import parse_train_options
 from delta_rlvr.commands.train import run_settings, train
-from delta_rlvr.evaluate.seeds import compare_seeds
+from delta_rlvr.evaluate.seeds import adjust, compare_seeds
 from delta_rlvr.objectives import get_method
 from delta_rlvr.report import write_report
 from delta_rlvr.runs import read_run
@@ -138,7 +138,7 @@ def comparison_rows(scores: dict[str, list[float]]) -> list[dict[str, Any]]:
     """Mean, spread and tests of each method against the first, as `comparison.json` keeps them."""
     rows: list[dict[str, Any]] = []
     by_seed = {method: dict(enumerate(values)) for method, values in scores.items()}
-    for found in compare_seeds(by_seed, next(iter(scores))):
+    for found in adjust(compare_seeds(by_seed, next(iter(scores)))):
         row: dict[str, Any] = {"method": found.method, "mean": found.mean, "sd": found.sd}
         if found.difference is not None:
             row["difference"] = found.difference.mean

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from delta_rlvr.evaluate.bootstrap import Interval, mean_interval
@@ -38,28 +38,24 @@ class SeedComparison:
     p_mann_whitney: float | None = None
     """Unpaired, two-sided, over all seeds of both."""
     p_holm: float | None = None
-    """The paired p-value after Holm over the family that was compared with the baseline."""
+    """The paired p-value after Holm; see `adjust`."""
     effect: EffectSize | None = None
     detectable: float | None = None
     """The smallest true difference that so many pairs would show in four of five such studies."""
 
 
-def compare_seeds(
-    scores: Mapping[str, SeedScores], baseline: str, *, apart: tuple[str, ...] = ()
-) -> list[SeedComparison]:
-    """Each method against the baseline. Methods in `apart` (a primary comparison, declared before) are left out of Holm's family."""
+def compare_seeds(scores: Mapping[str, SeedScores], baseline: str) -> list[SeedComparison]:
+    """Each method against the baseline, p-values as they are: `adjust` corrects a whole family of them."""
     if baseline not in scores:
         raise ValueError(f"baseline {baseline!r} is not among {', '.join(scores)}")
-    compared = [_compare(method, scores[method], scores[baseline], method == baseline) for method in scores]
-    family = [
-        place
-        for place, found in enumerate(compared)
-        if found.p_paired is not None and found.method not in apart
-    ]
-    adjusted = holm([compared[place].p_paired or 0.0 for place in family])
-    for place, p in zip(family, adjusted, strict=True):
-        compared[place] = replace(compared[place], p_holm=p)
-    return compared
+    return [_compare(method, scores[method], scores[baseline], method == baseline) for method in scores]
+
+
+def adjust(family: Sequence[SeedComparison]) -> list[SeedComparison]:
+    """Holm's correction over all comparisons of a family (a primary comparison, declared before, is not part of it)."""
+    tested = [found.p_paired for found in family if found.p_paired is not None]
+    adjusted = iter(holm(tested))
+    return [found if found.p_paired is None else replace(found, p_holm=next(adjusted)) for found in family]
 
 
 def _compare(method: str, own: SeedScores, base: SeedScores, alone: bool) -> SeedComparison:

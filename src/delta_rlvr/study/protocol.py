@@ -1,0 +1,141 @@
+"""A study as it is written down before it is run: one YAML file, from which every run follows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from delta_rlvr.study.arms import Oracle, get_arm
+from delta_rlvr.study.heldout import HeldoutSettings
+from delta_rlvr.study.training import Run, TrainingSettings
+from delta_rlvr.tasks import DEFAULT_POLICY, get_task
+
+
+@dataclass(frozen=True)
+class Primary:
+    """The one comparison that the study was made for; tested alone, outside of Holm's family."""
+
+    arm: str
+    task: str
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """What is trained on what, how often, and what will be compared."""
+
+    name: str
+    question: str
+    """What the study is to find out, in a sentence."""
+    tasks: tuple[str, ...]
+    arms: Mapping[str, int]
+    """Number of seeds by arm. Seeds count from `first_seed`, so arms share theirs."""
+    baseline: str = "dapo"
+    model: str = DEFAULT_POLICY
+    first_seed: int = 0
+    reward_noise: float = 0.0
+    """Share of the verdicts that training sees flipped; held-out scores never are."""
+    primary: Primary | None = None
+    training: TrainingSettings = field(default_factory=TrainingSettings)
+    heldout: HeldoutSettings = field(default_factory=HeldoutSettings)
+
+    def __post_init__(self) -> None:
+        if not self.tasks or not self.arms:
+            raise ValueError(f"protocol {self.name!r}: give at least one task and one arm")
+        if self.baseline not in self.arms:
+            raise ValueError(f"protocol {self.name!r}: the baseline {self.baseline!r} is not among its arms")
+        for arm, seeds in self.arms.items():
+            get_arm(arm)
+            if not isinstance(seeds, int) or seeds < 1:
+                raise ValueError(f"protocol {self.name!r}: arms.{arm} is a number of seeds, not {seeds!r}")
+        if self.primary is not None and (
+            self.primary.arm not in self.arms or self.primary.task not in self.tasks
+        ):
+            raise ValueError(
+                f"protocol {self.name!r}: the primary comparison is not among the arms and tasks"
+            )
+        for name in self.tasks:
+            task = get_task(name)
+            if any(isinstance(get_arm(arm), Oracle) for arm in self.arms) and not _plants(task):
+                raise ValueError(
+                    f"protocol {self.name!r}: task {name!r} does not know its decisive tokens; leave the oracles out"
+                )
+
+    def runs(self) -> list[Run]:
+        """Seed by seed, so that a study that is stopped has the same seeds of every arm."""
+        most = max(self.arms.values())
+        return [
+            Run(task, arm, self.first_seed + number, self.reward_noise)
+            for task in self.tasks
+            for number in range(most)
+            for arm, seeds in self.arms.items()
+            if number < seeds
+        ]
+
+
+def read_protocols(path: Path) -> list[Protocol]:
+    """The protocols of a YAML file: one, or one for each of its `variants`, which say what they change.
+
+    Unknown keys are refused: a misspelt setting would otherwise be a default.
+    """
+    try:
+        written = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror or error}") from error
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ValueError(f"{path} is not YAML: {error}") from error
+    if not isinstance(written, dict):
+        raise ValueError(f"{path}: a protocol is a mapping, as in `tasks: [phrased-sums]`")
+    written = {"name": path.stem, **written}
+    variants = written.pop("variants", None)
+    if variants is None:
+        return [_protocol(written, str(path))]
+    if not isinstance(variants, dict) or not variants:
+        raise ValueError(f"{path}: variants are a mapping from names to what they change")
+    return [
+        _protocol(
+            _merged(written, changes or {}) | {"name": f"{written['name']}/{name}"},
+            f"{path}: variants.{name}",
+        )
+        for name, changes in variants.items()
+    ]
+
+
+def _merged(base: Mapping[str, Any], changes: Any) -> dict[str, Any]:
+    """The base with its changes; `training` and `heldout` are changed key by key."""
+    merged = dict(base)
+    for key, value in changes.items():
+        inner = key in ("training", "heldout") and isinstance(value, dict)
+        merged[key] = {**merged.get(key, {}), **value} if inner else value
+    return merged
+
+
+def _protocol(written: dict[str, Any], where: str) -> Protocol:
+    built = dict(written)
+    for key, kind in (("training", TrainingSettings), ("heldout", HeldoutSettings), ("primary", Primary)):
+        if key in built:
+            built[key] = _build(kind, built[key], f"{where}: {key}")
+    built["tasks"] = tuple(built.get("tasks") or ())
+    return _build(Protocol, built, where)
+
+
+def _build(kind: type, values: Any, where: str) -> Any:
+    if not isinstance(values, dict):
+        raise ValueError(f"{where}: give key: value pairs")
+    known = [one.name for one in fields(kind)]
+    unknown = sorted(map(str, values.keys() - set(known)))
+    if unknown:
+        raise ValueError(f"{where}: there is no setting {', '.join(unknown)}; there are {', '.join(known)}")
+    try:
+        return kind(**values)
+    except TypeError as error:
+        raise ValueError(f"{where}: {error}") from error
+
+
+def _plants(task: Any) -> bool:
+    """Whether the task knows its decisive tokens."""
+    problem = task.problems("train", 1)[0]
+    return task.decisive(problem, "") is not None

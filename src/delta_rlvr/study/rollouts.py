@@ -1,0 +1,253 @@
+"""Rollout batches of policies that run side by side: sampled, judged, and scored by the pass that credit reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from delta_rlvr.evaluate.local_sampler import encode_prompt
+from delta_rlvr.study.judging import Judge, Judged
+from delta_rlvr.study.sampling import StackedSampler
+from delta_rlvr.study.stacked import StackedPolicy
+from delta_rlvr.tasks import Problem, Task
+
+ADVANTAGE_FLOOR = 1e-4  # eps_A, TRL's
+
+
+@dataclass(frozen=True)
+class Rollouts:
+    """One policy's rollout batch: responses to the same prompt side by side."""
+
+    problems: list[Problem]
+    """What each response answers."""
+    texts: list[str]
+    """The responses, decoded, without special tokens."""
+    prompt_ids: Int[Tensor, "batch prompt"]
+    prompt_mask: Bool[Tensor, "batch prompt"]
+    """Padding stands on the left."""
+    completion_ids: Int[Tensor, "batch time"]
+    mask: Bool[Tensor, "batch time"]
+    """Valid response tokens, the end token included."""
+    hidden: Float[Tensor, "batch time width"]
+    """The LM head's input where each token was predicted."""
+    logps: Float[Tensor, "batch time"]
+    """Old log-probs."""
+    entropy: Float[Tensor, "batch time"]
+    correct: Float[Tensor, " batch"]
+    """The verdicts."""
+    rewards: Float[Tensor, " batch"]
+    """What training sees: the verdicts, some of them flipped where noise was asked for."""
+    advantages: Float[Tensor, " batch"]
+    groups: Int[Tensor, " batch"]
+    decisive: Bool[Tensor, "batch time"] | None
+    """The tokens that decided, where the task knows and somebody asked."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one policy is asked in one rollout batch."""
+
+    task: Task
+    problems: Sequence[Problem]
+    """One a prompt; each is answered `group` times."""
+    seed: int
+    """Of the samples and of the noise: the same seed gives two policies the same random numbers."""
+    max_tokens: int
+    """Longest response."""
+    reward_noise: float = 0.0
+    """Share of the verdicts that is flipped."""
+    decisive: bool = False
+    """Whether the decisive tokens are wanted."""
+
+
+class Collector:
+    """Makes rollout batches with one set of policies, tokenizer and sampler."""
+
+    def __init__(
+        self,
+        policy: StackedPolicy,
+        sampler: StackedSampler,
+        tokenizer: Any,
+        *,
+        judge: Judge,
+        rows_at_once: int = 1024,
+    ):
+        self.policy = policy
+        self.sampler = sampler
+        self.tokenizer = tokenizer
+        self.judge = judge
+        self.rows_at_once = rows_at_once
+        """Rows (over all policies) that go through the old-log-prob pass together."""
+
+    @torch.no_grad()
+    def collect(
+        self,
+        batches: Sequence[Batch],
+        *,
+        group: int,
+        number: int = 0,
+        temperature: float = 1.0,
+        on_sampled: Callable[[int], None] | None = None,
+    ) -> list[Rollouts]:
+        """One rollout batch a policy. `number` tells the batches of a run apart; `on_sampled` hears how many tokens were drawn."""
+        if len({len(batch.problems) for batch in batches}) != 1:
+            raise ValueError("every policy must be asked the same number of prompts: they run side by side")
+        prompts, prompt_mask = self.encode([batch.problems for batch in batches])
+        count = len(batches[0].problems) * group
+        limits = [batch.max_tokens for batch in batches]
+        uniforms = torch.stack(
+            [torch.from_numpy(draws(batch.seed, number, (max(limits), count)).T) for batch in batches]
+        )
+        ids, mask = self.sample(prompts, prompt_mask, uniforms, limits, copies=group, temperature=temperature)
+        if on_sampled is not None:
+            on_sampled(int(mask.sum()))
+        judged = self.judge(
+            [
+                (batch.task, [p for p in batch.problems for _ in range(group)], batch.decisive)
+                for batch in batches
+            ],
+            valid_ids(ids, mask),
+        )
+        prompts = prompts.repeat_interleave(group, dim=1)
+        prompt_mask = prompt_mask.repeat_interleave(group, dim=1)
+        hidden, logps, entropy = self.score(prompts, prompt_mask, ids, mask, temperature)
+        return [
+            _rollouts(
+                batch,
+                found,
+                group,
+                number,
+                prompt_ids=prompts[place],
+                prompt_mask=prompt_mask[place],
+                completion_ids=ids[place],
+                mask=mask[place],
+                hidden=hidden[place],
+                logps=logps[place],
+                entropy=entropy[place],
+            )
+            for place, (batch, found) in enumerate(zip(batches, judged, strict=True))
+        ]
+
+    def encode(
+        self, questions: Sequence[Sequence[Problem]]
+    ) -> tuple[Int[Tensor, "run prompts prompt"], Bool[Tensor, "run prompts prompt"]]:
+        """Each policy's prompts, left-padded to one length, and which of their tokens are real."""
+        encoded = [[encode_prompt(self.tokenizer, p.prompt) for p in asked] for asked in questions]
+        longest = max(len(ids) for rows in encoded for ids in rows)
+        padding = self.tokenizer.pad_token_id
+        padded = [[[padding] * (longest - len(ids)) + ids for ids in rows] for rows in encoded]
+        real = [[[False] * (longest - len(ids)) + [True] * len(ids) for ids in rows] for rows in encoded]
+        device = self.policy.head.device
+        return torch.tensor(padded, device=device), torch.tensor(real, device=device)
+
+    def sample(
+        self,
+        prompts: Int[Tensor, "run prompts prompt"],
+        prompt_mask: Bool[Tensor, "run prompts prompt"],
+        uniforms: Float[Tensor, "run batch time"],
+        limits: Sequence[int],
+        *,
+        copies: int,
+        temperature: float,
+    ) -> tuple[Int[Tensor, "run batch time"], Bool[Tensor, "run batch time"]]:
+        """Responses, each policy's cut at its own limit: tasks with different limits may stand in one stack."""
+        ids, mask = self.sampler.sample(
+            prompts, prompt_mask, uniforms.to(prompts.device), temperature=temperature, copies=copies
+        )
+        within = (
+            torch.arange(ids.shape[2], device=ids.device) < torch.tensor(limits, device=ids.device)[:, None]
+        )
+        mask = mask & within[:, None]
+        return ids.masked_fill(~mask, self.tokenizer.pad_token_id), mask
+
+    def score(
+        self, prompts: Tensor, prompt_mask: Tensor, ids: Tensor, mask: Tensor, temperature: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The old-log-prob pass, a few rows at a time."""
+        pieces = []
+        for rows in row_pieces(ids.shape[1], ids.shape[0], self.rows_at_once):
+            hidden = response_hidden(
+                self.policy, prompts[:, rows], prompt_mask[:, rows], ids[:, rows], mask[:, rows]
+            )
+            pieces.append((hidden, *self.policy.token_logps(hidden, ids[:, rows], temperature, entropy=True)))
+        hidden, logps, entropy = (torch.cat(parts, dim=1) for parts in zip(*pieces, strict=True))
+        return hidden, logps, entropy
+
+
+def response_hidden(
+    policy: StackedPolicy,
+    prompts: Int[Tensor, "run batch prompt"],
+    prompt_mask: Bool[Tensor, "run batch prompt"],
+    ids: Int[Tensor, "run batch time"],
+    mask: Bool[Tensor, "run batch time"],
+) -> Float[Tensor, "run batch time width"]:
+    """The LM head's input at the positions that predict the response's tokens."""
+    everything = torch.cat([prompts, ids], dim=2)
+    real = torch.cat([prompt_mask, mask], dim=2)
+    return policy.hidden(everything, real)[:, :, prompts.shape[2] - 1 : -1]
+
+
+def row_pieces(rows: int, runs: int, rows_at_once: int) -> list[slice]:
+    """Slices of the batch axis such that all policies together have at most about `rows_at_once` rows in one."""
+    step = max(1, rows_at_once // runs)
+    return [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
+
+
+def draws(seed: int, number: int, shape: tuple[int, ...]) -> Float[np.ndarray, "..."]:
+    """Uniform numbers that depend on the seed and the number of the batch alone."""
+    return np.random.Generator(np.random.Philox([seed, number])).random(shape)
+
+
+def advantages(rewards: Float[Tensor, " batch"], group: int) -> Float[Tensor, " batch"]:
+    """A_i = (R_i - mean) / (std + eps_A) within each group, the standard deviation as TRL takes it (ddof 1)."""
+    grouped = rewards.view(-1, group)
+    centred = grouped - grouped.mean(1, keepdim=True)
+    return (centred / (grouped.std(1, keepdim=True) + ADVANTAGE_FLOOR)).flatten()
+
+
+def flip(correct: Float[Tensor, " batch"], noise: float, seed: int, number: int) -> Float[Tensor, " batch"]:
+    """Verdicts of which a share `noise` is wrong. Draws of their own, so that noise does not move the samples."""
+    if not 0 <= noise <= 1:
+        raise ValueError(f"reward_noise={noise}: give a share between 0 and 1")
+    drawn = torch.from_numpy(draws(seed + (1 << 40), number, (len(correct),)))
+    return torch.where(drawn.to(correct.device) < noise, 1 - correct, correct)
+
+
+def _rollouts(batch: Batch, found: Judged, group: int, number: int, **tensors: Tensor) -> Rollouts:
+    device = tensors["mask"].device
+    correct = torch.tensor(found.correct, device=device)
+    rewards = flip(correct, batch.reward_noise, batch.seed, number)
+    decisive = None
+    if found.decisive is not None:
+        decisive = torch.zeros_like(tensors["mask"])
+        decisive[tensors["mask"]] = torch.tensor(
+            [flag for flags in found.decisive for flag in flags], dtype=torch.bool, device=device
+        )
+    prompts = len(batch.problems)
+    return Rollouts(
+        problems=[problem for problem in batch.problems for _ in range(group)],
+        texts=found.texts,
+        correct=correct,
+        rewards=rewards,
+        advantages=advantages(rewards, group),
+        groups=torch.arange(prompts, device=device).repeat_interleave(group),
+        decisive=decisive,
+        **tensors,
+    )
+
+
+def valid_ids(
+    ids: Int[Tensor, "run batch time"], mask: Bool[Tensor, "run batch time"]
+) -> list[list[list[int]]]:
+    """Token ids of each response of each policy."""
+    lengths = mask.sum(2).tolist()
+    return [
+        [row[:length] for row, length in zip(rows, run_lengths, strict=True)]
+        for rows, run_lengths in zip(ids.tolist(), lengths, strict=True)
+    ]

@@ -1,0 +1,202 @@
+"""Run a protocol, stack by stack, and keep what each run came to: an interrupted study goes on with the stacks that are missing."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from delta_rlvr.evaluate.local_sampler import end_tokens
+from delta_rlvr.evaluate.results import versions
+from delta_rlvr.runs.files import atomic, dump, now
+from delta_rlvr.study.heldout import heldout_accuracies
+from delta_rlvr.study.judging import Judge
+from delta_rlvr.study.protocol import Protocol
+from delta_rlvr.study.rollouts import Collector
+from delta_rlvr.study.sampling import StackedSampler
+from delta_rlvr.study.stacked import StackedPolicy
+from delta_rlvr.study.training import BatchStatistics, Run, StackedTraining
+from delta_rlvr.tasks import load_policy
+
+RUNS = "runs.jsonl"
+PROTOCOL = "protocol.json"
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where and how the stacks run. None of it changes a result beyond the rounding of sums."""
+
+    device: str = "cpu"
+    compute_dtype: torch.dtype = torch.float32
+    runs_at_once: int = 16
+    """Runs of one stack."""
+    rows_at_once: int = 2048
+    """Rows (responses, over all runs) of one forward and backward."""
+    workers: int = 1
+    """Processes that judge responses."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run came to."""
+
+    run: Run
+    before: float
+    """Held-out accuracy before training."""
+    after: float
+    curve: list[float]
+    """Accuracy on each rollout batch, before noise: problems that the run had not seen."""
+    entropy: list[float]
+    length: list[float]
+    signal_groups: list[float]
+    weight_sd: list[float]
+    gradient_norm: list[float]
+    """Of the batch's first update."""
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Outcome:
+        return cls(**{**values, "run": Run(**values["run"])})
+
+
+class Study:
+    """A protocol and the folder that its outcomes are kept in."""
+
+    def __init__(self, protocol: Protocol, folder: Path):
+        self.protocol = protocol
+        self.folder = folder
+        written = json.loads(dump(asdict(protocol)))
+        place = folder / PROTOCOL
+        if place.exists():
+            before = json.loads(place.read_text(encoding="utf-8"))["protocol"]
+            # More seeds or arms may be added; what the runs that are there were made with may not change.
+            fixed = ("model", "first_seed", "reward_noise", "training", "heldout")
+            changed = [key for key in fixed if before.get(key) != written[key]]
+            if changed:
+                raise ValueError(
+                    f"{folder} holds runs with another {', '.join(changed)}: use the same protocol, or give another --output"
+                )
+        with atomic(place) as file:
+            file.write(
+                dump({"protocol": written, "versions": versions(), "written": now()}, indent=1).encode()
+            )
+
+    def outcomes(self) -> list[Outcome]:
+        """What is there so far."""
+        place = self.folder / RUNS
+        if not place.exists():
+            return []
+        found = []
+        for number, line in enumerate(place.read_text(encoding="utf-8").splitlines(), start=1):
+            try:
+                found.append(Outcome.from_dict(json.loads(line)))
+            except (ValueError, TypeError) as error:
+                raise ValueError(
+                    f"{place}, line {number} is no outcome ({error}): delete that line"
+                ) from error
+        return found
+
+    def missing(self) -> list[Run]:
+        done = {outcome.run for outcome in self.outcomes()}
+        return [run for run in self.protocol.runs() if run not in done]
+
+    def go(self, machine: Machine, tell: Callable[[str], None], *, export: Iterable[str] = ()) -> None:
+        """Run what is missing. `export`: arms whose trained weights are written to the folder as transformers models."""
+        model, tokenizer = load_policy(self.protocol.model)
+        exported = set(export)
+        stacks = _stacks(self.missing(), machine.runs_at_once)
+        with Judge(tokenizer, machine.workers) as judge:
+            for number, runs in enumerate(stacks, start=1):
+                began = time.perf_counter()
+                told = ", ".join(dict.fromkeys(run.task for run in runs))
+                tell(f"stack {number}/{len(stacks)}: {len(runs)} runs on {told}")
+                outcomes, policy = run_stack(self.protocol, runs, model, tokenizer, judge, machine, tell)
+                for place, run in enumerate(runs):
+                    if run.arm in exported:
+                        policy.load_into(place, model)
+                        name = f"{run.arm}-{run.task.partition('?')[0].replace('/', '_')}-seed{run.seed}"
+                        model.save_pretrained(self.folder / "models" / name)
+                        tokenizer.save_pretrained(self.folder / "models" / name)
+                if exported:
+                    model, _ = load_policy(self.protocol.model)
+                self._keep(outcomes)
+                tell(f"stack {number}/{len(stacks)} done in {time.perf_counter() - began:.0f} s")
+
+    def _keep(self, outcomes: Sequence[Outcome]) -> None:
+        kept = [*self.outcomes(), *outcomes]
+        with atomic(self.folder / RUNS) as file:
+            file.writelines(dump(outcome.as_dict()).encode() + b"\n" for outcome in kept)
+
+
+def run_stack(
+    protocol: Protocol,
+    runs: Sequence[Run],
+    model: Any,
+    tokenizer: Any,
+    judge: Judge,
+    machine: Machine,
+    tell: Callable[[str], None],
+) -> tuple[list[Outcome], StackedPolicy]:
+    """Train and score the runs of one stack side by side."""
+    settings = protocol.training
+    policy = StackedPolicy.from_model(model, len(runs), compute_dtype=machine.compute_dtype).to(
+        machine.device
+    )
+    sampler = StackedSampler(policy, ends=end_tokens(model, tokenizer), pad=tokenizer.pad_token_id)
+    collector = Collector(policy, sampler, tokenizer, judge=judge, rows_at_once=machine.rows_at_once)
+    training = StackedTraining(collector, runs, settings, rows_at_once=machine.rows_at_once)
+
+    def score() -> list[float]:
+        return heldout_accuracies(
+            collector,
+            training.tasks,
+            protocol.heldout,
+            limits=training.limits,
+            temperature=settings.temperature,
+        )
+
+    before = score()
+
+    def show(number: int, statistics: list[BatchStatistics]) -> None:
+        if (number + 1) % max(1, settings.batches // 8) == 0:
+            mean = sum(found.accuracy for found in statistics) / len(statistics)
+            tell(f"  batch {number + 1}/{settings.batches}: accuracy {mean:.3f} on average")
+
+    seen = training.train(show)
+    after = score()
+    return [
+        _outcome(run, first, last, row)
+        for run, first, last, row in zip(runs, before, after, seen, strict=True)
+    ], policy
+
+
+def _stacks(runs: Sequence[Run], size: int) -> list[list[Run]]:
+    """In the protocol's order, in stacks of like size rather than with a small last one."""
+    if not runs:
+        return []
+    each = -(-len(runs) // -(-len(runs) // size))
+    return [list(runs[start : start + each]) for start in range(0, len(runs), each)]
+
+
+def _outcome(run: Run, before: float, after: float, seen: Sequence[BatchStatistics]) -> Outcome:
+    def column(name: str) -> list[float]:
+        return [float(f"{getattr(found, name):.4g}") for found in seen]
+
+    return Outcome(
+        run,
+        before,
+        after,
+        curve=column("accuracy"),
+        entropy=column("entropy"),
+        length=column("length"),
+        signal_groups=column("signal_groups"),
+        weight_sd=column("weight_sd"),
+        gradient_norm=[float(f"{found.gradient_norms[0]:.4g}") for found in seen],
+    )

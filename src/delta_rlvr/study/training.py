@@ -1,0 +1,303 @@
+"""RLVR of many policies in one process: the same five steps as any engine's, for every seed and method of a study at once.
+
+What a run does is what `delta-rlvr train` does with the same settings: the same problems in the same order, TRL's advantages, loss
+denominators, gradient clipping and optimizer (a test replays one run's rollouts through both and compares the weights step by step).
+What differs is the random numbers: a run here draws from its own seed, so that it is the same whatever runs beside it, and so that two
+methods with one seed see the same problems and the same draws.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from delta_rlvr.objectives import LossInputs, policy_loss
+from delta_rlvr.study.arms import Arm, Oracle, arm_weights, get_arm
+from delta_rlvr.study.rollouts import Batch, Collector, Rollouts, draws, response_hidden, row_pieces
+from delta_rlvr.study.stacked import clip_gradients
+from delta_rlvr.tasks import Problem, Task, get_task
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """What all runs of a stack share. The defaults are those of `delta-rlvr train` with the bundled policy."""
+
+    steps: int = 80
+    """Optimizer steps."""
+    prompts: int = 32
+    """Prompts a rollout batch."""
+    group: int = 8
+    """Responses a prompt (G)."""
+    updates: int = 2
+    """Optimizer steps a rollout batch."""
+    learning_rate: float = 5e-4
+    """AdamW's, constant; no weight decay."""
+    max_grad_norm: float = 1.0
+    """Gradient clipping, run by run."""
+    temperature: float = 1.0
+    """Of sampling, and of the policy that is trained."""
+    max_tokens: int | None = None
+    """Longest response; None for the task's own limit."""
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "prompts", "updates", "max_tokens"):
+            if getattr(self, name) is not None and getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)}: give at least 1")
+        if self.group < 2:
+            raise ValueError(f"group={self.group}: a group's advantage needs at least 2 responses")
+        if self.steps % self.updates:
+            raise ValueError(f"steps={self.steps}: give a multiple of updates={self.updates}")
+        if self.prompts * self.group % self.updates:
+            raise ValueError(
+                f"updates={self.updates}: {self.prompts * self.group} responses do not split evenly"
+            )
+        if not (self.learning_rate > 0 and self.max_grad_norm > 0 and self.temperature > 0):
+            raise ValueError("learning_rate, max_grad_norm and temperature must be positive")
+
+    @property
+    def batches(self) -> int:
+        """Rollout batches of a run."""
+        return self.steps // self.updates
+
+
+@dataclass(frozen=True)
+class Run:
+    """One policy's training: what is trained on, how tokens are weighed, and the seed."""
+
+    task: str
+    arm: str
+    seed: int
+    reward_noise: float = 0.0
+    """Share of the verdicts that training sees flipped."""
+
+    def __post_init__(self) -> None:
+        get_arm(self.arm)
+        if not 0 <= self.reward_noise < 0.5:
+            raise ValueError(f"reward_noise={self.reward_noise}: give a share below one half")
+
+
+@dataclass(frozen=True)
+class BatchStatistics:
+    """What is kept of a rollout batch of one run."""
+
+    number: int
+    """From 0."""
+    accuracy: float
+    """Mean verdict, before any noise: on problems that the run has not seen."""
+    reward: float
+    """Mean reward, noise included."""
+    signal_groups: float
+    """Share of groups whose rewards differ."""
+    length: float
+    """Mean tokens a response."""
+    entropy: float
+    """Mean over the valid tokens."""
+    weight_sd: float
+    """Standard deviation of the weights over the tokens with an advantage."""
+    losses: tuple[float, ...]
+    """Loss of each update."""
+    gradient_norms: tuple[float, ...]
+    """Before clipping."""
+
+
+class StackedTraining:
+    """Trains all runs of a stack, one rollout batch after another."""
+
+    def __init__(
+        self,
+        collector: Collector,
+        runs: Sequence[Run],
+        settings: TrainingSettings,
+        *,
+        rows_at_once: int = 2048,
+    ):
+        self.collector = collector
+        self.policy = collector.policy
+        self.runs = list(runs)
+        self.settings = settings
+        self.rows_at_once = rows_at_once
+        """Rows (over all runs) of one forward and backward."""
+        if len(self.runs) != len(self.policy.head):
+            raise ValueError(f"{len(self.runs)} runs, but {len(self.policy.head)} policies in the stack")
+        self.arms: list[Arm] = [get_arm(run.arm) for run in self.runs]
+        known = {name: get_task(name) for name in dict.fromkeys(run.task for run in self.runs)}
+        self.tasks: list[Task] = [known[run.task] for run in self.runs]
+        self.limits = [settings.max_tokens or task.max_tokens for task in self.tasks]
+        self.optimizer = torch.optim.AdamW(
+            self.policy.parameters(),
+            lr=settings.learning_rate,
+            betas=(0.9, 0.999),
+            eps=1e-8,
+            weight_decay=0.0,
+        )
+        self._problems = _problems(self.runs, self.tasks, settings)
+
+    def train(
+        self, on_batch: Callable[[int, list[BatchStatistics]], None] | None = None
+    ) -> list[list[BatchStatistics]]:
+        """All batches; what was seen, run by run."""
+        seen: list[list[BatchStatistics]] = [[] for _ in self.runs]
+        for number in range(self.settings.batches):
+            statistics = self.batch(number)
+            for row, found in zip(seen, statistics, strict=True):
+                row.append(found)
+            if on_batch is not None:
+                on_batch(number, statistics)
+        return seen
+
+    def batch(self, number: int) -> list[BatchStatistics]:
+        """One rollout batch: sample, judge, weigh, update."""
+        settings = self.settings
+        asked = [
+            Batch(
+                task,
+                problems[number * settings.prompts : (number + 1) * settings.prompts],
+                run.seed,
+                limit,
+                run.reward_noise,
+                decisive=isinstance(arm, Oracle),
+            )
+            for run, task, arm, limit, problems in zip(
+                self.runs, self.tasks, self.arms, self.limits, self._problems, strict=True
+            )
+        ]
+        rollouts = self.collector.collect(
+            asked,
+            group=settings.group,
+            number=number,
+            temperature=settings.temperature,
+        )
+        weights = self.weigh(rollouts, number)
+        steps = [self.update(rollouts, weights, rows) for rows in self._mini_batches(number)]
+        return [
+            _statistics(
+                number,
+                batch,
+                weights[place],
+                settings.group,
+                losses=tuple(losses[place] for losses, _ in steps),
+                norms=tuple(norms[place] for _, norms in steps),
+            )
+            for place, batch in enumerate(rollouts)
+        ]
+
+    @torch.no_grad()
+    def weigh(self, rollouts: Sequence[Rollouts], number: int) -> Float[Tensor, "run batch time"]:
+        """Each run's token weights, by its own method."""
+        return torch.stack(
+            [
+                arm_weights(
+                    arm,
+                    batch,
+                    self.policy.head[place],
+                    seed=run.seed,
+                    number=number,
+                    temperature=self.settings.temperature,
+                )
+                for place, (run, arm, batch) in enumerate(zip(self.runs, self.arms, rollouts, strict=True))
+            ]
+        )
+
+    def update(
+        self,
+        rollouts: Sequence[Rollouts],
+        weights: Float[Tensor, "run batch time"],
+        rows: Int[Tensor, "run mini"],
+    ) -> tuple[list[float], list[float]]:
+        """One optimizer step of every run on its own rows of its own batch: losses and gradient norms."""
+        stacked = {
+            name: torch.stack(
+                [getattr(batch, name)[chosen] for batch, chosen in zip(rollouts, rows, strict=True)]
+            )
+            for name in ("prompt_ids", "prompt_mask", "completion_ids", "mask", "logps", "advantages")
+        }
+        weights = torch.stack([row[chosen] for row, chosen in zip(weights, rows, strict=True)])
+        # TRL's token mean divides by the rollout batch's tokens over its updates; a response mean by the mini-batch's responses.
+        tokens = [batch.mask.sum() / self.settings.updates for batch in rollouts]
+        totals = torch.zeros(len(self.runs), device=weights.device)
+        self.optimizer.zero_grad(set_to_none=True)
+        for piece in row_pieces(rows.shape[1], len(self.runs), self.rows_at_once):
+            hidden = response_hidden(
+                self.policy,
+                *(
+                    stacked[name][:, piece]
+                    for name in ("prompt_ids", "prompt_mask", "completion_ids", "mask")
+                ),
+            )
+            logps, _ = self.policy.token_logps(
+                hidden, stacked["completion_ids"][:, piece], self.settings.temperature
+            )
+            losses = []
+            for place, arm in enumerate(self.arms):
+                inputs = LossInputs(
+                    logps[place],
+                    stacked["logps"][place, piece],
+                    stacked["advantages"][place, piece],
+                    stacked["mask"][place, piece],
+                    weights[place, piece],
+                )
+                method = arm.method
+                denominator = tokens[place] if method.aggregation == "token_mean" else rows.shape[1]
+                losses.append(
+                    policy_loss(inputs, method.surrogate, method.aggregation, denominator=denominator)
+                )
+            total = torch.stack(losses)
+            # Runs share no weight, so the sum's gradient is each run's own.
+            total.sum().backward()
+            totals += total.detach()
+        norms = clip_gradients(self.policy, self.settings.max_grad_norm)
+        self.optimizer.step()
+        return totals.tolist(), norms.tolist()
+
+    def _mini_batches(self, number: int) -> Iterator[Int[Tensor, "run mini"]]:
+        """Each run's responses in an order of its own, in as many parts as there are updates."""
+        count = self.settings.prompts * self.settings.group
+        orders = [draws(run.seed + (1 << 41), number, (count,)).argsort() for run in self.runs]
+        device = self.policy.head.device
+        stacked = torch.stack([torch.from_numpy(order) for order in orders]).to(device)
+        yield from stacked.chunk(self.settings.updates, dim=1)
+
+
+def _problems(runs: Sequence[Run], tasks: Sequence[Task], settings: TrainingSettings) -> list[list[Problem]]:
+    """Each run's problems in the order in which TRL's sampler would ask them; runs of one task and seed share them."""
+    count = settings.batches * settings.prompts
+    found: dict[tuple[str, int], list[Problem]] = {}
+    for run, task in zip(runs, tasks, strict=True):
+        if (run.task, run.seed) not in found:
+            problems = task.problems("train", count, run.seed)
+            order = torch.randperm(count, generator=torch.Generator().manual_seed(run.seed))
+            found[run.task, run.seed] = [problems[place] for place in order.tolist()]
+    return [found[run.task, run.seed] for run in runs]
+
+
+def _statistics(
+    number: int,
+    rollouts: Rollouts,
+    weights: Float[Tensor, "batch time"],
+    group: int,
+    *,
+    losses: tuple[float, ...],
+    norms: tuple[float, ...],
+) -> BatchStatistics:
+    sided = rollouts.mask & (rollouts.advantages != 0)[:, None]
+    values = torch.stack(
+        [
+            rollouts.correct.mean(),
+            rollouts.rewards.mean(),
+            (rollouts.rewards.view(-1, group).std(1) > 0).float().mean(),
+            rollouts.mask.sum(1).float().mean(),
+            rollouts.entropy[rollouts.mask].mean(),
+            weights[sided].std(correction=0) if sided.any() else weights.new_zeros(()),
+        ]
+    ).tolist()
+    if not all(math.isfinite(value) for value in (*values, *losses, *norms)):
+        raise FloatingPointError(
+            f"batch {number}: a loss, gradient norm or weight is not finite; lower the learning rate"
+        )
+    accuracy, reward, signal_groups, length, entropy, weight_sd = values
+    return BatchStatistics(number, accuracy, reward, signal_groups, length, entropy, weight_sd, losses, norms)

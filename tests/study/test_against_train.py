@@ -1,0 +1,163 @@
+"""One run of a stack against `delta-rlvr train`'s trainer: the same rollouts through both, step by step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import trl.trainer.grpo_trainer as grpo_trainer
+from datasets import Dataset
+from transformers import TrainerCallback
+
+from delta_rlvr.adapters.trl import DeltaTrainer, DeltaTrainerConfig
+from delta_rlvr.adapters.trl.trainer import RolloutBatch
+from delta_rlvr.study.judging import Judge
+from delta_rlvr.study.rollouts import Collector, Rollouts
+from delta_rlvr.study.sampling import StackedSampler
+from delta_rlvr.study.stacked import StackedPolicy
+from delta_rlvr.study.training import Run, StackedTraining, TrainingSettings
+from delta_rlvr.tasks import get_task, load_policy
+
+SETTINGS = TrainingSettings(steps=4, prompts=6, group=4, updates=2)
+TASK = get_task("phrased-sums")
+
+
+class RecordingTrainer(DeltaTrainer):
+    """Notes which rows of the rollout batch each step trains on."""
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self.rows: list[torch.Tensor] = []
+        self.batches: list[RolloutBatch] = []
+        self.observers.append(self.batches.append)
+
+    def _prepare_inputs(self, generation_batch: Any) -> Any:
+        inputs = super()._prepare_inputs(generation_batch)
+        self.rows.append(inputs.pop("row"))
+        return inputs
+
+
+class Weights(TrainerCallback):
+    """The weights after each step."""
+
+    def __init__(self) -> None:
+        self.seen: list[dict[str, torch.Tensor]] = []
+
+    def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+        self.seen.append({name: weight.detach().clone() for name, weight in model.named_parameters()})
+
+
+def trained(method: str, folder: Any, monkeypatch: Any) -> tuple[RecordingTrainer, Weights]:
+    original = grpo_trainer.shuffle_sequence_dict
+    monkeypatch.setattr(
+        grpo_trainer,
+        "shuffle_sequence_dict",
+        lambda batch: original({**batch, "row": torch.arange(len(batch["completion_ids"]))}),
+    )
+    problems = TASK.problems("train", SETTINGS.batches * SETTINGS.prompts, 0)
+    answers = {problem.id: problem for problem in problems}
+
+    def reward(completions: list[str], **columns: Any) -> list[float]:
+        return [
+            TASK.grade(answers[name], text).score
+            for name, text in zip(columns["id"], completions, strict=True)
+        ]
+
+    model, tokenizer = load_policy("builtin")
+    weights = Weights()
+    trainer = RecordingTrainer(
+        model=model,
+        reward_funcs=[reward],
+        args=DeltaTrainerConfig(
+            method=method,
+            output_dir=str(folder),
+            max_steps=SETTINGS.steps,
+            learning_rate=SETTINGS.learning_rate,
+            lr_scheduler_type="constant",
+            per_device_train_batch_size=SETTINGS.prompts * SETTINGS.group // SETTINGS.updates,
+            num_generations=SETTINGS.group,
+            steps_per_generation=SETTINGS.updates,
+            gradient_accumulation_steps=1,
+            gradient_checkpointing=False,
+            max_completion_length=TASK.max_tokens,
+            temperature=1.0,
+            beta=0.0,
+            logging_steps=1,
+            report_to="none",
+            disable_tqdm=True,
+            use_cpu=True,
+            bf16=False,
+            save_strategy="no",
+        ),
+        train_dataset=Dataset.from_list([{"prompt": p.prompt, "id": p.id} for p in problems]),
+        processing_class=tokenizer,
+        callbacks=[weights],
+    )
+    trainer.train()
+    return trainer, weights
+
+
+def as_rollouts(batch: RolloutBatch, collector: Collector) -> Rollouts:
+    """TRL's responses, with everything else computed by the stack."""
+    known = {p.id: p for p in TASK.problems("train", SETTINGS.batches * SETTINGS.prompts, 0)}
+    problems = [known[row["id"]] for row in batch.rows]
+    prompts, prompt_mask = collector.encode([problems])
+    ids, mask = batch.completion_ids[None], batch.mask[None].bool()
+    with torch.no_grad():
+        hidden, logps, entropy = collector.score(prompts, prompt_mask, ids, mask, 1.0)
+    return Rollouts(
+        problems=problems,
+        texts=[],
+        prompt_ids=prompts[0],
+        prompt_mask=prompt_mask[0],
+        completion_ids=ids[0],
+        mask=mask[0],
+        hidden=hidden[0],
+        logps=logps[0],
+        entropy=entropy[0],
+        correct=batch.rewards,
+        rewards=batch.rewards,
+        advantages=batch.advantages,
+        groups=batch.groups,
+        decisive=None,
+    )
+
+
+@pytest.mark.parametrize(
+    "method", ["dapo", "delta", "grpo", "sapo", "fipo", "dapo-ft", "delta-head", "delta-random"]
+)
+def test_a_replayed_run_has_the_same_weights_after_every_step(
+    method: str, tmp_path: Any, monkeypatch: Any
+) -> None:
+    trainer, weights = trained(method, tmp_path, monkeypatch)
+    model, tokenizer = load_policy("builtin")
+    start = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+    policy = StackedPolicy.from_model(model, 1)
+    sampler = StackedSampler(policy, ends={tokenizer.eos_token_id}, pad=tokenizer.pad_token_id)
+    collector = Collector(policy, sampler, tokenizer, judge=Judge(tokenizer), rows_at_once=7)
+    training = StackedTraining(collector, [Run("phrased-sums", method, 0)], SETTINGS, rows_at_once=5)
+    log = [line for line in trainer.state.log_history if "grad_norm" in line]
+    step = 0
+    for batch in trainer.batches:
+        rollouts = as_rollouts(batch, collector)
+        close = 1e-5 if step == 0 else 2e-3  # later batches are scored by weights that Adam has moved
+        torch.testing.assert_close(
+            rollouts.logps[batch.mask], batch.logps[batch.mask], atol=close, rtol=close
+        )
+        found = training.weigh([rollouts], step)
+        expected = batch.record.padded(batch.record.weights, batch.mask)
+        torch.testing.assert_close(found[0], expected, atol=close, rtol=close)
+        for _ in range(SETTINGS.updates):
+            losses, norms = training.update([rollouts], found, trainer.rows[step][None])
+            assert losses[0] == pytest.approx(log[step]["loss"], abs=2e-4)
+            assert norms[0] == pytest.approx(log[step]["grad_norm"], rel=1e-3)
+            policy.load_into(0, model)
+            # Adam divides by the gradient's size: an entry that is all but 0 may take its full step the other way.
+            gap = torch.cat(
+                [(w - weights.seen[step][n]).flatten() for n, w in model.named_parameters()]
+            ).norm()
+            moved = torch.cat([(weights.seen[step][n] - w).flatten() for n, w in start.items()]).norm()
+            assert gap < 0.01 * moved, f"step {step}: {gap / moved:.1e} of the way"
+            step += 1
+    assert step == SETTINGS.steps
