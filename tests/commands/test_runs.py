@@ -194,7 +194,7 @@ def test_a_settings_file_and_flags_over_it(tmp_path):
 
 
 def test_a_failure_is_kept_in_the_folder(tmp_path, monkeypatch, capsys):
-    from delta_rlvr.commands.train import TaskReward
+    from delta_rlvr.commands.training_problems import TaskReward
 
     def broken(*_):
         raise ValueError("the grader broke")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import math
 import platform
 import traceback
 import warnings
@@ -17,36 +15,21 @@ from typing import Any
 import transformers
 from datasets import Dataset
 from rich.console import Console
-from rich.table import Table
 from transformers import PrinterCallback, ProgressCallback
 
 from delta_rlvr.adapters.trl import DeltaTrainer, DeltaTrainerConfig
 from delta_rlvr.adapters.trl.resume import find_checkpoints, unseal_after
 from delta_rlvr.adapters.trl.run_folder import RunFolderCallback
+from delta_rlvr.commands.heldout import HeldoutScore, tell_change
 from delta_rlvr.commands.options import TrainOptions, parse_train_options
 from delta_rlvr.commands.progress import Teller, TrainingProgress
-from delta_rlvr.evaluate import EvaluationResult, compare_results, evaluate_policy
-from delta_rlvr.evaluate.display import ConsoleProgress
-from delta_rlvr.rewards import OverlongReward, RewardFunction, SoftOverlong, Verdict
+from delta_rlvr.commands.training_problems import TaskReward, row, training_problems
+from delta_rlvr.rewards import OverlongReward, RewardFunction, SoftOverlong
 from delta_rlvr.runs import RunDescription, RunFolderError, RunWriter
-from delta_rlvr.tasks import Problem, Task, decisive_tokens, get_task, load_policy
+from delta_rlvr.tasks import Task, decisive_tokens, get_task, load_policy
 from delta_rlvr.tasks.problem_set import ProblemSet
 
 _PACKAGES = ("torch", "transformers", "trl", "accelerate", "peft", "datasets", "numpy", "delta-rlvr")
-
-
-class TaskReward(RewardFunction):
-    """A task's own judgement, as TRL calls it."""
-
-    def __init__(self, task: Task, problems: Mapping[str, Problem]):
-        super().__init__("correct")
-        self.task = task
-        self.problems = problems
-
-    def judge(
-        self, completions: list[str], lengths: list[int] | None, columns: Mapping[str, Any]
-    ) -> list[Verdict]:
-        return self.task.grade_batch([self.problems[name] for name in columns["id"]], completions)
 
 
 def run(arguments: list[str], console: Console | None = None) -> int:
@@ -64,7 +47,7 @@ def train(options: TrainOptions, config: DeltaTrainerConfig, console: Console) -
     with Teller(console) as teller, _warnings_told(teller):
         task = get_task(options.task)
         _complete(config, options, task, teller)
-        problems = _training_problems(task, options, config)
+        problems = training_problems(task, options, config)
         step = _resume_step(options, config, teller)
         settings = run_settings(options, config)  # before the trainer, which may change its arguments
         model, tokenizer = load_policy(options.model)
@@ -73,7 +56,7 @@ def train(options: TrainOptions, config: DeltaTrainerConfig, console: Console) -
             model=model,
             reward_funcs=[reward, *_penalties(options, config)],
             args=config,
-            train_dataset=Dataset.from_list([_row(problem) for problem in problems]),
+            train_dataset=Dataset.from_list([row(problem) for problem in problems]),
             processing_class=tokenizer,
             peft_config=_lora(options),
         )
@@ -100,7 +83,7 @@ def _train(
     with writer or nullcontext(), _failure_told(teller):
         if writer:
             teller.log_to(folder / "log.txt")
-        heldout = _Heldout(options, config, task, trainer, teller)
+        heldout = HeldoutScore(options, config, task, trainer, teller)
         before = heldout.score("before") if not step else heldout.load("before")
         if writer and before:
             writer.update(final={"before": before.summary()})
@@ -131,22 +114,14 @@ def _train(
             writer.update(final=final)
             writer.finish()
     if main:
-        _conclude(config, before, after, teller)
+        teller.say(f"run folder: {config.output_dir}")
+        tell_change(config.method, before, after, teller)
         if options.report:
             _report(folder, teller)
     return final
 
 
 # ---------------------------------------------------------------- before the run
-
-
-def _row(problem: Problem) -> dict[str, Any]:
-    """A problem as a row of TRL's data set. The answer stays as text: rows must be of one type."""
-    prompt = (
-        problem.prompt if isinstance(problem.prompt, str) else [dict(message) for message in problem.prompt]
-    )
-    answer = problem.answer if isinstance(problem.answer, str) else json.dumps(problem.answer, default=str)
-    return {"prompt": prompt, "id": problem.id, "answer": answer}
 
 
 def _complete(config: DeltaTrainerConfig, options: TrainOptions, task: Task, teller: Teller) -> None:
@@ -163,23 +138,6 @@ def _complete(config: DeltaTrainerConfig, options: TrainOptions, task: Task, tel
             "save_total_limit raised from 1 to 2: a kill during a save would leave no whole checkpoint"
         )
         config.save_total_limit = 2
-
-
-def _training_problems(task: Task, options: TrainOptions, config: DeltaTrainerConfig) -> list[Problem]:
-    """The problems asked for; else one for each prompt of the run, or all there are where that is fewer."""
-    count = options.train_problems
-    if count is None and config.max_steps > 0:
-        count = math.ceil(config.max_steps / config.updates_per_batch) * config.prompts_per_batch
-        if isinstance(task, ProblemSet):
-            count = min(count, len(task.train))
-    problems = task.problems("train", count, config.seed)
-    if len(problems) < config.prompts_per_batch:
-        raise ValueError(
-            f"task {options.task!r}: {len(problems)} training problems are too few for a batch of "
-            f"{config.prompts_per_batch} prompts (steps_per_generation x responses a pass / num_generations): "
-            "give more, or make the batch smaller"
-        )
-    return problems
 
 
 def _penalties(options: TrainOptions, config: DeltaTrainerConfig) -> list[RewardFunction]:
@@ -266,6 +224,9 @@ def _versions() -> dict[str, str]:
     return found
 
 
+# ---------------------------------------------------------------- around the run
+
+
 @contextmanager
 def _warnings_told(teller: Teller) -> Iterator[None]:
     """Warnings as sentences between the lines of progress, and in the log: not as a line of code across them."""
@@ -282,95 +243,6 @@ def _failure_told(teller: Teller) -> Iterator[None]:
     except Exception:
         teller.log(traceback.format_exc())
         raise
-
-
-# ---------------------------------------------------------------- around the run
-
-
-class _Heldout:
-    """The held-out score of the policy in memory, before and after."""
-
-    def __init__(
-        self,
-        options: TrainOptions,
-        config: DeltaTrainerConfig,
-        task: Task,
-        trainer: DeltaTrainer,
-        teller: Teller,
-    ):
-        self.options, self.config, self.task, self.trainer = options, config, task, trainer
-        self.teller = teller
-        self.folder = Path(str(config.output_dir)) / "evaluations"
-        count = options.eval_problems
-        if isinstance(task, ProblemSet):
-            count = min(count, len(task.heldout))
-        self.problems = task.problems("heldout", count, 0) if count else []
-        if options.eval_problems and not count:
-            teller.say("the task holds out no problem: there is no held-out score")
-        if self.problems and (trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled):
-            teller.say(
-                "sharded weights are not scored in memory: run `delta-rlvr evaluate` on the checkpoints"
-            )
-            self.problems = []
-
-    def score(self, when: str) -> EvaluationResult | None:
-        result = None
-        if self.problems and self.trainer.accelerator.is_main_process:
-            self.teller.say(f"held-out accuracy {when} training, {len(self.problems)} problems:")
-            model = self.trainer.accelerator.unwrap_model(self.trainer.model)
-            model.eval()
-            result = evaluate_policy(
-                model,
-                self.trainer.processing_class,
-                self.problems,
-                samples=self.options.eval_samples,
-                temperature=self.config.temperature,
-                max_tokens=self.config.max_completion_length or self.task.max_tokens,
-                seed=0,
-                grade=self.task.grade,
-                batch_size=128,
-                progress=ConsoleProgress(self.teller.console),
-                label=f"{self.options.model} {when} training",
-            )
-            result.write(self.folder / f"heldout_{when}.json")
-        self.trainer.accelerator.wait_for_everyone()
-        return result
-
-    def load(self, when: str) -> EvaluationResult | None:
-        path = self.folder / f"heldout_{when}.json"
-        if not self.problems or not path.exists() or not self.trainer.accelerator.is_main_process:
-            return None
-        return EvaluationResult.load(path)
-
-
-def _conclude(
-    config: DeltaTrainerConfig,
-    before: EvaluationResult | None,
-    after: EvaluationResult | None,
-    teller: Teller,
-) -> None:
-    teller.say(f"run folder: {config.output_dir}")
-    if before is None or after is None:
-        return
-    table = Table(title="held-out accuracy", title_justify="left")
-    for heading in ("", "accuracy", "95 % interval"):
-        table.add_column(heading)
-    for name, result in (("before", before), ("after", after)):
-        found = result.summary()
-        table.add_row(name, f"{found['accuracy']:.1%}", f"{found['low']:.1%} to {found['high']:.1%}")
-    teller.show(table)
-    asked = [[result.summary()[key] for key in ("problems", "samples")] for result in (before, after)]
-    if asked[0] != asked[1]:
-        teller.say("The two scores are not of the same problems and samples: their difference is not told.")
-        return
-    comparison = compare_results(before, after)
-    gain = comparison.difference
-    other = config.method if config.method != "dapo" else "delta"
-    teller.say(
-        f"The change is {gain.mean:+.1%} ({gain.low:+.1%} to {gain.high:+.1%}, paired by problem; "
-        f"p = {comparison.paired.p:.2g}).\nIt is what this training as a whole does; what the token weighting adds is "
-        f"what\n`delta-rlvr compare --methods dapo,{other} --seeds 6` tells."
-    )
 
 
 def _report(folder: Path, teller: Teller) -> None:
