@@ -3,6 +3,7 @@
 import pytest
 import torch
 from scipy.stats import chisquare
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from delta_rlvr.evaluate.drawing import draw_tokens
 from delta_rlvr.study import sampling
@@ -70,22 +71,55 @@ def responses(ids, mask):
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7, 0.0])
 def test_token_for_token_a_plain_loop(bundled, models, temperature):
-    prompts, prompt_mask = left_padded(bundled[1], 6)
-    uniforms = numbers(2, 6, STEPS)
+    prompts, prompt_mask = left_padded(bundled[1], 4)
+    uniforms = numbers(2, 4, STEPS)
     sampler = StackedSampler(StackedPolicy.from_models(models), ends={END}, pad=PAD)
     ids, mask = sampler.sample(prompts, prompt_mask, uniforms, temperature)
     expected = [
         [
             plain_sample(model, prompts[run, row][prompt_mask[run, row]], uniforms[run, row], temperature)
-            for row in range(6)
+            for row in range(4)
         ]
         for run, model in enumerate(models)
     ]
     assert responses(ids, mask) == expected
     lengths = [len(response) for of_run in expected for response in of_run]
-    assert len(set(lengths)) > 3
-    assert ids.shape == mask.shape == (2, 6, max(lengths))
+    assert len(set(lengths)) > 2
+    assert ids.shape == mask.shape == (2, 4, max(lengths))
     assert (ids[~mask] == PAD).all()
+
+
+def small_llama():
+    """Three heads to each of two keys."""
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=40,
+        hidden_size=24,
+        intermediate_size=40,
+        num_hidden_layers=2,
+        num_attention_heads=6,
+        num_key_value_heads=2,
+        initializer_range=0.3,
+        pad_token_id=PAD,
+    )
+    return LlamaForCausalLM(config)
+
+
+def prompts_for_the_llama():
+    prompts = torch.randint(2, 40, (2, 3, 8), generator=torch.Generator().manual_seed(1))
+    return prompts, torch.arange(8) >= torch.tensor([0, 3, 5])[:, None].expand(2, 3, 1)
+
+
+def test_several_key_heads_and_several_copies():
+    model = small_llama()
+    prompts, prompt_mask = prompts_for_the_llama()
+    uniforms = numbers(2, 9, 40)
+    sampler = StackedSampler(StackedPolicy.from_model(model, 2), ends={END}, pad=PAD)
+    found = responses(*sampler.sample(prompts, prompt_mask, uniforms, copies=3))
+    for run in range(2):
+        for row in range(9):
+            prompt = prompts[run, row // 3][prompt_mask[run, row // 3]]
+            assert found[run][row] == plain_sample(model, prompt, uniforms[run, row], 1.0)
 
 
 def test_log_probs_while_sampling_are_those_of_the_training_pass(bundled, models, monkeypatch):
@@ -197,15 +231,19 @@ def test_bad_input_is_refused(bundled, models):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_replayed_graphs_give_what_single_launches_give(bundled, models, dtype):
+@pytest.mark.parametrize("kind", ["bundled", "llama"])
+def test_replayed_graphs_give_what_single_launches_give(bundled, models, kind, dtype):
     """Over several calls of other lengths and temperatures, with updates of the policy between them."""
+    if kind == "llama":
+        models, (prompts, prompt_mask) = [small_llama()] * 2, prompts_for_the_llama()
+    else:
+        prompts, prompt_mask = left_padded(bundled[1], 6)
     policy = StackedPolicy.from_models(models, compute_dtype=dtype).cuda()
     replayed, launched = (
         StackedSampler(policy, ends={END}, pad=PAD, cuda_graph=graph) for graph in (True, False)
     )
-    prompts, prompt_mask = left_padded(bundled[1], 6)
     for call, (steps, temperature) in enumerate([(STEPS, 1.0), (20, 1.0), (STEPS, 0.7), (100, 1.0)]):
-        uniforms = numbers(2, 24, steps, seed=call)
+        uniforms = numbers(2, 4 * prompts.shape[1], steps, seed=call)
         one, other = (
             responses(*sampler.sample(prompts, prompt_mask, uniforms, temperature, copies=4))
             for sampler in (replayed, launched)

@@ -345,7 +345,7 @@ def _attend(
     on_prompt, on_own = weights.split([step.prompt_prefix, step.prefix], dim=-1)
     mixed = by_copy(_product(by_prompt(on_prompt), prompt_values))
     mixed = mixed + _product(on_own.flatten(0, 2), values).view(mixed.shape)
-    return mixed.to(query.dtype).view(query.shape)
+    return mixed.to(query.dtype).reshape(query.shape)
 
 
 def _product(
