@@ -13,6 +13,7 @@ from delta_rlvr.evaluate import (
     compare_results,
     data,
     evaluate_policy,
+    options,
 )
 from delta_rlvr.tasks.models import load_policy
 from delta_rlvr.tasks.registry import get_task
@@ -27,7 +28,7 @@ def evaluate(*words):
 SMALL = ("--benchmarks", "phrased-sums", "--limit", 4, "-k", 2, "--batch-size", 8, "--max-tokens", 64)
 
 
-load_model = command._load_model  # before the fixture below replaces it
+load_model = options.load_model  # before the fixture below replaces it
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +39,7 @@ def policy():
 @pytest.fixture(autouse=True)
 def loaded(monkeypatch, policy):
     """The bundled policy is loaded once for all tests."""
-    monkeypatch.setattr(command, "_load_model", lambda name, args: policy)
+    monkeypatch.setattr(command, "load_model", lambda name, args: policy)
 
 
 def test_list(capsys, monkeypatch):
@@ -125,7 +126,7 @@ def test_samples_of_another_program(tmp_path, capsys):
 def test_absent_data_is_found_before_the_model_is_loaded(monkeypatch, capsys, tmp_path):
     monkeypatch.setenv("DELTA_RLVR_DATA", str(tmp_path))
     monkeypatch.setattr(data, "_hub_answers", lambda: False)
-    monkeypatch.setattr(command, "_load_model", lambda name, args: pytest.fail("loaded"))
+    monkeypatch.setattr(command, "load_model", lambda name, args: pytest.fail("loaded"))
     assert evaluate("--preset", "paper-math", "--output", tmp_path / "out") == 1
     printed = capsys.readouterr().err
     assert printed.count("no data. Wanted is the file") == 7
@@ -138,17 +139,17 @@ def test_settings_come_from_the_task_the_preset_and_the_flags(tmp_path):
     from delta_rlvr.evaluate.benchmarks import load_benchmark
 
     task = [load_benchmark("phrased-sums", limit=2)]
-    settings = command._settings(parser.parse_args([]), task, None)
+    settings = options.sampling_settings(parser.parse_args([]), task, None)
     assert settings.max_tokens == get_task("phrased-sums").max_tokens
     args = parser.parse_args(["--preset", "paper-code", "--top-p", "0.95", "--stop", "A", "--stop", "B"])
-    settings = command._settings(args, task, None)
+    settings = options.sampling_settings(args, task, None)
     assert (settings.samples, settings.max_tokens, settings.top_p, settings.stop) == (
         5,
         30_000,
         0.95,
         ("A", "B"),
     )
-    assert command._settings(args, task, 8).samples == 8
+    assert options.sampling_settings(args, task, 8).samples == 8
 
 
 def test_a_server_that_fails_for_some(tmp_path, capsys):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,102 +15,28 @@ from delta_rlvr.evaluate import display
 from delta_rlvr.evaluate.benchmarks import load_benchmark, load_benchmarks
 from delta_rlvr.evaluate.compare import compare_many
 from delta_rlvr.evaluate.errors import EvaluationError
-from delta_rlvr.evaluate.local_sampler import LocalSampler
-from delta_rlvr.evaluate.presets import PRESETS, get_preset
-from delta_rlvr.evaluate.records import Sample, Sampler
+from delta_rlvr.evaluate.options import (
+    add_arguments,
+    has_template,
+    load_model,
+    make_sampler,
+    prompt_style,
+    sampling_settings,
+)
+from delta_rlvr.evaluate.presets import get_preset
+from delta_rlvr.evaluate.records import Sample
 from delta_rlvr.evaluate.rescoring import score_samples
 from delta_rlvr.evaluate.results import EvaluationResult
 from delta_rlvr.evaluate.runner import Questions, identity, run_evaluation
 from delta_rlvr.evaluate.sample_file import SampleFile, read_samples
-from delta_rlvr.evaluate.selection import PAPER_RULE, SelectionRule, select_checkpoint
-from delta_rlvr.evaluate.server_sampler import ServerSampler, ServerSettings
+from delta_rlvr.evaluate.selection import SelectionRule, select_checkpoint
 from delta_rlvr.evaluate.settings import EvaluationSettings
 from delta_rlvr.runs.files import atomic, dump
 
+__all__ = ["add_arguments", "run"]
+
 COMPLETE, WRONG, INCOMPLETE, INTERRUPTED = 0, 1, 2, 130
 """Exit codes: all well; an error that was named; samples are missing; stopped by the user."""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `delta-rlvr evaluate`."""
-    parser.description = (
-        "Sample a model on benchmarks, grade, average, compare. Stopped half-way, the same command goes on where it "
-        "was. Exit code 0: complete; 2: some samples failed and are named; 1: an error; 130: interrupted."
-    )
-    what = parser.add_argument_group("what to do (without any of these: sample and score)")
-    what.add_argument(
-        "--list", action="store_true", help="show the benchmarks and where their data is looked for"
-    )
-    what.add_argument(
-        "--samples",
-        metavar="FILE",
-        help="score stored completions (.jsonl, or a result .json); needs no model",
-    )
-    what.add_argument(
-        "--compare",
-        nargs="+",
-        metavar="RESULT",
-        help="compare results with the first one; several evaluations of one model are joined by commas",
-    )
-    what.add_argument("--select", metavar="RUN", help="evaluate a run's checkpoints and choose by --rule")
-    what.add_argument(
-        "--rule", default=PAPER_RULE, help="what --select goes by (default: %(default)s, the paper's)"
-    )
-
-    asked = parser.add_argument_group("model and questions")
-    asked.add_argument(
-        "--model", default=None, help="folder, hub id, builtin (default), or the server's name for it"
-    )
-    asked.add_argument("--benchmarks", metavar="A,B", help="names of --list, .jsonl files, task:SPEC")
-    asked.add_argument("--preset", choices=list(PRESETS), help="the paper's benchmarks and sampling settings")
-    asked.add_argument("--limit", type=int, metavar="N", help="only the first N questions of each benchmark")
-    asked.add_argument(
-        "--style", choices=["auto", "chat", "plain"], default="auto", help="chat template or plain text"
-    )
-    asked.add_argument("--template", metavar="NAME", help="another prompt template than the benchmark's own")
-
-    drawn = parser.add_argument_group("sampling (default: the preset's, else the paper's for mathematics)")
-    drawn.add_argument("-k", "--samples-per-question", type=int, metavar="K", dest="k")
-    drawn.add_argument("--max-tokens", type=int, metavar="N")
-    drawn.add_argument("--temperature", type=float, metavar="T")
-    drawn.add_argument("--top-p", type=float, metavar="P")
-    drawn.add_argument("--seed", type=int, metavar="S")
-    drawn.add_argument(
-        "--stop", action="append", metavar="TEXT", help="ends a completion; may be given repeatedly"
-    )
-
-    local = parser.add_argument_group("model in this process")
-    local.add_argument(
-        "--batch-size", type=int, default=16, metavar="N", help="samples at once (default: 16)"
-    )
-    local.add_argument("--device", default=None, help="cpu, cuda, ... (default: cuda where there is one)")
-    local.add_argument(
-        "--dtype", default=None, help="float32, bfloat16, ... (default: bfloat16 on cuda, else float32)"
-    )
-
-    server = parser.add_argument_group("model behind an OpenAI-compatible server (vLLM, SGLang, ...)")
-    server.add_argument("--server", metavar="URL", help="such as http://localhost:8000/v1")
-    server.add_argument("--api", choices=["chat", "completions"], default="chat", help="default: %(default)s")
-    server.add_argument(
-        "--concurrency", type=int, default=32, metavar="N", help="requests at once (default: 32)"
-    )
-    server.add_argument(
-        "--timeout", type=float, default=3600.0, metavar="S", help="seconds a request may take"
-    )
-    server.add_argument(
-        "--retries", type=int, default=5, metavar="N", help="further tries of a failed request"
-    )
-    server.add_argument(
-        "--api-key-env",
-        default="OPENAI_API_KEY",
-        metavar="NAME",
-        help="variable that holds the key, if one is needed",
-    )
-    parser.add_argument(
-        "--output",
-        metavar="PATH",
-        help="a folder, or a .json file (default: evaluations/MODEL; --compare: none)",
-    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -162,18 +87,18 @@ def _sample(
             f"{target} is there already, without the samples to go on from: choose another --output"
         )
     # Questions before the model: data that is absent should not be found after minutes of loading weights.
-    has_template = args.api == "chat" if args.server else _has_template(name)
+    templated = args.api == "chat" if args.server else has_template(name)
     benchmarks = load_benchmarks(
         names,
         limit=args.limit,
-        style=_style(args),
-        has_template=has_template,
+        style=prompt_style(args),
+        has_template=templated,
         template=args.template,
     )
-    settings = _settings(args, benchmarks, k)
-    loaded = None if args.server else _load_model(name, args)
+    settings = sampling_settings(args, benchmarks, k)
+    loaded = None if args.server else load_model(name, args)
     progress = display.ConsoleProgress(console)
-    sampler = _sampler(args, name, loaded, settings, progress)
+    sampler = make_sampler(args, name, loaded, settings, progress)
     model = {"name": name}
     with SampleFile(stored, identity(benchmarks, settings, model, sampler.describe())) as store:
         try:
@@ -223,7 +148,9 @@ def _rescore(args: argparse.Namespace, console: Console) -> int:
     stored = header or {}
     if args.benchmarks or not stored.get("benchmarks"):
         names = _split(args.benchmarks) or tuple(dict.fromkeys(sample.key.benchmark for sample in samples))
-        benchmarks = load_benchmarks(names, limit=args.limit, style=_style(args), template=args.template)
+        benchmarks = load_benchmarks(
+            names, limit=args.limit, style=prompt_style(args), template=args.template
+        )
     else:
         benchmarks = [
             load_benchmark(**_load_options(name, told)) for name, told in stored["benchmarks"].items()
@@ -305,78 +232,6 @@ def _select(args: argparse.Namespace, console: Console) -> int:
     for step, score in choice["scores"].items():
         say(f"{'*' if int(step) == choice['step'] else ' '} checkpoint-{step}: {100 * score:.2f}")
     return COMPLETE
-
-
-def _settings(args: argparse.Namespace, benchmarks: Sequence[Questions], k: int | None) -> EvaluationSettings:
-    base = get_preset(args.preset).settings if args.preset else EvaluationSettings()
-    limits = [benchmark.description.get("max_tokens") for benchmark in benchmarks]
-    if not args.preset and all(limits):  # tasks know how long their responses are
-        base = replace(base, max_tokens=max(limit for limit in limits if limit))
-    given = {
-        "samples": k or args.k,
-        "max_tokens": args.max_tokens,
-        "temperature": args.temperature,
-        "top_p": args.top_p,
-        "seed": args.seed,
-        "stop": tuple(args.stop) if args.stop else None,
-    }
-    return replace(base, **{name: value for name, value in given.items() if value is not None})
-
-
-def _sampler(
-    args: argparse.Namespace,
-    name: str,
-    loaded: Any,
-    settings: EvaluationSettings,
-    progress: display.ConsoleProgress,
-) -> Sampler:
-    if not args.server:
-        model, tokenizer = loaded
-        return LocalSampler(model, tokenizer, settings, batch_size=args.batch_size)
-    server = ServerSettings(
-        url=args.server,
-        model=name,
-        api=args.api,
-        concurrency=args.concurrency,
-        timeout=args.timeout,
-        retries=args.retries,
-        api_key=os.environ.get(args.api_key_env),
-    )
-    return ServerSampler(server, settings, say=progress.say)
-
-
-def _has_template(name: str) -> bool:
-    from transformers import AutoTokenizer
-
-    from delta_rlvr.tasks.models import resolve_model
-
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(resolve_model(name))
-    except (OSError, ValueError, ImportError) as error:
-        raise EvaluationError(f"the tokenizer of {name} cannot be loaded: {error}") from error
-    return bool(getattr(tokenizer, "chat_template", None))
-
-
-def _load_model(name: str, args: argparse.Namespace) -> tuple[Any, Any]:
-    import torch
-
-    from delta_rlvr.tasks.models import load_policy
-
-    device = args.device or ("cuda" if torch.cuda.is_available() else "cpu")
-    dtype = args.dtype or ("bfloat16" if device.startswith("cuda") else "float32")
-    try:
-        model, tokenizer = load_policy(name, dtype=dtype)
-        return model.to(device), tokenizer  # type: ignore[arg-type]
-    except (OSError, ValueError, RuntimeError, ImportError) as error:
-        raise EvaluationError(f"the model {name} cannot be loaded: {error}") from error
-
-
-def _style(args: argparse.Namespace) -> str:
-    if args.server and args.api == "completions":
-        if args.style == "chat":
-            raise EvaluationError("--style chat needs --api chat: the completions API takes plain text")
-        return "plain"
-    return str(args.style)
 
 
 def _load_options(name: str, told: Any) -> dict[str, Any]:
