@@ -11,6 +11,9 @@ Where the method leaves room, this file decides:
 - If every weight comes out 0 there is nothing to tell tokens apart by: all of them are 1 (when normalised).
 - The initial distance scale ||mu+(0) - mu-(0)||^2 is clamped at `eps_gamma` as well, and is each group's own.
 - `within_side` reports -||v - mu_own||^2 as its margin; with `hard` it has no meaning and is refused.
+- `alignment` reports <v, M (mu_own - mu_opp)>^2 / ||v|| as its margin, 0 where v is 0, and its alpha is 2 sigmoid(D / gamma) - 1.
+- The metric M is the inverse of the second moments of v over every token that is scored (of all groups), plus their mean diagonal.
+- With the own response left out of its side, a side that then has no weight is at the origin.
 - Top-K ties go to the lower vocabulary index; the sampled token need not be among the top K.
 - FIPO's exponent counts positions, holes included; its guard clips exp(F) itself, not the clipped weight.
 """
@@ -119,6 +122,16 @@ def output_row(hidden: Any, logps: Any) -> Array:
     return proxy
 
 
+def sharpness(hidden: Any, logps: Any, entropy: Any) -> Array:
+    """(log p(y) + H) h -> [..., width]."""
+    hidden, logps = np.asarray(hidden, np.float64), np.asarray(logps, np.float64)
+    proxy = np.zeros_like(hidden)
+    for at in np.ndindex(logps.shape):
+        for i in range(hidden.shape[-1]):
+            proxy[at][i] = (min(0.0, logps[at]) + float(entropy[at[0]][at[1]])) * hidden[at][i]
+    return proxy
+
+
 def topk_hidden(hidden: Any, head: Any, tokens: Any, k: int, temperature: float = 1.0) -> Array:
     """W_y - sum over the top K of p~_j W_j. `head` [vocab, width], `tokens` [...] -> [..., width]."""
     hidden, head, tokens = np.asarray(hidden, np.float64), np.asarray(head, np.float64), np.asarray(tokens)
@@ -162,7 +175,9 @@ def reference_coefficients(
     lambda_min: float = 0.8,
     lambda_max: float = 1.2,
     refinements: int = 1,
-    contrast: Literal["both_sides", "within_side"] = "both_sides",
+    contrast: Literal["both_sides", "within_side", "alignment"] = "both_sides",
+    own_response: Literal["include", "leave_out"] = "include",
+    whiten: Literal["none", "diagonal", "full"] = "none",
     gamma: Literal["adaptive", "initial"] = "adaptive",
     assignment: Literal["soft", "hard"] = "soft",
     normalize: bool = True,
@@ -198,16 +213,40 @@ def reference_coefficients(
         label: Hashable = groups[b] if scope == "group" and groups is not None else 0
         members.setdefault(label, []).append((b, t))
 
-    for label, group in members.items():
-        sides = {
+    split = {
+        label: {
             s: [at for at in group if side_of(float(advantages[at[0]])) == s] for s in (POSITIVE, NEGATIVE)
         }
+        for label, group in members.items()
+    }
+    taking_part = [
+        np.array(v[b][t], dtype=np.float64)
+        for sides in split.values()
+        if sides[POSITIVE] and sides[NEGATIVE]
+        for s in sides
+        for b, t in sides[s]
+    ]
+    metric = _metric(taking_part, whiten, eps)
+    for label, group in members.items():
+        sides = split[label]
         for s in sides:
             result["masses"][label, s] = math.fsum(abs(float(advantages[b])) for b, _ in sides[s])
         solved = bool(sides[POSITIVE]) and bool(sides[NEGATIVE])
         if solved:
             _solve_group(
-                result, label, sides, v, advantages, refinements, contrast, gamma, assignment, eps, eps_gamma
+                result,
+                label,
+                sides,
+                v,
+                advantages,
+                refinements,
+                contrast,
+                own_response,
+                metric,
+                gamma,
+                assignment,
+                eps,
+                eps_gamma,
             )
         for b, t in group:
             if not solved:
@@ -228,6 +267,20 @@ def reference_coefficients(
     return result
 
 
+def _metric(vectors: Sequence[Array], whiten: str, eps: float) -> Array | None:
+    """(F + mean(diag F) I)^-1 with F the mean of v v^T, or of its diagonal; None for the plain one."""
+    if whiten == "none" or not vectors:
+        return None
+    width = len(vectors[0])
+    moments = np.zeros((width, width))
+    for i in range(width):
+        for j in range(width):
+            if whiten == "full" or i == j:
+                moments[i, j] = math.fsum(float(x[i]) * float(x[j]) for x in vectors) / len(vectors)
+    ridge = max(math.fsum(moments[i, i] for i in range(width)) / width, eps)
+    return np.linalg.inv(moments + ridge * np.eye(width))
+
+
 def _solve_group(
     result: Coefficients,
     label: Hashable,
@@ -236,6 +289,8 @@ def _solve_group(
     advantages: Any,
     refinements: int,
     contrast: str,
+    own_response: str,
+    metric: Array | None,
     gamma_rule: str,
     assignment: str,
     eps: float,
@@ -253,11 +308,37 @@ def _solve_group(
         mass = math.fsum(weights)
         return mass, weighted_sum(weights, [vector[at] for at in sides[s]], width) / max(mass, eps)
 
-    def margins(mu: dict[int, Array]) -> dict[Position, float]:
-        own = {at: squared_distance(vector[at], mu[side[at]]) for at in tokens}
-        if contrast == "within_side":
-            return {at: -own[at] for at in tokens}
-        return {at: squared_distance(vector[at], mu[-side[at]]) - own[at] for at in tokens}
+    def distance(a: Array, b: Array) -> float:
+        if metric is None:
+            return squared_distance(a, b)
+        return dot(a - b, [dot(row, a - b) for row in metric])
+
+    def own_centroid(at: Position, mu: dict[int, Array], weight: dict[Position, float]) -> Array:
+        """mu of the token's own side; without its own response if that is left out."""
+        if own_response == "include":
+            return mu[side[at]]
+        others = [other for other in sides[side[at]] if other[0] != at[0] and weight[other] > 0]
+        mass = math.fsum(weight[other] for other in others)
+        total = weighted_sum([weight[other] for other in others], [vector[other] for other in others], width)
+        return total / max(mass, eps)
+
+    def margins(mu: dict[int, Array], weight: dict[Position, float]) -> dict[Position, float]:
+        found = {}
+        for at in tokens:
+            own, opposite = own_centroid(at, mu, weight), mu[-side[at]]
+            if contrast == "within_side":
+                found[at] = -squared_distance(vector[at], own)
+            elif contrast == "alignment":
+                difference = own - opposite
+                along = dot(
+                    vector[at],
+                    difference if metric is None else [dot(row, difference) for row in metric],
+                )
+                length = math.sqrt(dot(vector[at], vector[at]))
+                found[at] = along**2 / length if length > 0 else 0.0
+            else:
+                found[at] = distance(vector[at], opposite) - distance(vector[at], own)
+        return found
 
     def temperatures(margin: dict[Position, float]) -> dict[int, float]:
         if gamma_rule == "initial":
@@ -268,21 +349,24 @@ def _solve_group(
     def assign(margin: dict[Position, float], gamma: dict[int, float]) -> dict[Position, float]:
         if assignment == "hard":
             return {at: 1.0 if margin[at] > 0 else 0.0 for at in tokens}
+        if contrast == "alignment":
+            return {at: 2 * sigmoid(margin[at] / gamma[side[at]]) - 1 for at in tokens}
         return {at: sigmoid(margin[at] / gamma[side[at]]) for at in tokens}  # (6)
 
     mu_initial = {s: centroid(s, lambda at: strength[at])[1] for s in sides}
-    mu = dict(mu_initial)
-    margin_initial = margins(mu)
+    mu, weight = dict(mu_initial), dict(strength)
+    margin_initial = margins(mu, weight)
     gamma = temperatures(margin_initial)
     for _ in range(refinements):
-        margin = margins(mu)
+        margin = margins(mu, weight)
         alpha = assign(margin, gamma)
+        weight = {at: strength[at] * alpha[at] for at in tokens}
         for s in sides:
             mass, moved = centroid(s, lambda at: strength[at] * alpha[at])  # noqa: B023 (7)
             if mass > 0:
                 mu[s] = moved
         gamma = temperatures(margin)  # lagged: the margins before the centroids moved
-    margin = margins(mu)
+    margin = margins(mu, weight)
     alpha = assign(margin, gamma)
 
     for at in tokens:

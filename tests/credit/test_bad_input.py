@@ -91,7 +91,7 @@ def test_what_a_proxy_needs():
         token_coefficients(**good(), config=DeltaConfig(scope="group"))
     with pytest.raises(ValueError, match=r"^temperature=0"):
         token_coefficients(**good(), temperature=0)
-    for rule in (ForkingTokens(), Entropy()):
+    for rule in (ForkingTokens(), Entropy(), DeltaConfig(proxy="sharpness")):
         with pytest.raises(ValueError, match=r"^entropy: this method needs it"):
             token_coefficients(**good(), config=rule)
     with pytest.raises(ValueError, match=r"^logps: this method needs it"):
@@ -116,6 +116,11 @@ def test_what_a_proxy_needs():
         ({"gamma_floor": 0.0}, "must be positive"),
         ({"source": "random", "range_map": False}, "source='random'"),
         ({"contrast": "within_side", "assignment": "hard"}, "choose one of the two"),
+        ({"contrast": "within_side", "whiten": "diagonal"}, "no whitened form"),
+        ({"contrast": "alignment", "assignment": "hard"}, "no negative scores"),
+        ({"contrast": "alignment", "gamma": "initial"}, "no negative scores"),
+        ({"proxy": "head", "whiten": "full"}, "vocab x width matrix"),
+        ({"proxy": "head", "own_response": "leave_out"}, "vocab x width matrix"),
     ],
 )
 def test_settings(settings, message):

@@ -37,8 +37,8 @@ class TokenBatch:
     store: RowStore | None
     """The stored rows of the proxy; None where no proxy is needed."""
     proxy: RowProxy | HeadProxy
-    scaled: bool
-    """Whether v is the row times 1 - p (the output-row proxy)."""
+    factor: Float[Tensor, " token"] | None
+    """What a stored row is multiplied by to be v; None for one."""
     reducer: Reducer
 
     @cached_property
@@ -67,17 +67,6 @@ class TokenBatch:
     def token_count(self) -> int:
         """N: valid tokens of the batch, over all ranks."""
         return int(self.reducer.sum(self.lengths.sum().clone()).item())
-
-    @cached_property
-    def surprise(self) -> Float[Tensor, " token"]:
-        """1 - p of the sampled token."""
-        assert self.logps is not None
-        return -torch.expm1(self.logps.clamp(max=0))
-
-    @property
-    def factor(self) -> Float[Tensor, " token"] | None:
-        """What a stored row is multiplied by to be v."""
-        return self.surprise if self.scaled else None
 
     def chunks_holding(self, active: Bool[Tensor, " token"]) -> list[bool]:
         """For each stored chunk, whether it holds an active token: the others need not be read."""

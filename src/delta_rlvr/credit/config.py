@@ -57,14 +57,18 @@ class DeltaConfig(WeightingRule):
     """Largest coefficient before normalisation (lambda_max). Equal to lambda_min, this is exactly DAPO."""
     refinements: int = 1
     """How often the centroids are re-estimated with the soft assignments (K; 0 is "w/o refinement")."""
-    proxy: Literal["output_row", "topk_hidden", "head", "full"] = "output_row"
-    """What stands for a token's gradient (Appendix F); "full" takes the gradients themselves as `hidden`."""
+    proxy: Literal["output_row", "topk_hidden", "head", "full", "sharpness"] = "output_row"
+    """What stands for a token's gradient (Appendix F); "full" takes the gradients themselves as `hidden`; "sharpness" is ours."""
     top_k: int = 20
     """Vocabulary entries in the "topk_hidden" proxy (the paper does not give its K)."""
     scope: Literal["batch", "group"] = "batch"
     """Centroids over the whole rollout batch, or one pair a prompt."""
-    contrast: Literal["both_sides", "within_side"] = "both_sides"
-    """Margins against the opposite centroid, or distances to the own one alone (Table 2)."""
+    contrast: Literal["both_sides", "within_side", "alignment"] = "both_sides"
+    """Margins against the opposite centroid, distances to the own one alone (Table 2), or (ours) ||v|| cos^2(v, mu+ - mu-)."""
+    own_response: Literal["include", "leave_out"] = "include"
+    """Whether a token's own response counts in the centroid of its own side (ours)."""
+    whiten: Literal["none", "diagonal", "full"] = "none"
+    """Compare tokens in the metric (F + mean(diag F))^-1, F the second moments of v or their diagonal (ours)."""
     gamma: Literal["adaptive", "initial"] = "adaptive"
     """Temperatures from the margins' spread, or fixed to ||mu+(0) - mu-(0)||^2 (Table 3; our reading)."""
     assignment: Literal["soft", "hard"] = "soft"
@@ -118,6 +122,20 @@ class DeltaConfig(WeightingRule):
                 "contrast='within_side' has no positive margins, so assignment='hard' would give every token 0: "
                 "choose one of the two"
             )
+        if self.contrast == "within_side" and self.whiten != "none":
+            raise ValueError(
+                "contrast='within_side' is the paper's distance: it has no whitened form here; use whiten='none'"
+            )
+        if self.contrast == "alignment" and (self.assignment == "hard" or self.gamma == "initial"):
+            raise ValueError(
+                "contrast='alignment' has no negative scores and no distances: assignment='hard' would give every token 1 "
+                "and gamma='initial' would be of another unit; use 'soft' and 'adaptive'"
+            )
+        if self.proxy == "head" and (self.whiten == "full" or self.own_response == "leave_out"):
+            raise ValueError(
+                "proxy='head' is a vocab x width matrix a token: whiten='full' would need the square of that and "
+                "own_response='leave_out' one matrix a response; use another proxy, or whiten='diagonal'"
+            )
 
     @property
     def flat(self) -> bool:
@@ -135,7 +153,11 @@ class DeltaConfig(WeightingRule):
 
     @property
     def needs_logps(self) -> bool:
-        return self.needs_proxies and self.proxy == "output_row"
+        return self.needs_proxies and self.proxy in ("output_row", "sharpness")
+
+    @property
+    def needs_entropy(self) -> bool:
+        return self.needs_proxies and self.proxy == "sharpness"
 
     @property
     def stored_rows(self) -> str:

@@ -8,11 +8,19 @@ Where this differs from the paper or settles what it leaves open:
 - A batch (or group) with an empty side has no contrast: its coefficients are one.
 - A side whose assignments are all 0 keeps its centroid; the paper says nothing, and a mean of nothing would be the origin.
 - "w/o adaptive gamma" fixes both temperatures to ||mu+(0) - mu-(0)||^2, which the paper leaves undefined.
+
+Beyond the paper:
+- `contrast="alignment"` scores a token by ||v|| cos^2(v, mu+ - mu-): how much of its gradient lies along what tells the sides apart,
+  whichever way it points. D asks whether a token looks like its own side; but decisive tokens of right and wrong responses often look
+  alike (the same uncertain digit), so that D lifts them on one side and lowers them on the other.
+- `own_response="leave_out"`: a token is compared with its side's centroid without its own response.
+- `whiten`: distances in the metric (F + mean(diag F) I)^-1 with F = E[v v^T] over the tokens that have a side, or its diagonal.
 """
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -78,14 +86,14 @@ def estimate(batch: TokenBatch, config: DeltaConfig) -> Estimate:
             degenerate=degenerate,
         ),
     )
+    metric = _metric(batch, config, (batch.side != 0) & ~solved.unweighted, width)
     for first in range(0, len(ids), block):
         last = min(first + block, len(ids))
         if degenerate[first:last].all():
             continue
         inside = (group >= first) & (group < last) & (batch.side != 0) & ~solved.unweighted
-        solver = _Block(
-            batch, config, inside, (slot - 2 * first).clamp(0, 2 * (last - first) - 1), last - first, width
-        )
+        slots = (slot - 2 * first).clamp(0, 2 * (last - first) - 1)
+        solver = _Block(batch, config, inside, slots, last - first, width, metric)
         solver.run()
         # Blocks share no token, and a block's arrays are 0 outside it.
         solved.alpha.add_(solver.alpha)
@@ -95,6 +103,15 @@ def estimate(batch: TokenBatch, config: DeltaConfig) -> Estimate:
         solved.discriminator.centroid_gap_initial[first:last] = solver.gap_initial
         solved.discriminator.centroid_gap[first:last] = solver.gap
     return solved
+
+
+@dataclass(frozen=True)
+class _Centroids:
+    """mu± of some groups."""
+
+    means: Float[Tensor, "slot ..."]
+    own: Float[Tensor, "batch ..."] | None
+    """For each response the centroid of its own side without it, where it is to be left out."""
 
 
 class _Block:
@@ -108,37 +125,36 @@ class _Block:
         slot: Int[Tensor, " token"],
         group_count: int,
         width: int,
+        metric: Callable[[Tensor], Tensor],
     ):
         self.batch, self.config, self.active, self.slot = batch, config, active, slot
+        self.metric = metric
         self.slot_count = 2 * group_count
         self.shape = batch.proxy.shape(width)
         self.mass = torch.where(active, batch.token_advantages.abs(), 0.0)  # |A_i|
         self.counts = _slot_sums(active.to(self.mass.dtype), slot, self.slot_count, batch).clamp(min=1)
         self.rows = batch.rows(batch.chunks_holding(active))
-        self.own_distance_constant = (
-            batch.proxy.square_norms(self.rows, self.mass) if config.contrast == "within_side" else None
-        )
+        if config.contrast != "both_sides":
+            self.square_norms = batch.proxy.square_norms(self.rows, self.mass)
 
     def run(self) -> None:
         """Eq. 6-7, K times, with lagged temperatures."""
         centroids = self._centroids(self.mass, None)  # mu±(0), Eq. 3
-        self.gap_initial = self._gap(centroids)
+        self.gap_initial = _gap(centroids.means)
         self.margin = self.margin_initial = self._margins(centroids)  # D(0)
         self.gamma = self._temperatures(self.margin)  # gamma±(0)
         for number in range(self.config.refinements):
             alpha = self._assign(self.margin)  # alpha(k), Eq. 6
-            centroids = self._centroids(self.mass * alpha, centroids)  # mu±(k+1), Eq. 7
+            centroids = self._centroids(self.mass * alpha, centroids.means)  # mu±(k+1), Eq. 7
             # gamma±(k+1) comes from the margins of this same pass: the temperature lags one step behind. In the first
             # pass that is what gamma±(0) was.
             if number > 0:
                 self.gamma = self._temperatures(self.margin)
             self.margin = self._margins(centroids)
         self.alpha = self._assign(self.margin)  # alpha*
-        self.gap = self._gap(centroids)
+        self.gap = _gap(centroids.means)
 
-    def _centroids(
-        self, weights: Float[Tensor, " token"], previous: Tensor | None
-    ) -> Float[Tensor, "slot ..."]:
+    def _centroids(self, weights: Float[Tensor, " token"], previous: Tensor | None) -> _Centroids:
         """Weighted mean of v for each slot, over all ranks."""
         sums = weights.new_zeros(self.slot_count, *self.shape)
         self.batch.proxy.sums(self.rows, weights, self.slot, sums)
@@ -146,19 +162,50 @@ class _Block:
         mass = _slot_sums(weights, self.slot, self.slot_count, self.batch)
         means = sums / _over(mass.clamp(min=self.config.mass_floor), sums)
         # A side to which nothing was assigned keeps its centroid (hard assignment, or sigmoids that underflow).
-        return means if previous is None else torch.where(_over(mass > 0, means), means, previous)
+        if previous is not None:
+            means = torch.where(_over(mass > 0, means), means, previous)
+        left_out = self.config.own_response == "leave_out"
+        return _Centroids(means, self._without_own_response(weights, sums, mass) if left_out else None)
 
-    def _margins(self, centroids: Float[Tensor, "slot ..."]) -> Float[Tensor, " token"]:
-        """D = ||v - mu_opp||^2 - ||v - mu_own||^2, affine in v; or -||v - mu_own||^2 for "within_side"."""
-        lengths = centroids.flatten(1).square().sum(1)
-        if self.own_distance_constant is None:
-            vectors = centroids - _opposite(centroids)
-            offset = _opposite(lengths) - lengths
+    def _without_own_response(
+        self,
+        weights: Float[Tensor, " token"],
+        sums: Float[Tensor, "slot ..."],
+        mass: Float[Tensor, " slot"],
+    ) -> Float[Tensor, "batch ..."]:
+        """Each response's own centroid, its own tokens taken out; the origin, the mean of v under the policy, if no other is left."""
+        responses = len(self.batch.lengths)
+        own_sums = weights.new_zeros(responses, *self.shape)
+        self.batch.proxy.sums(self.rows, weights, self.batch.row, own_sums)
+        own_mass = weights.new_zeros(responses).index_add_(0, self.batch.row, weights)
+        present = (own_mass > 0).to(weights.dtype)
+        slot = self._response_slot
+        others = self.batch.reducer.sum(mass.new_zeros(self.slot_count).index_add_(0, slot, present))
+        rest = (mass[slot] - own_mass).clamp(min=self.config.mass_floor)
+        return torch.where(
+            _over(others[slot] > present, own_sums), (sums[slot] - own_sums) / _over(rest, own_sums), 0.0
+        )
+
+    @property
+    def _response_slot(self) -> Int[Tensor, " batch"]:
+        """The slot of each response's tokens; 0 for one without a token."""
+        return self.slot.new_zeros(len(self.batch.lengths)).scatter_(0, self.batch.row, self.slot)
+
+    def _margins(self, centroids: _Centroids) -> Float[Tensor, " token"]:
+        """D = ||v - mu_opp||^2 - ||v - mu_own||^2, affine in v; or -||v - mu_own||^2; or <v, mu_own - mu_opp>^2 / ||v||."""
+        own, opposite, place = centroids.means, _opposite(centroids.means), self.slot
+        if centroids.own is not None:
+            own, opposite, place = centroids.own, opposite[self._response_slot], self.batch.row
+        project = self.batch.proxy.project
+        if self.config.contrast == "within_side":
+            margins = 2 * project(self.rows, own, place) - _lengths(own, own)[place] - self.square_norms
+        elif self.config.contrast == "alignment":
+            along = project(self.rows, self.metric(own - opposite), place)
+            margins = along.square() / self.square_norms.sqrt().clamp(min=self.config.mass_floor)
         else:
-            vectors, offset = centroids, -lengths
-        margins = 2 * self.batch.proxy.project(self.rows, vectors, self.slot) + offset[self.slot]
-        if self.own_distance_constant is not None:
-            margins -= self.own_distance_constant
+            vectors = self.metric(own - opposite)
+            # <own, M own> - <opp, M opp> = <own + opp, M (own - opp)>
+            margins = 2 * project(self.rows, vectors, place) - _lengths(own + opposite, vectors)[place]
         return torch.where(self.active, margins, 0.0)
 
     def _temperatures(self, margins: Float[Tensor, " token"]) -> Float[Tensor, " slot"]:
@@ -171,16 +218,46 @@ class _Block:
         return variance.sqrt().clamp(min=self.config.gamma_floor)
 
     def _assign(self, margins: Float[Tensor, " token"]) -> Float[Tensor, " token"]:
-        """alpha: sigmoid(D / gamma) (Eq. 6, the closed form of Eq. 5), or [D > 0]."""
+        """alpha: sigmoid(D / gamma) (Eq. 6, the closed form of Eq. 5), or [D > 0]; an alignment, never negative, fills [0, 1)."""
         if self.config.assignment == "hard":
             alpha = (margins > 0).to(margins.dtype)
+        elif self.config.contrast == "alignment":
+            alpha = torch.tanh(margins / (2 * self.gamma[self.slot]))  # 2 sigmoid(D / gamma) - 1
         else:
             alpha = torch.sigmoid(margins / self.gamma[self.slot])
         return torch.where(self.active, alpha, 0.0)
 
-    def _gap(self, centroids: Float[Tensor, "slot ..."]) -> Float[Tensor, " group"]:
-        """||mu+ - mu-||."""
-        return (centroids[0::2] - centroids[1::2]).flatten(1).norm(dim=1)
+
+def _metric(
+    batch: TokenBatch, config: DeltaConfig, active: Bool[Tensor, " token"], width: int
+) -> Callable[[Tensor], Tensor]:
+    """Vectors times (F + mean(diag F) I)^-1, F the second moments of v over the active tokens of all ranks.
+
+    The ridge bounds the condition number by width + 1, so that a single-precision inverse will do.
+    """
+    if config.whiten == "none":
+        return lambda vectors: vectors
+    shape = (width, width) if config.whiten == "full" else batch.proxy.shape(width)
+    ones = active.to(wide(active.device))
+    moments = ones.new_zeros(shape)
+    batch.proxy.square_sums(batch.rows(batch.chunks_holding(active)), ones, moments)
+    moments = batch.reducer.sum(moments) / batch.reducer.sum(ones.sum()).clamp(min=1)
+    if config.whiten == "diagonal":
+        scale = 1 / (moments + moments.mean().clamp(min=config.mass_floor))
+        return lambda vectors: vectors * scale
+    moments.diagonal().add_(moments.diagonal().mean().clamp(min=config.mass_floor))
+    inverse = torch.linalg.inv(moments)
+    return lambda vectors: vectors @ inverse
+
+
+def _gap(means: Float[Tensor, "slot ..."]) -> Float[Tensor, " group"]:
+    """||mu+ - mu-||."""
+    return (means[0::2] - means[1::2]).flatten(1).norm(dim=1)
+
+
+def _lengths(a: Float[Tensor, "slot ..."], b: Float[Tensor, "slot ..."]) -> Float[Tensor, " slot"]:
+    """<a, b> of each slot."""
+    return (a * b).flatten(1).sum(1)
 
 
 def _slot_sums(

@@ -1,9 +1,10 @@
 """What stands for a token's gradient (Appendix F), as linear operators over stored rows.
 
-The estimator never sees a proxy vector. It asks three things of the batch's tokens: sums of v weighted by slot, inner products of v
-with one vector a slot, and squared lengths. Each proxy answers from the stored row x of a token:
+The estimator never sees a proxy vector. It asks few things of the batch's tokens: sums of v weighted by slot, inner products of v
+with one vector a slot, squared lengths, second moments. Each proxy answers from the stored row x of a token:
 
     output row       v = (1 - p(y)) h                       x = h, and 1 - p as a factor, so that a bf16 store rounds nothing
+    sharpness        v = (log p(y) + H) h                   x = h, and log p + H as a factor (see `row_factor`)
     top-K hidden     v = W_y - sum_topK p~_j W_j            x = v, formed when the row is added
     head             v = (e_y - p) (outer) h                x = h; |V| x d and never formed: <v, M> = (M h)_y - sum_j p_j (M h)_j
     full             v = grad log pi                        x = v, given by the caller (see `full_token_gradients`)
@@ -18,7 +19,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from delta_rlvr.credit.linear import add_weighted_sums, merge, split, square_norms, store_inner_products
+from delta_rlvr.credit.linear import (
+    add_square_sums,
+    add_weighted_sums,
+    merge,
+    split,
+    square_norms,
+    store_inner_products,
+)
 from delta_rlvr.credit.reduce import wide
 
 # Logits are formed for this many (token, vocabulary) pairs at a time.
@@ -93,6 +101,15 @@ class RowProxy:
                 products[place] = merge(parts.T, len(present)).gather(0, here[None])[0]
         return products if rows.factor is None else products * rows.factor.to(products.dtype)
 
+    def square_sums(
+        self, rows: Rows, weights: Float[Tensor, " token"], total: Float[Tensor, "*shape"]
+    ) -> None:
+        """total += the sum of weight * v * v (entry by entry), or of weight * v (outer) v where `total` is square."""
+        if rows.factor is not None:
+            weights = weights * rows.factor.to(weights.dtype).square()
+        for place, x in rows.chunks():
+            add_square_sums(total, weights[place], x)
+
     def square_norms(self, rows: Rows, like: Float[Tensor, " token"]) -> Float[Tensor, " token"]:
         """||v||^2."""
         norms = torch.zeros_like(like)
@@ -133,6 +150,12 @@ class HeadProxy:
                 products[place.start + inside] = (errors[inside] * (hidden[inside] @ vectors[slot].T)).sum(-1)
         return products
 
+    def square_sums(
+        self, rows: Rows, weights: Float[Tensor, " token"], total: Float[Tensor, "vocab width"]
+    ) -> None:
+        for place, hidden, errors in self._pieces(rows):
+            total.addmm_((errors.square() * weights[place, None]).T, hidden.square())
+
     def square_norms(self, rows: Rows, like: Float[Tensor, " token"]) -> Float[Tensor, " token"]:
         norms = torch.zeros_like(like)
         for place, hidden, errors in self._pieces(rows):
@@ -148,6 +171,30 @@ class HeadProxy:
                 errors = -_logits(x[piece], self.head, self.temperature).softmax(-1)
                 errors[torch.arange(len(errors), device=errors.device), rows.tokens[here]] += 1
                 yield here, x[piece].to(errors.dtype), errors
+
+
+def surprise(logps: Float[Tensor, " token"]) -> Float[Tensor, " token"]:
+    """1 - p from log p."""
+    return -torch.expm1(logps.clamp(max=0))
+
+
+def row_factor(
+    proxy: str | None, logps: Float[Tensor, " token"] | None, entropy: Float[Tensor, " token"] | None
+) -> Float[Tensor, " token"] | None:
+    """What a stored hidden state is multiplied by to be v; None where the row is v already.
+
+    "sharpness": let the logits be (1 + <a, h>) W h, that is, let an inverse temperature depend on the context. The gradient of
+    log p(y) with respect to a, at a = 0, is (log p(y) + H) h: the head's gradient e_y - p seen along the policy's own log-probs.
+    It names no vocabulary entry, so that what one prompt shows carries over to another.
+    """
+    if proxy == "output_row":
+        assert logps is not None
+        return surprise(logps)
+    if proxy == "sharpness":
+        assert logps is not None
+        assert entropy is not None
+        return logps.clamp(max=0) + entropy
+    return None
 
 
 def topk_hidden_rows(

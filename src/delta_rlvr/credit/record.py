@@ -46,7 +46,7 @@ class CreditRecord:
     alpha: Float[Tensor, " token"] | None = None
     """Final assignments; 0 for tokens without a side. None for methods that have none."""
     margin: Float[Tensor, " token"] | None = None
-    """Margins under the final centroids (the negated distance to the own centroid for "within_side")."""
+    """Margins under the final centroids (the negated distance to the own one for "within_side"; never negative for "alignment")."""
     margin_initial: Float[Tensor, " token"] | None = None
     """The same under the initial centroids."""
     discriminator: Discriminator | None = None

@@ -20,7 +20,7 @@ from delta_rlvr.credit.checks import (
     require_shape,
 )
 from delta_rlvr.credit.config import DeltaConfig
-from delta_rlvr.credit.proxies import HeadProxy, RowProxy, topk_hidden_rows
+from delta_rlvr.credit.proxies import HeadProxy, RowProxy, row_factor, topk_hidden_rows
 from delta_rlvr.credit.record import CreditRecord
 from delta_rlvr.credit.reduce import Reducer, wide
 from delta_rlvr.credit.store import RowStore
@@ -200,7 +200,6 @@ class CreditStream:
         delta = weighting if isinstance(weighting, DeltaConfig) else None
         if weighting != self.config:
             self._check_same_rows(delta)
-        scaled = delta is not None and delta.needs_proxies and delta.proxy == "output_row"
         logps = self._packed("logps", self._logps, logps, token_count, row, needed=weighting.needs_logps)
         if logps is not None and bool((logps > 1e-2).any()):
             raise ValueError(
@@ -228,19 +227,21 @@ class CreditStream:
             if ids is not None:
                 require_shape(name, ids, (count,), "[batch]")
                 require_integer(name, ids)
-        head_proxy = delta is not None and delta.needs_proxies and delta.proxy == "head"
+        logps = None if logps is None else logps.to(wide(device))
+        entropy = None if entropy is None else entropy.to(wide(device))
+        proxy = delta.proxy if delta is not None and delta.needs_proxies else None
         return TokenBatch(
             lengths=lengths,
             advantages=advantages,
             groups=numbers if groups is None else groups.to(device=device, dtype=torch.int64),
             keys=numbers.clone() if keys is None else keys.to(device=device, dtype=torch.int64),
             round_number=round_number,
-            logps=None if logps is None else logps.to(wide(device)),
+            logps=logps,
             entropy=entropy,
             tokens=tokens,
-            store=self.store if delta is not None and delta.needs_proxies else None,
-            proxy=HeadProxy(self.head, self.temperature) if head_proxy else RowProxy(),  # type: ignore[arg-type]
-            scaled=scaled,
+            store=None if proxy is None else self.store,
+            proxy=HeadProxy(self.head, self.temperature) if proxy == "head" else RowProxy(),  # type: ignore[arg-type]
+            factor=row_factor(proxy, logps, entropy),
             reducer=reducer,
         )
 

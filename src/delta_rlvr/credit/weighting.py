@@ -18,6 +18,7 @@ from delta_rlvr.credit.batch import TokenBatch
 from delta_rlvr.credit.config import DeltaConfig, WeightingRule, check_range
 from delta_rlvr.credit.draws import uniform_draws
 from delta_rlvr.credit.estimator import Estimate, estimate
+from delta_rlvr.credit.proxies import surprise
 from delta_rlvr.credit.record import CreditRecord, quantiles
 from delta_rlvr.credit.reduce import wide
 
@@ -104,10 +105,11 @@ def weigh(batch: TokenBatch, weighting: Weighting) -> CreditRecord:
         case ForkingTokens():
             return _record(batch, _kept(_forking(batch, weighting.quantile), batch))
         case Surprise():
-            return _record(batch, _uncertainty_weights(batch.surprise, batch, weighting))
+            assert batch.logps is not None
+            return _record(batch, _uncertainty_weights(surprise(batch.logps), batch, weighting))
         case Entropy():
-            score = -torch.expm1(-_wide_entropy(batch).clamp(min=0))
-            return _record(batch, _uncertainty_weights(score, batch, weighting))
+            assert batch.entropy is not None
+            return _record(batch, _uncertainty_weights(surprise(-batch.entropy), batch, weighting))
     raise TypeError(f"weighting: {type(weighting).__name__} is not one of {Weighting}")
 
 
@@ -171,14 +173,9 @@ def _select(batch: TokenBatch, order: Float[Tensor, " token"], config: DeltaConf
 
 
 def _forking(batch: TokenBatch, quantile: float) -> Bool[Tensor, " token"]:
-    entropy = _wide_entropy(batch)
-    threshold = quantiles(batch.reducer.gather(entropy), (quantile,))[0]
-    return entropy >= threshold
-
-
-def _wide_entropy(batch: TokenBatch) -> Float[Tensor, " token"]:
     assert batch.entropy is not None
-    return batch.entropy.to(wide(batch.entropy.device))
+    threshold = quantiles(batch.reducer.gather(batch.entropy), (quantile,))[0]
+    return batch.entropy >= threshold
 
 
 def _kept(kept: Bool[Tensor, " token"], batch: TokenBatch) -> Float[Tensor, " token"]:

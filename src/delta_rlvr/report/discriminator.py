@@ -2,7 +2,7 @@
 
 A token's margin is its score on the contrast with the sign of its side, so score = +margin on the positive side and
 -margin on the negative one. That holds for margins between both centroids; distances to the own centroid alone
-("within_side") have no common axis and are left out.
+("within_side") and unsigned scores ("alignment") have no common axis and are left out.
 """
 
 from __future__ import annotations

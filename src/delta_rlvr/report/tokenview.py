@@ -44,7 +44,7 @@ def token_view(run: RunReader, name: str, limit: int) -> TokenView:
     ranges = _Ranges()
     candidates = []
     settings = run.info.get("delta")
-    two_sided = not (isinstance(settings, dict) and settings.get("contrast") == "within_side")
+    two_sided = not isinstance(settings, dict) or settings.get("contrast", "both_sides") == "both_sides"
     for step in run.rollout_steps:
         responses = run.rollouts(step)
         seen = step_view(responses, step) if two_sided else None

@@ -119,7 +119,7 @@ class _Batch:
             round_number=round_number,
         )
         if isinstance(method.weighting, DeltaConfig) and options.reference_tolerance is not None:
-            self._check_against_reference(model, hidden, groups)
+            self._check_against_reference(model, hidden, entropy, groups)
 
     def _advantages(self):
         rewards = torch.tensor([reward_of(row["prompt"], row["tokens"]) for row in self.rows])
@@ -174,13 +174,15 @@ class _Batch:
         clipped = ((ratio < 0.8) | (ratio > 1.28))[mask].float().mean().item()
         return loss, clipped
 
-    def _check_against_reference(self, model, hidden, groups):
+    def _check_against_reference(self, model, hidden, entropy, groups):
         config = self.method.weighting
         if config.source == "random" or config.keep != "all" or config.proxy == "head":
             return  # seeded draws are the core's own; a vocabulary of outer products is too many for loops
         head = _plain(model).get_output_embeddings().weight.detach().double().numpy()
         if config.proxy == "topk_hidden":
             vectors = reference.topk_hidden(hidden.double(), head, self.tokens, config.top_k, TEMPERATURE)
+        elif config.proxy == "sharpness":
+            vectors = reference.sharpness(hidden.double(), self.old_logps.double(), entropy.double())
         else:
             vectors = reference.output_row(hidden.double(), self.old_logps.double())
         told = (
@@ -189,6 +191,8 @@ class _Batch:
             "lambda_max",
             "refinements",
             "contrast",
+            "own_response",
+            "whiten",
             "gamma",
             "assignment",
             "normalize",
