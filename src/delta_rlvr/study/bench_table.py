@@ -7,10 +7,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from delta_rlvr.study.bench_settings import RIVAL, BenchSettings
 from delta_rlvr.study.conditions import CLEAN
 from delta_rlvr.study.contenders import label
+from delta_rlvr.study.labelled import SIDES
 from delta_rlvr.study.measures import Spread, spread
-from delta_rlvr.study.planted import BenchSettings
 
 SCHEMA = 1
 MEASURES = (
@@ -22,6 +23,8 @@ MEASURES = (
     "wrong_precision",
     "wrong_alike_10",
     "wrong_alike_50",
+    "right_gain",
+    "wrong_gain",
     "mass_share",
     "cosine",
     "cosine_gain",
@@ -35,7 +38,8 @@ Document = dict[str, Any]
 
 def bench_result(documents: Sequence[Document], settings: BenchSettings) -> dict[str, Any]:
     """Everything that `credit_bench.json` holds."""
-    averaged = [document for document in documents if document["task"] in settings.tasks]
+    averaged = [document for document in documents if document["averaged"]]
+    longer = [document for document in documents if not document["averaged"]]
     slices: dict[str, dict[str, str]] = {"all": {}}
     slices |= {f"policy {policy}": {"policy": policy} for policy in settings.policies}
     slices |= {f"task {task}": {"task": task} for task in settings.tasks}
@@ -52,13 +56,13 @@ def bench_result(documents: Sequence[Document], settings: BenchSettings) -> dict
     rows += [
         {"slice": f"length {task}", **row}
         for task in settings.length_tasks
-        for row in table([document for document in documents if document["task"] == task])
+        for row in table([document for document in longer if document["task"] == task])
     ]
     return {
         "schema": SCHEMA,
         "settings": dataclasses.asdict(settings),
         "rows": rows,
-        "facts": facts(documents),
+        "facts": facts(averaged) + facts(longer),
         "agreement": agreement(averaged),
         "notes": notes(documents),
     }
@@ -69,7 +73,7 @@ def table(documents: Sequence[Document]) -> list[dict[str, Any]]:
     found: dict[tuple[str, str], dict[tuple[str, str], list[dict[str, Any]]]] = {}
     for document in documents:
         cell = document["policy"], document["task"]
-        for record in document["records"]:
+        for record in _with_gains(document["records"]):
             by_cell = found.setdefault((record["condition"], record["method"]), {})
             by_cell.setdefault(cell, []).append(record)
     return [
@@ -182,6 +186,20 @@ def value(row: dict[str, Any], measure: str) -> Spread:
 def select(result: dict[str, Any], part: str = "all", condition: str = CLEAN.name) -> list[dict[str, Any]]:
     """The rows of one slice and condition, in the order of the contenders."""
     return [row for row in result["rows"] if row["slice"] == part and row["condition"] == condition]
+
+
+def _with_gains(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Each record with its AUROC's difference to the rival's on the same tokens: paired, it varies far less than either."""
+    rivals = {record["condition"]: record for record in records if record["method"] == RIVAL}
+    told = []
+    for record in records:
+        rival = rivals.get(record["condition"], {})
+        gains = {}
+        for side in SIDES:
+            ours, theirs = record.get(f"{side}_auroc"), rival.get(f"{side}_auroc")
+            gains[f"{side}_gain"] = None if ours is None or theirs is None else ours - theirs
+        told.append({**record, **gains})
+    return told
 
 
 def _over_cells(cells: Sequence[Sequence[dict[str, Any]]], measure: str) -> Spread:

@@ -116,7 +116,7 @@ class Weigher:
             return arm_weights(contender.oracle, rollouts, self.head, seed=self.seed, number=self.number)
         if contender.later:
             raise ValueError(
-                f"{contender.name} depends on the updated policy: see `updates.future_weights_later`"
+                f"{contender.name} depends on the updated policy: see `updates.weights_after_a_step`"
             )
         record = self._stream(contender.weighting).solve(
             rollouts.advantages,

@@ -125,22 +125,27 @@ def _merit(row: dict[str, Any]) -> float:
 def _dots(canvas: Canvas, result: dict[str, Any], rows: Sequence[dict[str, Any]], top: float) -> float:
     policies = [name for name in result["settings"]["policies"] if select(result, f"policy {name}")]
     marks = dict(zip(policies, MARKS * len(policies), strict=False))
-    x: float = MARGIN + 640
+    shuffled = {row["method"]: row for row in select(result, condition=SHUFFLED.name)}
     canvas.text(
         MARGIN,
         top,
-        "Large dots: mean over policies and tasks, with a 95 % interval over rollout batches. Small marks: one policy:",
+        "Large dots: mean over policies and tasks, with a 95 % interval over rollout batches.",
         fill=SOFT,
     )
-    for name, shape in marks.items():
-        canvas.mark(x, top - 4, shape, SOFT, size=3, hollow=True)
-        canvas.text(x + 8, top, name, fill=SOFT)
-        x += 24 + 6.6 * len(name)
-    canvas.text(x, top, "|  rewards shuffled within groups", fill=SOFT)
+    x: float = MARGIN + 520
+    if len(policies) > 1:
+        canvas.text(x, top, "Small marks:", fill=SOFT)
+        x += 84
+        for name, shape in marks.items():
+            canvas.mark(x, top - 4, shape, SOFT, size=3, hollow=True)
+            canvas.text(x + 8, top, name, fill=SOFT)
+            x += 32 + 6.6 * len(name)
+    if shuffled:
+        canvas.line(x + 8, top - 11, x + 8, top + 2, stroke=INK, width=1.6)
+        canvas.text(x + 16, top, "the same weight with rewards shuffled within groups", fill=SOFT)
     top += 34
     panel = (WIDTH - 2 * MARGIN - LABELS - 60) / 3
     bottom = top + ROW * len(rows)
-    shuffled = {row["method"]: row for row in select(result, condition=SHUFFLED.name)}
     by_policy = {name: {row["method"]: row for row in select(result, f"policy {name}")} for name in policies}
     for number, row in enumerate(rows):
         middle = top + ROW * (number + 0.5)
@@ -187,7 +192,7 @@ def _dots(canvas: Canvas, result: dict[str, Any], rows: Sequence[dict[str, Any]]
             low,
             high,
             step,
-            "update's cosine with the oracle's, against DAPO",
+            "cosine with the oracle's update, against DAPO",
             middle=0.0,
         )
         for number, (row, gain) in enumerate(zip(rows, gains, strict=True)):
@@ -298,7 +303,8 @@ def _lines(canvas: Canvas, result: dict[str, Any], top: float) -> float:
                     for x, (told, rows) in zip(places, points, strict=True)
                     if not math.isnan((found := value(rows.get(method, {}), f"{side}_auroc")).mean)
                 ]
-                canvas.path([(x, y) for x, y, _, _ in drawn], colours[method])
+                # Shuffled rewards are no more of the same noise: that point stands apart.
+                canvas.path([(x, y) for x, y, told, _ in drawn if told != SHUFFLED.name], colours[method])
                 for x, y, told, found in drawn:
                     canvas.mark(
                         x,

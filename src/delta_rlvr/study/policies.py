@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -48,13 +48,14 @@ VARIANTS = {
 """Continuations of the bundled policy. Errors that are made with confidence are where 1 - p must fail."""
 
 
-def get_policy(
-    spec: str, on_step: Callable[[int, int], None] | None = None
-) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """A policy by name: a variant ("confident", or "confident?seed=9" for another draw of it), or whatever `load_policy` takes."""
+def is_variant(spec: str) -> bool:
+    """Whether a policy's name is that of a continuation, which has to be made."""
+    return spec.partition("?")[0] in VARIANTS
+
+
+def make_variant(spec: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """A continuation of the bundled policy by name: "confident", or "confident?seed=9" for another draw of it."""
     name, _, query = spec.partition("?")
-    if name not in VARIANTS:
-        return load_policy(spec)
     continuation = VARIANTS[name]
     if query:
         key, _, value = query.partition("=")
@@ -62,7 +63,7 @@ def get_policy(
             raise ValueError(f"{spec}: the one setting of a variant is ?seed=N")
         continuation = replace(continuation, seed=int(value))
     model, tokenizer = load_policy(DEFAULT_POLICY)
-    continue_supervised(model, tokenizer, continuation, on_step)
+    continue_supervised(model, tokenizer, continuation)
     return model, tokenizer
 
 
@@ -70,19 +71,16 @@ def continue_supervised(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     continuation: Continuation,
-    on_step: Callable[[int, int], None] | None = None,
 ) -> None:
     """Train the model in place."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=continuation.learning_rate, betas=(0.9, 0.98))
     solutions = told_solutions(continuation)
     model.train()
-    for step in range(continuation.steps):
+    for _ in range(continuation.steps):
         model(**_collate(next(solutions), tokenizer)).loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()
-        if on_step is not None:
-            on_step(step + 1, continuation.steps)
     model.eval()
 
 

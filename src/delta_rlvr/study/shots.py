@@ -31,6 +31,10 @@ class WorkedShots:
     def max_tokens(self) -> int:
         return self.task.max_tokens
 
+    @property
+    def one_line(self) -> bool:
+        return True
+
     def problems(self, split: Split, count: int | None, seed: int = 0, start: int = 0) -> list[Problem]:
         draw = random.Random(_SHOT_SEED)
         worked = "".join(

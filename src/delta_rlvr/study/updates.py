@@ -68,7 +68,7 @@ def cosines(
     updates: Float[Tensor, "method parameters"], reference: Float[Tensor, " parameters"]
 ) -> list[float]:
     """Cosine of each update with the reference."""
-    return torch.cosine_similarity(updates.double(), reference.double()[None]).tolist()
+    return [torch.cosine_similarity(update.double(), reference.double(), dim=0).item() for update in updates]
 
 
 def weights_after_a_step(
@@ -127,7 +127,7 @@ def full_gradient_agreement(
         )
         for row in range(len(rollouts.mask))
     ]
-    gradients = same_inner_products(torch.cat(by_response))
+    gradients = same_inner_products(by_response)
     return [
         proxy_agreement(
             gradients,
@@ -146,13 +146,14 @@ def full_gradient_agreement(
     ]
 
 
-def same_inner_products(vectors: Float[Tensor, "token wide"]) -> Float[Tensor, "token token"]:
-    """Vectors in as many dimensions as there are of them, with the same inner products.
+def same_inner_products(blocks: Sequence[Float[Tensor, "_ wide"]]) -> Float[Tensor, "token token"]:
+    """Vectors (the rows of all blocks) in as many dimensions as there are of them, with the same inner products.
 
     Centroids, distances and cosines of weighted sums depend on inner products alone, so nothing is lost; full gradients of a few
     hundred tokens shrink a thousandfold.
     """
-    gram = (vectors @ vectors.T).double()
+    # Block by block: side by side, the vectors would be in memory twice.
+    gram = torch.cat([torch.cat([one @ other.T for other in blocks], dim=1) for one in blocks]).double()
     values, basis = torch.linalg.eigh(gram)
     return basis * values.clamp(min=0).sqrt()
 

@@ -1,0 +1,232 @@
+"""What `delta-rlvr credit-bench` prints: tables, how to read them, and what they say in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from delta_rlvr.study.bench_settings import BASELINE, RIVAL, BenchSettings
+from delta_rlvr.study.bench_table import select, value
+from delta_rlvr.study.conditions import CLEAN, PERTURBED, SHUFFLED
+from delta_rlvr.study.contenders import label
+from delta_rlvr.study.labelled import BINS, SIDES
+from delta_rlvr.study.measures import Spread
+from delta_rlvr.study.planted import TERCILES
+
+
+def show(result: dict[str, Any], settings: BenchSettings, console: Console) -> None:
+    """The tables, and what has to be known to read them."""
+
+    def say(text: str) -> None:
+        console.print(text, markup=False, highlight=False)
+
+    for note in result["notes"]:
+        say(f"Note: {note}.")
+    if not select(result):
+        say("No batch had a group with both outcomes: there is nothing to tell.")
+        return
+    console.print(_finding_table(result, settings))
+    say(_finding_caption(result, settings))
+    if any("cosine" in row for row in select(result)):
+        console.print(_update_table(result))
+        say(
+            "mass: share of sum rho|A| on decisive tokens. cosine: of the update sum rho A grad log pi, over all parameters, with the "
+            "one that credits the decisive tokens alone. oracle and oracle-wide: perfect credit within the ranges [0.8, 1.2] and "
+            "[0.5, 1.5], the measure of what a weight of that range could do."
+        )
+    parts = [f"policy {name}" for name in settings.policies] if len(settings.policies) > 1 else []
+    parts += [f"task {name}" for name in settings.tasks] if len(settings.tasks) > 1 else []
+    if parts:
+        console.print(_slices_table(result, parts, "By policy and by task"))
+    if select(result, condition=SHUFFLED.name):
+        console.print(_stability_table(result))
+        say(
+            "Second line: rank correlation with the clean weights on the same tokens. noise: share of the verdicts that is flipped. "
+            "sparse: one right response a group is kept. shuffled: rewards permuted within groups, so that they say nothing: what a "
+            "weight still finds there it does not find by the reward. Thirds by length: the clean weights on those responses."
+        )
+    lengths = [f"length {name}" for name in settings.length_tasks if select(result, f"length {name}")]
+    if lengths:
+        console.print(_slices_table(result, lengths, "By sentences of filler after each step"))
+    if result["agreement"]:
+        console.print(_agreement_table(result))
+        say(
+            "Rank correlations of margins and of coefficients (lowest .. highest cell), and the cosine of the updates they give."
+        )
+    for told in sentences(result):
+        say(told)
+
+
+def sentences(result: dict[str, Any]) -> list[str]:
+    """What the tables say, no more than their intervals support."""
+    rows = {row["method"]: row for row in select(result) if not row["method"].startswith("oracle")}
+    told = []
+    for side in SIDES:
+        known = {
+            name: found
+            for name, row in rows.items()
+            if not math.isnan((found := value(row, f"{side}_auroc")).mean)
+        }
+        if not known:
+            continue
+        best = max(known, key=lambda name: known[name].mean)
+        better = [name for name in known if value(rows[name], f"{side}_gain").low > 0]
+        worse_than_chance = [name for name in known if known[name].high < 0.5]
+        rival = "" if best == RIVAL else f"; {RIVAL}, which is 1 - p, {known[RIVAL].mean:.3f}"
+        told.append(
+            f"On {side} responses {label(best)} finds the decisive tokens best (AUROC {known[best].mean:.3f}{rival}). "
+            + (
+                f"Above 1 - p on the same rollouts: {_listed(better)}. "
+                if better
+                else "No weight is above 1 - p there. "
+            )
+            + (f"Below chance: {_listed(worse_than_chance)}." if worse_than_chance else "")
+        )
+    gains = {name: found for name, row in rows.items() if (found := value(row, "cosine_gain")).batches}
+    nearer = [name for name in gains if gains[name].low > 0]
+    if gains:
+        told.append(
+            f"The update comes nearer to the oracle's than {BASELINE}'s with: {_listed(nearer)}."
+            if nearer
+            else f"No weight brings the update nearer to the oracle's than {BASELINE}'s, as far as the intervals tell."
+        )
+    return [text.strip() for text in told]
+
+
+def _finding_table(result: dict[str, Any], settings: BenchSettings) -> Table:
+    table = Table(
+        title=(
+            f"Finding the tokens that decided: {len(settings.policies)} policies x {len(settings.tasks)} tasks x "
+            f"{settings.batches} rollout batches"
+        ),
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+    )
+    table.add_column("weight", no_wrap=True)
+    for side in SIDES:
+        for heading in (f"{side}: AUROC", "- 1-p's", "alike in p", "AP"):
+            table.add_column(heading, justify="right")
+    for row in select(result):
+        cells = [row["label"]]
+        for side in SIDES:
+            cells += [
+                _spread(value(row, f"{side}_auroc")),
+                "" if row["method"] == RIVAL else _spread(value(row, f"{side}_gain"), sign="+"),
+                " ".join(_number(value(row, f"{side}_alike_{bins}").mean, 2) for bins in BINS),
+                _number(value(row, f"{side}_precision").mean, 2),
+            ]
+        table.add_row(*cells)
+    return table
+
+
+def _finding_caption(result: dict[str, Any], settings: BenchSettings) -> str:
+    share = {side: _average_fact(result, settings, f"{side}_decisive_share") for side in SIDES}
+    return (
+        "Only tokens of groups with both outcomes count. ±: half of a 95 % interval over rollout batches. - 1-p's: difference to "
+        f"the AUROC of {RIVAL} (1 - p) on the same rollouts. alike in p: AUROC among tokens within the same tenth, and fiftieth, of "
+        f"p; what {RIVAL} still has there is what p tells within a bin. AP: average precision; without skill it is the share of "
+        f"decisive tokens, {share['right']:.3f} (right) and {share['wrong']:.3f} (wrong). fipo: in the second of two mini-batches, "
+        f"after one DAPO step (before it, it is {BASELINE})."
+    )
+
+
+def _update_table(result: dict[str, Any]) -> Table:
+    table = Table(title="Where the update goes", title_justify="left", box=box.SIMPLE_HEAD)
+    table.add_column("weight", no_wrap=True)
+    for heading in ("mass", "cosine", f"against {BASELINE}"):
+        table.add_column(heading, justify="right")
+    for row in select(result):
+        table.add_row(
+            row["label"],
+            _number(value(row, "mass_share").mean),
+            _number(value(row, "cosine").mean),
+            "" if row["method"] == BASELINE else _spread(value(row, "cosine_gain"), sign="+"),
+        )
+    return table
+
+
+def _slices_table(result: dict[str, Any], parts: Sequence[str], title: str) -> Table:
+    table = Table(
+        title=f"{title}: AUROC on right and wrong responses", title_justify="left", box=box.SIMPLE_HEAD
+    )
+    table.add_column("weight", no_wrap=True)
+    by_part = [{row["method"]: row for row in select(result, part)} for part in parts]
+    for part in parts:
+        name = part.partition(" ")[2]
+        table.add_column(name.partition("filler=")[2].partition("&")[0] or name, justify="right")
+    for name in dict.fromkeys(name for rows in by_part for name in rows):
+        table.add_row(label(name), *(_sides(rows.get(name, {})) for rows in by_part))
+    return table
+
+
+def _stability_table(result: dict[str, Any]) -> Table:
+    conditions = [CLEAN.name, *(condition.name for condition in PERTURBED), *TERCILES]
+    table = Table(
+        title="Stability: AUROC on right and wrong responses", title_justify="left", box=box.SIMPLE_HEAD
+    )
+    table.add_column("weight", no_wrap=True)
+    for name in conditions:
+        table.add_column(name, justify="right")
+    rows = {name: {row["method"]: row for row in select(result, condition=name)} for name in conditions}
+    for method in rows[SHUFFLED.name]:
+        cells = []
+        for name in conditions:
+            row = rows[name].get(method, {})
+            moved = value(row, "rank_correlation").mean
+            cells.append(_sides(row) + ("" if math.isnan(moved) else f"\n{moved:.2f}"))
+        table.add_row(label(method), *cells)
+    return table
+
+
+def _agreement_table(result: dict[str, Any]) -> Table:
+    first = result["agreement"][0]
+    table = Table(
+        title=f"Proxies against full-parameter gradients: {first['tokens']} tokens of {first['cells']} policies x tasks",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+    )
+    for heading in ("proxy", "scope", "K", "margins", "coefficients", "updates"):
+        table.add_column(heading, justify="left" if heading in ("proxy", "scope") else "right")
+    for row in result["agreement"]:
+        table.add_row(
+            row["proxy"],
+            row["scope"],
+            str(row["refinements"]),
+            *(
+                f"{_number(row[key], 2)} ({' .. '.join(_number(end, 2) for end in row[f'{key}_range'])})"
+                for key in ("margin_rank_correlation", "weight_rank_correlation")
+            ),
+            _number(row["update_cosine"], 4),
+        )
+    return table
+
+
+def _sides(row: dict[str, Any]) -> str:
+    return " ".join(_number(value(row, f"{side}_auroc").mean, 2) for side in SIDES)
+
+
+def _average_fact(result: dict[str, Any], settings: BenchSettings, key: str) -> float:
+    known = [
+        row[key] for row in result["facts"] if row["task"] in settings.tasks and not math.isnan(row[key])
+    ]
+    return sum(known) / len(known) if known else math.nan
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(label(name) for name in names)
+
+
+def _number(number: float, digits: int = 3) -> str:
+    return "-" if math.isnan(number) else f"{number:.{digits}f}"
+
+
+def _spread(found: Spread, sign: str = "") -> str:
+    if math.isnan(found.mean):
+        return "-"
+    reach = "" if math.isnan(found.low) else f" ±{(found.high - found.low) / 2:.3f}"
+    return f"{found.mean:{sign}.3f}{reach}"

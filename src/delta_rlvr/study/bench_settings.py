@@ -1,0 +1,134 @@
+"""What `delta-rlvr credit-bench` measures, and on what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from delta_rlvr.study.contenders import Contender, every_contender, get_contender
+from delta_rlvr.tasks import BUILT_IN, DEFAULT_POLICY
+
+BASELINE, RIVAL, REFERENCE = "dapo", "surprise", "oracle-only"
+"""What updates are told against; the weight that any other has to beat at finding tokens; perfect credit."""
+
+LENGTH_TASKS = tuple(f"long-filler?filler={number}&max_tokens=160" for number in range(5))
+"""The same sums with ever more talk between the steps."""
+
+STABILITY = (
+    "surprise",
+    "entropy",
+    "dapo-ft",
+    "delta",
+    "delta-topk",
+    "delta?proxy=topk_hidden&scope=group&refinements=0",
+    "delta?proxy=head&scope=group&refinements=0",
+    "delta-random",
+)
+"""Contenders whose weights are also taken under other rewards."""
+
+
+@dataclass(frozen=True)
+class BenchSettings:
+    """What is measured, on what. Two runs with the same settings give the same numbers on one machine."""
+
+    policies: tuple[str, ...] = (DEFAULT_POLICY, "confident")
+    """Names of `get_policy`."""
+    tasks: tuple[str, ...] = tuple(BUILT_IN)
+    """Tasks that know their decisive tokens."""
+    methods: tuple[str, ...] = ()
+    """Contenders; none given: every one there is."""
+    stability: tuple[str, ...] = STABILITY
+    """Those of them that are also measured under noise, sparse and shuffled rewards, and by length."""
+    length_tasks: tuple[str, ...] = LENGTH_TASKS
+    """Tasks of growing length, measured with the first policy alone and kept out of the averages."""
+    batches: int = 4
+    """Independent rollout batches of each policy and task."""
+    prompts: int = 32
+    """Prompts a batch."""
+    group: int = 8
+    """Responses a prompt (G)."""
+    seed: int = 0
+    """Of prompts, samples, noise and random weights."""
+    deep_batches: int = 2
+    """Batches of each policy and task with the costly measures too: updates against the oracle's, and stability."""
+    update_prompts: int = 16
+    """Prompts of such a batch that count in its update (a backward pass a method)."""
+    agreement_tokens: int = 1000
+    """Tokens of the first batch whose full gradients are taken (0: none)."""
+    learning_rate: float = 5e-4
+    """Of the one DAPO step after which FIPO's weights are taken."""
+    temperature: float = 1.0
+    """Of sampling."""
+    shots: int = 0
+    """Worked solutions before each question, for policies that were never shown the task; a response is then one line."""
+    rows_at_once: int = 256
+    """Responses in one forward and backward pass."""
+
+    def __post_init__(self) -> None:
+        for name, least in (
+            ("batches", 1),
+            ("prompts", 2),
+            ("group", 2),
+            ("deep_batches", 0),
+            ("update_prompts", 1),
+            ("agreement_tokens", 0),
+            ("shots", 0),
+            ("rows_at_once", 1),
+        ):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name}={getattr(self, name)}: give at least {least}")
+        for name in ("policies", "tasks"):
+            if not getattr(self, name):
+                raise ValueError(f"{name}: give at least one")
+            if len(set(getattr(self, name))) != len(getattr(self, name)):
+                raise ValueError(f"{name}={', '.join(getattr(self, name))}: one comes twice")
+        for spec in (*self.methods, *self.stability):
+            get_contender(spec)
+
+    @property
+    def contenders(self) -> list[Contender]:
+        """Everybody; those that the others are told against are always there."""
+        given = list(self.methods) or every_contender()
+        return [get_contender(spec) for spec in dict.fromkeys([BASELINE, RIVAL, *given, REFERENCE])]
+
+    @property
+    def units(self) -> list[Unit]:
+        """Every rollout batch, policy by policy."""
+        averaged = [
+            Unit(policy, task, number)
+            for policy in self.policies
+            for task in self.tasks
+            for number in range(self.batches)
+        ]
+        longer = [
+            Unit(self.policies[0], task, number, averaged=False)
+            for task in self.length_tasks
+            for number in range(self.deep_batches)
+        ]
+        # The first policy's batches together, so that it is loaded once.
+        return sorted([*averaged, *longer], key=lambda unit: self.policies.index(unit.policy))
+
+    @property
+    def stable_contenders(self) -> list[Contender]:
+        """Those that are also measured under other rewards and by length; not FIPO, which would need a step under each."""
+        wanted = {RIVAL, *self.stability}
+        return [one for one in self.contenders if one.name in wanted and not one.later]
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One rollout batch."""
+
+    policy: str
+    task: str
+    number: int
+    """From 0, within its policy and task."""
+    averaged: bool = True
+    """Whether it counts in the averages: tasks of growing length do not."""
+
+    @property
+    def path(self) -> Path:
+        """Its file in the folder."""
+        name = f"{quote(self.task, safe='')}-{self.number}.json"
+        return Path("batches" if self.averaged else "lengths") / quote(self.policy, safe="") / name
