@@ -32,6 +32,7 @@ def small_llama(tied, **options):
         "tie_word_embeddings": tied,
         "initializer_range": 0.3,
         "pad_token_id": 2,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 500.0},
     }
     return LlamaForCausalLM(LlamaConfig(**settings | options))
 
@@ -299,6 +300,9 @@ def test_what_is_not_supported_is_refused(model, words):
 def test_models_of_different_shapes_are_refused():
     with pytest.raises(ValueError, match="number 1 has another shape"):
         StackedPolicy.from_models([small_llama(True), small_llama(True, intermediate_size=32)])
+    other_rotation = {"rope_type": "default", "rope_theta": 5e4}
+    with pytest.raises(ValueError, match="number 1 has another shape"):
+        StackedPolicy.from_models([small_llama(True), small_llama(True, rope_parameters=other_rotation)])
 
 
 def test_input_that_does_not_fit_is_refused():
@@ -308,6 +312,8 @@ def test_input_that_does_not_fit_is_refused():
         clip_gradients(policy, 1.0)
     with pytest.raises(ValueError, match="mask: shape"):
         policy.hidden(ids, mask[:, :1])
+    with pytest.raises(ValueError, match="bool is needed"):
+        policy.hidden(ids, mask.long())
     with pytest.raises(ValueError, match="2 runs x 4 prompts x 3 copies"):
         policy.response_hidden(ids, mask, ids, copies=3)
     with pytest.raises(ValueError, match="temperature"):

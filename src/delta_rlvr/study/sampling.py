@@ -15,8 +15,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from delta_rlvr.credit.checks import require_mask
 from delta_rlvr.evaluate.drawing import draw_tokens
-from delta_rlvr.study.stacked import Shape, StackedPolicy, causal_attention, pack, round_up
+from delta_rlvr.study.layers import Shape, causal_attention
+from delta_rlvr.study.stacked import StackedPolicy, pack, round_up
 
 # A step attends to as much of the cache as is in use, rounded up to a multiple of this. Each length has its own graph.
 _PREFIX = 32
@@ -145,7 +147,7 @@ class StackedSampler:
         """
         device = self._policy.device
         prompts, prompt_mask, uniforms = (
-            part.to(device) for part in (prompts, prompt_mask.bool(), uniforms.double())
+            part.to(device) for part in (prompts, prompt_mask, uniforms.double())
         )
         self._require_fit(prompts, prompt_mask, uniforms, temperature, copies)
         self._refresh_weights()
@@ -184,6 +186,7 @@ class StackedSampler:
                 f"uniforms: shape {tuple(uniforms.shape)} does not fit; [run batch time] is needed, with {runs} runs and "
                 f"{prompts.shape[1]} prompts x {copies} copies"
             )
+        require_mask(prompt_mask)
         if temperature < 0:
             raise ValueError(f"temperature: 0 or more is needed, not {temperature}")
         if not bool(prompt_mask.any(dim=-1).all()):
@@ -314,8 +317,9 @@ def _attend(
     """The newest tokens attend to their prompts and to the tokens before them.
 
     A product for the prompts, which serves all responses and heads that share a key with one read of it, and one for the
-    responses; one softmax over both. Reading the cache is what takes the time here: on an H200 this is faster than
-    scaled_dot_product_attention over a cache with a copy of the prompt in every row.
+    responses; one softmax over both. Reading the cache is what takes the time here, so the prompts are not in it once a
+    response. Plain products, because the fused kernels are made for many queries a row: with one, on an H200,
+    scaled_dot_product_attention took 2.8 times as long in float32 and 1.3 times as long in bfloat16.
     """
     copies, kv_heads, width = slots.size.copies, key.shape[1], query.shape[-1]
     cache[0].index_copy_(2, place, key)

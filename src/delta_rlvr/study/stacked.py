@@ -9,9 +9,9 @@ Weights are float32. Products are taken in `compute_dtype`; the residual stream,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -19,86 +19,23 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from delta_rlvr.credit.checks import require_mask, require_shape
+from delta_rlvr.study.layers import (
+    Attention,
+    Shape,
+    SharedPromptAttention,
+    StackedLayer,
+    as_parameter,
+    causal_attention,
+    rms_norm,
+)
+from delta_rlvr.study.model_weights import layer_weights, shape_of, split_layer_weight, weight_sizes
+
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 # Of float32 logits held at once; the backward pass of a chunk takes about twice as much for a moment.
 _LOGIT_BYTES = 1 << 29
-
-Attention: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""Queries [row head time head_width], keys and values [row kv_head time head_width] -> [row head time head_width];
-a row is one sequence of one run."""
-
-
-@dataclass(frozen=True)
-class Shape:
-    """What the policies of a stack have in common."""
-
-    layers: int
-    heads: int
-    kv_heads: int
-    head_width: int
-    norm_eps: float
-    qk_norm: bool
-    """Queries and keys are normalised head by head, as in Qwen3."""
-    tied: bool
-    """The embedding is the head too."""
-    padding_id: int | None
-    """The embedding of this token gets no gradient (torch.nn.Embedding's padding_idx)."""
-
-
-class StackedLayer(nn.Module):
-    """One decoder layer of every run. Matrices are [run in out], so that their gradients come out of a product as they are."""
-
-    input_norm: nn.Parameter
-    qkv: nn.Parameter
-    out: nn.Parameter
-    q_norm: nn.Parameter
-    k_norm: nn.Parameter
-    mlp_norm: nn.Parameter
-    gate_up: nn.Parameter
-    down: nn.Parameter
-
-    def __init__(self, shape: Shape, weights: dict[str, Tensor]) -> None:
-        super().__init__()
-        self.shape = shape
-        for name, weight in weights.items():
-            self.register_parameter(name, _parameter(weight))
-
-    def forward(
-        self,
-        stream: Float[Tensor, "run batch time width"],
-        rotation: tuple[Tensor, Tensor],
-        attend: Attention,
-        dtype: torch.dtype,
-    ) -> Float[Tensor, "run batch time width"]:
-        shape, (runs, batch, time, _) = self.shape, stream.shape
-        rotated = shape.heads + shape.kv_heads
-        normed = _rms_norm(stream, self.input_norm, shape.norm_eps).to(dtype)
-        parts = _product(normed, self.qkv).unflatten(-1, (-1, shape.head_width))
-        # Queries and keys go through the norm and the rotation together: half the launches.
-        query_key, value = parts[..., :rotated, :].float(), parts[..., rotated:, :]
-        if shape.qk_norm:
-            query_key = _rms_norm(query_key, self._query_key_norm(), shape.norm_eps)
-        query_key = _rotate(query_key, rotation).to(dtype)
-        query, key, value = (
-            part.flatten(0, 1).transpose(1, 2)
-            for part in (query_key[..., : shape.heads, :], query_key[..., shape.heads :, :], value)
-        )
-        mixed = attend(query, key, value).transpose(1, 2).reshape(runs, batch, time, -1)
-        stream = stream + _product(mixed, self.out)
-        normed = _rms_norm(stream, self.mlp_norm, shape.norm_eps).to(dtype)
-        gate, up = _product(normed, self.gate_up).chunk(2, dim=-1)
-        return stream + _product(F.silu(gate) * up, self.down)
-
-    def _query_key_norm(self) -> Float[Tensor, "run head head_width"]:
-        return torch.cat(
-            [
-                self.q_norm[:, None].expand(-1, self.shape.heads, -1),
-                self.k_norm[:, None].expand(-1, self.shape.kv_heads, -1),
-            ],
-            dim=1,
-        )
 
 
 class StackedPolicy(nn.Module):
@@ -120,16 +57,17 @@ class StackedPolicy(nn.Module):
         layers: Sequence[dict[str, Tensor]],
         norm: Tensor,
         head: Tensor | None,
-        inverse_frequencies: Tensor,
     ) -> None:
         super().__init__()
         self.shape = shape
         self.compute_dtype = compute_dtype
-        self.embedding = _parameter(embedding)
+        self.embedding = as_parameter(embedding)
         self.layers = nn.ModuleList(StackedLayer(shape, weights) for weights in layers)
-        self.norm = _parameter(norm)
-        self.register_parameter("untied_head", None if head is None else _parameter(head))
-        self.register_buffer("inverse_frequencies", inverse_frequencies, persistent=False)
+        self.norm = as_parameter(norm)
+        self.register_parameter("untied_head", None if head is None else as_parameter(head))
+        self.register_buffer(
+            "inverse_frequencies", shape.inverse_frequencies(embedding.device), persistent=False
+        )
 
     @classmethod
     def from_model(
@@ -149,9 +87,9 @@ class StackedPolicy(nn.Module):
             raise ValueError("models: at least one is needed")
         if compute_dtype not in (torch.float32, torch.bfloat16):
             raise ValueError(f"compute_dtype: torch.float32 or torch.bfloat16, not {compute_dtype}")
-        shape = _shape_of(models[0])
+        shape = shape_of(models[0])
         for number, model in enumerate(models):
-            if _shape_of(model) != shape or _sizes(model) != _sizes(models[0]):
+            if shape_of(model) != shape or weight_sizes(model) != weight_sizes(models[0]):
                 raise ValueError(
                     f"models: number {number} has another shape than number 0; stack those of one shape"
                 )
@@ -160,19 +98,18 @@ class StackedPolicy(nn.Module):
             return torch.stack([weight_of(model).detach().float() for model in models])
 
         def layer_weight(number: int, name: str) -> Tensor:
-            return stacked(lambda model: _layer_weights(model, number)[name])
+            return stacked(lambda model: layer_weights(model, number)[name])
 
         return cls(
             shape,
             compute_dtype,
             embedding=stacked(lambda model: model.model.embed_tokens.weight),
             layers=[
-                {name: layer_weight(number, name) for name in _layer_weights(models[0], number)}
+                {name: layer_weight(number, name) for name in layer_weights(models[0], number)}
                 for number in range(shape.layers)
             ],
             norm=stacked(lambda model: model.model.norm.weight),
             head=None if shape.tied else stacked(lambda model: model.lm_head.weight),
-            inverse_frequencies=models[0].model.rotary_emb.inv_freq.detach().clone().float(),
         )
 
     @property
@@ -196,7 +133,7 @@ class StackedPolicy(nn.Module):
         Valid tokens are moved to the front of their row, in order. Causal attention then needs no mask, which keeps the
         fast kernels, and a token's place is its position: the count of valid tokens before it.
         """
-        _require_same_shape("mask", mask, ids)
+        _require_mask("mask", mask, ids)
         packed, order = pack(ids, mask)
         places = torch.arange(ids.shape[-1], device=ids.device)
         hidden = self.run_layers(packed, places, [causal_attention] * len(self.layers))
@@ -216,33 +153,32 @@ class StackedPolicy(nn.Module):
         them. A prompt is read once for all of them: the same numbers and gradients as `hidden` of prompt and response
         in one row each, for a fraction of the work where prompts are long.
         """
-        _require_same_shape("prompt_mask", prompt_mask, prompts)
+        _require_mask("prompt_mask", prompt_mask, prompts)
         runs, count, _ = prompts.shape
-        if responses.shape[:2] != (runs, count * copies):
-            raise ValueError(
-                f"responses: shape {tuple(responses.shape)} does not fit {runs} runs x {count} prompts x {copies} copies"
-            )
         time = responses.shape[-1]
+        require_shape(
+            "responses",
+            responses,
+            (runs, count * copies, time),
+            f"{runs} runs x {count} prompts x {copies} copies",
+        )
         lengths = prompt_mask.sum(dim=-1)
         # Kernels take the bias as it is where its rows are a multiple of 8 long.
-        prompt = round_up(int(lengths.max()) + time, 8) - time
-        packed = _resized(pack(prompts, prompt_mask)[0], prompt)
-        rows = torch.cat([packed, responses.view(runs, count, copies * time)], dim=-1)
-        places = torch.arange(prompt + time, device=rows.device)
-        own = (lengths[..., None] + places[:time]).repeat(1, 1, copies)
-        positions = torch.cat([places[:prompt].expand(runs, count, -1), own], dim=-1)
-        seen = (
-            places <= places[prompt:, None]
-        )  # causal among the response's own; then without the prompt's padding
-        seen = seen & ((places < lengths[..., None]) | (places >= prompt))[..., None, :]
-        bias = torch.zeros(seen.shape, dtype=self.compute_dtype, device=rows.device).masked_fill_(
-            ~seen, -torch.inf
+        prompt_time = round_up(int(lengths.max()) + time, 8) - time
+        packed, _ = pack(prompts, prompt_mask)
+        # Cut at the end, or filled up there: no valid token stands behind the longest prompt.
+        packed = F.pad(packed, (0, prompt_time - packed.shape[-1]))
+        rows = torch.cat([packed, responses.reshape(runs, count, copies * time)], dim=-1)
+        places = torch.arange(prompt_time, device=rows.device).expand(runs, count, -1)
+        own_places = lengths[..., None] + torch.arange(time, device=rows.device).repeat(copies)
+        attention = SharedPromptAttention.over(
+            lengths.flatten(), prompt_time, copies, time, self.compute_dtype
         )
-        bias = bias.flatten(0, 1).repeat_interleave(copies, dim=0)[:, None]
-        attention = SharedPromptAttention(prompt, copies, bias.expand(-1, self.shape.heads, -1, -1))
-        hidden = self.run_layers(rows, positions, [attention] * len(self.layers))
+        hidden = self.run_layers(
+            rows, torch.cat([places, own_places], dim=-1), [attention] * len(self.layers)
+        )
         last = hidden.gather(2, (lengths - 1)[..., None, None].expand(-1, -1, 1, hidden.shape[-1]))
-        of_responses = hidden[:, :, prompt:].reshape(runs, count * copies, time, -1)
+        of_responses = hidden[:, :, prompt_time:].reshape(runs, count * copies, time, -1)
         return torch.cat([last.repeat_interleave(copies, dim=1), of_responses[:, :, :-1]], dim=2)
 
     def run_layers(
@@ -260,7 +196,7 @@ class StackedPolicy(nn.Module):
         stream = self._embed(ids)
         for layer, attend in zip(self.layers, attentions, strict=True):
             stream = layer(stream, rotation, attend, self.compute_dtype)
-        return _rms_norm(stream, self.norm, self.shape.norm_eps).to(self.compute_dtype)
+        return rms_norm(stream, self.norm, self.shape.norm_eps).to(self.compute_dtype)
 
     def _embed(self, ids: Int[Tensor, "run batch time"]) -> Float[Tensor, "run batch time width"]:
         runs, vocab, width = self.embedding.shape
@@ -288,14 +224,14 @@ class StackedPolicy(nn.Module):
         """
         if temperature <= 0:
             raise ValueError(f"temperature: above 0 is needed, not {temperature}")
-        _require_same_shape("tokens", tokens, hidden[..., 0])
+        require_shape("tokens", tokens, tuple(hidden.shape[:3]), "[run batch time] of hidden")
         rows = max(1, _LOGIT_BYTES // (4 * self.head.shape[0] * self.head.shape[1]))
         chunks = list(
             zip(hidden.flatten(1, 2).split(rows, 1), tokens.flatten(1, 2).split(rows, 1), strict=True)
         )
-        # Without a gradient `checkpoint` would only warn; with one chunk there is nothing to save.
+        # With one chunk, or without a gradient, there is nothing to save.
         again = len(chunks) > 1 and torch.is_grad_enabled()
-        parts = [
+        scored = [
             checkpoint(
                 self._chunk_logps, *chunk, temperature, entropy, use_reentrant=False, preserve_rng_state=False
             )
@@ -303,10 +239,11 @@ class StackedPolicy(nn.Module):
             else self._chunk_logps(*chunk, temperature, entropy)
             for chunk in chunks
         ]
-        logps, entropies = (
-            torch.cat(of_chunks, dim=1).view(tokens.shape) for of_chunks in zip(*parts, strict=True)
+        logps, entropies = zip(*scored, strict=True)
+        return (
+            torch.cat(logps, dim=1).view(tokens.shape),
+            torch.cat(entropies, dim=1).view(tokens.shape) if entropy else None,
         )
-        return logps, entropies if entropy else None
 
     def _chunk_logps(
         self,
@@ -314,14 +251,14 @@ class StackedPolicy(nn.Module):
         tokens: Int[Tensor, "run row"],
         temperature: float,
         entropy: bool,
-    ) -> tuple[Float[Tensor, "run row"], Float[Tensor, "run row"]]:
+    ) -> tuple[Float[Tensor, "run row"], Float[Tensor, "run row"] | None]:
         logits = self.logits(hidden)
         if temperature != 1:
             logits = logits / temperature
         normalizer = logits.logsumexp(dim=-1)
         logps = logits.gather(-1, tokens[..., None])[..., 0] - normalizer
         if not entropy:
-            return logps, torch.empty_like(logps)
+            return logps, None
         with torch.no_grad():
             # H = log Z - E[logit]
             expected = (logits - normalizer[..., None]).exp_().mul_(logits).sum(dim=-1)
@@ -341,7 +278,6 @@ class StackedPolicy(nn.Module):
             ],
             norm=self.norm,
             head=self._cast(self.head),
-            inverse_frequencies=self.inverse_frequencies,
         )
 
     def _cast(self, weight: Tensor) -> Tensor:
@@ -360,10 +296,7 @@ class StackedPolicy(nn.Module):
     @torch.no_grad()
     def load_into(self, run: int, model: PreTrainedModel) -> None:
         """Copy the weights of one run into a transformers model of the same shape."""
-        if (
-            _shape_of(model) != self.shape
-            or model.model.embed_tokens.weight.shape != self.embedding.shape[1:]
-        ):
+        if shape_of(model) != self.shape or model.model.embed_tokens.weight.shape != self.embedding.shape[1:]:
             raise ValueError("model: another shape than the policies of the stack")
         model.model.embed_tokens.weight.copy_(self.embedding[run])
         model.model.norm.weight.copy_(self.norm[run])
@@ -371,7 +304,7 @@ class StackedPolicy(nn.Module):
             model.lm_head.weight.copy_(self.untied_head[run])
         for number, layer in enumerate(self.layers):
             for name, weight in layer.named_parameters():
-                for target, part in _split_layer_weight(model, number, name, weight[run]):
+                for target, part in split_layer_weight(model, number, name, weight[run]):
                     target.copy_(part)
 
 
@@ -381,57 +314,6 @@ def pack(
     """Valid tokens moved to the front of their row, in order; and where each came from."""
     order = torch.argsort(~mask, dim=-1, stable=True)
     return ids.gather(-1, order), order
-
-
-def causal_attention(
-    query: Float[Tensor, "row head time head_width"],
-    key: Float[Tensor, "row kv_head time head_width"],
-    value: Float[Tensor, "row kv_head time head_width"],
-) -> Float[Tensor, "row head time head_width"]:
-    """Each token attends to itself and to those before it."""
-    key, value = _for_all_heads(query, key, value)
-    return F.scaled_dot_product_attention(query, key, value, is_causal=True)
-
-
-@dataclass(frozen=True)
-class SharedPromptAttention:
-    """For rows that hold a prompt and then several responses to it. A response attends to the prompt and to itself."""
-
-    prompt: int
-    """Places of the prompt, padding after it included."""
-    copies: int
-    bias: Float[Tensor, "row one time key"]
-    """Added to the scores of a response's tokens with the prompt's places and its own: 0, or -inf where it must not look."""
-
-    def __call__(
-        self,
-        query: Float[Tensor, "row head time head_width"],
-        key: Float[Tensor, "row kv_head time head_width"],
-        value: Float[Tensor, "row kv_head time head_width"],
-    ) -> Float[Tensor, "row head time head_width"]:
-        key, value = _for_all_heads(query, key, value)
-        first = F.scaled_dot_product_attention(
-            query[:, :, : self.prompt], key[:, :, : self.prompt], value[:, :, : self.prompt], is_causal=True
-        )
-        then = F.scaled_dot_product_attention(
-            self._of_responses(query), self._seen(key), self._seen(value), attn_mask=self.bias
-        )
-        then = then.unflatten(0, (-1, self.copies)).transpose(1, 2).flatten(2, 3)
-        return torch.cat([first, then], dim=2)
-
-    def _of_responses(self, part: Tensor) -> Float[Tensor, "response head time head_width"]:
-        return part[:, :, self.prompt :].unflatten(2, (self.copies, -1)).transpose(1, 2).flatten(0, 1)
-
-    def _seen(self, part: Tensor) -> Float[Tensor, "response head key head_width"]:
-        """The prompt's places, then the response's own."""
-        of_prompt = part[:, :, : self.prompt].repeat_interleave(self.copies, dim=0)
-        return torch.cat([of_prompt, self._of_responses(part)], dim=2)
-
-
-def _for_all_heads(query: Tensor, *shared: Tensor) -> list[Tensor]:
-    """Keys and values, one for each head of the query."""
-    # Repeated by hand: with enable_gqa, float32 on CUDA would fall back to the kernel that keeps all scores.
-    return [part.repeat_interleave(query.shape[1] // part.shape[1], dim=1) for part in shared]
 
 
 @torch.no_grad()
@@ -451,112 +333,10 @@ def clip_gradients(policy: StackedPolicy, max_norm: float) -> Float[Tensor, " ru
     return norms
 
 
-def _parameter(weight: Tensor) -> nn.Parameter:
-    return weight if isinstance(weight, nn.Parameter) else nn.Parameter(weight)
-
-
-def _product(
-    rows: Float[Tensor, "run batch time inputs"], weight: Float[Tensor, "run inputs outputs"]
-) -> Tensor:
-    """One batched product over runs."""
-    return torch.bmm(rows.flatten(1, 2), weight.to(rows.dtype)).unflatten(1, rows.shape[1:3])
-
-
-def _rms_norm(values: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """In float32. `weight` is [run ... width]; batch and time follow the run in `values`."""
-    normed = F.rms_norm(values, values.shape[-1:], eps=eps)
-    return normed * weight[:, None, None]
-
-
-def _rotate(
-    values: Float[Tensor, "run batch time head head_width"], rotation: tuple[Tensor, Tensor]
-) -> Tensor:
-    """Rotary positions: the two halves of a head are the two coordinates. Rolled by half a head, the second stands
-    before the first, and the sine carries the sign."""
-    cosine, signed_sine = rotation
-    return torch.addcmul(values * cosine, values.roll(values.shape[-1] // 2, dims=-1), signed_sine)
-
-
 def round_up(number: int, multiple: int) -> int:
     return -(-number // multiple) * multiple
 
 
-def _resized(ids: Int[Tensor, "run batch time"], time: int) -> Int[Tensor, "run batch other"]:
-    """Cut at the end, or filled up with some token; nothing valid stands there."""
-    return F.pad(ids, (0, time - ids.shape[-1]))
-
-
-def _require_same_shape(name: str, value: Tensor, other: Tensor) -> None:
-    if value.shape != other.shape:
-        raise ValueError(
-            f"{name}: shape {tuple(value.shape)} does not fit; [run batch time] is {tuple(other.shape)} here"
-        )
-
-
-# What follows knows transformers' models: their settings and the names of their weights.
-
-
-def _shape_of(model: PreTrainedModel) -> Shape:
-    """The shape, or an error that says what of the model is not supported."""
-    kind = type(model).__name__
-    if kind not in ("Qwen3ForCausalLM", "LlamaForCausalLM"):
-        raise ValueError(f"model: Qwen3ForCausalLM or LlamaForCausalLM can be stacked, not {kind}")
-    config = model.config
-    wrong = {
-        "attention_bias": getattr(config, "attention_bias", False),
-        "mlp_bias": getattr(config, "mlp_bias", False),
-        "attention_dropout": getattr(config, "attention_dropout", 0.0) != 0,
-        "a hidden_act other than silu": config.hidden_act != "silu",
-        "sliding-window attention": "sliding_attention" in (getattr(config, "layer_types", None) or ()),
-        "rope scaling": model.model.rotary_emb.rope_type != "default",
-    }
-    found = [name for name, present in wrong.items() if present]
-    if found:
-        raise ValueError(f"model: cannot be stacked, as it has {', '.join(found)}")
-    return Shape(
-        layers=config.num_hidden_layers,
-        heads=config.num_attention_heads,
-        kv_heads=config.num_key_value_heads,
-        head_width=model.model.layers[0].self_attn.head_dim,
-        norm_eps=config.rms_norm_eps,
-        qk_norm=kind == "Qwen3ForCausalLM",
-        tied=model.lm_head.weight is model.model.embed_tokens.weight,
-        padding_id=model.model.embed_tokens.padding_idx,
-    )
-
-
-def _sizes(model: PreTrainedModel) -> list[torch.Size]:
-    return [weight.shape for weight in model.parameters()]
-
-
-def _layer_weights(model: PreTrainedModel, number: int) -> dict[str, Tensor]:
-    """The weights of a layer under our names: matrices as [in out], those with the same input side by side."""
-    return {
-        name: torch.cat([part.detach() for part in parts]).T if parts[0].dim() == 2 else parts[0].detach()
-        for name, parts in _named_parts(model, number).items()
-    }
-
-
-def _split_layer_weight(
-    model: PreTrainedModel, number: int, name: str, weight: Tensor
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """The model's weights that one of ours stands for, each with its part of it."""
-    targets = _named_parts(model, number)[name]
-    whole = weight.T if weight.dim() == 2 else weight
-    yield from zip(targets, whole.split([len(target) for target in targets]), strict=True)
-
-
-def _named_parts(model: PreTrainedModel, number: int) -> dict[str, list[Tensor]]:
-    layer = model.model.layers[number]
-    attention, mlp = layer.self_attn, layer.mlp
-    parts = {
-        "input_norm": [layer.input_layernorm.weight],
-        "qkv": [attention.q_proj.weight, attention.k_proj.weight, attention.v_proj.weight],
-        "out": [attention.o_proj.weight],
-        "mlp_norm": [layer.post_attention_layernorm.weight],
-        "gate_up": [mlp.gate_proj.weight, mlp.up_proj.weight],
-        "down": [mlp.down_proj.weight],
-    }
-    if hasattr(attention, "q_norm"):
-        parts |= {"q_norm": [attention.q_norm.weight], "k_norm": [attention.k_norm.weight]}
-    return parts
+def _require_mask(name: str, mask: Tensor, ids: Tensor) -> None:
+    require_shape(name, mask, tuple(ids.shape), "that of the tokens")
+    require_mask(mask)
