@@ -318,3 +318,23 @@ def test_input_that_does_not_fit_is_refused():
         policy.response_hidden(ids, mask, ids, copies=3)
     with pytest.raises(ValueError, match="temperature"):
         policy.token_logps(policy.hidden(ids, mask), ids, 0.0)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["qwen3", "llama untied"])
+def test_values_and_gradients_on_the_gpu_are_those_on_the_cpu(kind):
+    """float32, with a prompt read once for three responses; its kernels differ from those of the CPU."""
+    results = []
+    for device in ("cpu", "cuda"):
+        policy = StackedPolicy.from_models(three_models(kind)).to(device)
+        generator = torch.Generator().manual_seed(2)
+        prompts = torch.randint(3, policy.head.shape[1], (3, 2, 7), generator=generator).to(device)
+        prompt_mask = torch.ones_like(prompts, dtype=torch.bool)
+        prompt_mask[:, 1, :4] = False
+        responses = torch.randint(3, policy.head.shape[1], (3, 6, 9), generator=generator).to(device)
+        logps, _ = policy.token_logps(policy.response_hidden(prompts, prompt_mask, responses, 3), responses)
+        logps.mean().backward()
+        gradients = [weight.grad.cpu() for weight in policy.parameters()]
+        results.append([logps.detach().cpu(), *gradients])
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
