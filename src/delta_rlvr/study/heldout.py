@@ -14,6 +14,7 @@ import torch
 from delta_rlvr.evaluate.drawing import UniformStreams
 from delta_rlvr.evaluate.metrics import average_at_k
 from delta_rlvr.evaluate.settings import SampleKey, sample_seed
+from delta_rlvr.study.judging import Asked
 from delta_rlvr.study.rollouts import Collector, valid_ids
 from delta_rlvr.tasks import Problem, Task
 
@@ -91,7 +92,7 @@ def _verdicts(
         prompts, prompt_mask, uniforms, limits, copies=settings.samples, temperature=temperature
     )
     asked = [
-        (task, [problem for problem in row for _ in range(settings.samples)], False)
-        for task, row in zip(tasks, questions, strict=True)
+        Asked(task, row, settings.samples, responses)
+        for task, row, responses in zip(tasks, questions, valid_ids(ids, mask), strict=True)
     ]
-    return [found.correct for found in collector.judge(asked, valid_ids(ids, mask))]
+    return [found.correct for found in collector.judge(asked)]

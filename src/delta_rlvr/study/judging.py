@@ -12,8 +12,19 @@ from typing import Any, Self
 from delta_rlvr.tasks import Problem, Task, decisive_tokens
 from delta_rlvr.tasks.token_texts import token_texts
 
-Asked = tuple[Task, Sequence[Problem], bool]
-"""A task, the problem of each response, and whether decisive tokens are wanted."""
+
+@dataclass(frozen=True)
+class Asked:
+    """What one policy answered."""
+
+    task: Task
+    problems: Sequence[Problem]
+    copies: int
+    """Responses to each problem, side by side."""
+    ids: Sequence[list[int]]
+    """The responses' tokens, the end token included."""
+    decisive: bool = False
+    """Whether the decisive tokens are wanted."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +43,15 @@ class Judge:
     def __init__(self, tokenizer: Any, workers: int = 1):
         if workers < 1:
             raise ValueError(f"workers={workers}: give at least 1")
-        self.tokenizer = tokenizer
-        self._special = set(tokenizer.all_special_ids)
-        self._pieces: dict[int, str] = {}
+        self._reader = _Reader(tokenizer)
         # Spawned, not forked: a fork would inherit the accelerator's state, which cannot be used there.
         self._pool = (
-            ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
+            ProcessPoolExecutor(
+                workers,
+                mp_context=multiprocessing.get_context("spawn"),
+                initializer=_start_worker,
+                initargs=(tokenizer,),
+            )
             if workers > 1
             else None
         )
@@ -51,41 +65,60 @@ class Judge:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 
-    def __call__(self, asked: Sequence[Asked], ids: Sequence[Sequence[list[int]]]) -> list[Judged]:
+    def __call__(self, asked: Sequence[Asked]) -> list[Judged]:
         """The verdicts on each policy's responses."""
-        jobs = []
-        for (task, problems, decisive), responses in zip(asked, ids, strict=True):
-            texts = self.tokenizer.batch_decode(
-                [[token for token in row if token not in self._special] for row in responses],
-                clean_up_tokenization_spaces=False,
-            )
-            tokens = None
-            if decisive:
-                tokens = [self._texts(row, text) for row, text in zip(responses, texts, strict=True)]
-            jobs.append((task, problems, texts, tokens))
         if self._pool is None:
-            return [_judge(*job) for job in jobs]
-        return [waiting.result() for waiting in [self._pool.submit(_judge, *job) for job in jobs]]
+            return [self._reader.judge(one) for one in asked]
+        return list(self._pool.map(_judge_in_worker, asked))
 
-    def _texts(self, ids: list[int], text: str) -> list[str]:
-        """What each token adds to the response. Where tokens are text by themselves they are looked up, which is much quicker."""
+
+class _Reader:
+    """Reads tokens as text, and judges the text."""
+
+    def __init__(self, tokenizer: Any):
+        self._tokenizer = tokenizer
+        self._special = set(tokenizer.all_special_ids)
+        self._pieces: dict[int, str] = {}
+
+    def judge(self, asked: Asked) -> Judged:
+        problems = [problem for problem in asked.problems for _ in range(asked.copies)]
+        texts: list[str] = self._tokenizer.batch_decode(
+            [[token for token in row if token not in self._special] for row in asked.ids],
+            clean_up_tokenization_spaces=False,
+        )
+        verdicts = asked.task.grade_batch(problems, texts)
+        flags = None
+        if asked.decisive:
+            flags = [
+                self._flags(asked.task, problem, row, text)
+                for problem, row, text in zip(problems, asked.ids, texts, strict=True)
+            ]
+        return Judged(texts, [verdict.score for verdict in verdicts], flags)
+
+    def _flags(self, task: Task, problem: Problem, ids: list[int], text: str) -> list[int]:
         pieces = [self._piece(token) for token in ids]
-        return pieces if "".join(pieces) == text else token_texts(self.tokenizer, ids)
+        # Where tokens are text by themselves they are looked up, which is much quicker.
+        tokens = pieces if "".join(pieces) == text else token_texts(self._tokenizer, ids)
+        flags = decisive_tokens(task, problem, tokens)
+        if flags is None:
+            raise ValueError(f"task {task.name!r} does not know its decisive tokens: use a built-in one")
+        return flags
 
     def _piece(self, token: int) -> str:
         if token not in self._pieces:
-            self._pieces[token] = "" if token in self._special else token_texts(self.tokenizer, [token])[0]
+            special = token in self._special
+            self._pieces[token] = "" if special else token_texts(self._tokenizer, [token])[0]
         return self._pieces[token]
 
 
-def _judge(
-    task: Task, problems: Sequence[Problem], texts: list[str], tokens: list[list[str]] | None
-) -> Judged:
-    verdicts = task.grade_batch(problems, texts)
-    flags = None
-    if tokens is not None:
-        found = [decisive_tokens(task, problem, row) for problem, row in zip(problems, tokens, strict=True)]
-        if any(row is None for row in found):
-            raise ValueError(f"task {task.name!r} does not know its decisive tokens: use a built-in one")
-        flags = [row for row in found if row is not None]
-    return Judged(texts, [verdict.score for verdict in verdicts], flags)
+_worker: _Reader | None = None
+
+
+def _start_worker(tokenizer: Any) -> None:
+    global _worker
+    _worker = _Reader(tokenizer)
+
+
+def _judge_in_worker(asked: Asked) -> Judged:
+    assert _worker is not None
+    return _worker.judge(asked)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from delta_rlvr.evaluate.local_sampler import encode_prompt
-from delta_rlvr.study.judging import Judge, Judged
+from delta_rlvr.study.judging import Asked, Judge, Judged
 from delta_rlvr.study.sampling import StackedSampler
 from delta_rlvr.study.stacked import StackedPolicy
 from delta_rlvr.tasks import Problem, Task
@@ -93,9 +93,8 @@ class Collector:
         group: int,
         number: int = 0,
         temperature: float = 1.0,
-        on_sampled: Callable[[int], None] | None = None,
     ) -> list[Rollouts]:
-        """One rollout batch a policy. `number` tells the batches of a run apart; `on_sampled` hears how many tokens were drawn."""
+        """One rollout batch a policy. `number` tells the batches of a run apart."""
         if len({len(batch.problems) for batch in batches}) != 1:
             raise ValueError("every policy must be asked the same number of prompts: they run side by side")
         prompts, prompt_mask = self.encode([batch.problems for batch in batches])
@@ -105,14 +104,11 @@ class Collector:
             [torch.from_numpy(draws(batch.seed, number, (max(limits), count)).T) for batch in batches]
         )
         ids, mask = self.sample(prompts, prompt_mask, uniforms, limits, copies=group, temperature=temperature)
-        if on_sampled is not None:
-            on_sampled(int(mask.sum()))
         judged = self.judge(
             [
-                (batch.task, [p for p in batch.problems for _ in range(group)], batch.decisive)
-                for batch in batches
-            ],
-            valid_ids(ids, mask),
+                Asked(batch.task, batch.problems, group, rows, batch.decisive)
+                for batch, rows in zip(batches, valid_ids(ids, mask), strict=True)
+            ]
         )
         prompts = prompts.repeat_interleave(group, dim=1)
         prompt_mask = prompt_mask.repeat_interleave(group, dim=1)

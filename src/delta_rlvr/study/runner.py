@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from delta_rlvr.study.rollouts import Collector
 from delta_rlvr.study.sampling import StackedSampler
 from delta_rlvr.study.stacked import StackedPolicy
 from delta_rlvr.study.training import BatchStatistics, Run, StackedTraining
-from delta_rlvr.tasks import load_policy
+from delta_rlvr.tasks import Task, get_task, load_policy
 
 RUNS = "runs.jsonl"
 PROTOCOL = "protocol.json"
@@ -113,11 +113,14 @@ class Study:
         exported = set(export)
         stacks = _stacks(self.missing(), machine.runs_at_once)
         with Judge(tokenizer, machine.workers) as judge:
+            before = start_scores(self.protocol, model, tokenizer, judge, machine) if stacks else {}
             for number, runs in enumerate(stacks, start=1):
                 began = time.perf_counter()
                 told = ", ".join(dict.fromkeys(run.task for run in runs))
                 tell(f"stack {number}/{len(stacks)}: {len(runs)} runs on {told}")
-                outcomes, policy = run_stack(self.protocol, runs, model, tokenizer, judge, machine, tell)
+                outcomes, policy = run_stack(
+                    self.protocol, runs, model, tokenizer, judge, machine, before, tell
+                )
                 for place, run in enumerate(runs):
                     if run.arm in exported:
                         policy.load_into(place, model)
@@ -135,6 +138,15 @@ class Study:
             file.writelines(dump(outcome.as_dict()).encode() + b"\n" for outcome in kept)
 
 
+def start_scores(
+    protocol: Protocol, model: Any, tokenizer: Any, judge: Judge, machine: Machine
+) -> dict[str, float]:
+    """Held-out accuracy on each task before training: the same for every run."""
+    tasks = [get_task(name) for name in protocol.tasks]
+    collector = make_collector(model, len(tasks), tokenizer, judge, machine)
+    return dict(zip(protocol.tasks, _score(protocol, collector, tasks), strict=True))
+
+
 def run_stack(
     protocol: Protocol,
     runs: Sequence[Run],
@@ -142,39 +154,43 @@ def run_stack(
     tokenizer: Any,
     judge: Judge,
     machine: Machine,
+    before: Mapping[str, float],
     tell: Callable[[str], None],
 ) -> tuple[list[Outcome], StackedPolicy]:
     """Train and score the runs of one stack side by side."""
-    settings = protocol.training
-    policy = StackedPolicy.from_model(model, len(runs), compute_dtype=machine.compute_dtype).to(
-        machine.device
-    )
-    sampler = StackedSampler(policy, ends=end_tokens(model, tokenizer), pad=tokenizer.pad_token_id)
-    collector = Collector(policy, sampler, tokenizer, judge=judge, rows_at_once=machine.rows_at_once)
-    training = StackedTraining(collector, runs, settings, rows_at_once=machine.rows_at_once)
-
-    def score() -> list[float]:
-        return heldout_accuracies(
-            collector,
-            training.tasks,
-            protocol.heldout,
-            limits=training.limits,
-            temperature=settings.temperature,
-        )
-
-    before = score()
+    collector = make_collector(model, len(runs), tokenizer, judge, machine)
+    training = StackedTraining(collector, runs, protocol.training, rows_at_once=machine.rows_at_once)
+    batches = protocol.training.batches
 
     def show(number: int, statistics: list[BatchStatistics]) -> None:
-        if (number + 1) % max(1, settings.batches // 8) == 0:
+        if (number + 1) % max(1, batches // 8) == 0:
             mean = sum(found.accuracy for found in statistics) / len(statistics)
-            tell(f"  batch {number + 1}/{settings.batches}: accuracy {mean:.3f} on average")
+            tell(f"  batch {number + 1}/{batches}: accuracy {mean:.3f} on average")
 
     seen = training.train(show)
-    after = score()
-    return [
-        _outcome(run, first, last, row)
-        for run, first, last, row in zip(runs, before, after, seen, strict=True)
-    ], policy
+    after = _score(protocol, collector, training.tasks)
+    outcomes = [
+        _outcome(run, before[run.task], last, row) for run, last, row in zip(runs, after, seen, strict=True)
+    ]
+    return outcomes, collector.policy
+
+
+def make_collector(model: Any, runs: int, tokenizer: Any, judge: Judge, machine: Machine) -> Collector:
+    """`runs` copies of the model, ready to be sampled from."""
+    policy = StackedPolicy.from_model(model, runs, compute_dtype=machine.compute_dtype).to(machine.device)
+    sampler = StackedSampler(policy, ends=end_tokens(model, tokenizer), pad=tokenizer.pad_token_id)
+    return Collector(policy, sampler, tokenizer, judge=judge, rows_at_once=machine.rows_at_once)
+
+
+def _score(protocol: Protocol, collector: Collector, tasks: Sequence[Task]) -> list[float]:
+    settings = protocol.training
+    return heldout_accuracies(
+        collector,
+        tasks,
+        protocol.heldout,
+        limits=[settings.max_tokens or task.max_tokens for task in tasks],
+        temperature=settings.temperature,
+    )
 
 
 def _stacks(runs: Sequence[Run], size: int) -> list[list[Run]]:

@@ -1,0 +1,271 @@
+"""The study's own parts: held-out scores, run independence, noise, protocols, resuming, and the table."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from delta_rlvr.cli import main
+from delta_rlvr.evaluate import evaluate_policy
+from delta_rlvr.evaluate.seeds import adjust, compare_seeds
+from delta_rlvr.study.arms import ORACLES, arm_weights, get_arm
+from delta_rlvr.study.heldout import HeldoutSettings, heldout_accuracies
+from delta_rlvr.study.judging import Judge
+from delta_rlvr.study.protocol import Protocol, read_protocols
+from delta_rlvr.study.rollouts import Batch, Collector, advantages, flip
+from delta_rlvr.study.runner import Outcome, Study
+from delta_rlvr.study.sampling import StackedSampler
+from delta_rlvr.study.stacked import StackedPolicy
+from delta_rlvr.study.table import markdown, sentences, study_table
+from delta_rlvr.study.training import Run, StackedTraining, TrainingSettings
+from delta_rlvr.tasks import get_task, load_policy
+
+TASK = get_task("phrased-sums")
+
+
+def collector(runs: int) -> tuple[Collector, Any, Any]:
+    model, tokenizer = load_policy("builtin")
+    policy = StackedPolicy.from_model(model, runs)
+    sampler = StackedSampler(policy, ends={tokenizer.eos_token_id}, pad=tokenizer.pad_token_id)
+    return Collector(policy, sampler, tokenizer, judge=Judge(tokenizer)), model, tokenizer
+
+
+def test_held_out_scores_are_those_of_evaluate_policy() -> None:
+    made, model, tokenizer = collector(2)
+    with torch.no_grad():  # the second policy differs
+        for weight in made.policy.parameters():
+            weight[1] += 0.02 * torch.randn(weight[1].shape, generator=torch.Generator().manual_seed(1))
+    settings = HeldoutSettings(problems=12, samples=3)
+    found = heldout_accuracies(made, [TASK, TASK], settings, limits=[64, 64], rows_at_once=20)
+    for run in range(2):
+        made.policy.load_into(run, model)
+        expected = evaluate_policy(
+            model,
+            tokenizer,
+            settings.questions(TASK),
+            samples=3,
+            max_tokens=64,
+            grade=TASK.grade,
+            batch_size=7,
+        )
+        assert found[run] == pytest.approx(expected.accuracy)
+    assert found[0] != found[1]
+
+
+def test_a_run_does_not_depend_on_what_runs_beside_it() -> None:
+    settings = TrainingSettings(steps=2, prompts=4, group=4, updates=2)
+    alone, _, _ = collector(1)
+    beside, _, _ = collector(3)
+    run = Run("phrased-sums", "delta", 7)
+    others = [Run("long-filler", "dapo", 3), run, Run("phrased-sums", "oracle", 8, reward_noise=0.3)]
+    first = StackedTraining(alone, [run], settings).train()
+    second = StackedTraining(beside, others, settings).train()
+    assert first[0][0].accuracy == second[1][0].accuracy
+    assert first[0][0].losses == pytest.approx(second[1][0].losses, abs=1e-5)
+    assert first[0][0].gradient_norms == pytest.approx(second[1][0].gradient_norms, rel=1e-3)
+    gaps = [
+        (a[0] - b[1]).abs().max()
+        for a, b in zip(alone.policy.parameters(), beside.policy.parameters(), strict=True)
+    ]
+    assert max(gaps) < 2e-4
+
+
+def test_two_methods_with_one_seed_see_the_same_problems_and_draws() -> None:
+    made, _, _ = collector(2)
+    problems = TASK.problems("train", 3, 5)
+    first, second = made.collect(
+        [Batch(TASK, problems, 5, 64), Batch(TASK, problems, 5, 64, reward_noise=0.4)], group=4
+    )
+    assert first.texts == second.texts
+    assert torch.equal(first.correct, second.correct)
+    assert not torch.equal(second.rewards, second.correct)
+
+
+def test_a_limit_cuts_a_response_and_no_other() -> None:
+    made, _, _ = collector(2)
+    problems = TASK.problems("train", 2, 5)
+    long, short = made.collect([Batch(TASK, problems, 5, 64), Batch(TASK, problems, 5, 9)], group=2)
+    assert short.mask.sum(1).max() == 9
+    assert torch.equal(long.completion_ids[:, :9], short.completion_ids[:, :9])
+    assert not short.mask[:, 9:].any()
+
+
+def test_advantages_by_hand() -> None:
+    # Group 1: mean 1/4, std (ddof 1) of (1, 0, 0, 0) = 1/2: (3/4)/(1/2 + 1e-4) and -(1/4)/(1/2 + 1e-4). Group 2 is all alike.
+    found = advantages(torch.tensor([1.0, 0, 0, 0, 1, 1, 1, 1]), 4)
+    expected = [1.49970, -0.49990, -0.49990, -0.49990, 0, 0, 0, 0]
+    assert found.tolist() == pytest.approx(expected, abs=1e-5)
+
+
+def test_noise_flips_its_share_and_always_the_same() -> None:
+    correct = torch.arange(20_000) % 2 * 1.0
+    flipped = flip(correct, 0.2, seed=3, number=1)
+    assert (flipped != correct).float().mean().item() == pytest.approx(0.2, abs=0.01)
+    assert torch.equal(flipped, flip(correct, 0.2, seed=3, number=1))
+    assert not torch.equal(flipped, flip(correct, 0.2, seed=3, number=2))
+    assert torch.equal(flip(correct, 0.0, seed=3, number=1), correct)
+    with pytest.raises(ValueError, match="reward_noise"):
+        flip(correct, 1.5, seed=3, number=1)
+
+
+def test_oracle_weights_by_hand() -> None:
+    made, _, _ = collector(1)
+    rollouts = made.collect([Batch(TASK, TASK.problems("train", 4, 1), 1, 64, decisive=True)], group=4)[0]
+    assert rollouts.decisive is not None
+    weights = arm_weights(ORACLES["oracle-wide"], rollouts, made.policy.head[0], seed=0, number=0)
+    sided = rollouts.mask & (rollouts.advantages != 0)[:, None]
+    count, known = int(rollouts.mask.sum()), int((rollouts.decisive & sided).sum())
+    total = 1.5 * known + 0.5 * (count - known)
+    torch.testing.assert_close(
+        weights[rollouts.decisive & sided], torch.full((known,), 1.5 * count / total), atol=1e-5, rtol=0
+    )
+    assert weights[rollouts.mask].mean().item() == pytest.approx(1.0, abs=1e-5)
+    only = arm_weights(ORACLES["oracle-only"], rollouts, made.policy.head[0], seed=0, number=0)
+    assert (only > 0).sum() == known
+
+
+def test_judging_in_processes_is_the_same() -> None:
+    made, _, tokenizer = collector(2)
+    problems = TASK.problems("train", 2, 5)
+    batches = [Batch(TASK, problems, seed, 64, decisive=True) for seed in (1, 2)]
+    alone = made.collect(batches, group=3)
+    with Judge(tokenizer, workers=2) as judge:
+        made.judge = judge
+        beside = made.collect(batches, group=3)
+    for first, second in zip(alone, beside, strict=True):
+        assert first.texts == second.texts
+        assert torch.equal(first.correct, second.correct)
+        assert first.decisive is not None
+        assert second.decisive is not None
+        assert torch.equal(first.decisive, second.decisive)
+
+
+# ---------------------------------------------------------------- protocols
+
+
+def write(folder: Path, text: str) -> Path:
+    place = folder / "tiny.yaml"
+    place.write_text(text)
+    return place
+
+
+TINY = """
+question: does it run
+tasks: [phrased-sums]
+arms: {dapo: 2, delta: 1}
+training: {steps: 2, prompts: 2, group: 2, updates: 2}
+heldout: {problems: 2, samples: 1}
+"""
+
+
+def test_runs_come_seed_by_seed(tmp_path: Path) -> None:
+    (protocol,) = read_protocols(write(tmp_path, TINY))
+    assert [(run.arm, run.seed) for run in protocol.runs()] == [("dapo", 0), ("delta", 0), ("dapo", 1)]
+
+
+def test_variants_change_what_they_say(tmp_path: Path) -> None:
+    text = TINY + "variants:\n  a: {}\n  b: {reward_noise: 0.1, training: {learning_rate: 0.001}}\n"
+    plain, noisy = read_protocols(write(tmp_path, text))
+    assert (plain.name, noisy.name) == ("tiny/a", "tiny/b")
+    assert (noisy.reward_noise, noisy.training.learning_rate, noisy.training.group) == (0.1, 0.001, 2)
+    assert plain.training.learning_rate == 5e-4
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("arms: {dapo: 2, detla: 1}", "delta"),
+        ("arms: {delta: 1}", "baseline 'dapo'"),
+        ("arms: {dapo: 0}", "number of seeds"),
+        ("trainig: {}", "no setting trainig"),
+        ("training: {lr: 1}", "no setting lr"),
+        ("training: {steps: 3, updates: 2}", "multiple of updates"),
+        ("primary: {arm: grpo, task: phrased-sums}", "primary"),
+        ("tasks: [no-such-task]", "no-such-task"),
+    ],
+)
+def test_mistakes_are_named(tmp_path: Path, change: str, words: str) -> None:
+    key = change.partition(":")[0]
+    kept = [line for line in TINY.strip().splitlines() if not line.startswith(f"{key}:")]
+    with pytest.raises(ValueError, match=words):
+        read_protocols(write(tmp_path, "\n".join([*kept, change])))
+
+
+def test_the_command_goes_on_where_it_was_stopped(tmp_path: Path, capsys: Any) -> None:
+    place, folder = write(tmp_path, TINY), tmp_path / "out"
+    assert main(["study", str(place), "--output", str(folder), "--runs-at-once", "1"]) == 0
+    lines = (folder / "runs.jsonl").read_text().splitlines()
+    assert len(lines) == 3
+    # A study that was stopped after its first run finds the other two again, equal to the last digit that is kept.
+    (folder / "runs.jsonl").write_text(lines[0] + "\n")
+    capsys.readouterr()
+    assert main(["study", str(place), "--output", str(folder), "--runs-at-once", "2"]) == 0
+    assert "3 runs, 2 to go" in capsys.readouterr().out
+    again = (folder / "runs.jsonl").read_text().splitlines()
+    assert [json.loads(line)["curve"] for line in again] == [json.loads(line)["curve"] for line in lines]
+    place.write_text(TINY.replace("steps: 2", "steps: 4"))
+    assert main(["study", str(place), "--output", str(folder)]) == 2
+    assert "another training" in capsys.readouterr().err
+
+
+# ---------------------------------------------------------------- the table
+
+
+def outcome(arm: str, seed: int, after: float, curve: float, task: str = "phrased-sums") -> Outcome:
+    return Outcome(Run(task, arm, seed), 0.3, after, [curve, curve], [1.0], [50.0], [0.9], [0.1], [0.2])
+
+
+def test_a_table_by_hand(tmp_path: Path) -> None:
+    protocol = Protocol(
+        "p", "q", ("phrased-sums",), {"dapo": 6, "delta": 6, "grpo": 6, "sapo": 5},
+        primary=read_protocols(write(tmp_path, TINY + "primary: {arm: delta, task: phrased-sums}"))[0].primary,
+    )  # fmt: skip
+    found = []
+    for seed in range(6):
+        found.append(outcome("dapo", seed, 0.50 + 0.01 * seed, 0.4))
+        found.append(outcome("delta", seed, 0.60 + 0.01 * seed + 0.001 * (seed - 2.5), 0.5 + 0.001 * seed))
+        found.append(
+            outcome("grpo", seed, 0.50 + 0.01 * seed + (0.02 if seed % 2 else -0.02), 0.4 + 0.003 * seed)
+        )
+        if seed < 5:
+            found.append(outcome("sapo", seed, 0.40 + 0.01 * seed + 0.001 * (seed - 2), 0.3 + 0.002 * seed))
+    table = study_table(protocol, found)
+    dapo, delta, grpo, sapo = table.tasks[0].heldout
+    assert (dapo.mean, dapo.pairs) == (pytest.approx(0.525), 0)
+    assert delta.difference is not None
+    assert delta.difference.mean == pytest.approx(0.1)
+    # Six pairs, all of one sign: 2 of 64 flips are as extreme.
+    assert delta.p_paired == pytest.approx(2 / 64)
+    assert delta.p_holm is None  # the primary comparison stands alone
+    assert sapo.pairs == 5
+    assert sapo.p_paired == pytest.approx(2 / 32)
+    assert sapo.p_holm == pytest.approx(4 / 32)  # the smaller of two
+    assert grpo.p_holm == pytest.approx(1.0)
+    assert "+10.0 points" in sentences(table)[0]
+    assert "| sapo | 5 | 42.0 ± 1.7 | -10.0" in markdown(table)
+
+
+def test_seed_comparisons_need_the_baseline() -> None:
+    with pytest.raises(ValueError, match="baseline"):
+        compare_seeds({"delta": {0: 0.5}}, "dapo")
+    alone = adjust(compare_seeds({"dapo": {0: 0.5}, "delta": {0: 0.6}}, "dapo"))
+    assert alone[1].p_paired is None
+    assert alone[1].difference is not None
+    assert alone[1].difference.mean == pytest.approx(0.1)
+
+
+def test_unknown_arms_are_refused() -> None:
+    with pytest.raises(ValueError, match="oracles are"):
+        get_arm("oracle-all")
+
+
+def test_a_folder_of_another_protocol_is_refused(tmp_path: Path) -> None:
+    (protocol,) = read_protocols(write(tmp_path, TINY))
+    Study(protocol, tmp_path / "out")
+    (other,) = read_protocols(write(tmp_path, TINY.replace("samples: 1", "samples: 2")))
+    with pytest.raises(ValueError, match="another heldout"):
+        Study(other, tmp_path / "out")
