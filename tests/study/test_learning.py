@@ -258,6 +258,16 @@ def test_seed_comparisons_need_the_baseline() -> None:
     assert alone[1].difference.mean == pytest.approx(0.1)
 
 
+def test_an_arm_may_have_settings_of_its_own() -> None:
+    arm = get_arm("delta-context?lambda_min=0.5&lambda_max=1.5")
+    assert arm.method.delta is not None
+    assert (arm.method.delta.lambda_min, arm.method.delta.lambda_max) == (0.5, 1.5)
+    with pytest.raises(ValueError, match="no setting lamda_min"):
+        get_arm("delta?lamda_min=0.5")
+    with pytest.raises(ValueError, match="lambda_min"):
+        get_arm("delta?lambda_min=2")
+
+
 def test_unknown_arms_are_refused() -> None:
     with pytest.raises(ValueError, match="oracles are"):
         get_arm("oracle-all")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from delta_rlvr.credit import credit_record
-from delta_rlvr.objectives import METHODS, Method, get_method
+from delta_rlvr.objectives import Method, get_method
 from delta_rlvr.study.rollouts import Rollouts
+from delta_rlvr.tasks.registry import parse_settings
 
 
 @dataclass(frozen=True)
@@ -31,13 +32,11 @@ class Oracle:
 
 @dataclass(frozen=True)
 class Named:
-    """A method of `METHODS`."""
+    """A method of `METHODS`, perhaps with other settings of its weights."""
 
+    name: str
+    """As the protocol writes it."""
     method: Method
-
-    @property
-    def name(self) -> str:
-        return self.method.name
 
 
 Arm = Named | Oracle
@@ -54,12 +53,23 @@ ORACLES = {
 
 
 def get_arm(name: str) -> Arm:
-    """An arm by its name: an oracle's or a method's."""
+    """An arm by its name: an oracle's or a method's; settings of its weights follow as in "delta?lambda_min=0.5&lambda_max=1.5"."""
     if name in ORACLES:
         return ORACLES[name]
-    if name not in METHODS and name.startswith("oracle"):
+    if name.startswith("oracle"):
         raise ValueError(f"there is no {name!r}; the oracles are {', '.join(ORACLES)}")
-    return Named(get_method(name))
+    plain, _, query = name.partition("?")
+    method = get_method(plain)
+    if not query:
+        return Named(name, method)
+    settings = parse_settings(name, query)
+    known = [one.name for one in fields(method.weighting)]
+    unknown = sorted(settings.keys() - set(known))
+    if unknown:
+        raise ValueError(
+            f"{name}: {plain} has no setting {', '.join(unknown)}; it has {', '.join(known) or 'none'}"
+        )
+    return Named(name, replace(method, weighting=replace(method.weighting, **settings)))
 
 
 def arm_weights(

@@ -58,7 +58,7 @@ def get_task(spec: str = DEFAULT_TASK) -> Task:
     | problems.jsonl, owner/name, a folder | rows | those of `ROW_SETTINGS` |
     """
     name, _, query = spec.partition("?")
-    settings = _settings(spec, query)
+    settings = parse_settings(spec, query)
     if name in BUILT_IN:
         return _built_in(name, settings)
     if name.startswith(GENERATOR_PREFIX):
@@ -109,7 +109,7 @@ def _rows(spec: str, name: str, settings: dict[str, Any]) -> ProblemSet:
     return ProblemSet.split(name, problems, heldout, **shape)
 
 
-def _settings(spec: str, query: str) -> dict[str, Any]:
+def parse_settings(spec: str, query: str) -> dict[str, Any]:
     """key=value pairs joined by &, numbers and truth values as such."""
     if not query:
         return {}
