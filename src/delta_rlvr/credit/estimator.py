@@ -173,7 +173,7 @@ class _Block:
         sums: Float[Tensor, "slot ..."],
         mass: Float[Tensor, " slot"],
     ) -> Float[Tensor, "batch ..."]:
-        """Each response's own centroid, its own tokens taken out; the origin, the mean of v under the policy, if no other is left."""
+        """Each response's own centroid, its own tokens taken out; the origin (no gradient at all) if no other response is left."""
         responses = len(self.batch.lengths)
         own_sums = weights.new_zeros(responses, *self.shape)
         self.batch.proxy.sums(self.rows, weights, self.batch.row, own_sums)
@@ -193,19 +193,23 @@ class _Block:
 
     def _margins(self, centroids: _Centroids) -> Float[Tensor, " token"]:
         """D = ||v - mu_opp||^2 - ||v - mu_own||^2, affine in v; or -||v - mu_own||^2; or <v, mu_own - mu_opp>^2 / ||v||."""
-        own, opposite, place = centroids.means, _opposite(centroids.means), self.slot
-        if centroids.own is not None:
-            own, opposite, place = centroids.own, opposite[self._response_slot], self.batch.row
+        if centroids.own is None:
+            own, place = centroids.means, self.slot
+            difference = own - _opposite(centroids.means)
+        else:
+            own, place = centroids.own, self.batch.row
+            difference = own - _opposite(centroids.means)[self._response_slot]
         project = self.batch.proxy.project
         if self.config.contrast == "within_side":
-            margins = 2 * project(self.rows, own, place) - _lengths(own, own)[place] - self.square_norms
+            margins = 2 * project(self.rows, own, place) - _inner(own, own)[place] - self.square_norms
         elif self.config.contrast == "alignment":
-            along = project(self.rows, self.metric(own - opposite), place)
+            along = project(self.rows, self.metric(difference), place)
             margins = along.square() / self.square_norms.sqrt().clamp(min=self.config.mass_floor)
         else:
-            vectors = self.metric(own - opposite)
-            # <own, M own> - <opp, M opp> = <own + opp, M (own - opp)>
-            margins = 2 * project(self.rows, vectors, place) - _lengths(own + opposite, vectors)[place]
+            vectors = self.metric(difference)
+            # ||opp||^2 - ||own||^2, written without a third array of centroids, which are large for proxy="head".
+            offset = _inner(difference, vectors) - 2 * _inner(own, vectors)
+            margins = 2 * project(self.rows, vectors, place) + offset[place]
         return torch.where(self.active, margins, 0.0)
 
     def _temperatures(self, margins: Float[Tensor, " token"]) -> Float[Tensor, " slot"]:
@@ -255,9 +259,9 @@ def _gap(means: Float[Tensor, "slot ..."]) -> Float[Tensor, " group"]:
     return (means[0::2] - means[1::2]).flatten(1).norm(dim=1)
 
 
-def _lengths(a: Float[Tensor, "slot ..."], b: Float[Tensor, "slot ..."]) -> Float[Tensor, " slot"]:
+def _inner(a: Float[Tensor, "slot ..."], b: Float[Tensor, "slot ..."]) -> Float[Tensor, " slot"]:
     """<a, b> of each slot."""
-    return (a * b).flatten(1).sum(1)
+    return torch.bmm(a.flatten(1).unsqueeze(1), b.flatten(1).unsqueeze(2)).flatten()
 
 
 def _slot_sums(
