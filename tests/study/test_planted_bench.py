@@ -89,6 +89,7 @@ def test_a_lost_batch_is_measured_again_and_alike(bench, capsys):
         (["--methods", "detla"], "did you mean"),
         (["--tasks", "phrased-sums,phrased-sums"], "one comes twice"),
         (["--group", "1"], "group=1"),
+        (["--tasks", "reasoning-gym:chain_sum"], "does not know its decisive tokens"),
     ],
 )
 def test_mistakes_are_told_before_anything_runs(bench, given, told, capsys):

@@ -66,6 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--learning-rate", type=float, help="of the DAPO step after which FIPO's weights are taken"
     )
+    parser.add_argument("--temperature", type=float, help=f"of sampling (default: {given.temperature:g})")
     parser.add_argument("--rows-at-once", type=int, help="responses in one forward and backward pass")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--output", type=Path, default=Path("runs/credit-bench"), help="run again to go on")
@@ -126,6 +127,7 @@ def bench_settings(options: argparse.Namespace) -> BenchSettings:
         "seed",
         "shots",
         "learning_rate",
+        "temperature",
         "rows_at_once",
     ):
         given = getattr(options, name)

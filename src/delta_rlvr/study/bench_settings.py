@@ -23,6 +23,8 @@ STABILITY = (
     "delta-topk",
     "delta?proxy=topk_hidden&scope=group&refinements=0",
     "delta?proxy=head&scope=group&refinements=0",
+    "delta-context",
+    "delta-sharpness",
     "delta-random",
 )
 """Contenders whose weights are also taken under other rewards."""
@@ -33,7 +35,7 @@ class BenchSettings:
     """What is measured, on what. Two runs with the same settings give the same numbers on one machine."""
 
     policies: tuple[str, ...] = (DEFAULT_POLICY, "confident")
-    """Names of `get_policy`."""
+    """`builtin`, a continuation of it (`policies.VARIANTS`), or whatever `load_policy` takes."""
     tasks: tuple[str, ...] = tuple(BUILT_IN)
     """Tasks that know their decisive tokens."""
     methods: tuple[str, ...] = ()
@@ -83,6 +85,8 @@ class BenchSettings:
                 raise ValueError(f"{name}: give at least one")
             if len(set(getattr(self, name))) != len(getattr(self, name)):
                 raise ValueError(f"{name}={', '.join(getattr(self, name))}: one comes twice")
+        if not (self.temperature > 0 and self.learning_rate > 0):
+            raise ValueError("temperature and learning_rate must be positive")
         for spec in (*self.methods, *self.stability):
             get_contender(spec)
 

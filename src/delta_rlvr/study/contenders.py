@@ -132,11 +132,7 @@ class Weigher:
         delta = weighting if isinstance(weighting, DeltaConfig) else DeltaConfig()
         if delta.stored_rows not in self._streams:
             # The exact head reads plain hidden states and makes the stream keep the head's weight: all other rules fit in.
-            capture = (
-                delta
-                if delta.proxy == "topk_hidden"
-                else replace(DeltaConfig(), proxy="head", scope=delta.scope)
-            )
+            capture = delta if delta.proxy == "topk_hidden" else DeltaConfig(proxy="head")
             stream = CreditStream(capture, head=self.head, temperature=self.temperature)
             found = self.rollouts
             stream.add(

@@ -56,7 +56,11 @@ class CreditBench:
         self._policy: tuple[str, StackedPolicy, Collector] | None = None
 
     def prepare(self) -> None:
-        """Refuse a folder with batches of other settings, and leave ours there."""
+        """Refuse tasks without planted credit and a folder with batches of other settings; leave ours there."""
+        for name in (*self.settings.tasks, *self.settings.length_tasks):
+            task = get_task(name)
+            if task.decisive(task.problems("train", 1)[0], "") is None:
+                raise ValueError(f"task {name!r} does not know its decisive tokens: use a built-in one")
         _check_same_settings(self.folder / "settings.json", self.settings)
 
     def missing(self) -> list[Unit]:
