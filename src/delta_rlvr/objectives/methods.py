@@ -79,14 +79,14 @@ METHODS: dict[str, Method] = {
         _delta("delta-group", "DelTA with one pair of centroids a prompt", "beyond", scope="group"),
         _delta(
             "delta-context",
-            "gradients along what tells the sides apart, either way: ||v|| cos^2(v, mu+ - mu-), K = 0",
+            "gradients along what tells the sides apart, either way (K = 0)",
             "beyond",
             contrast="alignment",
             refinements=0,
         ),
         _delta(
             "delta-sharpness",
-            "delta-context with v = (log p + H) h in the place of (1 - p) h",
+            "delta-context with (log p + H) h in the place of (1 - p) h",
             "beyond",
             contrast="alignment",
             refinements=0,
