@@ -104,8 +104,9 @@ def as_rollouts(batch: RolloutBatch, collector: Collector) -> Rollouts:
     problems = [known[row["id"]] for row in batch.rows]
     prompts, prompt_mask = collector.encode([problems])
     ids, mask = batch.completion_ids[None], batch.mask[None].bool()
-    with torch.no_grad():
-        hidden, logps, entropy = collector.score(prompts, prompt_mask, ids, mask, 1.0)
+    hidden, logps, entropy = collector.score(
+        prompts[:, :: SETTINGS.group], prompt_mask[:, :: SETTINGS.group], ids, SETTINGS.group, 1.0
+    )
     return Rollouts(
         problems=problems,
         texts=[],

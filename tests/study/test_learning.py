@@ -74,6 +74,34 @@ def test_a_run_does_not_depend_on_what_runs_beside_it() -> None:
     assert max(gaps) < 2e-4
 
 
+def test_whole_prompts_are_the_same_update_read_once() -> None:
+    # One update has all responses in either split: the same gradient, by way of prompts that are read once or eight times.
+    norms = {}
+    for split in ("responses", "prompts"):
+        made, _, _ = collector(1)
+        settings = TrainingSettings(steps=1, prompts=3, group=4, updates=1, split=split)  # type: ignore[arg-type]
+        statistics = StackedTraining(
+            made, [Run("phrased-sums", "delta", 3)], settings, rows_at_once=5
+        ).train()
+        norms[split] = statistics[0][0].gradient_norms
+    assert norms["prompts"] == pytest.approx(norms["responses"], rel=1e-4)
+
+
+def test_mini_batches_of_prompts_hold_whole_groups() -> None:
+    made, _, _ = collector(1)
+    settings = TrainingSettings(steps=2, prompts=4, group=3, updates=2, split="prompts")
+    parts = list(StackedTraining(made, [Run("phrased-sums", "dapo", 3)], settings)._mini_batches(0))
+    assert sorted(torch.cat(parts, dim=1)[0].tolist()) == list(range(12))
+    for part in parts:
+        groups = part[0].view(-1, 3)
+        assert torch.equal(groups - groups[:, :1], torch.arange(3).expand(2, 3))
+        assert (groups[:, 0] % 3 == 0).all()
+    with pytest.raises(ValueError, match="do not split evenly"):
+        TrainingSettings(steps=3, prompts=4, group=3, updates=3, split="prompts")
+    with pytest.raises(ValueError, match="choose responses or prompts"):
+        TrainingSettings(split="groups")  # type: ignore[arg-type]
+
+
 def test_two_methods_with_one_seed_see_the_same_problems_and_draws() -> None:
     made, _, _ = collector(2)
     problems = TASK.problems("train", 3, 5)

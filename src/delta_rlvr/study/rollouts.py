@@ -110,9 +110,9 @@ class Collector:
                 for batch, rows in zip(batches, valid_ids(ids, mask), strict=True)
             ]
         )
+        hidden, logps, entropy = self.score(prompts, prompt_mask, ids, group, temperature)
         prompts = prompts.repeat_interleave(group, dim=1)
         prompt_mask = prompt_mask.repeat_interleave(group, dim=1)
-        hidden, logps, entropy = self.score(prompts, prompt_mask, ids, mask, temperature)
         return [
             _rollouts(
                 batch,
@@ -162,36 +162,34 @@ class Collector:
         mask = mask & within[:, None]
         return ids.masked_fill(~mask, self.tokenizer.pad_token_id), mask
 
+    @torch.no_grad()
     def score(
-        self, prompts: Tensor, prompt_mask: Tensor, ids: Tensor, mask: Tensor, temperature: float
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """The old-log-prob pass, a few rows at a time."""
+        self,
+        prompts: Int[Tensor, "run prompts prompt"],
+        prompt_mask: Bool[Tensor, "run prompts prompt"],
+        ids: Int[Tensor, "run batch time"],
+        group: int,
+        temperature: float,
+    ) -> tuple[
+        Float[Tensor, "run batch time width"],
+        Float[Tensor, "run batch time"],
+        Float[Tensor, "run batch time"],
+    ]:
+        """The old-log-prob pass, a few prompts with their responses at a time: hidden states, log-probs, entropy."""
         pieces = []
-        for rows in row_pieces(ids.shape[1], ids.shape[0], self.rows_at_once):
-            hidden = response_hidden(
-                self.policy, prompts[:, rows], prompt_mask[:, rows], ids[:, rows], mask[:, rows]
+        for rows in row_pieces(ids.shape[1], ids.shape[0], self.rows_at_once, whole=group):
+            asked = slice(rows.start // group, rows.stop // group)
+            hidden = self.policy.response_hidden(
+                prompts[:, asked], prompt_mask[:, asked], ids[:, rows], copies=group
             )
             pieces.append((hidden, *self.policy.token_logps(hidden, ids[:, rows], temperature, entropy=True)))
         hidden, logps, entropy = (torch.cat(parts, dim=1) for parts in zip(*pieces, strict=True))
         return hidden, logps, entropy
 
 
-def response_hidden(
-    policy: StackedPolicy,
-    prompts: Int[Tensor, "run batch prompt"],
-    prompt_mask: Bool[Tensor, "run batch prompt"],
-    ids: Int[Tensor, "run batch time"],
-    mask: Bool[Tensor, "run batch time"],
-) -> Float[Tensor, "run batch time width"]:
-    """The LM head's input at the positions that predict the response's tokens."""
-    everything = torch.cat([prompts, ids], dim=2)
-    real = torch.cat([prompt_mask, mask], dim=2)
-    return policy.hidden(everything, real)[:, :, prompts.shape[2] - 1 : -1]
-
-
-def row_pieces(rows: int, runs: int, rows_at_once: int) -> list[slice]:
-    """Slices of the batch axis such that all policies together have at most about `rows_at_once` rows in one."""
-    step = max(1, rows_at_once // runs)
+def row_pieces(rows: int, runs: int, rows_at_once: int, whole: int = 1) -> list[slice]:
+    """Slices of the batch axis, each of whole groups, such that all policies together have at most about `rows_at_once` rows in one."""
+    step = max(1, rows_at_once // (runs * whole)) * whole
     return [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
 
 

@@ -19,6 +19,7 @@ from delta_rlvr.study.judging import Judge
 from delta_rlvr.study.protocol import Protocol
 from delta_rlvr.study.rollouts import Collector
 from delta_rlvr.study.sampling import StackedSampler
+from delta_rlvr.study.shots import line_ends
 from delta_rlvr.study.stacked import StackedPolicy
 from delta_rlvr.study.training import BatchStatistics, Run, StackedTraining
 from delta_rlvr.tasks import Task, get_task, load_policy
@@ -143,7 +144,7 @@ def start_scores(
 ) -> dict[str, float]:
     """Held-out accuracy on each task before training: the same for every run."""
     tasks = [get_task(name) for name in protocol.tasks]
-    collector = make_collector(model, len(tasks), tokenizer, judge, machine)
+    collector = make_collector(model, tasks, tokenizer, judge, machine)
     return dict(zip(protocol.tasks, _score(protocol, collector, tasks), strict=True))
 
 
@@ -158,7 +159,8 @@ def run_stack(
     tell: Callable[[str], None],
 ) -> tuple[list[Outcome], StackedPolicy]:
     """Train and score the runs of one stack side by side."""
-    collector = make_collector(model, len(runs), tokenizer, judge, machine)
+    tasks = [get_task(run.task) for run in runs]
+    collector = make_collector(model, tasks, tokenizer, judge, machine)
     training = StackedTraining(collector, runs, protocol.training, rows_at_once=machine.rows_at_once)
     batches = protocol.training.batches
 
@@ -175,10 +177,19 @@ def run_stack(
     return outcomes, collector.policy
 
 
-def make_collector(model: Any, runs: int, tokenizer: Any, judge: Judge, machine: Machine) -> Collector:
-    """`runs` copies of the model, ready to be sampled from."""
-    policy = StackedPolicy.from_model(model, runs, compute_dtype=machine.compute_dtype).to(machine.device)
-    sampler = StackedSampler(policy, ends=end_tokens(model, tokenizer), pad=tokenizer.pad_token_id)
+def make_collector(
+    model: Any, tasks: Sequence[Task], tokenizer: Any, judge: Judge, machine: Machine
+) -> Collector:
+    """One copy of the model for each task, ready to be sampled from."""
+    if len({task.one_line for task in tasks}) > 1:
+        raise ValueError(
+            "tasks whose responses end with their line cannot stand in one stack with others: give two protocols"
+        )
+    ends = end_tokens(model, tokenizer) | (line_ends(tokenizer) if tasks[0].one_line else set())
+    policy = StackedPolicy.from_model(model, len(tasks), compute_dtype=machine.compute_dtype).to(
+        machine.device
+    )
+    sampler = StackedSampler(policy, ends=ends, pad=tokenizer.pad_token_id)
     return Collector(policy, sampler, tokenizer, judge=judge, rows_at_once=machine.rows_at_once)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal, get_args, get_type_hints
 
 import torch
 from jaxtyping import Float, Int
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from delta_rlvr.objectives import LossInputs, policy_loss
 from delta_rlvr.study.arms import Arm, Oracle, arm_weights, get_arm
-from delta_rlvr.study.rollouts import Batch, Collector, Rollouts, draws, response_hidden, row_pieces
+from delta_rlvr.study.rollouts import Batch, Collector, Rollouts, draws, row_pieces
 from delta_rlvr.study.stacked import clip_gradients
 from delta_rlvr.tasks import Problem, Task, get_task
 
@@ -35,6 +36,9 @@ class TrainingSettings:
     """Responses a prompt (G)."""
     updates: int = 2
     """Optimizer steps a rollout batch."""
+    split: Literal["responses", "prompts"] = "responses"
+    """What the updates divide between them: responses in random order, as TRL does, or whole prompts, as verl does (long prompts are
+    then read once for all of their responses)."""
     learning_rate: float = 5e-4
     """AdamW's, constant; no weight decay."""
     max_grad_norm: float = 1.0
@@ -52,10 +56,11 @@ class TrainingSettings:
             raise ValueError(f"group={self.group}: a group's advantage needs at least 2 responses")
         if self.steps % self.updates:
             raise ValueError(f"steps={self.steps}: give a multiple of updates={self.updates}")
-        if self.prompts * self.group % self.updates:
-            raise ValueError(
-                f"updates={self.updates}: {self.prompts * self.group} responses do not split evenly"
-            )
+        if self.split not in get_args(get_type_hints(TrainingSettings)["split"]):
+            raise ValueError(f"split={self.split!r}: choose responses or prompts")
+        divided = self.prompts * (self.group if self.split == "responses" else 1)
+        if divided % self.updates:
+            raise ValueError(f"updates={self.updates}: {divided} {self.split} do not split evenly")
         if not (self.learning_rate > 0 and self.max_grad_norm > 0 and self.temperature > 0):
             raise ValueError("learning_rate, max_grad_norm and temperature must be positive")
 
@@ -220,14 +225,15 @@ class StackedTraining:
         # TRL's token mean divides by the rollout batch's tokens over its updates; a response mean by the mini-batch's responses.
         tokens = [batch.mask.sum() / self.settings.updates for batch in rollouts]
         totals = torch.zeros(len(self.runs), device=weights.device)
+        whole = self.settings.group if self.settings.split == "prompts" else 1
         self.optimizer.zero_grad(set_to_none=True)
-        for piece in row_pieces(rows.shape[1], len(self.runs), self.rows_at_once):
-            hidden = response_hidden(
-                self.policy,
-                *(
-                    stacked[name][:, piece]
-                    for name in ("prompt_ids", "prompt_mask", "completion_ids", "mask")
-                ),
+        for piece in row_pieces(rows.shape[1], len(self.runs), self.rows_at_once, whole):
+            first = slice(piece.start, piece.stop, whole)  # of the responses that share a prompt
+            hidden = self.policy.response_hidden(
+                stacked["prompt_ids"][:, first],
+                stacked["prompt_mask"][:, first],
+                stacked["completion_ids"][:, piece],
+                copies=whole,
             )
             logps, _ = self.policy.token_logps(
                 hidden, stacked["completion_ids"][:, piece], self.settings.temperature
@@ -255,12 +261,14 @@ class StackedTraining:
         return totals.tolist(), norms.tolist()
 
     def _mini_batches(self, number: int) -> Iterator[Int[Tensor, "run mini"]]:
-        """Each run's responses in an order of its own, in as many parts as there are updates."""
-        count = self.settings.prompts * self.settings.group
+        """Each run's responses (or prompts) in an order of its own, in as many parts as there are updates."""
+        settings = self.settings
+        whole = settings.group if settings.split == "prompts" else 1
+        count = settings.prompts * settings.group // whole
         orders = [draws(run.seed + (1 << 41), number, (count,)).argsort() for run in self.runs]
-        device = self.policy.head.device
-        stacked = torch.stack([torch.from_numpy(order) for order in orders]).to(device)
-        yield from stacked.chunk(self.settings.updates, dim=1)
+        stacked = torch.stack([torch.from_numpy(order) for order in orders])
+        rows = (stacked[..., None] * whole + torch.arange(whole)).flatten(1)
+        yield from rows.to(self.policy.device).chunk(settings.updates, dim=1)
 
 
 def _problems(runs: Sequence[Run], tasks: Sequence[Task], settings: TrainingSettings) -> list[list[Problem]]:

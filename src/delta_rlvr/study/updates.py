@@ -12,7 +12,7 @@ from torch import Tensor
 
 from delta_rlvr.credit import Agreement, DeltaConfig, full_token_gradients, future_weights, proxy_agreement
 from delta_rlvr.objectives import FutureClip, LossInputs, get_method, policy_loss
-from delta_rlvr.study.rollouts import Rollouts, response_hidden, row_pieces
+from delta_rlvr.study.rollouts import Rollouts, row_pieces
 from delta_rlvr.study.stacked import StackedPolicy, clip_gradients
 
 
@@ -35,10 +35,8 @@ def response_logps(
         raise ValueError(
             f"policy: {policy.runs} runs in the stack; updates are taken of one policy at a time"
         )
-    ids, mask = rollouts.completion_ids[None, rows], rollouts.mask[None, rows]
-    hidden = response_hidden(
-        policy, rollouts.prompt_ids[None, rows], rollouts.prompt_mask[None, rows], ids, mask
-    )
+    ids = rollouts.completion_ids[None, rows]
+    hidden = policy.response_hidden(rollouts.prompt_ids[None, rows], rollouts.prompt_mask[None, rows], ids)
     return policy.token_logps(hidden, ids, temperature)[0][0]
 
 
