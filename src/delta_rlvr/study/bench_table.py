@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from delta_rlvr.study.bench_settings import RIVAL, BenchSettings
-from delta_rlvr.study.conditions import CLEAN
+from delta_rlvr.study.conditions import CLEAN, SHUFFLED
 from delta_rlvr.study.contenders import label
 from delta_rlvr.study.labelled import SIDES
 from delta_rlvr.study.measures import Spread, spread
@@ -25,6 +25,8 @@ MEASURES = (
     "wrong_alike_50",
     "right_gain",
     "wrong_gain",
+    "right_by_reward",
+    "wrong_by_reward",
     "mass_share",
     "cosine",
     "cosine_gain",
@@ -189,16 +191,23 @@ def select(result: dict[str, Any], part: str = "all", condition: str = CLEAN.nam
 
 
 def _with_gains(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Each record with its AUROC's difference to the rival's on the same tokens: paired, it varies far less than either."""
-    rivals = {record["condition"]: record for record in records if record["method"] == RIVAL}
+    """Each record with its AUROC's difference to the rival's on the same tokens, and to its own under shuffled rewards.
+
+    Paired by batch, differences vary far less than the AUROCs themselves.
+    """
+    found = {(record["method"], record["condition"]): record for record in records}
+
+    def gap(record: dict[str, Any], other: dict[str, Any], key: str) -> float | None:
+        ours, theirs = record.get(key), other.get(key)
+        return None if ours is None or theirs is None else ours - theirs
+
     told = []
     for record in records:
-        rival = rivals.get(record["condition"], {})
-        gains = {}
-        for side in SIDES:
-            ours, theirs = record.get(f"{side}_auroc"), rival.get(f"{side}_auroc")
-            gains[f"{side}_gain"] = None if ours is None or theirs is None else ours - theirs
-        told.append({**record, **gains})
+        rival = found.get((RIVAL, record["condition"]), {})
+        control = found.get((record["method"], SHUFFLED.name), {}) if record["condition"] == CLEAN.name else {}
+        gains = {f"{side}_gain": gap(record, rival, f"{side}_auroc") for side in SIDES}
+        by_reward = {f"{side}_by_reward": gap(record, control, f"{side}_auroc") for side in SIDES}
+        told.append({**record, **gains, **by_reward})
     return told
 
 

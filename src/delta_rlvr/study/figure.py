@@ -268,7 +268,8 @@ def _lines(canvas: Canvas, result: dict[str, Any], top: float) -> float:
     methods = [method for method in by_noise[0][1] if any(method in rows for _, rows in by_noise[1:])]
     if not methods:
         return top - 46
-    colours = dict(zip(methods, LINES * len(methods), strict=False))
+    colours = {method: LINES[place % len(LINES)] for place, method in enumerate(methods)}
+    dashes = {method: "5 3" if place >= len(LINES) else "" for place, method in enumerate(methods)}
     panels = [
         ("verdicts flipped", by_noise),
         ("sentences of filler a step", by_length if len(by_length) > 1 else []),
