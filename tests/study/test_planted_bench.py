@@ -178,6 +178,28 @@ def test_sentences_say_only_what_the_intervals_support():
     assert "No weight is above 1 - p there." in unsure[0]
 
 
+def test_what_is_found_by_the_reward_is_what_shuffling_takes_away():
+    def run(shuffled):
+        documents = []
+        for policy, number in itertools.product("ab", range(2)):
+            found = document(policy, number, [("surprise", 0.6, 0.8), ("delta", 0.8 + 0.01 * number, 0.9)])
+            found["records"] += [
+                {"method": "surprise", "condition": "shuffled", "right_auroc": 0.6, "wrong_auroc": 0.8},
+                {"method": "delta", "condition": "shuffled", "right_auroc": shuffled, "wrong_auroc": 0.9},
+            ]
+            documents.append(found)
+        return bench_result(documents, SETTINGS)
+
+    result = run(0.5)
+    delta = next(row for row in select(result) if row["method"] == "delta")
+    assert value(delta, "right_by_reward").mean == pytest.approx(0.305)
+    assert value(delta, "wrong_by_reward").mean == pytest.approx(0)
+    told = sentences(result)
+    assert "With shuffled rewards none of delta is above 1 - p on right responses" in told[2]
+    assert "With shuffled rewards still above 1 - p on wrong responses: delta." in told[3]
+    assert "still above 1 - p on right responses: delta." in sentences(run(0.7))[2]
+
+
 def test_dots_stand_where_their_values_are():
     documents = [
         document(policy, number, [("surprise", 0.5, 0.25), ("delta", 1.0, 0.0)])

@@ -47,9 +47,10 @@ def show(result: dict[str, Any], settings: BenchSettings, console: Console) -> N
         console.print(_stability_table(result))
         say(
             "Second line: rank correlation with the clean weights on the same tokens. noise: share of the verdicts that is flipped. "
-            "sparse: one right response a group is kept. shuffled: rewards permuted within groups, so that they say nothing: what a "
-            "weight still finds there it does not find by the reward. Thirds by length: the clean weights on those responses."
+            "sparse: one right response a group is kept. shuffled: rewards permuted within groups, so that they say nothing. Thirds by "
+            "length: the clean weights on those responses."
         )
+        console.print(_control_table(result))
     lengths = [f"length {name}" for name in settings.length_tasks if select(result, f"length {name}")]
     if lengths:
         console.print(_slices_table(result, lengths, "By sentences of filler after each step"))
@@ -87,6 +88,7 @@ def sentences(result: dict[str, Any]) -> list[str]:
             )
             + (f"Below chance: {_listed(worse_than_chance)}." if worse_than_chance else "")
         )
+    told += _control_sentences(result, rows)
     gains = {name: found for name, row in rows.items() if (found := value(row, "cosine_gain")).batches}
     nearer = [name for name in gains if gains[name].low > 0]
     if gains:
@@ -96,6 +98,26 @@ def sentences(result: dict[str, Any]) -> list[str]:
             else f"No weight brings the update nearer to the oracle's than {BASELINE}'s, as far as the intervals tell."
         )
     return [text.strip() for text in told]
+
+
+def _control_sentences(result: dict[str, Any], rows: dict[str, dict[str, Any]]) -> list[str]:
+    """Which of the weights above 1 - p stay above it where the reward says nothing."""
+    control = {row["method"]: row for row in select(result, condition=SHUFFLED.name)}
+    told = []
+    for side in SIDES:
+        above = [name for name in control if name in rows and value(rows[name], f"{side}_gain").low > 0]
+        without = [name for name in above if value(control[name], f"{side}_gain").low > 0]
+        if without:
+            told.append(
+                f"With shuffled rewards still above 1 - p on {side} responses: {_listed(without)}. That part of what they find they do "
+                "not find by the reward."
+            )
+        elif above:
+            told.append(
+                f"With shuffled rewards none of {_listed(above)} is above 1 - p on {side} responses: as far as the intervals tell, what "
+                "they find beyond it they find by the reward."
+            )
+    return told
 
 
 def _finding_table(result: dict[str, Any], settings: BenchSettings) -> Table:
@@ -180,6 +202,24 @@ def _stability_table(result: dict[str, Any]) -> Table:
             moved = value(row, "rank_correlation").mean
             cells.append(_sides(row) + ("" if math.isnan(moved) else f"\n{moved:.2f}"))
         table.add_row(label(method), *cells)
+    return table
+
+
+def _control_table(result: dict[str, Any]) -> Table:
+    table = Table(
+        title="Found by the reward: AUROC less that with shuffled rewards, on the same rollouts",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+    )
+    table.add_column("weight", no_wrap=True)
+    for side in SIDES:
+        table.add_column(side, justify="right")
+    control = {row["method"] for row in select(result, condition=SHUFFLED.name)}
+    for row in select(result):
+        if row["method"] in control:
+            table.add_row(
+                row["label"], *(_spread(value(row, f"{side}_by_reward"), sign="+") for side in SIDES)
+            )
     return table
 
 

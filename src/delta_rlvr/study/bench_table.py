@@ -204,7 +204,9 @@ def _with_gains(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     told = []
     for record in records:
         rival = found.get((RIVAL, record["condition"]), {})
-        control = found.get((record["method"], SHUFFLED.name), {}) if record["condition"] == CLEAN.name else {}
+        control = (
+            found.get((record["method"], SHUFFLED.name), {}) if record["condition"] == CLEAN.name else {}
+        )
         gains = {f"{side}_gain": gap(record, rival, f"{side}_auroc") for side in SIDES}
         by_reward = {f"{side}_by_reward": gap(record, control, f"{side}_auroc") for side in SIDES}
         told.append({**record, **gains, **by_reward})

@@ -59,9 +59,12 @@ class Canvas:
             f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{stroke}" stroke-width="{width}"{dashes}/>'
         )
 
-    def path(self, points: Sequence[tuple[float, float]], stroke: str, width: float = 1.8) -> None:
+    def path(self, points: Sequence[tuple[float, float]], stroke: str, dash: str = "") -> None:
         told = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-        self.parts.append(f'<polyline points="{told}" fill="none" stroke="{stroke}" stroke-width="{width}"/>')
+        dashes = f' stroke-dasharray="{dash}"' if dash else ""
+        self.parts.append(
+            f'<polyline points="{told}" fill="none" stroke="{stroke}" stroke-width="1.8"{dashes}/>'
+        )
 
     def mark(
         self,
@@ -305,7 +308,8 @@ def _lines(canvas: Canvas, result: dict[str, Any], top: float) -> float:
                     if not math.isnan((found := value(rows.get(method, {}), f"{side}_auroc")).mean)
                 ]
                 # Shuffled rewards are no more of the same noise: that point stands apart.
-                canvas.path([(x, y) for x, y, told, _ in drawn if told != SHUFFLED.name], colours[method])
+                joined = [(x, y) for x, y, told, _ in drawn if told != SHUFFLED.name]
+                canvas.path(joined, colours[method], dashes[method])
                 for x, y, told, found in drawn:
                     canvas.mark(
                         x,
@@ -318,7 +322,7 @@ def _lines(canvas: Canvas, result: dict[str, Any], top: float) -> float:
             left += width + 40
     for number, method in enumerate(methods):
         y = top + 10 + 20 * number
-        canvas.line(left - 10, y, left + 12, y, stroke=colours[method], width=2.4)
+        canvas.line(left - 10, y, left + 12, y, stroke=colours[method], width=2.4, dash=dashes[method])
         canvas.text(left + 18, y + 4, label(method))
     return top + height + 44
 
