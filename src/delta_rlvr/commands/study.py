@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from delta_rlvr.runs.files import atomic, dump
+from delta_rlvr.study.curves import curves_figure
 from delta_rlvr.study.protocol import read_protocols
 from delta_rlvr.study.runner import Machine, Study
 from delta_rlvr.study.table import StudyTable, markdown, sentences, study_table
@@ -59,7 +60,9 @@ def run(options: argparse.Namespace) -> int:
             file.write(dump(table.as_dict(), indent=1).encode())
         with atomic(study.folder / "table.md") as file:
             file.write(markdown(table).encode())
-        tell(f"table: {study.folder / 'table.md'}")
+        with atomic(study.folder / "curves.svg") as file:
+            file.write(curves_figure(protocol, study.outcomes()).encode())
+        tell(f"table: {study.folder / 'table.md'}, curves: {study.folder / 'curves.svg'}")
     return 0
 
 

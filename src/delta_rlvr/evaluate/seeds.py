@@ -39,6 +39,8 @@ class SeedComparison:
     """Unpaired, two-sided, over all seeds of both."""
     p_holm: float | None = None
     """The paired p-value after Holm; see `adjust`."""
+    p_mann_whitney_holm: float | None = None
+    """The unpaired one after Holm over the same family. n pairs cannot come below 2^(1-n); few seeds against many can do better."""
     effect: EffectSize | None = None
     detectable: float | None = None
     """The smallest true difference that so many pairs would show in four of five such studies."""
@@ -53,9 +55,15 @@ def compare_seeds(scores: Mapping[str, SeedScores], baseline: str) -> list[SeedC
 
 def adjust(family: Sequence[SeedComparison]) -> list[SeedComparison]:
     """Holm's correction over all comparisons of a family (a primary comparison, declared before, is not part of it)."""
-    tested = [found.p_paired for found in family if found.p_paired is not None]
-    adjusted = iter(holm(tested))
-    return [found if found.p_paired is None else replace(found, p_holm=next(adjusted)) for found in family]
+    tested = [found for found in family if found.p_paired is not None and found.p_mann_whitney is not None]
+    paired = iter(holm([found.p_paired or 0.0 for found in tested]))
+    unpaired = iter(holm([found.p_mann_whitney or 0.0 for found in tested]))
+    return [
+        replace(found, p_holm=next(paired), p_mann_whitney_holm=next(unpaired))
+        if found.p_paired is not None and found.p_mann_whitney is not None
+        else found
+        for found in family
+    ]
 
 
 def _compare(method: str, own: SeedScores, base: SeedScores, alone: bool) -> SeedComparison:

@@ -66,6 +66,10 @@ class Canvas:
             f'<polyline points="{told}" fill="none" stroke="{stroke}" stroke-width="1.8"{dashes}/>'
         )
 
+    def area(self, points: Sequence[tuple[float, float]], fill: str) -> None:
+        told = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        self.parts.append(f'<polygon points="{told}" fill="{fill}" fill-opacity="0.13"/>')
+
     def mark(
         self,
         x: float,

@@ -13,15 +13,15 @@ import torch
 
 from delta_rlvr.evaluate.local_sampler import end_tokens
 from delta_rlvr.evaluate.results import versions
-from delta_rlvr.runs.files import atomic, dump, now
-from delta_rlvr.study.heldout import heldout_accuracies
+from delta_rlvr.runs.files import atomic, dump, now, plain
+from delta_rlvr.study.heldout import HeldoutSettings, heldout_accuracies
 from delta_rlvr.study.judging import Judge
 from delta_rlvr.study.protocol import Protocol
 from delta_rlvr.study.rollouts import Collector
 from delta_rlvr.study.sampling import StackedSampler
 from delta_rlvr.study.shots import line_ends
 from delta_rlvr.study.stacked import StackedPolicy
-from delta_rlvr.study.training import BatchStatistics, Run, StackedTraining
+from delta_rlvr.study.training import BatchStatistics, Run, StackedTraining, TrainingSettings
 from delta_rlvr.tasks import Task, get_task, load_policy
 
 RUNS = "runs.jsonl"
@@ -73,21 +73,27 @@ class Study:
     def __init__(self, protocol: Protocol, folder: Path):
         self.protocol = protocol
         self.folder = folder
-        written = json.loads(dump(asdict(protocol)))
         place = folder / PROTOCOL
-        if place.exists():
-            before = json.loads(place.read_text(encoding="utf-8"))["protocol"]
-            # More seeds or arms may be added; what the runs that are there were made with may not change.
-            fixed = ("model", "first_seed", "reward_noise", "training", "heldout")
-            changed = [key for key in fixed if before.get(key) != written[key]]
-            if changed:
-                raise ValueError(
-                    f"{folder} holds runs with another {', '.join(changed)}: use the same protocol, or give another --output"
-                )
-        with atomic(place) as file:
-            file.write(
-                dump({"protocol": written, "versions": versions(), "written": now()}, indent=1).encode()
+        if not place.exists():
+            return
+        before = json.loads(place.read_text(encoding="utf-8"))["protocol"]
+        now_written = plain(asdict(protocol))
+        # A setting that is newer than the folder had its default then.
+        for key, kind in (("training", TrainingSettings), ("heldout", HeldoutSettings)):
+            before[key] = {**plain(asdict(kind())), **before.get(key, {})}
+        # More seeds or arms may be added; what the runs that are there were made with may not change.
+        fixed = ("model", "first_seed", "reward_noise", "training", "heldout")
+        changed = [key for key in fixed if before.get(key) != now_written[key]]
+        if changed:
+            raise ValueError(
+                f"{folder} holds runs with another {', '.join(changed)}: use the same protocol, or give another --output"
             )
+
+    def write_protocol(self) -> None:
+        """Beside the outcomes: what they were made with."""
+        told = {"protocol": asdict(self.protocol), "versions": versions(), "written": now()}
+        with atomic(self.folder / PROTOCOL) as file:
+            file.write(dump(told, indent=1).encode())
 
     def outcomes(self) -> list[Outcome]:
         """What is there so far."""
@@ -110,6 +116,7 @@ class Study:
 
     def go(self, machine: Machine, tell: Callable[[str], None], *, export: Iterable[str] = ()) -> None:
         """Run what is missing. `export`: arms whose trained weights are written to the folder as transformers models."""
+        self.write_protocol()
         model, tokenizer = load_policy(self.protocol.model)
         exported = set(export)
         stacks = _stacks(self.missing(), machine.runs_at_once)
