@@ -303,7 +303,7 @@ def test_unknown_arms_are_refused() -> None:
 
 def test_a_folder_of_another_protocol_is_refused(tmp_path: Path) -> None:
     (protocol,) = read_protocols(write(tmp_path, TINY))
-    Study(protocol, tmp_path / "out")
+    Study(protocol, tmp_path / "out").write_protocol()
     (other,) = read_protocols(write(tmp_path, TINY.replace("samples: 1", "samples: 2")))
     with pytest.raises(ValueError, match="another heldout"):
         Study(other, tmp_path / "out")

@@ -54,6 +54,9 @@ def run(options: argparse.Namespace) -> int:
             tell(f"{len(protocol.runs())} runs, {len(missing)} to go")
             if missing:
                 study.go(_machine(options), tell, export=[name for name in options.export.split(",") if name])
+        if options.table and not study.outcomes():
+            tell(f"{protocol.name}: no run is finished yet")
+            continue
         table = study_table(protocol, study.outcomes())
         show(table, console)
         with atomic(study.folder / "table.json") as file:
