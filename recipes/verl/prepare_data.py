@@ -4,9 +4,10 @@
     python recipes/verl/prepare_data.py --source PRIME-RL/Eurus-2-RL-Data --grader code --output data/eurus2_code.parquet
     python recipes/verl/prepare_data.py --source my_problems.jsonl --output data/mine.parquet
     python recipes/verl/prepare_data.py --task phrased-sums --limit 2000 --output data/sums.parquet
+    python recipes/verl/prepare_data.py --task "my_problems.jsonl?template=math_answer_line" --output data/lines.parquet
 
-The prompt is the question, then "Please reason step by step, and put your final answer within \\boxed{}." Run it once on a
-machine that reaches the hub, and put the file where every node can read it.
+The prompt is the question, then "Please reason step by step, and put your final answer within \\boxed{}."; a task may name
+another template. Run it once on a machine that reaches the hub, and put the file where every node can read it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--source", default="zwhe99/DeepMath-103K", help="hub id, folder or .jsonl file")
-    parser.add_argument("--task", help="a built-in task instead of a source (then --limit is needed)")
+    parser.add_argument(
+        "--task",
+        help="instead of a source: a built-in task (then --limit is needed), or rows with settings after '?'",
+    )
     parser.add_argument("--schema", help="how rows are read, where the source is not a known set")
     parser.add_argument("--part", default="train", help="split of the data set")
     parser.add_argument(
@@ -37,7 +41,12 @@ def main() -> None:
     problems: list[Problem]
     if arguments.task is not None:
         name = arguments.task
-        problems = get_task(name).problems("train", arguments.limit)
+        task = get_task(name)
+        if task.one_line:
+            parser.error(
+                f"{name}: a response to it ends at its first line break, and verl's do not; leave shots out"
+            )
+        problems = task.problems("train", arguments.limit)
     else:
         name = arguments.source
         problems = load_problems(

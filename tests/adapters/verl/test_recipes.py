@@ -14,7 +14,7 @@ import pytest
 from delta_rlvr.adapters.verl.data import rows
 from delta_rlvr.adapters.verl.reward import compute_score
 from delta_rlvr.objectives import METHODS
-from delta_rlvr.tasks import Problem, get_task
+from delta_rlvr.tasks import Problem, get_task, grading
 
 RECIPES = Path(__file__).parents[3] / "recipes" / "verl"
 
@@ -117,6 +117,15 @@ def test_a_script_without_a_method_says_what_is_missing() -> None:
     assert "name the method" in done.stderr
 
 
+def prepare(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(RECIPES / "prepare_data.py"), *words],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
 def test_problems_become_rows_that_the_reward_function_grades(tmp_path: Path) -> None:
     source = tmp_path / "problems.jsonl"
     source.write_text(
@@ -126,12 +135,7 @@ def test_problems_become_rows_that_the_reward_function_grades(tmp_path: Path) ->
         + "\n"
     )
     output = tmp_path / "data" / "train.parquet"
-    done = subprocess.run(
-        [sys.executable, str(RECIPES / "prepare_data.py"), "--source", str(source), "--output", str(output)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = prepare("--source", str(source), "--output", str(output))
     assert done.returncode == 0, done.stderr
     import pyarrow.parquet
 
@@ -154,6 +158,81 @@ def test_problems_become_rows_that_the_reward_function_grades(tmp_path: Path) ->
     assert wrong["reason"]
 
 
+def test_an_answer_is_looked_for_where_the_template_asked_for_it(tmp_path: Path) -> None:
+    source = tmp_path / "problems.jsonl"
+    source.write_text(json.dumps({"problem": "What is 1/2?", "answer": "\\frac{1}{2}"}) + "\n")
+    output = tmp_path / "train.parquet"
+    done = prepare("--task", f"{source}?template=math_answer_line", "--output", str(output))
+    assert done.returncode == 0, done.stderr
+    import pyarrow.parquet
+
+    (row,) = pyarrow.parquet.read_table(output).to_pylist()
+    assert 'a line of the form "Answer: X"' in row["prompt"][0]["content"]
+
+    def score(completion: str) -> float:
+        truth = row["reward_model"]["ground_truth"]
+        return float(compute_score("x", completion, truth, row["extra_info"])["score"])
+
+    assert score("Half of one.\nAnswer: 0.5") == 1.0
+    assert score("Half of one.\nAnswer: 0.2") == 0.0
+    assert score("Half of one: \\boxed{0.5}") == 0.0
+
+
+def test_shots_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+    source = tmp_path / "problems.jsonl"
+    source.write_text(
+        "".join(json.dumps({"problem": f"What is 1+{n}?", "answer": str(1 + n)}) + "\n" for n in range(8))
+    )
+    output = tmp_path / "train.parquet"
+    done = prepare("--task", f"{source}?shots=2", "--output", str(output))
+    assert done.returncode != 0
+    assert "ends at its first line break" in done.stderr
+    assert not output.exists()
+
+
+def test_every_grader_is_reached_from_a_row() -> None:
+    program = {"inputs": ["3\n"], "outputs": ["6\n"]}
+    wider = get_task("phrased-sums?addends=3").problems("train", 1)[0]
+    for problem, right, wrong in (
+        (Problem("a", "Q", "C", "choice", {"extract": "answer_line"}), "Answer: C", "Answer: B"),
+        (
+            Problem("b", "Q", program, "code"),
+            "```python\nprint(2 * int(input()))\n```",
+            "```python\nprint(2)\n```",
+        ),
+        (wider, f"the answer is {wider.answer}", "the answer is 1"),
+    ):
+        (row,) = rows([problem], "x", "train")
+        truth = row["reward_model"]["ground_truth"]
+        scores = [compute_score("x", text, truth, row["extra_info"])["score"] for text in (right, wrong)]
+        assert scores == [1.0, 0.0], problem.grader
+
+
+def test_rows_of_other_makers_are_mathematics_in_a_box() -> None:
+    for extra in (None, {}, {"index": 3, "meta": {"extract": "answer_line"}}):
+        assert compute_score("x", "\\boxed{5}", "5", extra)["score"] == 1.0
+        assert compute_score("x", "\\boxed{5}", 5, extra)["score"] == 1.0
+        assert compute_score("x", "Answer: 5", "5", extra)["score"] == 0.0
+
+
+def test_tests_are_parsed_once_for_all_responses_to_a_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    parse = grading._parse
+
+    def watch(answer: str) -> object:
+        seen.append(answer)
+        return parse(answer)
+
+    monkeypatch.setattr(grading, "_parse", watch)
+    tests = [{"inputs": [given], "outputs": ["0"]} for given in ("parsed once", "parsed once too")]
+    for _ in range(3):
+        for each in tests:
+            # verl reads a row anew for each response: equal, not the same.
+            extra = {"grader": "code", "problem_id": "p", "meta": "{}"}
+            assert compute_score("x", "", json.dumps(each), extra)["reason"] == "no code"
+    assert seen == [json.dumps(each) for each in tests]
+
+
 def test_a_built_in_task_is_graded_by_itself() -> None:
     task = get_task("phrased-sums")
     problem = task.problems("train", 1)[0]
@@ -169,3 +248,8 @@ def test_an_unknown_grader_is_refused() -> None:
     (row,) = rows([Problem("a", "b", "c", "horoscope")], "x", "train")
     with pytest.raises(ValueError, match="'horoscope': there is no such grader"):
         compute_score("x", "c", "c", row["extra_info"])
+
+
+def test_meta_that_is_no_text_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"extra_info.meta is a dict: give it as JSON text"):
+        compute_score("x", "c", "c", {"grader": "math", "meta": {"extract": "whole"}})

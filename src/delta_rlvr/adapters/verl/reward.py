@@ -1,17 +1,17 @@
 """verl's reward function over our graders: `reward.custom_reward_function.path=pkg://delta_rlvr.adapters.verl.reward`.
 
-Which grader judges a row stands in its `extra_info`, as `delta_rlvr.adapters.verl.data` writes it; a row without it is mathematics.
+Who grades a row, and where its answer stands in a response, is in its `extra_info`, as `delta_rlvr.adapters.verl.data` writes
+it; a row that names no grader is mathematics, in a box.
 """
 
 from __future__ import annotations
 
 import json
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
-from delta_rlvr.rewards import grade_math
-from delta_rlvr.rewards.verdict import Verdict
-from delta_rlvr.tasks import BUILT_IN, Problem, Task, get_task
+from delta_rlvr.tasks import BUILT_IN, Problem
+from delta_rlvr.tasks.grading import GRADERS, grade_problem
 
 
 def compute_score(
@@ -22,32 +22,31 @@ def compute_score(
     **_: Any,
 ) -> dict[str, Any]:
     """{"score": 1 or 0, "acc": the same, "reason": the grader's words}."""
-    verdict = _verdict(solution_str, ground_truth, extra_info or {})
+    verdict = grade_problem(_problem(ground_truth, extra_info or {}), solution_str)
     return {"score": verdict.score, "acc": verdict.score, "reason": verdict.reason}
 
 
-def _verdict(completion: str, answer: Any, extra: dict[str, Any]) -> Verdict:
-    grader = extra.get("grader", "math")
-    if grader == "math":
-        return grade_math(completion, answer)
-    if grader == "code":
-        from delta_rlvr.rewards.code import grade_code, parse_tests
-
-        return grade_code(completion, parse_tests(answer))
-    if grader in BUILT_IN:
-        problem = Problem(
-            id=str(extra.get("problem_id", "")),
-            prompt="",
-            answer=answer,
-            grader=grader,
-            meta=json.loads(extra.get("meta") or "{}"),
+def _problem(answer: Any, extra: dict[str, Any]) -> Problem:
+    """What a row was made from, but for the prompt, which no grader looks at."""
+    if "grader" not in extra:
+        return Problem("", "", answer, "math")
+    grader, meta = str(extra["grader"]), extra.get("meta") or "{}"
+    # Settings of a built-in task are part of its name.
+    if grader not in GRADERS and grader.partition("?")[0] not in BUILT_IN:
+        raise ValueError(
+            f"extra_info.grader={grader!r}: there is no such grader; give one of {', '.join((*GRADERS, *BUILT_IN))}"
         )
-        return _task(grader).grade(problem, completion)
-    raise ValueError(
-        f"extra_info.grader={grader!r}: there is no such grader; give math, code, or one of {', '.join(BUILT_IN)}"
-    )
+    if not isinstance(meta, str):
+        raise ValueError(
+            f"extra_info.meta is a {type(meta).__name__}: give it as JSON text, as delta_rlvr.adapters.verl.data does"
+        )
+    make = _kept if isinstance(answer, str) else _made  # only a text can be looked up
+    return make(str(extra.get("problem_id", "")), answer, grader, meta)
 
 
-@cache
-def _task(name: str) -> Task:
-    return get_task(name)
+def _made(name: str, answer: Any, grader: str, meta: str) -> Problem:
+    return Problem(name, "", answer, grader, json.loads(meta))
+
+
+# A prompt's responses come one by one, each with a row of its own. They must share one problem, or its tests are parsed for each.
+_kept = lru_cache(maxsize=64)(_made)
