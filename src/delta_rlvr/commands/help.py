@@ -29,7 +29,9 @@ how
                           responses a pass, passes a step, passes a rollout batch, times over a rollout batch
   --max_completion_length N   longest response, in tokens
   --temperature X         sampling temperature
-  --lambda_min X, --lambda_max X, --refinements K, --proxy output_row|topk_hidden|head, --scope batch|group
+  --lambda_min X, --lambda_max X, --refinements K, --proxy output_row|topk_hidden|head|sharpness,
+  --scope batch|group, --contrast both_sides|within_side|alignment, --own_response include|leave_out,
+  --whiten none|diagonal|full
                           DelTA's own settings
   --lora_rank N           train a LoRA adapter
   --overlong_buffer N     DAPO's soft overlong penalty

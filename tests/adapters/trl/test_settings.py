@@ -1,5 +1,7 @@
 """The step is right under the options that change what a pass sees: adapters, references, masks, padding, corrections, evaluation."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -14,12 +16,14 @@ from replayed_training import (
     parameters_of,
     pretend_vllm,
     rollout,
+    settings_of,
     tokenizer,
 )
 from transformers import Qwen3ForCausalLM
 
 import credit_reference as reference
 from delta_rlvr.adapters.trl import DeltaTrainer, DeltaTrainerConfig
+from delta_rlvr.objectives import get_method
 
 UPDATES = "several updates"
 
@@ -64,6 +68,47 @@ def test_settings_of_trl(method, settings, options):
     if options.mask_truncated:
         assert (hand.weights[0].sum(1) == 0).any()
         assert (hand.weights[0].sum(1) > 0).any()
+
+
+@pytest.mark.parametrize(
+    ("method", "settings"),
+    [
+        ("delta", {"contrast": "alignment"}),
+        ("delta-context", {"contrast": "both_sides"}),
+        ("delta", {"own_response": "leave_out"}),
+        ("delta", {"whiten": "diagonal"}),
+        ("delta-group", {"own_response": "leave_out", "whiten": "full"}),
+    ],
+)
+def test_settings_of_the_comparison(method, settings):
+    """They reach the step: the hand-written one checks its weights against the loops of the reference, in float64."""
+    trainer = build(method, "one micro-batch", **settings)
+    assert {name: getattr(trainer.method.delta, name) for name in settings} == settings
+    assert trainer.method.delta == replace(get_method(method).delta, **settings)
+    trainer.train()
+    changed = assert_same_run(trainer, make_model(), "one micro-batch").weights[0]
+    plain = build(method, "one micro-batch")
+    plain.train()
+    unchanged = assert_same_run(plain, make_model(), "one micro-batch").weights[0]
+    assert (changed - unchanged).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"contrast": "sideways"},
+            "contrast='sideways': choose one of 'both_sides', 'within_side', 'alignment'",
+        ),
+        ({"own_response": "leave"}, "own_response='leave': choose one of 'include', 'leave_out'"),
+        ({"whiten": "true"}, "whiten='true': choose one of 'none', 'diagonal', 'full'"),
+        ({"proxy": "head", "whiten": "full"}, "proxy='head' is a vocab x width matrix a token"),
+        ({"method": "dapo", "whiten": "full"}, "'dapo' has no token coefficients to set: whiten"),
+    ],
+)
+def test_comparisons_that_make_no_sense(settings, message):
+    with pytest.raises(ValueError, match=message):
+        DeltaTrainerConfig(**settings_of("one micro-batch"), **settings)
 
 
 @pytest.mark.parametrize("method", ["delta", "delta-group", "fipo", "dapo-ft"])

@@ -29,13 +29,31 @@ class DeltaTrainerConfig(GRPOConfig):
     )
     proxy: str | None = field(
         default=None,
-        metadata={"help": "Token-gradient proxy: output_row, topk_hidden or head (default: the method's)."},
+        metadata={
+            "help": "Token-gradient proxy: output_row, topk_hidden, head or sharpness (default: the method's)."
+        },
     )
     proxy_top_k: int | None = field(
         default=None, metadata={"help": "Vocabulary entries in the topk_hidden proxy (default: 20)."}
     )
     scope: str | None = field(
         default=None, metadata={"help": "Centroids over the whole batch, or one pair a prompt: batch, group."}
+    )
+    contrast: str | None = field(
+        default=None,
+        metadata={
+            "help": "What a token is compared with: both_sides, within_side or alignment (default: the method's)."
+        },
+    )
+    own_response: str | None = field(
+        default=None,
+        metadata={
+            "help": "A token's own response in the centroid of its side: include, leave_out (default: include)."
+        },
+    )
+    whiten: str | None = field(
+        default=None,
+        metadata={"help": "Metric in which tokens are compared: none, diagonal or full (default: none)."},
     )
     store_device_gb: float | None = field(
         default=None,
@@ -96,6 +114,9 @@ class DeltaTrainerConfig(GRPOConfig):
             "proxy": self.proxy,
             "top_k": self.proxy_top_k,
             "scope": self.scope,
+            "contrast": self.contrast,
+            "own_response": self.own_response,
+            "whiten": self.whiten,
         }
         if self.proxy == "full":
             raise ValueError(
