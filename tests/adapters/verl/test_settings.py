@@ -49,6 +49,8 @@ def test_the_block_is_the_named_method_with_its_changes() -> None:
     assert settings.method.weighting == DeltaConfig(lambda_min=0.5, lambda_max=1.5, scope="group")
     assert settings.needs_hidden
     assert not settings.needs_head
+    compared: dict[str, Any] = {"contrast": "alignment", "own_response": "leave_out", "whiten": "full"}
+    assert read_settings({"method": "delta", **compared}).method.weighting == DeltaConfig(**compared)
     assert read_settings({"method": "delta-topk", "top_k": 64}).needs_head
     assert read_settings({"method": "dapo-ft", "quantile": 0.9}).method.weighting == ForkingTokens(0.9)
     assert read_settings({"method": "dapo"}).method.weighting == Uniform()
@@ -80,6 +82,7 @@ def test_budgets_are_gibibytes_a_rank() -> None:
         ({"method": "delta", "lambda_min": 1.3}, "above lambda_max"),
         ({"method": "dapo", "lambda_min": 0.8}, "has no token coefficients"),
         ({"method": "delta", "proxy": "full"}, "needs the gradient of every token"),
+        ({"method": "delta", "whiten": "half"}, "whiten='half': choose one of"),
         ({"method": "delta", "quantile": 0.9}, "belongs to method 'dapo-ft'"),
         ({"method": "delta", "future": {"high": 2.0}}, "belongs to method 'fipo'"),
         ({"method": "fipo", "future": {"hihg": 2.0}}, "did you mean 'high'"),
@@ -155,6 +158,13 @@ def test_sequence_parallelism_needs_packed_sequences() -> None:
     config["actor_rollout_ref"]["model"]["use_remove_padding"] = False
     with pytest.raises(SettingsError, match="use_remove_padding=True"):
         check_config(config, read_settings({"method": "delta"}))
+
+
+def test_a_response_in_slices_cannot_be_left_out() -> None:
+    config = changed("actor_rollout_ref.actor.ulysses_sequence_parallel_size", 2)
+    check_config(config, read_settings({"method": "delta", "whiten": "full"}))
+    with pytest.raises(SettingsError, match="own_response=leave_out takes a whole response out"):
+        check_config(config, read_settings({"method": "delta", "own_response": "leave_out"}))
 
 
 def test_other_stock_losses_may_be_weighed() -> None:

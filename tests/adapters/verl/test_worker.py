@@ -143,6 +143,8 @@ def test_log_probs_and_coefficients_equal_plain_transformers_and_the_core(
         ("delta-topk", {"top_k": 5}),
         ("delta-head", {}),
         ("delta-group", {"refinements": 2}),
+        ("delta-sharpness", {}),
+        ("delta", {"own_response": "leave_out", "whiten": "full"}),
         ("delta-top50", {}),
         ("dapo-ft", {}),
         ("delta", {"lambda_min": 1.0, "lambda_max": 1.0}),

@@ -5,7 +5,8 @@ Tensors only. A sequence is a prompt followed by its response; the engine puts t
 token at p + 1, so the hidden state of a response's first token is the prompt's last.
 
 A rank of a sequence-parallel group keeps its own slice alone: a response that lies across slices is a shorter response on each of
-them, which changes no statistic because they are all summed over the ranks. Nothing the size of the hidden states is ever moved.
+them, which changes no statistic that is summed over the ranks (what needs whole responses, `checks` refuses there). Nothing the size
+of the hidden states is ever moved.
 """
 
 from __future__ import annotations

@@ -140,6 +140,11 @@ def _parallel_problems(config: Mapping[str, Any], settings: VerlSettings, strate
                 f"{_ACTOR}.ulysses_sequence_parallel_size={sequence_parallel}: seeded draws number the tokens of a whole "
                 "response, which no rank sees under sequence parallelism; set it to 1"
             )
+        if delta is not None and delta.own_response == "leave_out":
+            yield (
+                f"{_ACTOR}.ulysses_sequence_parallel_size={sequence_parallel}: delta.own_response=leave_out takes a whole "
+                "response out, of which a rank has a slice; set it to 1, or own_response to include"
+            )
     if settings.needs_head and strategy == "fsdp":
         yield (
             f"{_ACTOR}.strategy=fsdp: delta.proxy={delta.proxy if delta else None} needs the LM head's whole weight, "
