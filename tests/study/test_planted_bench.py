@@ -173,6 +173,10 @@ def test_sentences_say_only_what_the_intervals_support():
     assert "Above 1 - p on the same rollouts: delta." in sure[0]
     assert "Below chance: delta." in sure[1]
     assert "No weight is above 1 - p there." in sure[1]
+    alone = bench_result([document("a", 0, [("surprise", 0.6, 0.8)])], SETTINGS)
+    assert sentences(alone) == [
+        "Some policy and task has fewer than two batches to measure: no intervals, and nothing is concluded here."
+    ]
     unsure = sentences(run([0.50, 0.90, 0.50, 0.90]))
     assert "delta finds" in unsure[0]
     assert "No weight is above 1 - p there." in unsure[0]

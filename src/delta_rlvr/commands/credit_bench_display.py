@@ -66,6 +66,10 @@ def show(result: dict[str, Any], settings: BenchSettings, console: Console) -> N
 def sentences(result: dict[str, Any]) -> list[str]:
     """What the tables say, no more than their intervals support."""
     rows = {row["method"]: row for row in select(result) if not row["method"].startswith("oracle")}
+    if any(math.isnan(value(row, "right_auroc").low) for row in rows.values()):
+        return [
+            "Some policy and task has fewer than two batches to measure: no intervals, and nothing is concluded here."
+        ]
     told = []
     for side in SIDES:
         known = {
@@ -89,7 +93,9 @@ def sentences(result: dict[str, Any]) -> list[str]:
             + (f"Below chance: {_listed(worse_than_chance)}." if worse_than_chance else "")
         )
     told += _control_sentences(result, rows)
-    gains = {name: found for name, row in rows.items() if (found := value(row, "cosine_gain")).batches}
+    gains = {
+        name: found for name, row in rows.items() if not math.isnan((found := value(row, "cosine_gain")).low)
+    }
     nearer = [name for name in gains if gains[name].low > 0]
     if gains:
         told.append(
@@ -114,8 +120,8 @@ def _control_sentences(result: dict[str, Any], rows: dict[str, dict[str, Any]]) 
             )
         elif above:
             told.append(
-                f"With shuffled rewards none of {_listed(above)} is above 1 - p on {side} responses: as far as the intervals tell, what "
-                "they find beyond it they find by the reward."
+                f"With shuffled rewards none of {_listed(above)} is above 1 - p on {side} responses: as far as the intervals "
+                "tell, what they find beyond it they find by the reward."
             )
     return told
 
