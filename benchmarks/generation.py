@@ -26,8 +26,8 @@ import torch
 import transformers
 from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedModel
 
-from delta_rlvr.study.sampling import StackedSampler
-from delta_rlvr.study.stacked import StackedPolicy
+from delta_rlvr.study.stack.policy import StackedPolicy
+from delta_rlvr.study.stack.sampling import StackedSampler
 from delta_rlvr.tasks import load_policy
 
 COPIES = 8

@@ -33,7 +33,7 @@ def test_core_imports_torch_and_the_standard_library_alone(room):
                 assert top in STANDARD | {"torch", "jaxtyping"}, f"{path.name} imports {module}"
 
 
-@pytest.mark.parametrize("room", ["rewards", "tasks", "evaluate", "report", "runs"])
+@pytest.mark.parametrize("room", ["rewards", "tasks", "evaluate", "report", "runs", "study"])
 def test_rooms_beside_the_core_know_no_engine(room):
     for path in (SOURCE / room).rglob("*.py"):
         for module in imported_modules(path):

@@ -13,10 +13,10 @@ from transformers import TrainerCallback
 from delta_rlvr.adapters.trl import DeltaTrainer, DeltaTrainerConfig
 from delta_rlvr.adapters.trl.trainer import RolloutBatch
 from delta_rlvr.study.judging import Judge
+from delta_rlvr.study.learning.training import Run, StackedTraining, TrainingSettings
 from delta_rlvr.study.rollouts import Collector, Rollouts
-from delta_rlvr.study.sampling import StackedSampler
-from delta_rlvr.study.stacked import StackedPolicy
-from delta_rlvr.study.training import Run, StackedTraining, TrainingSettings
+from delta_rlvr.study.stack.policy import StackedPolicy
+from delta_rlvr.study.stack.sampling import StackedSampler
 from delta_rlvr.tasks import get_task, load_policy
 
 SETTINGS = TrainingSettings(steps=4, prompts=6, group=4, updates=2)

@@ -13,15 +13,15 @@ from delta_rlvr.cli import main
 from delta_rlvr.evaluate import evaluate_policy
 from delta_rlvr.evaluate.seeds import adjust, compare_seeds
 from delta_rlvr.study.arms import ORACLES, arm_weights, get_arm
-from delta_rlvr.study.heldout import HeldoutSettings, heldout_accuracies
 from delta_rlvr.study.judging import Judge
-from delta_rlvr.study.protocol import Protocol, read_protocols
+from delta_rlvr.study.learning.heldout import HeldoutSettings, heldout_accuracies
+from delta_rlvr.study.learning.protocol import Protocol, read_protocols
+from delta_rlvr.study.learning.runner import Outcome, Study
+from delta_rlvr.study.learning.table import markdown, sentences, study_table
+from delta_rlvr.study.learning.training import Run, StackedTraining, TrainingSettings
 from delta_rlvr.study.rollouts import Batch, Collector, advantages, flip
-from delta_rlvr.study.runner import Outcome, Study
-from delta_rlvr.study.sampling import StackedSampler
-from delta_rlvr.study.stacked import StackedPolicy
-from delta_rlvr.study.table import markdown, sentences, study_table
-from delta_rlvr.study.training import Run, StackedTraining, TrainingSettings
+from delta_rlvr.study.stack.policy import StackedPolicy
+from delta_rlvr.study.stack.sampling import StackedSampler
 from delta_rlvr.tasks import get_task, load_policy
 
 TASK = get_task("phrased-sums")

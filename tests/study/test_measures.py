@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from delta_rlvr.study.measures import (
+from delta_rlvr.study.planted.measures import (
     auroc,
     auroc_within,
     average_precision,

@@ -16,12 +16,10 @@ from delta_rlvr.credit import (
     future_weights,
 )
 from delta_rlvr.objectives import FutureClip
-from delta_rlvr.study.conditions import CLEAN, NOISE, SHUFFLED, one_right_a_group
-from delta_rlvr.study.contenders import Weigher, every_contender, get_contender, grid, label
-from delta_rlvr.study.labelled import batch_facts, length_terciles, measure_weights, small_sample
-from delta_rlvr.study.rollouts import ADVANTAGE_FLOOR, Rollouts, advantages, response_hidden
-from delta_rlvr.study.stacked import StackedPolicy
-from delta_rlvr.study.updates import (
+from delta_rlvr.study.planted.conditions import CLEAN, NOISE, SHUFFLED, one_right_a_group
+from delta_rlvr.study.planted.contenders import Weigher, every_contender, get_contender, grid, label
+from delta_rlvr.study.planted.labelled import batch_facts, length_terciles, measure_weights, small_sample
+from delta_rlvr.study.planted.updates import (
     cosines,
     response_logps,
     same_inner_products,
@@ -29,6 +27,8 @@ from delta_rlvr.study.updates import (
     update_vectors,
     weights_after_a_step,
 )
+from delta_rlvr.study.rollouts import ADVANTAGE_FLOOR, Rollouts, advantages, response_hidden
+from delta_rlvr.study.stack.policy import StackedPolicy
 from delta_rlvr.tasks import Problem
 
 GROUP = 4

@@ -11,10 +11,10 @@ import pytest
 from delta_rlvr.cli import main
 from delta_rlvr.commands.credit_bench_display import sentences
 from delta_rlvr.runs import read_run
-from delta_rlvr.study.bench_settings import BenchSettings, Unit
-from delta_rlvr.study.bench_table import agreement_file, bench_result, select, value
-from delta_rlvr.study.figure import bench_figure
-from delta_rlvr.study.policies import Continuation, is_variant, make_variant, told_solutions
+from delta_rlvr.study.planted.figure import bench_figure
+from delta_rlvr.study.planted.policies import Continuation, is_variant, make_variant, told_solutions
+from delta_rlvr.study.planted.settings import BenchSettings, Unit
+from delta_rlvr.study.planted.table import agreement_file, bench_result, select, value
 from delta_rlvr.study.shots import line_ends, with_shots
 from delta_rlvr.tasks import get_task, load_policy
 from delta_rlvr.tasks.phrased_sums import Slips
@@ -237,7 +237,7 @@ def test_slips_of_a_continuation_are_in_its_solutions():
 
 
 def test_a_continuation_is_seeded_and_changes_the_policy(monkeypatch):
-    from delta_rlvr.study import policies
+    from delta_rlvr.study.planted import policies
 
     short = Continuation("", Slips(carry=0.85), steps=2, seed=7, batch=4)
     monkeypatch.setitem(policies.VARIANTS, "confident", short)

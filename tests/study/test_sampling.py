@@ -6,9 +6,9 @@ from scipy.stats import chisquare
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from delta_rlvr.evaluate.drawing import draw_tokens
-from delta_rlvr.study import sampling
-from delta_rlvr.study.sampling import StackedSampler
-from delta_rlvr.study.stacked import StackedPolicy
+from delta_rlvr.study.stack import sampling
+from delta_rlvr.study.stack.policy import StackedPolicy
+from delta_rlvr.study.stack.sampling import StackedSampler
 from delta_rlvr.tasks import get_task, load_policy
 
 END, PAD = 1, 0

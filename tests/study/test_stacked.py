@@ -13,8 +13,8 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-from delta_rlvr.study import stacked
-from delta_rlvr.study.stacked import StackedPolicy, clip_gradients
+from delta_rlvr.study.stack import policy as stacked
+from delta_rlvr.study.stack.policy import StackedPolicy, clip_gradients
 from delta_rlvr.tasks import load_policy
 
 BATCH, TIME = 4, 11

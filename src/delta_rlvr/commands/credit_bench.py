@@ -12,10 +12,10 @@ from rich.console import Console
 
 from delta_rlvr.commands.credit_bench_display import show
 from delta_rlvr.runs.files import PROXY_AGREEMENT, atomic, dump
-from delta_rlvr.study.bench_settings import BenchSettings
-from delta_rlvr.study.bench_table import agreement_file, bench_result
-from delta_rlvr.study.figure import bench_figure
-from delta_rlvr.study.planted import CreditBench
+from delta_rlvr.study.planted.bench import CreditBench
+from delta_rlvr.study.planted.figure import bench_figure
+from delta_rlvr.study.planted.settings import BenchSettings
+from delta_rlvr.study.planted.table import agreement_file, bench_result
 
 RESULT, FIGURE = "credit_bench.json", "credit_bench.svg"
 

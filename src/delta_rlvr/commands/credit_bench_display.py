@@ -10,13 +10,13 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from delta_rlvr.study.bench_settings import BASELINE, RIVAL, BenchSettings
-from delta_rlvr.study.bench_table import select, value
-from delta_rlvr.study.conditions import CLEAN, PERTURBED, SHUFFLED
-from delta_rlvr.study.contenders import label
-from delta_rlvr.study.labelled import BINS, SIDES
-from delta_rlvr.study.measures import Spread
-from delta_rlvr.study.planted import TERCILES
+from delta_rlvr.study.planted.bench import TERCILES
+from delta_rlvr.study.planted.conditions import CLEAN, PERTURBED, SHUFFLED
+from delta_rlvr.study.planted.contenders import label
+from delta_rlvr.study.planted.labelled import BINS, SIDES
+from delta_rlvr.study.planted.measures import Spread
+from delta_rlvr.study.planted.settings import BASELINE, RIVAL, BenchSettings
+from delta_rlvr.study.planted.table import select, value
 
 
 def show(result: dict[str, Any], settings: BenchSettings, console: Console) -> None:

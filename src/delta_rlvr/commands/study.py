@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.table import Table
 
 from delta_rlvr.runs.files import atomic, dump
-from delta_rlvr.study.curves import curves_figure
-from delta_rlvr.study.protocol import read_protocols
-from delta_rlvr.study.runner import Machine, Study
-from delta_rlvr.study.table import StudyTable, markdown, sentences, study_table
+from delta_rlvr.study.learning.curves import curves_figure
+from delta_rlvr.study.learning.protocol import read_protocols
+from delta_rlvr.study.learning.runner import Machine, Study
+from delta_rlvr.study.learning.table import StudyTable, markdown, sentences, study_table
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 

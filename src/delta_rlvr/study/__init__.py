@@ -1,0 +1,1 @@
+"""Evidence: does the credit land where it should (`planted`), and does it help (`learning`)? Many policies at once (`stack`)."""

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from delta_rlvr.evaluate.local_sampler import encode_prompt
 from delta_rlvr.study.judging import Asked, Judge, Judged
-from delta_rlvr.study.sampling import StackedSampler
-from delta_rlvr.study.stacked import StackedPolicy
+from delta_rlvr.study.stack.policy import StackedPolicy
+from delta_rlvr.study.stack.sampling import StackedSampler
 from delta_rlvr.tasks import Problem, Task
 
 ADVANTAGE_FLOOR = 1e-4  # eps_A, TRL's

@@ -10,8 +10,8 @@ from typing import Any
 import yaml
 
 from delta_rlvr.study.arms import Oracle, get_arm
-from delta_rlvr.study.heldout import HeldoutSettings
-from delta_rlvr.study.training import Run, TrainingSettings
+from delta_rlvr.study.learning.heldout import HeldoutSettings
+from delta_rlvr.study.learning.training import Run, TrainingSettings
 from delta_rlvr.tasks import DEFAULT_POLICY, get_task
 
 

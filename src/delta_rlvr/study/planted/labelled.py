@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from delta_rlvr.study.measures import auroc, auroc_within, average_precision, update_mass_share
+from delta_rlvr.study.planted.measures import auroc, auroc_within, average_precision, update_mass_share
 from delta_rlvr.study.rollouts import Rollouts
 
 SIDES = {"right": 1.0, "wrong": 0.0}

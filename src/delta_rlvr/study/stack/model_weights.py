@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from delta_rlvr.study.layers import Shape
+from delta_rlvr.study.stack.layers import Shape
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -17,24 +17,24 @@ from delta_rlvr.credit import DeltaConfig
 from delta_rlvr.evaluate.local_sampler import end_tokens
 from delta_rlvr.objectives import FutureClip
 from delta_rlvr.runs.files import atomic, dump
-from delta_rlvr.study.bench_settings import BASELINE, REFERENCE, BenchSettings, Unit
-from delta_rlvr.study.conditions import CLEAN, PERTURBED
-from delta_rlvr.study.contenders import PROXIES, SCOPES, Contender, Weigher
 from delta_rlvr.study.judging import Judge
-from delta_rlvr.study.labelled import batch_facts, length_terciles, measure_weights, small_sample
-from delta_rlvr.study.measures import drift
-from delta_rlvr.study.policies import is_variant, make_variant
-from delta_rlvr.study.rollouts import Batch, Collector, Rollouts
-from delta_rlvr.study.sampling import StackedSampler
-from delta_rlvr.study.shots import line_ends, with_shots
-from delta_rlvr.study.stacked import StackedPolicy
-from delta_rlvr.study.updates import (
+from delta_rlvr.study.planted.conditions import CLEAN, PERTURBED
+from delta_rlvr.study.planted.contenders import PROXIES, SCOPES, Contender, Weigher
+from delta_rlvr.study.planted.labelled import batch_facts, length_terciles, measure_weights, small_sample
+from delta_rlvr.study.planted.measures import drift
+from delta_rlvr.study.planted.policies import is_variant, make_variant
+from delta_rlvr.study.planted.settings import BASELINE, REFERENCE, BenchSettings, Unit
+from delta_rlvr.study.planted.updates import (
     cosines,
     full_gradient_agreement,
     take_rows,
     update_vectors,
     weights_after_a_step,
 )
+from delta_rlvr.study.rollouts import Batch, Collector, Rollouts
+from delta_rlvr.study.shots import line_ends, with_shots
+from delta_rlvr.study.stack.policy import StackedPolicy
+from delta_rlvr.study.stack.sampling import StackedSampler
 from delta_rlvr.tasks import get_task, load_policy
 
 TERCILES = ("shortest third", "middle third", "longest third")

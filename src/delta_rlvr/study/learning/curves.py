@@ -6,9 +6,9 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from delta_rlvr.study.figure import INK, LINES, MARGIN, RULE, SOFT, WIDTH, Canvas
-from delta_rlvr.study.protocol import Protocol
-from delta_rlvr.study.runner import Outcome
+from delta_rlvr.study.drawing import INK, LINES, MARGIN, RULE, SOFT, WIDTH, Canvas
+from delta_rlvr.study.learning.protocol import Protocol
+from delta_rlvr.study.learning.runner import Outcome
 
 SHOWN = 8  # as many lines as there are colours that can be told apart
 WINDOW = 5  # batches that a point is the mean of: one batch of 256 responses has a standard error of 3 points

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from delta_rlvr.credit.checks import require_mask, require_shape
-from delta_rlvr.study.layers import (
+from delta_rlvr.study.stack.layers import (
     Attention,
     Shape,
     SharedPromptAttention,
@@ -29,7 +29,7 @@ from delta_rlvr.study.layers import (
     causal_attention,
     rms_norm,
 )
-from delta_rlvr.study.model_weights import layer_weights, shape_of, split_layer_weight, weight_sizes
+from delta_rlvr.study.stack.model_weights import layer_weights, shape_of, split_layer_weight, weight_sizes
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

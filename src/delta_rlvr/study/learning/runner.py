@@ -14,14 +14,14 @@ import torch
 from delta_rlvr.evaluate.local_sampler import end_tokens
 from delta_rlvr.evaluate.results import versions
 from delta_rlvr.runs.files import atomic, dump, now, plain
-from delta_rlvr.study.heldout import HeldoutSettings, heldout_accuracies
 from delta_rlvr.study.judging import Judge
-from delta_rlvr.study.protocol import Protocol
+from delta_rlvr.study.learning.heldout import HeldoutSettings, heldout_accuracies
+from delta_rlvr.study.learning.protocol import Protocol
+from delta_rlvr.study.learning.training import BatchStatistics, Run, StackedTraining, TrainingSettings
 from delta_rlvr.study.rollouts import Collector
-from delta_rlvr.study.sampling import StackedSampler
 from delta_rlvr.study.shots import line_ends
-from delta_rlvr.study.stacked import StackedPolicy
-from delta_rlvr.study.training import BatchStatistics, Run, StackedTraining, TrainingSettings
+from delta_rlvr.study.stack.policy import StackedPolicy
+from delta_rlvr.study.stack.sampling import StackedSampler
 from delta_rlvr.tasks import Task, get_task, load_policy
 
 RUNS = "runs.jsonl"

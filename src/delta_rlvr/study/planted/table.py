@@ -7,11 +7,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from delta_rlvr.study.bench_settings import RIVAL, BenchSettings
-from delta_rlvr.study.conditions import CLEAN, SHUFFLED
-from delta_rlvr.study.contenders import label
-from delta_rlvr.study.labelled import SIDES
-from delta_rlvr.study.measures import Spread, spread
+from delta_rlvr.study.planted.conditions import CLEAN, SHUFFLED
+from delta_rlvr.study.planted.contenders import label
+from delta_rlvr.study.planted.labelled import SIDES
+from delta_rlvr.study.planted.measures import Spread, spread
+from delta_rlvr.study.planted.settings import RIVAL, BenchSettings
 
 SCHEMA = 1
 MEASURES = (

@@ -20,7 +20,7 @@ from torch import Tensor
 from delta_rlvr.objectives import LossInputs, policy_loss
 from delta_rlvr.study.arms import Arm, Oracle, arm_weights, get_arm
 from delta_rlvr.study.rollouts import Batch, Collector, Rollouts, draws, row_pieces
-from delta_rlvr.study.stacked import clip_gradients
+from delta_rlvr.study.stack.policy import clip_gradients
 from delta_rlvr.tasks import Problem, Task, get_task
 
 

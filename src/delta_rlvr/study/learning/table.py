@@ -9,8 +9,8 @@ from typing import Any
 
 from delta_rlvr.evaluate.compare import LEVEL
 from delta_rlvr.evaluate.seeds import SeedComparison, adjust, compare_seeds
-from delta_rlvr.study.protocol import Protocol
-from delta_rlvr.study.runner import Outcome
+from delta_rlvr.study.learning.protocol import Protocol
+from delta_rlvr.study.learning.runner import Outcome
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from torch import Tensor
 from delta_rlvr.credit import Agreement, DeltaConfig, full_token_gradients, future_weights, proxy_agreement
 from delta_rlvr.objectives import FutureClip, LossInputs, get_method, policy_loss
 from delta_rlvr.study.rollouts import Rollouts, row_pieces
-from delta_rlvr.study.stacked import StackedPolicy, clip_gradients
+from delta_rlvr.study.stack.policy import StackedPolicy, clip_gradients
 
 
 def take_rows(rollouts: Rollouts, rows: Int[Tensor, " some"]) -> Rollouts:

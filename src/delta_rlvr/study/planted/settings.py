@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from delta_rlvr.study.contenders import Contender, every_contender, get_contender
+from delta_rlvr.study.planted.contenders import Contender, every_contender, get_contender
 from delta_rlvr.tasks import BUILT_IN, DEFAULT_POLICY
 
 BASELINE, RIVAL, REFERENCE = "dapo", "surprise", "oracle-only"

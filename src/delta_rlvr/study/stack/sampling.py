@@ -17,8 +17,8 @@ from torch import Tensor
 
 from delta_rlvr.credit.checks import require_mask
 from delta_rlvr.evaluate.drawing import draw_tokens
-from delta_rlvr.study.layers import Shape, causal_attention
-from delta_rlvr.study.stacked import StackedPolicy, pack, round_up
+from delta_rlvr.study.stack.layers import Shape, causal_attention
+from delta_rlvr.study.stack.policy import StackedPolicy, pack, round_up
 
 # A step attends to as much of the cache as is in use, rounded up to a multiple of this. Each length has its own graph.
 _PREFIX = 32

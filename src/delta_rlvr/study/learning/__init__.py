@@ -1,0 +1,1 @@
+"""The learning study: protocols, training of many runs, held-out scores, tables."""

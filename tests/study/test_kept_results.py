@@ -1,0 +1,60 @@
+"""The protocols that are shipped can be read, and the tables in docs come from the outcomes that are kept."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from pathlib import Path
+
+import pytest
+
+from delta_rlvr.study.learning.curves import curves_figure, smooth
+from delta_rlvr.study.learning.protocol import read_protocols
+from delta_rlvr.study.learning.runner import Study
+from delta_rlvr.study.learning.table import markdown, sentences, study_table
+
+ROOT = Path(__file__).parents[2]
+RECIPES = ROOT / "recipes" / "study"
+DATA = ROOT / "docs" / "data"
+
+
+@pytest.mark.parametrize("name", ["ceiling", "ceiling-sizes", "ceiling-levers", "main", "confirm", "cpu"])
+def test_shipped_protocols_can_be_read(name: str) -> None:
+    assert all(protocol.runs() for protocol in read_protocols(RECIPES / f"{name}.yaml"))
+
+
+def test_the_main_table_is_what_the_outcomes_say() -> None:
+    (protocol,) = read_protocols(RECIPES / "main.yaml")
+    study = Study(protocol, DATA / "main")
+    assert not study.missing()
+    table = study_table(protocol, study.outcomes())
+    told = markdown(table)
+    results = (ROOT / "docs" / "results.md").read_text()
+    assert told.strip() in results
+    assert "-3.4 points (-14.3 to +0.7), p = 0.447" in sentences(table)[0]
+
+
+def test_a_mean_of_the_table_by_an_independent_loop() -> None:
+    lines = [json.loads(line) for line in (DATA / "main" / "runs.jsonl").read_text().splitlines()]
+    after = {
+        arm: {
+            line["run"]["seed"]: line["after"]
+            for line in lines
+            if line["run"]["arm"] == arm and line["run"]["task"] == "late-error"
+        }
+        for arm in ("dapo", "oracle")
+    }
+    gaps = [score - after["dapo"][seed] for seed, score in after["oracle"].items()]
+    assert (
+        f"| oracle | 5 | {100 * statistics.fmean(after['oracle'].values()):.1f} ± "
+        in (DATA / "main" / "table.md").read_text()
+    )
+    assert f"{100 * statistics.fmean(gaps):+.1f} (" in (DATA / "main" / "table.md").read_text()
+
+
+def test_curves_are_means_over_a_window() -> None:
+    assert smooth([0.0, 1, 2, 3, 4, 5]) == [1.0, 1.5, 2.0, 3.0, 3.5, 4.0]
+    (protocol,) = read_protocols(RECIPES / "main.yaml")
+    figure = curves_figure(protocol, Study(protocol, DATA / "main").outcomes())
+    assert figure == (DATA / "main" / "curves.svg").read_text()
+    assert "delta-context (12 seeds)" in figure
