@@ -27,7 +27,7 @@ from delta_rlvr.study.planted.updates import (
     update_vectors,
     weights_after_a_step,
 )
-from delta_rlvr.study.rollouts import ADVANTAGE_FLOOR, Rollouts, advantages, response_hidden
+from delta_rlvr.study.rollouts import ADVANTAGE_FLOOR, Rollouts, advantages
 from delta_rlvr.study.stack.policy import StackedPolicy
 from delta_rlvr.tasks import Problem
 
@@ -86,8 +86,8 @@ def rollouts(policy):
         decisive=mask & (torch.rand(count, time, generator=generator) < 0.3),
     )
     with torch.no_grad():
-        hidden = response_hidden(
-            policy, blank.prompt_ids[None], prompt_mask[None], blank.completion_ids[None], mask[None]
+        hidden = policy.response_hidden(
+            blank.prompt_ids[None], prompt_mask[None], blank.completion_ids[None]
         )[0]
         logps = response_logps(policy, blank)
     return dataclasses.replace(blank, hidden=hidden, logps=logps)
