@@ -147,10 +147,11 @@ def test_settings_after_the_name():
         ("dleta", "did you mean 'delta'"),
         ("delta?proxy=haed", "choose one of"),
         ("delta?proxy", "key=value"),
-        ("dapo?scope=group", "no token coefficients"),
+        ("dapo?scope=group", "dapo has no setting scope"),
         ("delta?proxy=full", "yardstick"),
         ("sapo", "grpo"),
         ("oracle-best", "oracle-only"),
+        ("oracle?lambda_max=2", "oracle-only"),
     ):
         with pytest.raises(ValueError, match=told):
             get_contender(spec)
@@ -163,13 +164,17 @@ def test_settings_after_the_name():
         "delta-head",
         "delta-topk",
         "delta?proxy=topk_hidden&scope=group&top_k=3",
+        "delta-context",
+        "delta-sharpness",
+        "delta-random",
         "surprise",
-        "dapo-ft",
+        "entropy",
+        "dapo-ft?quantile=0.5",
     ],
 )
 def test_shared_stores_change_no_weight(spec, policy, rollouts):
     """One capture for all rules gives what each rule's own pass gives."""
-    weigher = Weigher(rollouts, policy.head[0].detach(), seed=0, number=2)
+    weigher = Weigher(rollouts, policy.head[0].detach(), number=2)
     for other in ("delta-head", "delta-topk"):  # the stores were made for somebody else
         weigher.weights(get_contender(other))
     moved = rollouts.advantages.flip(0)
@@ -192,7 +197,7 @@ def test_shared_stores_change_no_weight(spec, policy, rollouts):
 
 
 def test_grpo_is_a_mean_over_responses(policy, rollouts):
-    weights = Weigher(rollouts, policy.head[0].detach(), seed=0, number=0).weights(get_contender("grpo"))
+    weights = Weigher(rollouts, policy.head[0].detach(), number=0).weights(get_contender("grpo"))
     lengths = rollouts.mask.sum(1)
     assert weights[0, 0].item() == pytest.approx(rollouts.mask.sum().item() / (16 * lengths[0].item()))
 

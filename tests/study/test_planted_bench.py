@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 import re
 import shutil
 import xml.etree.ElementTree as ET
@@ -89,6 +90,7 @@ def test_a_lost_batch_is_measured_again_and_alike(bench, capsys):
         (["--methods", "detla"], "did you mean"),
         (["--tasks", "phrased-sums,phrased-sums"], "one comes twice"),
         (["--group", "1"], "group=1"),
+        (["--seed", "-1"], "seed=-1"),
         (["--tasks", "reasoning-gym:chain_sum"], "does not know its decisive tokens"),
     ],
 )
@@ -156,6 +158,28 @@ def test_cells_without_a_mixed_group_are_named_and_left_out():
     nothing = bench_result(documents[2:], SETTINGS)
     assert select(nothing) == []
     assert "nothing to show" in bench_figure(nothing)
+
+
+def test_agreement_that_could_not_be_measured_is_left_out():
+    """A file has null where a correlation was undefined."""
+    documents = [document("a", number, [("surprise", 0.6, 0.8)]) for number in range(3)]
+    for found, correlation in zip(documents, (None, 0.5, 0.7), strict=True):
+        measures = {"margin_rank_correlation": None, "weight_rank_correlation": correlation}
+        found["agreement"] = [
+            {
+                "proxy": "head",
+                "scope": "batch",
+                "refinements": 1,
+                "tokens": 9,
+                "update_cosine": 1.0,
+                **measures,
+            }
+        ]
+    (row,) = bench_result(documents, SETTINGS)["agreement"]
+    assert row["weight_rank_correlation"] == pytest.approx(0.6)
+    assert row["weight_rank_correlation_range"] == [0.5, 0.7]
+    assert math.isnan(row["margin_rank_correlation"])
+    assert all(math.isnan(end) for end in row["margin_rank_correlation_range"])
 
 
 def test_sentences_say_only_what_the_intervals_support():

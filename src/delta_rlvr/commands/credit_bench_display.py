@@ -66,7 +66,7 @@ def show(result: dict[str, Any], settings: BenchSettings, console: Console) -> N
 def sentences(result: dict[str, Any]) -> list[str]:
     """What the tables say, no more than their intervals support."""
     rows = {row["method"]: row for row in select(result) if not row["method"].startswith("oracle")}
-    if any(math.isnan(value(row, "right_auroc").low) for row in rows.values()):
+    if any(math.isnan(value(row, f"{side}_auroc").low) for row in rows.values() for side in SIDES):
         return [
             "Some policy and task has fewer than two batches to measure: no intervals, and nothing is concluded here."
         ]

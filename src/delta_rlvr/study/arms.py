@@ -83,7 +83,7 @@ def arm_weights(
 ) -> Float[Tensor, "batch time"]:
     """The arm's token weights on a rollout batch: mean one over the valid tokens, 0 elsewhere."""
     if isinstance(arm, Oracle):
-        return _oracle_weights(arm, rollouts)
+        return oracle_weights(arm, rollouts)
     # Keys tell the responses of two seeds apart, as random weights and ties must.
     keys = torch.arange(len(rollouts.rewards), device=rollouts.mask.device) + seed * len(rollouts.rewards)
     record = credit_record(
@@ -103,7 +103,8 @@ def arm_weights(
     return record.padded(record.weights, rollouts.mask)
 
 
-def _oracle_weights(oracle: Oracle, rollouts: Rollouts) -> Float[Tensor, "batch time"]:
+def oracle_weights(oracle: Oracle, rollouts: Rollouts) -> Float[Tensor, "batch time"]:
+    """lambda_max on the decisive tokens of responses with an advantage, lambda_min elsewhere, then mean one."""
     if rollouts.decisive is None:
         raise ValueError(f"{oracle.name} needs the decisive tokens: collect the rollouts with decisive=True")
     known = rollouts.decisive & (rollouts.advantages != 0)[:, None]

@@ -87,9 +87,11 @@ class Canvas:
                     f"{x:.1f},{y - size:.1f} {x - size:.1f},{y + size:.1f} {x + size:.1f},{y + size:.1f}"
                 )
                 self.parts.append(f'<polygon points="{corners}" {style}>{told}</polygon>')
-            case _:
+            case "diamond":
                 corners = f"{x:.1f},{y - size:.1f} {x + size:.1f},{y:.1f} {x:.1f},{y + size:.1f} {x - size:.1f},{y:.1f}"
                 self.parts.append(f'<polygon points="{corners}" {style}>{told}</polygon>')
+            case _:
+                raise ValueError(f"shape={shape!r}: choose circle, square, triangle or diamond")
 
     def svg(self, height: float) -> str:
         return (

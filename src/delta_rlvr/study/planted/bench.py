@@ -91,7 +91,6 @@ class CreditBench:
         weigher = Weigher(
             rollouts,
             policy.head[0].detach(),
-            seed=settings.seed,
             number=unit.number,
             temperature=settings.temperature,
         )
@@ -270,8 +269,9 @@ def _check_same_settings(path: Path, settings: BenchSettings) -> None:
     now = json.loads(dump({**dataclasses.asdict(settings), "methods": names}))
     if path.is_file():
         before = json.loads(path.read_text())
-        # Only what decides a batch's numbers must agree: more batches, tasks or policies go on from what is there.
-        free = {"policies", "tasks", "batches", "length_tasks"}
+        # Only what decides a batch's numbers must agree: more batches, tasks or policies go on from what is there, and so do
+        # smaller passes, which change no more than the rounding of sums.
+        free = {"policies", "tasks", "batches", "length_tasks", "rows_at_once"}
         other = [
             f"{key} was {before.get(key)!r} and is now {now[key]!r}"
             for key in sorted(now.keys() - free)

@@ -16,8 +16,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from delta_rlvr.credit import CreditStream, DeltaConfig, ResponseMean, Uniform, Weighting
-from delta_rlvr.objectives import METHODS, FutureClip, Method, SoftGate, get_method
-from delta_rlvr.study.arms import ORACLES, Oracle, arm_weights
+from delta_rlvr.objectives import METHODS, FutureClip, Method, SoftGate
+from delta_rlvr.study.arms import ORACLES, Oracle, get_arm, oracle_weights
 from delta_rlvr.study.rollouts import Rollouts
 
 PROXIES = ("output_row", "topk_hidden", "head")
@@ -48,25 +48,15 @@ class Contender:
 
 
 def get_contender(spec: str) -> Contender:
-    """A contender by its name."""
-    name, _, query = spec.partition("?")
-    if name in ORACLES and not query:
-        return Contender(spec, ORACLES[name].method, ORACLES[name])
-    if name not in METHODS and name.startswith("oracle"):
-        raise ValueError(f"there is no {spec!r}; the oracles are {', '.join(ORACLES)}, without settings")
-    method = get_method(name)
+    """A contender by its name, which is read as a study reads its arms."""
+    arm = get_arm(spec)
+    if isinstance(arm, Oracle):
+        return Contender(spec, arm.method, arm)
+    method = arm.method
     if isinstance(method.surrogate, SoftGate):
         raise ValueError(
-            f"{name} has no weight of its own here: at theta_old its gate has slope one, so that it is grpo"
+            f"{spec} has no weight of its own here: at theta_old its gate has slope one, so that it is grpo"
         )
-    if query:
-        try:
-            pairs = dict(parse_qsl(query, keep_blank_values=True, strict_parsing=True))
-        except ValueError as error:
-            raise ValueError(
-                f"{spec}: settings after '?' are key=value pairs joined by '&' ({error})"
-            ) from error
-        method = method.with_delta(**{key: _value(text) for key, text in pairs.items()})
     if method.delta is not None and method.delta.proxy == "full":
         raise ValueError(f"{spec}: full gradients are the yardstick of proxy_agreement.json, not a contender")
     return Contender(spec, method)
@@ -99,12 +89,11 @@ class Weigher:
         rollouts: Rollouts,
         head: Float[Tensor, "vocab width"],
         *,
-        seed: int,
         number: int,
         temperature: float = 1.0,
     ):
         self.rollouts, self.head = rollouts, head
-        self.seed, self.number, self.temperature = seed, number, temperature
+        self.number, self.temperature = number, temperature
         self._streams: dict[str, CreditStream] = {}
 
     def weights(
@@ -113,7 +102,7 @@ class Weigher:
         """rho of every token, 0 at padding. `advantages` are those of other rewards for the same responses."""
         rollouts = self.rollouts if advantages is None else replace(self.rollouts, advantages=advantages)
         if contender.oracle is not None:
-            return arm_weights(contender.oracle, rollouts, self.head, seed=self.seed, number=self.number)
+            return oracle_weights(contender.oracle, rollouts)
         if contender.later:
             raise ValueError(
                 f"{contender.name} depends on the updated policy: see `updates.weights_after_a_step`"
@@ -156,14 +145,3 @@ def label(name: str) -> str:
             for key, value in parse_qsl(query)
         )
     )
-
-
-def _value(text: str) -> object:
-    if text in ("true", "false"):
-        return text == "true"
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text

@@ -13,7 +13,7 @@ from delta_rlvr.study.planted.measures import Spread
 from delta_rlvr.study.planted.table import select, value
 
 SIDES = {"right": LINES[0], "wrong": LINES[1]}
-MARKS = ("circle", "square", "triangle", "cross")
+MARKS = ("circle", "square", "triangle", "diamond")
 LABELS, ROW = 230, 19
 
 

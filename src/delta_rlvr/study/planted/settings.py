@@ -51,7 +51,7 @@ class BenchSettings:
     group: int = 8
     """Responses a prompt (G)."""
     seed: int = 0
-    """Of prompts, samples, noise and random weights."""
+    """Of prompts, samples and noise. Random weights have their own, as in "delta-random?seed=1"."""
     deep_batches: int = 2
     """Batches of each policy and task with the costly measures too: updates against the oracle's, and stability."""
     update_prompts: int = 16
@@ -72,6 +72,7 @@ class BenchSettings:
             ("batches", 1),
             ("prompts", 2),
             ("group", 2),
+            ("seed", 0),
             ("deep_batches", 0),
             ("update_prompts", 1),
             ("agreement_tokens", 0),

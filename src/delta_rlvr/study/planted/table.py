@@ -231,5 +231,6 @@ def _mean(values: Sequence[float | None]) -> float:
     return math.fsum(known) / len(known) if known else math.nan
 
 
-def _range(values: Sequence[float]) -> list[float]:
-    return [min(values), max(values)]
+def _range(values: Sequence[float | None]) -> list[float]:
+    known = [number for number in values if number is not None and not math.isnan(number)]
+    return [min(known), max(known)] if known else [math.nan, math.nan]
