@@ -14,9 +14,10 @@ from delta_rlvr.evaluate import evaluate_policy
 from delta_rlvr.evaluate.seeds import adjust, compare_seeds
 from delta_rlvr.study.arms import ORACLES, arm_weights, get_arm
 from delta_rlvr.study.judging import Judge
+from delta_rlvr.study.learning.curves import curves_figure
 from delta_rlvr.study.learning.heldout import HeldoutSettings, heldout_accuracies
 from delta_rlvr.study.learning.protocol import Protocol, read_protocols
-from delta_rlvr.study.learning.runner import Outcome, Study
+from delta_rlvr.study.learning.runner import Machine, Outcome, Study
 from delta_rlvr.study.learning.table import markdown, sentences, study_table
 from delta_rlvr.study.learning.training import Run, StackedTraining, TrainingSettings
 from delta_rlvr.study.rollouts import Batch, Collector, advantages, flip
@@ -214,6 +215,10 @@ def test_variants_change_what_they_say(tmp_path: Path) -> None:
         ("training: {steps: 3, updates: 2}", "multiple of updates"),
         ("primary: {arm: grpo, task: phrased-sums}", "primary"),
         ("tasks: [no-such-task]", "no-such-task"),
+        ("tasks: phrased-sums", "tasks are a list"),
+        ("arms: [dapo, delta]", "number of seeds each"),
+        ("training: {learning_rate: 5e-4}", "as in 5.0e-4"),
+        ("variants: {a: 3}", r"variants\.a: give key"),
     ],
 )
 def test_mistakes_are_named(tmp_path: Path, change: str, words: str) -> None:
@@ -238,6 +243,44 @@ def test_the_command_goes_on_where_it_was_stopped(tmp_path: Path, capsys: Any) -
     place.write_text(TINY.replace("steps: 2", "steps: 4"))
     assert main(["study", str(place), "--output", str(folder)]) == 2
     assert "another training" in capsys.readouterr().err
+    place.write_text(TINY.replace("dapo: 2", "dapo: 3"))
+    for given, told in (
+        (["--dtype", "bfloat16"], "holds runs in float32"),
+        (["--export", "detla"], "detla is not among the arms dapo, delta"),
+        (["--runs-at-once", "0"], "runs_at_once=0"),
+    ):
+        assert main(["study", str(place), "--output", str(folder), *given]) == 2
+        assert told in capsys.readouterr().err
+    assert (folder / "runs.jsonl").read_text().splitlines() == again
+
+
+def test_a_study_with_a_name_of_its_own_has_its_variants_in_its_folder(
+    tmp_path: Path, monkeypatch: Any, capsys: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = TINY + "name: other\nvariants:\n  a: {}\n  b: {reward_noise: 0.1}\n"
+    for variant, score in (("a", 0.4), ("b", 0.2)):
+        for folder in (tmp_path / "runs" / "other" / variant, tmp_path / "out" / variant):
+            folder.mkdir(parents=True)
+            (folder / "runs.jsonl").write_text(json.dumps(outcome("dapo", 0, score, 0.0).as_dict()) + "\n")
+    for given in ([], ["--output", "out"]):
+        assert main(["study", str(write(tmp_path, text)), "--table", *given]) == 0
+        told = capsys.readouterr().out
+        assert "40.0" in told
+        assert "20.0" in told
+
+
+def test_exported_weights_of_two_settings_of_a_task_stand_apart(tmp_path: Path) -> None:
+    text = TINY.replace("[phrased-sums]", "['long-filler?filler=1', 'long-filler?filler=2']")
+    text = text.replace("dapo: 2, delta: 1", "dapo: 1").replace(
+        "prompts: 2, group: 2", "prompts: 8, group: 4"
+    )
+    (protocol,) = read_protocols(write(tmp_path, text))
+    Study(protocol, tmp_path / "out").go(Machine(), lambda _: None, export=["dapo"])
+    folders = sorted(place.name for place in (tmp_path / "out" / "models").iterdir())
+    assert folders == [f"dapo-long-filler%3Ffiller%3D{number}-seed0" for number in (1, 2)]
+    first, second = (load_policy(str(tmp_path / "out" / "models" / name))[0] for name in folders)
+    assert not torch.equal(first.model.norm.weight, second.model.norm.weight)
 
 
 # ---------------------------------------------------------------- the table
@@ -277,6 +320,20 @@ def test_a_table_by_hand(tmp_path: Path) -> None:
     assert "| sapo | 5 | 42.0 ± 1.7 | -10.0" in markdown(table)
 
 
+def test_curves_that_never_leave_zero_can_be_drawn() -> None:
+    protocol = Protocol("p", "q", ("phrased-sums",), {"dapo": 2})
+    figure = curves_figure(protocol, [outcome("dapo", seed, 0.0, 0.0) for seed in range(2)])
+    assert "dapo (2 seeds)" in figure
+
+
+def test_a_run_is_kept_once(tmp_path: Path) -> None:
+    study = Study(Protocol("p", "q", ("phrased-sums",), {"dapo": 2}), tmp_path)
+    study._keep([outcome("dapo", 0, 0.4, 0.4), outcome("dapo", 1, 0.5, 0.4)])
+    study._keep([outcome("dapo", 0, 0.6, 0.4)])
+    assert {found.run.seed: found.after for found in study.outcomes()} == {0: 0.6, 1: 0.5}
+    assert len(study.outcomes()) == 2
+
+
 def test_seed_comparisons_need_the_baseline() -> None:
     with pytest.raises(ValueError, match="baseline"):
         compare_seeds({"delta": {0: 0.5}}, "dapo")
@@ -303,7 +360,7 @@ def test_unknown_arms_are_refused() -> None:
 
 def test_a_folder_of_another_protocol_is_refused(tmp_path: Path) -> None:
     (protocol,) = read_protocols(write(tmp_path, TINY))
-    Study(protocol, tmp_path / "out").write_protocol()
+    Study(protocol, tmp_path / "out").write_protocol(Machine())
     (other,) = read_protocols(write(tmp_path, TINY.replace("samples: 1", "samples: 2")))
     with pytest.raises(ValueError, match="another heldout"):
         Study(other, tmp_path / "out")

@@ -14,7 +14,9 @@ from delta_rlvr.runs.files import atomic, dump
 from delta_rlvr.study.learning.curves import curves_figure
 from delta_rlvr.study.learning.protocol import read_protocols
 from delta_rlvr.study.learning.runner import Machine, Study
-from delta_rlvr.study.learning.table import StudyTable, markdown, sentences, study_table
+from delta_rlvr.study.learning.table import StudyTable, markdown, sentences, study_table, told_gap, told_p
+
+_LOG_WIDTH = 150  # a file has no width: tables should not wrap at 80
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -22,32 +24,61 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("protocol", type=Path, help="the study's YAML file, as in recipes/study")
     parser.add_argument(
-        "--output", type=Path, help="folder of the outcomes (default: runs/NAME); run again to go on"
+        "--output",
+        type=Path,
+        help="folder of the outcomes (default: runs/NAME, the file's name without .yaml); run again to go on",
     )
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--dtype", choices=DTYPES, default="float32", help="precision of the products")
     parser.add_argument(
-        "--runs-at-once", type=int, help="runs of one stack (default: 100 on a GPU, 8 on a CPU)"
+        "--device",
+        default="cuda" if torch.cuda.is_available() else "cpu",
+        help="cpu, cuda or cuda:N (default: cuda where there is one)",
     )
-    parser.add_argument("--rows-at-once", type=int, help="responses of one forward, over all runs of a stack")
     parser.add_argument(
-        "--workers", type=int, help="processes that judge responses (default: one a core, on a GPU)"
+        "--dtype",
+        choices=DTYPES,
+        default="float32",
+        help="precision of the matrix products, one for all runs of a folder (default: float32)",
     )
-    parser.add_argument("--export", default="", help="arms whose trained weights are kept, as in dapo,delta")
-    parser.add_argument("--table", action="store_true", help="only the table of what is there")
+    parser.add_argument(
+        "--runs-at-once",
+        type=int,
+        help="runs (one arm and seed each) that are trained side by side; fewer take less memory "
+        "(default: 100 on a GPU, 8 on a CPU)",
+    )
+    parser.add_argument(
+        "--rows-at-once",
+        type=int,
+        help="responses of one training pass, over all runs side by side; fewer take less memory "
+        "(default: 8192 on a GPU, 512 on a CPU)",
+    )
+    parser.add_argument(
+        "--workers",
+        type=int,
+        help="processes that judge responses (default: one a core on a GPU, 1 on a CPU)",
+    )
+    parser.add_argument(
+        "--export",
+        default="",
+        help="arms whose trained weights are written to OUTPUT/models, as in dapo,delta; of the runs that are made now",
+    )
+    parser.add_argument(
+        "--table", action="store_true", help="train nothing: only the table of the runs that are there"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """The subcommand."""
     console = Console()
+    if not console.is_terminal:
+        console.width = _LOG_WIDTH
 
     def tell(text: str) -> None:
         console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     for protocol in read_protocols(options.protocol):
-        # A variant's name is a path within its study's folder.
-        own = Path(protocol.name).relative_to(options.protocol.stem) if "/" in protocol.name else Path()
-        study = Study(protocol, (options.output or Path("runs") / options.protocol.stem) / own)
+        # A variant's name is STUDY/VARIANT, and its folder is one within the study's.
+        variant = protocol.name.partition("/")[2]
+        study = Study(protocol, options.output / variant if options.output else Path("runs") / protocol.name)
         if not options.table:
             missing = study.missing()
             tell(f"{protocol.name}: {protocol.question}")
@@ -75,10 +106,14 @@ def _machine(options: argparse.Namespace) -> Machine:
     return Machine(
         device=options.device,
         compute_dtype=DTYPES[options.dtype],
-        runs_at_once=options.runs_at_once or (100 if fast else 8),
-        rows_at_once=options.rows_at_once or (8192 if fast else 512),
-        workers=options.workers or ((os.cpu_count() or 1) if fast else 1),
+        runs_at_once=_given(options.runs_at_once, 100 if fast else 8),
+        rows_at_once=_given(options.rows_at_once, 8192 if fast else 512),
+        workers=_given(options.workers, (os.cpu_count() or 1) if fast else 1),
     )
+
+
+def _given(value: int | None, default: int) -> int:
+    return default if value is None else value
 
 
 def show(table: StudyTable, console: Console) -> None:
@@ -97,19 +132,17 @@ def show(table: StudyTable, console: Console) -> None:
             "p paired",
             "p Holm",
         ):
-            shown.add_column(heading, justify="left" if heading == "arm" else "right")
+            # Arms may differ in their settings alone: a name is folded, never cut.
+            shown.add_column(heading, justify="left" if heading == "arm" else "right", overflow="fold")
         for found in task.heldout:
-            gap = found.difference
             shown.add_row(
                 found.method,
                 str(found.seeds),
                 f"{100 * found.mean:.1f}",
                 "-" if found.sd is None else f"{100 * found.sd:.1f}",
-                "-"
-                if gap is None
-                else f"{100 * gap.mean:+.1f} ({100 * gap.low:+.1f} to {100 * gap.high:+.1f})",
-                "-" if found.p_paired is None else f"{found.p_paired:.3f}",
-                "-" if found.p_holm is None else f"{found.p_holm:.3f}",
+                told_gap(found),
+                told_p(found.p_paired),
+                "primary" if found is table.primary else told_p(found.p_holm),
             )
         console.print(shown)
     for told in sentences(table):

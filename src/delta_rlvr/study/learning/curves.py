@@ -16,7 +16,7 @@ PANEL, GAP, LEGEND = 300, 64, 210
 
 
 def curves_figure(protocol: Protocol, outcomes: Sequence[Outcome]) -> str:
-    """One panel a task; the arms with the most seeds come first, in the protocol's order."""
+    """One panel a task, for at most `SHOWN` arms: those with the most seeds, in the protocol's order where they have as many."""
     arms = sorted(protocol.arms, key=lambda arm: -protocol.arms[arm])[:SHOWN]
     canvas = Canvas()
     canvas.text(MARGIN, 36, f"Accuracy over training: {protocol.question}", size=18, bold=True)
@@ -28,7 +28,7 @@ def curves_figure(protocol: Protocol, outcomes: Sequence[Outcome]) -> str:
     )
     top = 90.0
     for task in protocol.tasks:
-        here = [outcome for outcome in outcomes if outcome.run.task == task]
+        here = [outcome for outcome in outcomes if outcome.run.task == task and outcome.run.arm in arms]
         if here:
             _panel(canvas, task, arms, here, top)
             top += PANEL + GAP
@@ -39,7 +39,8 @@ def _panel(canvas: Canvas, task: str, arms: Sequence[str], outcomes: Sequence[Ou
     rows = {arm: [smooth(outcome.curve) for outcome in outcomes if outcome.run.arm == arm] for arm in arms}
     found = {arm: _band(curves) for arm, curves in rows.items() if curves}
     values = [value for low, _, high in found.values() for value in (*low, *high)]
-    least, most = math.floor(20 * min(values)) / 20, math.ceil(20 * max(values)) / 20
+    least = math.floor(20 * min(values)) / 20
+    most = max(math.ceil(20 * max(values)) / 20, least + 0.05)  # room also where all are alike
     left, right = MARGIN + 44, WIDTH - MARGIN - LEGEND
     length = max(len(middle) for _, middle, _ in found.values())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -13,6 +14,8 @@ from delta_rlvr.study.arms import Oracle, get_arm
 from delta_rlvr.study.learning.heldout import HeldoutSettings
 from delta_rlvr.study.learning.training import Run, TrainingSettings
 from delta_rlvr.tasks import DEFAULT_POLICY, get_task
+
+_NUMBER_AS_TEXT = re.compile(r"[-+]?\d+(\.\d*)?e[-+]?\d+", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ class Protocol:
                 )
 
     def runs(self) -> list[Run]:
-        """Seed by seed, so that a study that is stopped has the same seeds of every arm."""
+        """Task by task and, within one, seed by seed, so that a study that is stopped has the same seeds of every arm."""
         most = max(self.arms.values())
         return [
             Run(task, arm, self.first_seed + number, self.reward_noise)
@@ -97,15 +100,18 @@ def read_protocols(path: Path) -> list[Protocol]:
         raise ValueError(f"{path}: variants are a mapping from names to what they change")
     return [
         _protocol(
-            _merged(written, changes or {}) | {"name": f"{written['name']}/{name}"},
+            _merged(written, changes or {}, f"{path}: variants.{name}")
+            | {"name": f"{written['name']}/{name}"},
             f"{path}: variants.{name}",
         )
         for name, changes in variants.items()
     ]
 
 
-def _merged(base: Mapping[str, Any], changes: Any) -> dict[str, Any]:
+def _merged(base: Mapping[str, Any], changes: Any, where: str) -> dict[str, Any]:
     """The base with its changes; `training` and `heldout` are changed key by key."""
+    if not isinstance(changes, dict):
+        raise ValueError(f"{where}: give key: value pairs")
     merged = dict(base)
     for key, value in changes.items():
         inner = key in ("training", "heldout") and isinstance(value, dict)
@@ -118,7 +124,12 @@ def _protocol(written: dict[str, Any], where: str) -> Protocol:
     for key, kind in (("training", TrainingSettings), ("heldout", HeldoutSettings), ("primary", Primary)):
         if key in built:
             built[key] = _build(kind, built[key], f"{where}: {key}")
-    built["tasks"] = tuple(built.get("tasks") or ())
+    tasks = built.get("tasks") or []
+    if not isinstance(tasks, list):
+        raise ValueError(f"{where}: tasks are a list, as in `tasks: [phrased-sums]`")
+    built["tasks"] = tuple(tasks)
+    if not isinstance(built.get("arms", {}), dict):
+        raise ValueError(f"{where}: arms have a number of seeds each, as in `arms: {{dapo: 4, delta: 4}}`")
     return _build(Protocol, built, where)
 
 
@@ -129,6 +140,11 @@ def _build(kind: type, values: Any, where: str) -> Any:
     unknown = sorted(map(str, values.keys() - set(known)))
     if unknown:
         raise ValueError(f"{where}: there is no setting {', '.join(unknown)}; there are {', '.join(known)}")
+    for key, value in values.items():
+        if isinstance(value, str) and _NUMBER_AS_TEXT.fullmatch(value):
+            raise ValueError(
+                f"{where}: YAML reads {key}: {value} as text; write a point and a sign, as in 5.0e-4 or 1.0e+2"
+            )
     try:
         return kind(**values)
     except TypeError as error:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import torch
 
@@ -30,16 +31,27 @@ PROTOCOL = "protocol.json"
 
 @dataclass(frozen=True)
 class Machine:
-    """Where and how the stacks run. None of it changes a result beyond the rounding of sums."""
+    """Where and how the stacks run. But for `compute_dtype`, none of it changes a result beyond the rounding of sums."""
 
     device: str = "cpu"
     compute_dtype: torch.dtype = torch.float32
+    """Of the matrix products. Outcomes of two precisions do not stand in one folder."""
     runs_at_once: int = 16
     """Runs of one stack."""
     rows_at_once: int = 2048
     """Rows (responses, over all runs) of one forward and backward."""
     workers: int = 1
     """Processes that judge responses."""
+
+    def __post_init__(self) -> None:
+        for name in ("runs_at_once", "rows_at_once", "workers"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)}: give at least 1")
+
+    @property
+    def precision(self) -> str:
+        """The compute dtype's name."""
+        return str(self.compute_dtype).removeprefix("torch.")
 
 
 @dataclass(frozen=True)
@@ -73,10 +85,10 @@ class Study:
     def __init__(self, protocol: Protocol, folder: Path):
         self.protocol = protocol
         self.folder = folder
-        place = folder / PROTOCOL
-        if not place.exists():
+        written = self._written()
+        if written is None:
             return
-        before = json.loads(place.read_text(encoding="utf-8"))["protocol"]
+        before = written["protocol"]
         now_written = plain(asdict(protocol))
         # A setting that is newer than the folder had its default then.
         for key, kind in (("training", TrainingSettings), ("heldout", HeldoutSettings)):
@@ -89,9 +101,24 @@ class Study:
                 f"{folder} holds runs with another {', '.join(changed)}: use the same protocol, or give another --output"
             )
 
-    def write_protocol(self) -> None:
+    def _written(self) -> dict[str, Any] | None:
+        place = self.folder / PROTOCOL
+        return json.loads(place.read_text(encoding="utf-8")) if place.exists() else None
+
+    def write_protocol(self, machine: Machine) -> None:
         """Beside the outcomes: what they were made with."""
-        told = {"protocol": asdict(self.protocol), "versions": versions(), "written": now()}
+        # Folders that are older than this entry do not tell.
+        before = (self._written() or {}).get("compute_dtype", machine.precision)
+        if before != machine.precision:
+            raise ValueError(
+                f"{self.folder} holds runs in {before}, not {machine.precision}: give --dtype {before}, or another --output"
+            )
+        told = {
+            "protocol": asdict(self.protocol),
+            "compute_dtype": machine.precision,
+            "versions": versions(),
+            "written": now(),
+        }
         with atomic(self.folder / PROTOCOL) as file:
             file.write(dump(told, indent=1).encode())
 
@@ -104,7 +131,7 @@ class Study:
         for number, line in enumerate(place.read_text(encoding="utf-8").splitlines(), start=1):
             try:
                 found.append(Outcome.from_dict(json.loads(line)))
-            except (ValueError, TypeError) as error:
+            except (ValueError, TypeError, KeyError) as error:
                 raise ValueError(
                     f"{place}, line {number} is no outcome ({error}): delete that line"
                 ) from error
@@ -116,9 +143,14 @@ class Study:
 
     def go(self, machine: Machine, tell: Callable[[str], None], *, export: Iterable[str] = ()) -> None:
         """Run what is missing. `export`: arms whose trained weights are written to the folder as transformers models."""
-        self.write_protocol()
-        model, tokenizer = load_policy(self.protocol.model)
         exported = set(export)
+        unknown = sorted(exported - self.protocol.arms.keys())
+        if unknown:
+            raise ValueError(
+                f"export: {', '.join(unknown)} is not among the arms {', '.join(self.protocol.arms)}"
+            )
+        self.write_protocol(machine)
+        model, tokenizer = load_policy(self.protocol.model)
         stacks = _stacks(self.missing(), machine.runs_at_once)
         with Judge(tokenizer, machine.workers) as judge:
             before = start_scores(self.protocol, model, tokenizer, judge, machine) if stacks else {}
@@ -132,7 +164,8 @@ class Study:
                 for place, run in enumerate(runs):
                     if run.arm in exported:
                         policy.load_into(place, model)
-                        name = f"{run.arm}-{run.task.partition('?')[0].replace('/', '_')}-seed{run.seed}"
+                        # Settings are part of the name: tasks may differ in nothing else.
+                        name = quote(f"{run.arm}-{run.task}-seed{run.seed}", safe="")
                         model.save_pretrained(self.folder / "models" / name)
                         tokenizer.save_pretrained(self.folder / "models" / name)
                 if exported:
@@ -141,7 +174,9 @@ class Study:
                 tell(f"stack {number}/{len(stacks)} done in {time.perf_counter() - began:.0f} s")
 
     def _keep(self, outcomes: Sequence[Outcome]) -> None:
-        kept = [*self.outcomes(), *outcomes]
+        # A run is kept once, also where two processes made it.
+        new = {outcome.run for outcome in outcomes}
+        kept = [*(outcome for outcome in self.outcomes() if outcome.run not in new), *outcomes]
         with atomic(self.folder / RUNS) as file:
             file.writelines(dump(outcome.as_dict()).encode() + b"\n" for outcome in kept)
 

@@ -148,12 +148,17 @@ def markdown(table: StudyTable) -> str:
         lines += [f"**{task.task}** (held-out before training: {100 * task.before:.1f} %)", ""]
         lines += [f"| {' | '.join(headings)} |", "|---" * len(headings) + "|"]
         for found, speed in zip(task.heldout, task.speed, strict=True):
-            cells = [found.method, str(found.seeds), _spread(found), _gap(found), _p(found.p_paired)]
+            cells = [found.method, str(found.seeds), _spread(found), told_gap(found), told_p(found.p_paired)]
             cells += [
-                "primary" if found == table.primary else _p(found.p_holm),
-                _p(found.p_mann_whitney_holm),
+                "primary" if found is table.primary else told_p(found.p_holm),
+                told_p(found.p_mann_whitney_holm),
             ]
-            cells += [_spread(speed), _gap(speed), _p(speed.p_holm), _p(speed.p_mann_whitney_holm)]
+            cells += [
+                _spread(speed),
+                told_gap(speed),
+                told_p(speed.p_holm),
+                told_p(speed.p_mann_whitney_holm),
+            ]
             lines.append(f"| {' | '.join(cells)} |")
         lines.append("")
     return "\n".join(lines)
@@ -164,7 +169,8 @@ def _spread(found: SeedComparison) -> str:
     return f"{100 * found.mean:.1f}{sd}"
 
 
-def _gap(found: SeedComparison) -> str:
+def told_gap(found: SeedComparison) -> str:
+    """The difference to the baseline in points, with its interval where there is one."""
     gap = found.difference
     if gap is None:
         return "-"
@@ -173,5 +179,6 @@ def _gap(found: SeedComparison) -> str:
     )
 
 
-def _p(value: float | None) -> str:
+def told_p(value: float | None) -> str:
+    """A p-value as tables show it."""
     return "-" if value is None else "< 0.001" if value < 0.001 else f"{value:.3f}"

@@ -82,6 +82,8 @@ class Run:
 
     def __post_init__(self) -> None:
         get_arm(self.arm)
+        if self.seed < 0:
+            raise ValueError(f"seed={self.seed}: give at least 0")
         if not 0 <= self.reward_noise < 0.5:
             raise ValueError(f"reward_noise={self.reward_noise}: give a share below one half")
 
@@ -127,8 +129,8 @@ class StackedTraining:
         self.settings = settings
         self.rows_at_once = rows_at_once
         """Rows (over all runs) of one forward and backward."""
-        if len(self.runs) != len(self.policy.head):
-            raise ValueError(f"{len(self.runs)} runs, but {len(self.policy.head)} policies in the stack")
+        if len(self.runs) != self.policy.runs:
+            raise ValueError(f"{len(self.runs)} runs, but {self.policy.runs} policies in the stack")
         self.arms: list[Arm] = [get_arm(run.arm) for run in self.runs]
         known = {name: get_task(name) for name in dict.fromkeys(run.task for run in self.runs)}
         self.tasks: list[Task] = [known[run.task] for run in self.runs]
@@ -181,6 +183,7 @@ class StackedTraining:
         steps = [self.update(rollouts, weights, rows) for rows in self._mini_batches(number)]
         return [
             _statistics(
+                self.runs[place],
                 number,
                 batch,
                 weights[place],
@@ -284,6 +287,7 @@ def _problems(runs: Sequence[Run], tasks: Sequence[Task], settings: TrainingSett
 
 
 def _statistics(
+    run: Run,
     number: int,
     rollouts: Rollouts,
     weights: Float[Tensor, "batch time"],
@@ -305,7 +309,8 @@ def _statistics(
     ).tolist()
     if not all(math.isfinite(value) for value in (*values, *losses, *norms)):
         raise FloatingPointError(
-            f"batch {number}: a loss, gradient norm or weight is not finite; lower the learning rate"
+            f"{run.arm} on {run.task}, seed {run.seed}, batch {number}: a loss, gradient norm or weight is not finite; lower the "
+            "learning rate, or leave this arm out"
         )
     accuracy, reward, signal_groups, length, entropy, weight_sd = values
     return BatchStatistics(number, accuracy, reward, signal_groups, length, entropy, weight_sd, losses, norms)
