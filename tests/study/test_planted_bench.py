@@ -92,6 +92,7 @@ def test_a_lost_batch_is_measured_again_and_alike(bench, capsys):
         (["--group", "1"], "group=1"),
         (["--seed", "-1"], "seed=-1"),
         (["--tasks", "reasoning-gym:chain_sum"], "does not know its decisive tokens"),
+        (["--policies", "builtin,confident?steps=9"], "seed=N"),
     ],
 )
 def test_mistakes_are_told_before_anything_runs(bench, given, told, capsys):
@@ -252,7 +253,7 @@ def test_slips_of_a_continuation_are_in_its_solutions():
     task = get_task("early-error")
     by_prompt = {str(problem.prompt): problem for problem in task.problems("train", 256, seed=-1005)}
     seen = 0
-    for batch in itertools.islice(told_solutions(Continuation("", Slips(carry=1.0), seed=5, batch=16)), 30):
+    for batch in itertools.islice(told_solutions(Continuation(Slips(carry=1.0), seed=5, batch=16)), 30):
         for prompt, solution in batch:
             if prompt in by_prompt:
                 seen += 1
@@ -263,7 +264,7 @@ def test_slips_of_a_continuation_are_in_its_solutions():
 def test_a_continuation_is_seeded_and_changes_the_policy(monkeypatch):
     from delta_rlvr.study.planted import policies
 
-    short = Continuation("", Slips(carry=0.85), steps=2, seed=7, batch=4)
+    short = Continuation(Slips(carry=0.85), steps=2, seed=7, batch=4)
     monkeypatch.setitem(policies.VARIANTS, "confident", short)
     first, second, other = (
         make_variant(spec)[0].lm_head.weight for spec in ("confident", "confident", "confident?seed=8")

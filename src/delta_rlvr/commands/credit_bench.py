@@ -17,6 +17,8 @@ from delta_rlvr.study.planted.figure import bench_figure
 from delta_rlvr.study.planted.settings import BenchSettings
 from delta_rlvr.study.planted.table import agreement_file, bench_result
 
+# Two folders: batches of other sizes are refused in one.
+OUTPUT, QUICK_OUTPUT = Path("runs/credit-bench"), Path("runs/credit-bench-quick")
 RESULT, FIGURE = "credit_bench.json", "credit_bench.svg"
 
 _LOG_WIDTH = 150  # a file has no width: tables should not wrap at 80
@@ -44,7 +46,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"another draw); a folder; smollm2-135m; a hub id (default: {','.join(given.policies)})",
     )
     parser.add_argument(
-        "--tasks", type=_names, help=f"built-in tasks, settings after '?' (default: {','.join(given.tasks)})"
+        "--tasks",
+        type=_names,
+        help=f"built-in tasks, settings after '?' (default: {','.join(given.tasks)}, and long-filler of several lengths "
+        "apart from the averages)",
     )
     parser.add_argument(
         "--methods",
@@ -57,21 +62,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--prompts", type=int, help=f"prompts a batch (default: {given.prompts})")
     parser.add_argument("--group", type=int, help=f"responses a prompt (default: {given.group})")
-    parser.add_argument("--seed", type=int, help=f"of prompts, samples, noise (default: {given.seed})")
+    parser.add_argument("--seed", type=int, help=f"of prompts, samples and noise (default: {given.seed})")
     parser.add_argument(
         "--shots",
         type=int,
-        help="worked solutions before each question, for a policy that was never shown the task",
+        help=f"worked solutions before each question, for a policy that was never shown the task (default: {given.shots})",
     )
     parser.add_argument(
-        "--learning-rate", type=float, help="of the DAPO step after which FIPO's weights are taken"
+        "--learning-rate",
+        type=float,
+        help=f"of the DAPO step after which FIPO's weights are taken (default: {given.learning_rate:g})",
     )
     parser.add_argument("--temperature", type=float, help=f"of sampling (default: {given.temperature:g})")
-    parser.add_argument("--rows-at-once", type=int, help="responses in one forward and backward pass")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--output", type=Path, default=Path("runs/credit-bench"), help="run again to go on")
     parser.add_argument(
-        "--quick", action="store_true", help="one policy, two tasks, small batches: half a minute"
+        "--rows-at-once",
+        type=int,
+        help=f"responses in one forward and backward pass; fewer take less memory (default: {given.rows_at_once})",
+    )
+    parser.add_argument(
+        "--device",
+        default="cuda" if torch.cuda.is_available() else "cpu",
+        help="cpu, cuda or cuda:N (default: cuda where there is one)",
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        help=f"folder of the measurements, tables and figure (default: {OUTPUT}, with --quick {QUICK_OUTPUT}); run again to go on",
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="one policy, two tasks, small batches: half a minute, too little to conclude from",
     )
 
 
@@ -81,7 +102,7 @@ def run(options: argparse.Namespace) -> int:
     if not console.is_terminal:
         console.width = _LOG_WIDTH
     settings = bench_settings(options)
-    folder: Path = options.output
+    folder: Path = options.output or (QUICK_OUTPUT if options.quick else OUTPUT)
 
     def say(text: str) -> None:
         console.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -37,6 +37,11 @@ class Judged:
     """0/1 a token of each response."""
 
 
+def knows_decisive(task: Task) -> bool:
+    """Whether the task can tell which tokens decided a response."""
+    return task.decisive(task.problems("train", 1)[0], "") is not None
+
+
 class Judge:
     """Judges responses; with `workers` above 1 in that many processes, one policy's batch at a time each."""
 

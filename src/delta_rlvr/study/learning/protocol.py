@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from delta_rlvr.study.arms import Oracle, get_arm
+from delta_rlvr.study.judging import knows_decisive
 from delta_rlvr.study.learning.heldout import HeldoutSettings
 from delta_rlvr.study.learning.training import Run, TrainingSettings
 from delta_rlvr.tasks import DEFAULT_POLICY, get_task
@@ -62,7 +63,7 @@ class Protocol:
             )
         for name in self.tasks:
             task = get_task(name)
-            if any(isinstance(get_arm(arm), Oracle) for arm in self.arms) and not _plants(task):
+            if any(isinstance(get_arm(arm), Oracle) for arm in self.arms) and not knows_decisive(task):
                 raise ValueError(
                     f"protocol {self.name!r}: task {name!r} does not know its decisive tokens; leave the oracles out"
                 )
@@ -149,9 +150,3 @@ def _build(kind: type, values: Any, where: str) -> Any:
         return kind(**values)
     except TypeError as error:
         raise ValueError(f"{where}: {error}") from error
-
-
-def _plants(task: Any) -> bool:
-    """Whether the task knows its decisive tokens."""
-    problem = task.problems("train", 1)[0]
-    return task.decisive(problem, "") is not None

@@ -17,12 +17,12 @@ from delta_rlvr.credit import DeltaConfig
 from delta_rlvr.evaluate.local_sampler import end_tokens
 from delta_rlvr.objectives import FutureClip
 from delta_rlvr.runs.files import atomic, dump
-from delta_rlvr.study.judging import Judge
+from delta_rlvr.study.judging import Judge, knows_decisive
 from delta_rlvr.study.planted.conditions import CLEAN, PERTURBED
 from delta_rlvr.study.planted.contenders import PROXIES, SCOPES, Contender, Weigher
 from delta_rlvr.study.planted.labelled import batch_facts, length_terciles, measure_weights, small_sample
 from delta_rlvr.study.planted.measures import drift
-from delta_rlvr.study.planted.policies import is_variant, make_variant
+from delta_rlvr.study.planted.policies import get_continuation, is_variant, make_variant
 from delta_rlvr.study.planted.settings import BASELINE, REFERENCE, BenchSettings, Unit
 from delta_rlvr.study.planted.updates import (
     cosines,
@@ -56,11 +56,12 @@ class CreditBench:
         self._policy: tuple[str, StackedPolicy, Collector] | None = None
 
     def prepare(self) -> None:
-        """Refuse tasks without planted credit and a folder with batches of other settings; leave ours there."""
+        """Refuse tasks without planted credit, policies that cannot be made, and a folder of other settings; leave ours there."""
         for name in (*self.settings.tasks, *self.settings.length_tasks):
-            task = get_task(name)
-            if task.decisive(task.problems("train", 1)[0], "") is None:
+            if not knows_decisive(get_task(name)):
                 raise ValueError(f"task {name!r} does not know its decisive tokens: use a built-in one")
+        for name in filter(is_variant, self.settings.policies):
+            get_continuation(name)
         _check_same_settings(self.folder / "settings.json", self.settings)
 
     def missing(self) -> list[Unit]:

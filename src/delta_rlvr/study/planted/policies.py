@@ -23,8 +23,6 @@ _IGNORED = -100  # transformers' label of a position without loss
 class Continuation:
     """More supervised steps on told solutions with other slips: the policy then errs as often as they do."""
 
-    about: str
-    """One line for the reader of a table."""
     slips: Slips
     """How often a told solution goes wrong."""
     steps: int = 250
@@ -38,12 +36,10 @@ class Continuation:
 
 
 VARIANTS = {
-    "confident": Continuation(
-        "forgets nearly every carry and is sure of it (p about 0.9 on wrong digits)",
-        Slips(0.85, 0.03),
-        seed=7,
-    ),
-    "sharp": Continuation("errs seldom, and knows where it may", Slips(0.2, 0.02), seed=8),
+    # Forgets nearly every carry and is sure of it (p about 0.9 on wrong digits).
+    "confident": Continuation(Slips(0.85, 0.03), seed=7),
+    # Errs seldom, and knows where it may.
+    "sharp": Continuation(Slips(0.2, 0.02), seed=8),
 }
 """Continuations of the bundled policy. Errors that are made with confidence are where 1 - p must fail."""
 
@@ -54,17 +50,23 @@ def is_variant(spec: str) -> bool:
 
 
 def make_variant(spec: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """A continuation of the bundled policy by name: "confident", or "confident?seed=9" for another draw of it."""
-    name, _, query = spec.partition("?")
-    continuation = VARIANTS[name]
-    if query:
-        key, _, value = query.partition("=")
-        if key != "seed" or not value.isdecimal():
-            raise ValueError(f"{spec}: the one setting of a variant is ?seed=N")
-        continuation = replace(continuation, seed=int(value))
+    """The bundled policy after a continuation, which is given by its name."""
+    continuation = get_continuation(spec)
     model, tokenizer = load_policy(DEFAULT_POLICY)
     continue_supervised(model, tokenizer, continuation)
     return model, tokenizer
+
+
+def get_continuation(spec: str) -> Continuation:
+    """A continuation by its name: "confident", or "confident?seed=9" for another draw of it."""
+    name, _, query = spec.partition("?")
+    continuation = VARIANTS[name]
+    if not query:
+        return continuation
+    key, _, value = query.partition("=")
+    if key != "seed" or not value.isdecimal():
+        raise ValueError(f"{spec}: the one setting of a variant is ?seed=N")
+    return replace(continuation, seed=int(value))
 
 
 def continue_supervised(
