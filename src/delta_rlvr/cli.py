@@ -64,7 +64,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _users_mistakes() -> tuple[type[Exception], ...]:
     from delta_rlvr.runs import RunFolderError
 
-    return ValueError, OSError, ImportError, RunFolderError
+    return ValueError, OSError, ImportError, FloatingPointError, RunFolderError
 
 
 def _train(arguments: list[str]) -> int:

@@ -120,6 +120,8 @@ def test_what_a_proxy_needs():
         ({"contrast": "alignment", "assignment": "hard"}, "no negative scores"),
         ({"contrast": "alignment", "gamma": "initial"}, "no negative scores"),
         ({"proxy": "head", "whiten": "full"}, "vocab x width matrix"),
+        ({"gamma": "initial", "whiten": "diagonal"}, "in another unit"),
+        ({"assignment": "hard", "own_response": "leave_out"}, "without any token"),
         ({"proxy": "head", "own_response": "leave_out"}, "vocab x width matrix"),
     ],
 )

@@ -126,6 +126,14 @@ class DeltaConfig(WeightingRule):
             raise ValueError(
                 "contrast='within_side' is the paper's distance: it has no whitened form here; use whiten='none'"
             )
+        if self.gamma == "initial" and self.whiten != "none":
+            raise ValueError(
+                "gamma='initial' is the plain distance of the centroids, in another unit than whitened margins: use gamma='adaptive'"
+            )
+        if self.assignment == "hard" and self.own_response == "leave_out":
+            raise ValueError(
+                "own_response='leave_out' with assignment='hard' may leave a side without any token: choose one of the two"
+            )
         if self.contrast == "alignment" and (self.assignment == "hard" or self.gamma == "initial"):
             raise ValueError(
                 "contrast='alignment' has no negative scores and no distances: assignment='hard' would give every token 1 "
