@@ -110,7 +110,6 @@ def document(policy, number, records, mixed=1.0):
         "policy": policy,
         "task": "phrased-sums",
         "number": number,
-        "averaged": True,
         "facts": facts,
         "records": [
             {"method": name, "condition": "clean", "right_auroc": right, "wrong_auroc": wrong}
@@ -120,7 +119,7 @@ def document(policy, number, records, mixed=1.0):
     }
 
 
-SETTINGS = BenchSettings(policies=("a", "b"), tasks=("phrased-sums",), length_tasks=())
+SETTINGS = BenchSettings(policies=("a", "b"), tasks=("phrased-sums",))
 
 
 def test_means_over_cells_and_paired_gains_by_hand():
@@ -310,8 +309,6 @@ def test_settings_refuse_what_cannot_be_measured():
     ):
         with pytest.raises(ValueError, match=told):
             BenchSettings(**given)
-    units = BenchSettings(
-        policies=("x", "y"), tasks=("late-error",), length_tasks=("long-filler?filler=0",)
-    ).units
-    assert [unit.policy for unit in units] == ["x"] * 6 + ["y"] * 4
+    units = BenchSettings(policies=("x", "y"), tasks=("late-error",)).units
+    assert [unit.policy for unit in units] == ["x"] * 4 + ["y"] * 4
     assert len({unit.path for unit in units}) == len(units)

@@ -26,7 +26,6 @@ _LOG_WIDTH = 150  # a file has no width: tables should not wrap at 80
 QUICK = {
     "policies": ("builtin",),
     "tasks": ("phrased-sums", "distractor-facts"),
-    "length_tasks": (),
     "batches": 2,
     "prompts": 8,
     "deep_batches": 1,
@@ -48,8 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tasks",
         type=_names,
-        help=f"built-in tasks, settings after '?' (default: {','.join(given.tasks)}, and long-filler of several lengths "
-        "apart from the averages)",
+        help=f"built-in tasks, settings after '?' (default: {','.join(given.tasks)})",
     )
     parser.add_argument(
         "--methods",
@@ -156,8 +154,6 @@ def bench_settings(options: argparse.Namespace) -> BenchSettings:
             chosen[name] = given
     if options.methods is not None:
         chosen["stability"] = options.methods
-    if options.tasks is not None:
-        chosen.setdefault("length_tasks", ())
     return BenchSettings(**chosen)
 
 

@@ -51,9 +51,6 @@ def show(result: dict[str, Any], settings: BenchSettings, console: Console) -> N
             "length: the clean weights on those responses."
         )
         console.print(_control_table(result))
-    lengths = [f"length {name}" for name in settings.length_tasks if select(result, f"length {name}")]
-    if lengths:
-        console.print(_slices_table(result, lengths, "By sentences of filler after each step"))
     if result["agreement"]:
         console.print(_agreement_table(result))
         say(
@@ -185,8 +182,7 @@ def _slices_table(result: dict[str, Any], parts: Sequence[str], title: str) -> T
     table.add_column("weight", no_wrap=True)
     by_part = [{row["method"]: row for row in select(result, part)} for part in parts]
     for part in parts:
-        name = part.partition(" ")[2]
-        table.add_column(name.partition("filler=")[2].partition("&")[0] or name, justify="right")
+        table.add_column(part.partition(" ")[2], justify="right")
     for name in dict.fromkeys(name for rows in by_part for name in rows):
         table.add_row(label(name), *(_sides(rows.get(name, {})) for rows in by_part))
     return table

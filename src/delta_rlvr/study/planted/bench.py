@@ -57,7 +57,7 @@ class CreditBench:
 
     def prepare(self) -> None:
         """Refuse tasks without planted credit, policies that cannot be made, and a folder of other settings; leave ours there."""
-        for name in (*self.settings.tasks, *self.settings.length_tasks):
+        for name in self.settings.tasks:
             if not knows_decisive(get_task(name)):
                 raise ValueError(f"task {name!r} does not know its decisive tokens: use a built-in one")
         for name in filter(is_variant, self.settings.policies):
@@ -95,19 +95,17 @@ class CreditBench:
             number=unit.number,
             temperature=settings.temperature,
         )
-        chosen = settings.contenders if unit.averaged else settings.stable_contenders
-        weights = self._weights(policy, weigher, chosen) if signal else {}
+        weights = self._weights(policy, weigher, settings.contenders) if signal else {}
         records: list[dict[str, Any]] = [
             {"method": name, "condition": CLEAN.name, **measure_weights(rho, rollouts, rollouts.advantages)}
             for name, rho in weights.items()
         ]
-        if deep and unit.averaged and signal:
+        if deep and signal:
             found = self._cosines(policy, rollouts, weights)
             for record in records:
                 record |= found[record["method"]]
-        if deep and signal:
             records += self._stability(weigher, weights, unit.number)
-        agreement = self._agreement(policy, rollouts) if unit.averaged and unit.number == 0 else []
+        agreement = self._agreement(policy, rollouts) if unit.number == 0 else []
         return {
             **dataclasses.asdict(unit),
             "seed": settings.seed,
@@ -272,7 +270,7 @@ def _check_same_settings(path: Path, settings: BenchSettings) -> None:
         before = json.loads(path.read_text())
         # Only what decides a batch's numbers must agree: more batches, tasks or policies go on from what is there, and so do
         # smaller passes, which change no more than the rounding of sums.
-        free = {"policies", "tasks", "batches", "length_tasks", "rows_at_once"}
+        free = {"policies", "tasks", "batches", "rows_at_once"}
         other = [
             f"{key} was {before.get(key)!r} and is now {now[key]!r}"
             for key in sorted(now.keys() - free)

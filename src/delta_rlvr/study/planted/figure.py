@@ -18,7 +18,7 @@ LABELS, ROW = 230, 19
 
 
 def bench_figure(result: dict[str, Any]) -> str:
-    """Dots for every weight (AUROC on right and on wrong responses, what the update gains), then how they bear noise and length."""
+    """Dots for every weight (AUROC on right and on wrong responses, what the update gains), then how they bear noise."""
     canvas = Canvas()
     rows = select(result)
     canvas.text(MARGIN, 38, "Does the credit land on the tokens that decided?", size=22, bold=True)
@@ -168,7 +168,7 @@ def _axis(
 
 
 def _lines(canvas: Canvas, result: dict[str, Any], top: float) -> float:
-    """AUROC against the reward's noise and against the length of the filler, right and wrong."""
+    """AUROC against the reward's noise, right and wrong."""
     noise = [
         (CLEAN.name, "0"),
         *((one.name, f"{one.noise:.0%}") for one in NOISE),
@@ -177,68 +177,56 @@ def _lines(canvas: Canvas, result: dict[str, Any], top: float) -> float:
     by_noise = [
         (told, {row["method"]: row for row in select(result, condition=name)}) for name, told in noise
     ]
-    parts = [row["slice"] for row in result["rows"] if row["slice"].startswith("length ")]
-    by_length = [
-        (_filler(part), {row["method"]: row for row in select(result, part)}) for part in dict.fromkeys(parts)
-    ]
     methods = [method for method in by_noise[0][1] if any(method in rows for _, rows in by_noise[1:])]
     if not methods:
         return top - 46
     colours = {method: LINES[place % len(LINES)] for place, method in enumerate(methods)}
     dashes = {method: "5 3" if place >= len(LINES) else "" for place, method in enumerate(methods)}
-    panels = [
-        ("verdicts flipped", by_noise),
-        ("sentences of filler a step", by_length if len(by_length) > 1 else []),
-    ]
-    panels = [(title, points) for title, points in panels if len(points) > 1]
-    width = (WIDTH - 2 * MARGIN - 230 - 40 * 2 * len(panels)) / (2 * len(panels))
+    width = (WIDTH - 2 * MARGIN - 230 - 80) / 2
     height = 220
     left: float = MARGIN + 20
-    for title, points in panels:
-        for side in SIDES:
-            canvas.text(left, top - 8, f"AUROC, {side} responses", bold=True)
-            for tick in (0, 0.25, 0.5, 0.75, 1):
-                y = top + height * (1 - tick)
-                canvas.line(
-                    left,
-                    y,
-                    left + width,
-                    y,
-                    stroke=SOFT if tick == 0.5 else RULE,
-                    dash="3 3" if tick == 0.5 else "",
-                )
-                canvas.text(left - 5, y + 4, f"{tick:g}", size=11, fill=SOFT, anchor="end")
-            places = [
-                left + width * (0.04 + 0.92 * number / (len(points) - 1)) for number in range(len(points))
+    for side in SIDES:
+        canvas.text(left, top - 8, f"AUROC, {side} responses", bold=True)
+        for tick in (0, 0.25, 0.5, 0.75, 1):
+            y = top + height * (1 - tick)
+            canvas.line(
+                left,
+                y,
+                left + width,
+                y,
+                stroke=SOFT if tick == 0.5 else RULE,
+                dash="3 3" if tick == 0.5 else "",
+            )
+            canvas.text(left - 5, y + 4, f"{tick:g}", size=11, fill=SOFT, anchor="end")
+        places = [
+            left + width * (0.04 + 0.92 * number / (len(by_noise) - 1)) for number in range(len(by_noise))
+        ]
+        for x, (told, _) in zip(places, by_noise, strict=True):
+            canvas.text(x, top + height + 16, told, size=11, fill=SOFT, anchor="middle")
+        canvas.text(
+            left + width / 2, top + height + 33, "verdicts flipped", size=11, fill=SOFT, anchor="middle"
+        )
+        for method in methods:
+            drawn = [
+                (x, top + height * (1 - found.mean), told, found)
+                for x, (told, rows) in zip(places, by_noise, strict=True)
+                if not math.isnan((found := value(rows.get(method, {}), f"{side}_auroc")).mean)
             ]
-            for x, (told, _) in zip(places, points, strict=True):
-                canvas.text(x, top + height + 16, told, size=11, fill=SOFT, anchor="middle")
-            canvas.text(left + width / 2, top + height + 33, title, size=11, fill=SOFT, anchor="middle")
-            for method in methods:
-                drawn = [
-                    (x, top + height * (1 - found.mean), told, found)
-                    for x, (told, rows) in zip(places, points, strict=True)
-                    if not math.isnan((found := value(rows.get(method, {}), f"{side}_auroc")).mean)
-                ]
-                # Shuffled rewards are no more of the same noise: that point stands apart.
-                joined = [(x, y) for x, y, told, _ in drawn if told != SHUFFLED.name]
-                canvas.path(joined, colours[method], dashes[method])
-                for x, y, told, found in drawn:
-                    canvas.mark(
-                        x,
-                        y,
-                        "circle",
-                        colours[method],
-                        size=3,
-                        title=f"{label(method)}, {told}: {found.mean:.3f}",
-                    )
-            left += width + 40
+            # Shuffled rewards are no more of the same noise: that point stands apart.
+            joined = [(x, y) for x, y, told, _ in drawn if told != SHUFFLED.name]
+            canvas.path(joined, colours[method], dashes[method])
+            for x, y, told, found in drawn:
+                canvas.mark(
+                    x,
+                    y,
+                    "circle",
+                    colours[method],
+                    size=3,
+                    title=f"{label(method)}, {told}: {found.mean:.3f}",
+                )
+        left += width + 40
     for number, method in enumerate(methods):
         y = top + 10 + 20 * number
         canvas.line(left - 10, y, left + 12, y, stroke=colours[method], width=2.4, dash=dashes[method])
         canvas.text(left + 18, y + 4, label(method))
     return top + height + 44
-
-
-def _filler(part: str) -> str:
-    return part.partition("filler=")[2].partition("&")[0] or part.partition(" ")[2]

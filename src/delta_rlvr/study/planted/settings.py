@@ -12,9 +12,6 @@ from delta_rlvr.tasks import BUILT_IN, DEFAULT_POLICY
 BASELINE, RIVAL, REFERENCE = "dapo", "surprise", "oracle-only"
 """What updates are told against; the weight that any other has to beat at finding tokens; perfect credit."""
 
-LENGTH_TASKS = tuple(f"long-filler?filler={number}&max_tokens=224" for number in (1, 2, 3, 4, 6))
-"""The same sums with ever more talk between the steps. (Without any, the bundled policy has hardly a group with both outcomes.)"""
-
 STABILITY = (
     "surprise",
     "entropy",
@@ -42,8 +39,6 @@ class BenchSettings:
     """Contenders; none given: every one there is."""
     stability: tuple[str, ...] = STABILITY
     """Those of them that are also measured under noise, sparse and shuffled rewards, and by length."""
-    length_tasks: tuple[str, ...] = LENGTH_TASKS
-    """Tasks of growing length, measured with the first policy alone and kept out of the averages."""
     batches: int = 4
     """Independent rollout batches of each policy and task."""
     prompts: int = 32
@@ -100,19 +95,12 @@ class BenchSettings:
     @property
     def units(self) -> list[Unit]:
         """Every rollout batch, policy by policy."""
-        averaged = [
+        return [
             Unit(policy, task, number)
             for policy in self.policies
             for task in self.tasks
             for number in range(self.batches)
         ]
-        longer = [
-            Unit(self.policies[0], task, number, averaged=False)
-            for task in self.length_tasks
-            for number in range(self.deep_batches)
-        ]
-        # The first policy's batches together, so that it is loaded once.
-        return sorted([*averaged, *longer], key=lambda unit: self.policies.index(unit.policy))
 
     @property
     def stable_contenders(self) -> list[Contender]:
@@ -129,11 +117,9 @@ class Unit:
     task: str
     number: int
     """From 0, within its policy and task."""
-    averaged: bool = True
-    """Whether it counts in the averages: tasks of growing length do not."""
 
     @property
     def path(self) -> Path:
         """Its file in the folder."""
         name = f"{quote(self.task, safe='')}-{self.number}.json"
-        return Path("batches" if self.averaged else "lengths") / quote(self.policy, safe="") / name
+        return Path("batches") / quote(self.policy, safe="") / name

@@ -40,8 +40,6 @@ Document = dict[str, Any]
 
 def bench_result(documents: Sequence[Document], settings: BenchSettings) -> dict[str, Any]:
     """Everything that `credit_bench.json` holds."""
-    averaged = [document for document in documents if document["averaged"]]
-    longer = [document for document in documents if not document["averaged"]]
     slices: dict[str, dict[str, str]] = {"all": {}}
     slices |= {f"policy {policy}": {"policy": policy} for policy in settings.policies}
     slices |= {f"task {task}": {"task": task} for task in settings.tasks}
@@ -53,19 +51,14 @@ def bench_result(documents: Sequence[Document], settings: BenchSettings) -> dict
     rows = [
         {"slice": name, **row}
         for name, wanted in slices.items()
-        for row in table([document for document in averaged if wanted.items() <= document.items()])
-    ]
-    rows += [
-        {"slice": f"length {task}", **row}
-        for task in settings.length_tasks
-        for row in table([document for document in longer if document["task"] == task])
+        for row in table([document for document in documents if wanted.items() <= document.items()])
     ]
     return {
         "schema": SCHEMA,
         "settings": dataclasses.asdict(settings),
         "rows": rows,
-        "facts": facts(averaged) + facts(longer),
-        "agreement": agreement(averaged),
+        "facts": facts(documents),
+        "agreement": agreement(documents),
         "notes": notes(documents),
     }
 
