@@ -25,12 +25,12 @@ import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import GenerationConfig, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
+from delta_rlvr.study.planted.policies import collate
 from delta_rlvr.tasks.phrased_sums import PhrasedSums, Slips
 from delta_rlvr.tasks.registry import BUILT_IN, DEFAULT_TASK
 
 PACKAGED = Path(__file__).parents[1] / "src" / "delta_rlvr" / "tasks" / "policy"
 END, PADDING = "<|end|>", "<|padding|>"
-IGNORED = -100  # transformers' label of a position without loss
 
 
 @dataclass(frozen=True)
@@ -137,24 +137,6 @@ def batches(recipe: Recipe) -> Iterator[list[tuple[str, str]]]:
         task: PhrasedSums = draw.choices(list(BUILT_IN.values()), shares)[0]
         problems = itertools.islice(streams[task.name], recipe.batch)
         yield [(str(problem.prompt), task.solution(problem, draw, slips)) for problem in problems]
-
-
-def collate(
-    pairs: list[tuple[str, str]], tokenizer: PreTrainedTokenizerFast, device: str = "cpu"
-) -> dict[str, torch.Tensor]:
-    """Right-padded ids and the labels of the solutions and their end."""
-    prompts = tokenizer([prompt for prompt, _ in pairs])["input_ids"]
-    told = tokenizer([solution for _, solution in pairs])["input_ids"]
-    rows = [
-        [*prompt, *solution, tokenizer.eos_token_id] for prompt, solution in zip(prompts, told, strict=True)
-    ]
-    ids = torch.full((len(rows), max(map(len, rows))), tokenizer.pad_token_id)
-    labels = torch.full_like(ids, IGNORED)
-    for place, (row, prompt) in enumerate(zip(rows, prompts, strict=True)):
-        ids[place, : len(row)] = torch.tensor(row)
-        labels[place, len(prompt) : len(row)] = ids[place, len(prompt) : len(row)]
-    # Padding stands on the right, where no real token attends to it.
-    return {"input_ids": ids.to(device), "labels": labels.to(device)}
 
 
 def warm_start(

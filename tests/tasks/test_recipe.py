@@ -12,6 +12,7 @@ from types import ModuleType
 import pytest
 import torch
 
+from delta_rlvr.study.planted.policies import IGNORED
 from delta_rlvr.tasks import BUILT_IN, resolve_model
 from delta_rlvr.tasks.phrased_sums import split_of
 
@@ -73,7 +74,7 @@ def test_only_training_problems_are_told(recipe: ModuleType) -> None:
 def test_only_the_solution_is_learnt(recipe: ModuleType) -> None:
     tokenizer = recipe.build_tokenizer(iter(["Add 1 and 2.\n", "3."]), 300)
     batch = recipe.collate([("1+1\n", "2."), ("1\n", "1")], tokenizer)
-    learnt = [[tokenizer.decode([i]) for i in row if i != recipe.IGNORED] for row in batch["labels"].tolist()]
+    learnt = [[tokenizer.decode([i]) for i in row if i != IGNORED] for row in batch["labels"].tolist()]
     assert learnt == [["2", ".", recipe.END], ["1", recipe.END]]
     assert batch["input_ids"].shape == (2, 7)
 

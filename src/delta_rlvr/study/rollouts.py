@@ -11,8 +11,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from delta_rlvr.evaluate.local_sampler import encode_prompt
+from delta_rlvr.evaluate.local_sampler import encode_prompt, end_tokens
 from delta_rlvr.study.judging import Asked, Judge, Judged
+from delta_rlvr.study.shots import line_ends
 from delta_rlvr.study.stack.policy import StackedPolicy
 from delta_rlvr.study.stack.sampling import StackedSampler
 from delta_rlvr.tasks import Problem, Task
@@ -185,6 +186,24 @@ class Collector:
             pieces.append((hidden, *self.policy.token_logps(hidden, ids[:, rows], temperature, entropy=True)))
         hidden, logps, entropy = (torch.cat(parts, dim=1) for parts in zip(*pieces, strict=True))
         return hidden, logps, entropy
+
+
+def make_collector(
+    model: Any,
+    tokenizer: Any,
+    *,
+    runs: int,
+    one_line: bool,
+    judge: Judge,
+    device: str | torch.device = "cpu",
+    compute_dtype: torch.dtype = torch.float32,
+    rows_at_once: int = 1024,
+) -> Collector:
+    """Copies of a model, ready to be sampled from. `one_line`: a response ends with its line."""
+    ends = end_tokens(model, tokenizer) | (line_ends(tokenizer) if one_line else set())
+    policy = StackedPolicy.from_model(model, runs, compute_dtype=compute_dtype).to(device)
+    sampler = StackedSampler(policy, ends=ends, pad=tokenizer.pad_token_id)
+    return Collector(policy, sampler, tokenizer, judge=judge, rows_at_once=rows_at_once)
 
 
 def row_pieces(rows: int, runs: int, rows_at_once: int, whole: int = 1) -> list[slice]:

@@ -12,17 +12,14 @@ from urllib.parse import quote
 
 import torch
 
-from delta_rlvr.evaluate.local_sampler import end_tokens
 from delta_rlvr.evaluate.results import versions
 from delta_rlvr.runs.files import atomic, dump, now, plain
 from delta_rlvr.study.judging import Judge
 from delta_rlvr.study.learning.heldout import HeldoutSettings, heldout_accuracies
 from delta_rlvr.study.learning.protocol import Protocol
 from delta_rlvr.study.learning.training import BatchStatistics, Run, StackedTraining, TrainingSettings
-from delta_rlvr.study.rollouts import Collector
-from delta_rlvr.study.shots import line_ends
+from delta_rlvr.study.rollouts import Collector, make_collector
 from delta_rlvr.study.stack.policy import StackedPolicy
-from delta_rlvr.study.stack.sampling import StackedSampler
 from delta_rlvr.tasks import Task, get_task, load_policy
 
 RUNS = "runs.jsonl"
@@ -186,7 +183,7 @@ def start_scores(
 ) -> dict[str, float]:
     """Held-out accuracy on each task before training: the same for every run."""
     tasks = [get_task(name) for name in protocol.tasks]
-    collector = make_collector(model, tasks, tokenizer, judge, machine)
+    collector = _collector(model, tasks, tokenizer, judge, machine)
     return dict(zip(protocol.tasks, _score(protocol, collector, tasks), strict=True))
 
 
@@ -202,7 +199,7 @@ def run_stack(
 ) -> tuple[list[Outcome], StackedPolicy]:
     """Train and score the runs of one stack side by side."""
     tasks = [get_task(run.task) for run in runs]
-    collector = make_collector(model, tasks, tokenizer, judge, machine)
+    collector = _collector(model, tasks, tokenizer, judge, machine)
     training = StackedTraining(collector, runs, protocol.training, rows_at_once=machine.rows_at_once)
     batches = protocol.training.batches
 
@@ -219,20 +216,24 @@ def run_stack(
     return outcomes, collector.policy
 
 
-def make_collector(
+def _collector(
     model: Any, tasks: Sequence[Task], tokenizer: Any, judge: Judge, machine: Machine
 ) -> Collector:
-    """One copy of the model for each task, ready to be sampled from."""
+    """One copy of the model for each task."""
     if len({task.one_line for task in tasks}) > 1:
         raise ValueError(
             "tasks whose responses end with their line cannot stand in one stack with others: give two protocols"
         )
-    ends = end_tokens(model, tokenizer) | (line_ends(tokenizer) if tasks[0].one_line else set())
-    policy = StackedPolicy.from_model(model, len(tasks), compute_dtype=machine.compute_dtype).to(
-        machine.device
+    return make_collector(
+        model,
+        tokenizer,
+        runs=len(tasks),
+        one_line=tasks[0].one_line,
+        judge=judge,
+        device=machine.device,
+        compute_dtype=machine.compute_dtype,
+        rows_at_once=machine.rows_at_once,
     )
-    sampler = StackedSampler(policy, ends=ends, pad=tokenizer.pad_token_id)
-    return Collector(policy, sampler, tokenizer, judge=judge, rows_at_once=machine.rows_at_once)
 
 
 def _score(protocol: Protocol, collector: Collector, tasks: Sequence[Task]) -> list[float]:

@@ -14,7 +14,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from delta_rlvr.credit import DeltaConfig
-from delta_rlvr.evaluate.local_sampler import end_tokens
 from delta_rlvr.objectives import FutureClip
 from delta_rlvr.runs.files import atomic, dump
 from delta_rlvr.study.judging import Judge, knows_decisive
@@ -31,10 +30,9 @@ from delta_rlvr.study.planted.updates import (
     update_vectors,
     weights_after_a_step,
 )
-from delta_rlvr.study.rollouts import Batch, Collector, Rollouts
-from delta_rlvr.study.shots import line_ends, with_shots
+from delta_rlvr.study.rollouts import Batch, Collector, Rollouts, make_collector
+from delta_rlvr.study.shots import with_shots
 from delta_rlvr.study.stack.policy import StackedPolicy
-from delta_rlvr.study.stack.sampling import StackedSampler
 from delta_rlvr.tasks import get_task, load_policy
 
 TERCILES = ("shortest third", "middle third", "longest third")
@@ -53,7 +51,7 @@ class CreditBench:
     ):
         self.settings, self.folder, self.say = settings, folder, say
         self.device = torch.device(device)
-        self._policy: tuple[str, StackedPolicy, Collector] | None = None
+        self._policy: tuple[str, Collector] | None = None
 
     def prepare(self) -> None:
         """Refuse tasks without planted credit, policies that cannot be made, and a folder of other settings; leave ours there."""
@@ -132,12 +130,16 @@ class CreditBench:
         if self._policy is None or self._policy[0] != name:
             self.say(f"policy {name}")
             model, tokenizer = self._get_policy(name)
-            stack = StackedPolicy.from_model(model, 1).to(self.device)
-            ends = end_tokens(model, tokenizer) | (line_ends(tokenizer) if self.settings.shots else set())
-            sampler = StackedSampler(stack, ends=ends, pad=tokenizer.pad_token_id)
-            collector = Collector(stack, sampler, tokenizer, judge=Judge(tokenizer))
-            self._policy = name, stack, collector
-        return self._policy[1], self._policy[2]
+            collector = make_collector(
+                model,
+                tokenizer,
+                runs=1,
+                one_line=self.settings.shots > 0,
+                judge=Judge(tokenizer),
+                device=self.device,
+            )
+            self._policy = name, collector
+        return self._policy[1].policy, self._policy[1]
 
     def _get_policy(self, name: str) -> tuple[Any, Any]:
         """A policy; one that has to be made is kept in the folder."""

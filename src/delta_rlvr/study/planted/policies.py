@@ -16,7 +16,7 @@ from delta_rlvr.tasks.phrased_sums import Slips
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-_IGNORED = -100  # transformers' label of a position without loss
+IGNORED = -100  # transformers' label of a position without loss
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def continue_supervised(
     solutions = told_solutions(continuation)
     model.train()
     for _ in range(continuation.steps):
-        model(**_collate(next(solutions), tokenizer)).loss.backward()
+        model(**collate(next(solutions), tokenizer)).loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()
@@ -99,7 +99,9 @@ def told_solutions(continuation: Continuation) -> Iterator[list[tuple[str, str]]
         ]
 
 
-def _collate(pairs: list[tuple[str, str]], tokenizer: PreTrainedTokenizerBase) -> dict[str, torch.Tensor]:
+def collate(
+    pairs: list[tuple[str, str]], tokenizer: PreTrainedTokenizerBase, device: str = "cpu"
+) -> dict[str, torch.Tensor]:
     """Right-padded ids, and the labels of the solutions and their end."""
     rows = []
     for prompt, solution in pairs:
@@ -107,9 +109,9 @@ def _collate(pairs: list[tuple[str, str]], tokenizer: PreTrainedTokenizerBase) -
         rows.append((asked, [*told, tokenizer.eos_token_id]))
     longest = max(len(asked) + len(told) for asked, told in rows)
     ids = torch.full((len(rows), longest), tokenizer.pad_token_id)
-    labels = torch.full_like(ids, _IGNORED)
+    labels = torch.full_like(ids, IGNORED)
     for place, (asked, told) in enumerate(rows):
         ids[place, : len(asked) + len(told)] = torch.tensor([*asked, *told])
         labels[place, len(asked) : len(asked) + len(told)] = torch.tensor(told)
     # Padding stands on the right, where no real token attends to it.
-    return {"input_ids": ids, "labels": labels}
+    return {"input_ids": ids.to(device), "labels": labels.to(device)}
