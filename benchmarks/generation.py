@@ -12,20 +12,17 @@ interleaved, in an order that turns around, and ratios are taken within a round.
 
 from __future__ import annotations
 
-import argparse
-import json
-import platform
 import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
-from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedModel
+from transformers import AutoModelForCausalLM, PreTrainedModel
 
+from common import circumstances, keep, model_parser, parse, smollm_config
 from delta_rlvr.study.stack.policy import StackedPolicy
 from delta_rlvr.study.stack.sampling import StackedSampler
 from delta_rlvr.tasks import load_policy
@@ -52,17 +49,7 @@ class Size:
 def smollm_shape() -> PreTrainedModel:
     """Random weights of the shape of SmolLM2-135M."""
     torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=49152,
-        hidden_size=576,
-        intermediate_size=1536,
-        num_hidden_layers=30,
-        num_attention_heads=9,
-        num_key_value_heads=3,
-        max_position_embeddings=8192,
-        tie_word_embeddings=True,
-    )
-    return AutoModelForCausalLM.from_config(config)
+    return AutoModelForCausalLM.from_config(smollm_config())
 
 
 SIZES = {
@@ -161,32 +148,17 @@ def _wait(device: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--model", choices=SIZES, default="builtin")
-    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser = model_parser(__doc__, SIZES)
     parser.add_argument("--runs", type=int, default=4, help="policies side by side")
     parser.add_argument("--rounds", type=int, default=5, help="measured rounds of each arm")
     parser.add_argument("--warm-up", type=int, default=2)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result there too")
-    arguments = parser.parse_args()
-    if arguments.device == "cuda" and not torch.cuda.is_available():
-        parser.error("--device cuda: this machine has none")
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
+    arguments = parse(parser)
     size = SIZES[arguments.model]
     result = {
-        "model": arguments.model,
-        "device": torch.cuda.get_device_name()
-        if arguments.device == "cuda"
-        else platform.processor() or "cpu",
-        "threads": torch.get_num_threads(),
-        "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
+        **circumstances(arguments),
         **measure(size, arguments.device, arguments.runs, arguments.rounds, arguments.warm_up),
     }
-    if arguments.json:
-        arguments.json.write_text(json.dumps(result, indent=2) + "\n")
+    keep(result, arguments.json)
     _show(result, size)
 
 

@@ -13,9 +13,6 @@ CPU that others use too, the ratio of the processor time that the process itself
 
 from __future__ import annotations
 
-import argparse
-import json
-import platform
 import random
 import statistics
 import sys
@@ -23,16 +20,16 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
 import trl
 from datasets import Dataset
-from transformers import AutoTokenizer, LlamaConfig, PretrainedConfig, Qwen2Config
+from transformers import AutoTokenizer, PretrainedConfig, Qwen2Config
 from trl import GRPOConfig, GRPOTrainer
 
+from common import circumstances, keep, model_parser, parse, smollm_config
 from delta_rlvr.adapters.trl import DeltaTrainer, DeltaTrainerConfig
 from delta_rlvr.tasks.models import resolve_model
 
@@ -59,16 +56,7 @@ class Size:
 SIZES = {
     "builtin": Size(None, rows=128, micro_batch=32, updates=2, prompt=16, response=48),
     "smollm-shape": Size(
-        lambda: LlamaConfig(
-            vocab_size=49152,
-            hidden_size=576,
-            intermediate_size=1536,
-            num_hidden_layers=30,
-            num_attention_heads=9,
-            num_key_value_heads=3,
-            max_position_embeddings=8192,
-            tie_word_embeddings=True,
-        ),
+        smollm_config,
         rows=128,
         micro_batch=16,
         updates=4,
@@ -256,35 +244,16 @@ def _ratio(times: dict[str, list[tuple[float, float]]], what: str) -> dict[str, 
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--model", choices=SIZES, default="builtin")
-    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser = model_parser(__doc__, SIZES)
     parser.add_argument("--rounds", type=int, default=30, help="measured rounds of each trainer")
     parser.add_argument("--warm-up", type=int, default=3)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result there too")
-    arguments = parser.parse_args()
-    if arguments.device == "cuda" and not torch.cuda.is_available():
-        parser.error("--device cuda: this machine has none")
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
+    arguments = parse(parser)
     size = SIZES[arguments.model]
     result = {
-        "model": arguments.model,
-        "device": torch.cuda.get_device_name()
-        if arguments.device == "cuda"
-        else platform.processor() or "cpu",
-        "threads": torch.get_num_threads(),
-        "versions": {
-            "torch": torch.__version__,
-            "transformers": transformers.__version__,
-            "trl": trl.__version__,
-        },
+        **circumstances(arguments, trl=trl.__version__),
         **measure(size, arguments.device, arguments.rounds, arguments.warm_up),
     }
-    if arguments.json:
-        arguments.json.write_text(json.dumps(result, indent=2) + "\n")
+    keep(result, arguments.json)
     _show(result, size)
     return int(result["ratio"]["median"] > BAR)
 
