@@ -5,7 +5,10 @@ Beside the tests and not in one of them, because spawned processes import it by 
 import torch
 import torch.distributed as dist
 
-from delta_rlvr.credit import DeltaConfig, Entropy, ForkingTokens, ResponseMean, Surprise, credit_record
+from delta_rlvr.credit import DeltaConfig, credit_record
+from delta_rlvr.credit.rules.forking import ForkingTokens
+from delta_rlvr.credit.rules.uncertainty import Entropy, Surprise
+from delta_rlvr.credit.rules.uniform import ResponseMean
 
 WIDTH, VOCAB = 7, 13
 HEAD = torch.randn(VOCAB, WIDTH, generator=torch.Generator().manual_seed(99))

@@ -7,7 +7,7 @@ import pytest
 
 from delta_rlvr import __version__
 from delta_rlvr.cli import COMMANDS, EXTRAS, main
-from delta_rlvr.objectives import METHODS
+from delta_rlvr.objectives import all_methods
 
 
 def run_fresh(arguments, *unwanted):
@@ -34,7 +34,7 @@ def test_help_of_train_does_not_wait_for_trl():
     told, imported = run_fresh(["train", "--help"], "trl", "transformers", "datasets", "accelerate")
     assert imported == ""
     assert max(map(len, told.splitlines())) <= 120
-    for name in METHODS:
+    for name in all_methods():
         assert name in told
     for flag in ("--model", "--task", "--steps", "--resume", "--output", "--config", "--lora_rank"):
         assert flag in told
@@ -60,7 +60,7 @@ def test_compare_help(capsys):
 def test_methods(capsys):
     assert main(["methods"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == list(METHODS)
+    assert [line.split()[0] for line in lines] == list(all_methods())
 
 
 def test_every_option_is_listed(capsys):
@@ -68,7 +68,7 @@ def test_every_option_is_listed(capsys):
     told = capsys.readouterr().out
     for option in (
         "--rollouts_every",
-        "--lambda_min",
+        "--show_methods",
         "--num_generations",
         "--vllm_mode",
         "--fsdp",

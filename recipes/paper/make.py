@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import yaml
 
@@ -133,19 +134,12 @@ def _what(row: Row) -> Settings:
 
 
 def _method(row: Row) -> Settings:
-    settings: Settings = {"method": row.method}
+    changes = urlencode(row.settings)
+    settings: Settings = {"method": f"{row.method}?{changes}" if changes else row.method}
     if row.method == "sapo":
-        settings |= {"sapo_temperature_pos": 1.0, "sapo_temperature_neg": 1.05}
-    else:
-        settings |= {"epsilon": 0.2, "epsilon_high": 0.28}
-    if row.method == "fipo":
-        settings["delta"] = 10.0
-    if row.method.startswith("delta"):
-        refinements = 0 if row.method == "delta-no-refinement" else 1
-        settings |= {"lambda_min": 0.8, "lambda_max": 1.2, "refinements": refinements}
-    if row.method == "delta-topk":
-        settings["proxy_top_k"] = 20
-    return settings | dict(row.settings)
+        return settings | {"sapo_temperature_pos": 1.0, "sapo_temperature_neg": 1.05}
+    settings |= {"epsilon": 0.2, "epsilon_high": 0.28}
+    return settings | ({"delta": 10.0} if row.method == "fipo" else {})
 
 
 def _batch() -> Settings:

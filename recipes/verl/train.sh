@@ -3,7 +3,7 @@
 #
 #   bash recipes/verl/qwen3_8b_base.sh delta                          # or dapo, dapo-ft, sapo, fipo, grpo, delta-topk, ...
 #   NNODES=2 bash recipes/verl/qwen3_14b_base.sh delta                # from the head node of a Ray cluster of two nodes
-#   bash recipes/verl/qwen3_8b_base.sh delta +delta.lambda_max=1.5    # further words are verl settings
+#   bash recipes/verl/qwen3_8b_base.sh 'delta?lambda_max=1.5' trainer.save_freq=20    # further words are verl settings
 #   DRY_RUN=1 bash recipes/verl/qwen3_8b_base.sh delta                # print the settings and stop
 #
 # MODEL, STEPS and TENSOR_PARALLEL come from the script of the model. These may be set too:
@@ -27,7 +27,7 @@ ROLLOUT=${ROLLOUT:-sglang}
 OVERLONG=${OVERLONG:-0}
 SEED=${SEED:-0}
 
-NAME=$(basename "$MODEL")-$METHOD-seed$SEED
+NAME=$(basename "$MODEL")-${METHOD//[^A-Za-z0-9_.=-]/-}-seed$SEED
 PROMPT=2048
 RESPONSE=20480
 
@@ -42,8 +42,8 @@ esac
 
 SETTINGS=(
   trainer.v1.trainer_mode=delta_sync
-  +delta.method="$METHOD"
-  +delta.run_folder="$RUNS/$NAME"
+  "+delta.method='$METHOD'"  # quoted, because settings may follow the name
+  "+delta.run_folder='$RUNS/$NAME'"
   # Table 5: 128 prompts x 16 rollouts, mini-batches of 32 prompts, lengths, sampling
   data.train_batch_size=128
   actor_rollout_ref.rollout.n=16
@@ -97,9 +97,9 @@ SETTINGS=(
   trainer.val_before_train=False
   trainer.test_freq=-1
   trainer.save_freq=20
-  trainer.default_local_dir="$RUNS/$NAME/verl"
+  "trainer.default_local_dir='$RUNS/$NAME/verl'"
   trainer.project_name=delta-rlvr
-  trainer.experiment_name="$NAME"
+  "trainer.experiment_name='$NAME'"
   "trainer.logger=[console,file]"
 )
 if [[ $OVERLONG == 1 ]]; then

@@ -4,7 +4,17 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-__all__ = ["CreditRecord", "CreditStream", "DeltaConfig", "RowStore", "credit_record", "token_coefficients"]
+__all__ = [
+    "CreditRecord",
+    "CreditStream",
+    "DeltaConfig",
+    "RowStore",
+    "TokenBatch",
+    "TokenRule",
+    "credit_record",
+    "register",
+    "token_coefficients",
+]
 
 if TYPE_CHECKING:
     from delta_rlvr.credit import (
@@ -12,7 +22,10 @@ if TYPE_CHECKING:
         CreditStream,
         DeltaConfig,
         RowStore,
+        TokenBatch,
+        TokenRule,
         credit_record,
+        register,
         token_coefficients,
     )
 

@@ -141,13 +141,11 @@ def _study(arguments: list[str]) -> int:
 
 
 def _methods(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="delta-rlvr methods", description="The methods by name.")
-    parser.parse_args(arguments)
-    from delta_rlvr.objectives import METHODS
+    from delta_rlvr.commands import methods as command
 
-    for method in METHODS.values():
-        print(f"{method.name:20} {method.paper:16} {method.about}")
-    return 0
+    parser = argparse.ArgumentParser(prog="delta-rlvr methods", description=command.__doc__)
+    command.add_arguments(parser)
+    return command.run(parser.parse_args(arguments))
 
 
 COMMANDS: dict[str, Callable[[list[str]], int]] = {

@@ -22,7 +22,10 @@ from credit_reference import (
     surprise_score,
     topk_hidden,
 )
-from delta_rlvr.credit import DeltaConfig, Entropy, ForkingTokens, ResponseMean, Surprise, credit_record
+from delta_rlvr.credit import DeltaConfig, credit_record
+from delta_rlvr.credit.rules.forking import ForkingTokens
+from delta_rlvr.credit.rules.uncertainty import Entropy, Surprise
+from delta_rlvr.credit.rules.uniform import ResponseMean
 
 CASES = 6  # a setting; the settings below make it some eight hundred batches
 

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from delta_rlvr import CreditStream, DeltaConfig, RowStore, token_coefficients
-from delta_rlvr.credit import Entropy, ForkingTokens, Surprise
+from delta_rlvr.credit.rules.forking import ForkingTokens
+from delta_rlvr.credit.rules.uncertainty import Entropy, Surprise
 
 
 def good():
@@ -79,15 +80,15 @@ def test_what_a_proxy_needs():
     tokens = torch.zeros(3, 4, dtype=torch.int64)
     for proxy in ("topk_hidden", "head"):
         config = DeltaConfig(proxy=proxy)
-        with pytest.raises(ValueError, match=r"^head: proxy="):
+        with pytest.raises(ValueError, match=r"^head: this method needs"):
             token_coefficients(**good(), config=config, tokens=tokens)
-        with pytest.raises(ValueError, match=r"^tokens: proxy="):
+        with pytest.raises(ValueError, match=r"^tokens: this method needs"):
             token_coefficients(**good(), config=config, head=torch.randn(9, 5))
         with pytest.raises(ValueError, match=r"^tokens: an id lies outside"):
             token_coefficients(**good(), config=config, head=torch.randn(9, 5), tokens=tokens + 9)
         with pytest.raises(ValueError, match=r"^head: width 6 does not fit hidden's 5"):
             token_coefficients(**good(), config=config, head=torch.randn(9, 6), tokens=tokens)
-    with pytest.raises(ValueError, match=r"^groups: scope='group' needs"):
+    with pytest.raises(ValueError, match=r"^groups: this method needs"):
         token_coefficients(**good(), config=DeltaConfig(scope="group"))
     with pytest.raises(ValueError, match=r"^temperature=0"):
         token_coefficients(**good(), temperature=0)
@@ -117,10 +118,10 @@ def test_what_a_proxy_needs():
         ({"source": "random", "range_map": False}, "source='random'"),
         ({"contrast": "within_side", "assignment": "hard"}, "choose one of the two"),
         ({"contrast": "within_side", "whiten": "diagonal"}, "no whitened form"),
-        ({"contrast": "alignment", "assignment": "hard"}, "no negative scores"),
-        ({"contrast": "alignment", "gamma": "initial"}, "no negative scores"),
+        ({"contrast": "alignment", "assignment": "hard"}, "never negative"),
+        ({"contrast": "alignment", "gamma": "initial"}, "no distances"),
         ({"proxy": "head", "whiten": "full"}, "vocab x width matrix"),
-        ({"gamma": "initial", "whiten": "diagonal"}, "in another unit"),
+        ({"gamma": "initial", "whiten": "diagonal"}, "has another unit"),
         ({"assignment": "hard", "own_response": "leave_out"}, "without any token"),
         ({"proxy": "head", "own_response": "leave_out"}, "vocab x width matrix"),
     ],

@@ -7,7 +7,9 @@ import pytest
 import torch
 
 from delta_rlvr import DeltaConfig, credit_record, token_coefficients
-from delta_rlvr.credit import Entropy, ForkingTokens, ResponseMean, Surprise, Uniform
+from delta_rlvr.credit.rules.forking import ForkingTokens
+from delta_rlvr.credit.rules.uncertainty import Entropy, Surprise
+from delta_rlvr.credit.rules.uniform import ResponseMean, Uniform
 
 
 def one_dimensional(values, advantages, **settings):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from delta_rlvr.credit import CreditStream, DeltaConfig
-from delta_rlvr.credit import weighting as weighting_module
+from delta_rlvr.credit.rules import delta as delta_module
 from delta_rlvr.objectives import Clip, LossInputs, policy_loss
 
 
@@ -16,8 +16,8 @@ def test_flat_range_is_dapo_bit_for_bit(scope, value, monkeypatch):
     advantages = torch.tensor([1.0, -1.0, 0.3, 0.0, 0.5, 0.2])
     mask = torch.rand(6, 5, generator=g) < 0.8
     solves = []
-    real = weighting_module.estimate
-    monkeypatch.setattr(weighting_module, "estimate", lambda *a: solves.append(1) or real(*a))
+    real = delta_module.estimate
+    monkeypatch.setattr(delta_module, "estimate", lambda *a: solves.append(1) or real(*a))
     stream = CreditStream(DeltaConfig(lambda_min=value, lambda_max=value, scope=scope))
     stream.add(hidden, logps, mask)
     assert len(stream.store) == int(mask.sum())  # the capture ran

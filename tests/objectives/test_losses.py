@@ -16,13 +16,15 @@ from credit_reference import (
 )
 from credit_reference import sequence_mean as loop_sequence_mean
 from credit_reference import token_mean as loop_token_mean
-from delta_rlvr.credit import ResponseMean, Surprise, Uniform, token_coefficients
+from delta_rlvr.credit import DeltaConfig, token_coefficients
+from delta_rlvr.credit.rules.uncertainty import Surprise
+from delta_rlvr.credit.rules.uniform import ResponseMean, Uniform
 from delta_rlvr.objectives import (
-    METHODS,
     Clip,
     FutureClip,
     LossInputs,
     SoftGate,
+    all_methods,
     clipped_loss,
     get_method,
     policy_loss,
@@ -160,16 +162,14 @@ def test_every_method_of_the_paper_has_a_name():
         f"delta-{v}" for v in ("within-side", "fixed-gamma", "hard", "no-norm", "no-range", "no-refinement")
     }
     expected |= {"delta-top50", "delta-random50", "delta-bottom50"}
-    assert expected <= set(METHODS)
-    assert get_method("dapo").weighting == Uniform()
+    assert expected <= set(all_methods())
+    assert get_method("dapo").rule == Uniform()
     assert get_method("grpo").surrogate.low == get_method("grpo").surrogate.high
     with pytest.raises(ValueError, match="did you mean 'delta-topk'"):
         get_method("delta-topK")
-    wide = get_method("delta").with_delta(lambda_min=0.5, lambda_max=1.5)
-    assert (wide.delta.lambda_min, wide.delta.lambda_max) == (0.5, 1.5)
-    surprise = get_method("surprise").with_delta(lambda_max=1.5)
-    assert surprise.weighting == Surprise(0.8, 1.5)
-    with pytest.raises(ValueError, match="'surprise' has no setting proxy, scope"):
-        get_method("surprise").with_delta(proxy="head", scope="group")
-    with pytest.raises(ValueError, match="'dapo' has no token coefficients"):
-        get_method("dapo").with_delta(refinements=2)
+    assert get_method("delta?lambda_min=0.5&lambda_max=1.5").rule == DeltaConfig(0.5, 1.5)
+    assert get_method("surprise?lambda_max=1.5").rule == Surprise(0.8, 1.5)
+    with pytest.raises(ValueError, match="'surprise' has no setting 'proxy'"):
+        get_method("surprise?proxy=head")
+    with pytest.raises(ValueError, match="'dapo' has no setting 'refinements'"):
+        get_method("dapo?refinements=2")

@@ -170,15 +170,15 @@ def make_run(
     responses: int = 6,
     length: int = 60,
     after: float | None = 0.55,
-    delta: dict[str, Any] | None = None,
+    rule: dict[str, Any] | None = None,
 ) -> Path:
     """A finished run with every second step sampled."""
     made, draw = Rollouts(seed), np.random.default_rng(seed)
     settings = {"learning_rate": 1e-6, "batch": 8, "clip_high": 0.28, "output_dir": str(path)}
-    delta = (
+    rule = (
         {"lambda_min": 0.8, "lambda_max": 1.2, "refinements": 1}
-        if delta is None and method == "delta"
-        else delta
+        if rule is None and method == "delta"
+        else rule
     )
     description = RunDescription(
         engine="minimal",
@@ -187,7 +187,7 @@ def make_run(
         model="tiny",
         task="phrased-sums",
         settings=settings,
-        delta=delta,
+        rule=rule,
         steps_planned=steps,
         versions={"python": "3.11"},
     )

@@ -11,7 +11,7 @@ import re
 import pytest
 import torch
 
-from delta_rlvr.credit import DeltaConfig, token_coefficients
+from delta_rlvr.credit import token_coefficients
 from delta_rlvr.report.command import add_explain_arguments, add_report_arguments, run_explain, run_report
 from delta_rlvr.report.explain import Rollout, RolloutFileError, explain, group_advantages, read_rollouts
 from delta_rlvr.tasks.models import load_policy
@@ -82,11 +82,11 @@ def test_coefficients_agree_with_one_padded_batch(rollouts_file, tmp_path, tempe
         assert response["advantage"] == pytest.approx(advantage)
         assert response["weight"] == pytest.approx(weights.tolist(), rel=2e-4)
         assert response["logps"] == pytest.approx(logps.tolist(), rel=1e-3, abs=1e-5)
-        assert set(response["other_weights"]) == {"forking tokens", "grpo"}
+        assert set(response["other_weights"]) == {"dapo-ft", "grpo"}
 
 
 def test_the_page_opens(browser, rollouts_file, tmp_path):
-    report = explain("builtin", rollouts_file, tmp_path / "explain.html", config=DeltaConfig(scope="group"))
+    report = explain("builtin", rollouts_file, tmp_path / "explain.html", methods=["delta-group"])
     page = browser.new_page()
     problems = []
     page.on("console", lambda message: problems.append(message.text))
@@ -180,10 +180,8 @@ def test_commands(rollouts_file, run_folder, tmp_path):
         "builtin",
         "--rollouts",
         str(rollouts_file),
-        "--proxy",
-        "topk_hidden",
-        "--scope",
-        "group",
+        "--methods",
+        "delta?proxy=topk_hidden&scope=group,surprise",
     ]
     output = run_explain(parser.parse_args([*arguments, "--output", str(tmp_path / "e.html")]))
-    assert '"delta.proxy":"topk_hidden"' in output.read_text()
+    assert '"rule.proxy":"topk_hidden"' in output.read_text()

@@ -14,8 +14,8 @@ from delta_rlvr.report.tokenview import nice, token_view
 from delta_rlvr.runs import RunDescription, RunWriter, TokenSums, read_run
 
 
-def bare_run(path, *, method="delta", seed=0, after=None, interval=0.05, settings=None, delta=None):
-    description = RunDescription("minimal", method, seed, "m", "t", settings or {}, delta)
+def bare_run(path, *, method="delta", seed=0, after=None, interval=0.05, settings=None, rule=None):
+    description = RunDescription("minimal", method, seed, "m", "t", settings or {}, rule)
     with RunWriter.create(path, description) as writer:
         if after is not None:
             final = {"accuracy": after, "low": after - interval, "high": after + interval}
@@ -31,7 +31,7 @@ class TestGroups:
 
     def test_another_setting_is_another_group_and_is_named(self, tmp_path):
         runs = [
-            bare_run(tmp_path / str(k), seed=k, delta={"refinements": k, "scope": "batch"}) for k in (1, 2)
+            bare_run(tmp_path / str(k), seed=k, rule={"refinements": k, "scope": "batch"}) for k in (1, 2)
         ]
         assert [group.label for group in group_runs(runs)] == [
             "delta (refinements 1)",
@@ -173,9 +173,13 @@ class TestDiscriminator:
         assert view["after"]["count_positive"] == 2
         assert "lowers the overlap of the two sides from 1.00 to 0.00 (-100 %)" in summary([view])
 
-    def test_distances_to_the_own_centroid_have_no_common_axis(self, make_run, tmp_path):
-        run = make_run(tmp_path / "run", steps=1, delta={"contrast": "within_side"})
-        assert token_view(read_run(run), "r0", 10**9).discriminator == []
+    @pytest.mark.parametrize("sign", [-1.0, 1.0])  # distances to the own centroid; alignments
+    def test_scores_of_one_sign_have_no_common_axis(self, sign):
+        sides = [
+            {"advantage": side, "margin": [sign, 2 * sign], "margin_initial": [sign, sign]}
+            for side in (1.0, -1.0)
+        ]
+        assert step_view(sides, 1) is None
 
     def test_one_side_alone_has_no_view(self):
         assert step_view([{"advantage": 1.0, "margin": [1.0, 2.0], "margin_initial": [1.0, 2.0]}], 1) is None

@@ -39,7 +39,7 @@ def response(tokens=("1", "+", "2"), **changes):
 
 
 def test_what_is_written_is_read(tmp_path):
-    with RunWriter.create(tmp_path / "run", describe(delta={"k": 1})) as writer:
+    with RunWriter.create(tmp_path / "run", describe(rule={"k": 1})) as writer:
         writer.log({"step": 1, "reward": np.float32(0.25), "note": None})
         writer.write_rollouts(
             1, [response(weight=np.array([1.0, 0.9, 1.123456789]), decisive=[True, False, True])]
@@ -50,7 +50,7 @@ def test_what_is_written_is_read(tmp_path):
     assert run.problems == []
     assert run.info["status"] == "finished"
     assert run.info["steps"] == 1
-    assert run.info["delta"] == {"k": 1}
+    assert run.info["rule"] == {"k": 1}
     assert run.metrics == [{"step": 1, "reward": 0.25, "note": None}]
     (read,) = run.rollouts(1)
     assert read["weight"] == [1.0, 0.9, 1.1235]  # five significant digits
@@ -87,7 +87,7 @@ def test_create_accepts_a_folder_with_foreign_files(tmp_path):
     assert read_run(tmp_path).info["status"] == "finished"
 
 
-@pytest.mark.parametrize("change", [{"method": "dapo"}, {"seed": 4}, {"model": "other"}, {"delta": {"k": 2}}])
+@pytest.mark.parametrize("change", [{"method": "dapo"}, {"seed": 4}, {"model": "other"}, {"rule": {"k": 2}}])
 def test_resume_refuses_another_run(tmp_path, change):
     RunWriter.create(tmp_path, describe()).interrupt()
     with pytest.raises(RunFolderError, match=f"holds another run \\({next(iter(change))} "):

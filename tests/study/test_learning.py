@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from delta_rlvr.cli import main
+from delta_rlvr.credit import DeltaConfig
 from delta_rlvr.evaluate import evaluate_policy
 from delta_rlvr.evaluate.seeds import adjust, compare_seeds
-from delta_rlvr.study.arms import ORACLES, arm_weights, get_arm
 from delta_rlvr.study.judging import Judge
 from delta_rlvr.study.learning.curves import curves_figure
 from delta_rlvr.study.learning.heldout import HeldoutSettings, heldout_accuracies
@@ -23,6 +23,7 @@ from delta_rlvr.study.learning.training import Run, StackedTraining, TrainingSet
 from delta_rlvr.study.rollouts import Batch, Collector, advantages, flip
 from delta_rlvr.study.stack.policy import StackedPolicy
 from delta_rlvr.study.stack.sampling import StackedSampler
+from delta_rlvr.study.weighing import Weigher, study_method
 from delta_rlvr.tasks import get_task, load_policy
 
 TASK = get_task("phrased-sums")
@@ -145,7 +146,8 @@ def test_oracle_weights_by_hand() -> None:
     made, _, _ = collector(1)
     rollouts = made.collect([Batch(TASK, TASK.problems("train", 4, 1), 1, 64, decisive=True)], group=4)[0]
     assert rollouts.decisive is not None
-    weights = arm_weights(ORACLES["oracle-wide"], rollouts, made.policy.head[0], seed=0, number=0)
+    weigher = Weigher(rollouts, made.policy.head[0], number=0)
+    weights = weigher.weights(study_method("oracle-wide").rule)
     sided = rollouts.mask & (rollouts.advantages != 0)[:, None]
     count, known = int(rollouts.mask.sum()), int((rollouts.decisive & sided).sum())
     total = 1.5 * known + 0.5 * (count - known)
@@ -153,7 +155,7 @@ def test_oracle_weights_by_hand() -> None:
         weights[rollouts.decisive & sided], torch.full((known,), 1.5 * count / total), atol=1e-5, rtol=0
     )
     assert weights[rollouts.mask].mean().item() == pytest.approx(1.0, abs=1e-5)
-    only = arm_weights(ORACLES["oracle-only"], rollouts, made.policy.head[0], seed=0, number=0)
+    only = weigher.weights(study_method("oracle-only").rule)
     assert (only > 0).sum() == known
 
 
@@ -344,18 +346,17 @@ def test_seed_comparisons_need_the_baseline() -> None:
 
 
 def test_an_arm_may_have_settings_of_its_own() -> None:
-    arm = get_arm("delta-context?lambda_min=0.5&lambda_max=1.5")
-    assert arm.method.delta is not None
-    assert (arm.method.delta.lambda_min, arm.method.delta.lambda_max) == (0.5, 1.5)
-    with pytest.raises(ValueError, match="no setting lamda_min"):
-        get_arm("delta?lamda_min=0.5")
-    with pytest.raises(ValueError, match="lambda_min"):
-        get_arm("delta?lambda_min=2")
+    rule = study_method("delta-context?lambda_min=0.5&lambda_max=1.5").rule
+    assert rule == DeltaConfig(0.5, 1.5, refinements=0, contrast="alignment")
+    with pytest.raises(ValueError, match="no setting 'lamda_min'; did you mean 'lambda_min'"):
+        study_method("delta?lamda_min=0.5")
+    with pytest.raises(ValueError, match=r"lambda_min=2\.0 is above"):
+        study_method("delta?lambda_min=2")
 
 
 def test_unknown_arms_are_refused() -> None:
-    with pytest.raises(ValueError, match="oracles are"):
-        get_arm("oracle-all")
+    with pytest.raises(ValueError, match="unknown method 'oracle-all'"):
+        study_method("oracle-all")
 
 
 def test_a_folder_of_another_protocol_is_refused(tmp_path: Path) -> None:

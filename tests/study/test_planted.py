@@ -1,4 +1,4 @@
-"""Planted credit: conditions, contenders, measures of a batch, updates; each against hand numbers or a second path."""
+"""Planted credit: conditions, methods, measures of a batch, updates; each against hand numbers or a second path."""
 
 import dataclasses
 import itertools
@@ -7,18 +7,11 @@ import math
 import pytest
 import torch
 
-from delta_rlvr.credit import (
-    DeltaConfig,
-    ForkingTokens,
-    Surprise,
-    credit_record,
-    full_token_gradients,
-    future_weights,
-)
+from delta_rlvr.credit import DeltaConfig, credit_record, full_token_gradients
 from delta_rlvr.objectives import FutureClip
 from delta_rlvr.study.planted.conditions import CLEAN, NOISE, SHUFFLED, one_right_a_group
-from delta_rlvr.study.planted.contenders import Weigher, every_contender, get_contender, grid, label
 from delta_rlvr.study.planted.labelled import batch_facts, length_terciles, measure_weights, small_sample
+from delta_rlvr.study.planted.methods import bench_method, every_method, grid, label
 from delta_rlvr.study.planted.updates import (
     cosines,
     response_logps,
@@ -29,6 +22,7 @@ from delta_rlvr.study.planted.updates import (
 )
 from delta_rlvr.study.rollouts import ADVANTAGE_FLOOR, Rollouts, advantages
 from delta_rlvr.study.stack.policy import StackedPolicy
+from delta_rlvr.study.weighing import Weigher
 from delta_rlvr.tasks import Problem
 
 GROUP = 4
@@ -126,35 +120,34 @@ def test_noise_flips_its_share_of_the_verdicts(rollouts):
         assert flipped == pytest.approx(condition.noise * (1 - condition.noise**3), abs=0.01)
 
 
-# ------------------------------------------------------------------ contenders
+# ------------------------------------------------------------------ methods
 
 
-def test_every_weighting_is_there_once():
-    names = every_contender()
-    weightings = [get_contender(name) for name in names]
-    assert len({(c.oracle, c.weighting, c.later) for c in weightings}) == len(names)
+def test_every_rule_is_there_once():
+    names = every_method()
+    methods = [bench_method(name) for name in names]
+    assert len({(method.rho, method.surrogate.reweighs) for method in methods}) == len(names)
     assert "sapo" not in names  # at theta_old it is grpo
     for spec in grid():
-        wanted = get_contender(spec).weighting
-        assert any(c.weighting == wanted for c in weightings), spec
+        assert any(method.rho == bench_method(spec).rho for method in methods), spec
 
 
 def test_settings_after_the_name():
-    found = get_contender("delta?proxy=head&scope=group&refinements=0&lambda_max=1.5").method.delta
-    assert found == DeltaConfig(proxy="head", scope="group", refinements=0, lambda_max=1.5)
+    rule = bench_method("delta?proxy=head&scope=group&refinements=0&lambda_max=1.5").rule
+    assert rule == DeltaConfig(proxy="head", scope="group", refinements=0, lambda_max=1.5)
     assert label("delta?proxy=head&scope=group&refinements=0") == "delta head group K=0"
     for spec, told in (
         ("dleta", "did you mean 'delta'"),
         ("delta?proxy=haed", "choose one of"),
         ("delta?proxy", "key=value"),
-        ("dapo?scope=group", "dapo has no setting scope"),
-        ("delta?proxy=full", "yardstick"),
+        ("dapo?scope=group", "'dapo' has no setting 'scope'"),
+        ("delta?proxy=full", "gradient over all parameters .* which a study cannot give"),
         ("sapo", "grpo"),
         ("oracle-best", "oracle-only"),
-        ("oracle?lambda_max=2", "oracle-only"),
+        ("oracle?lambda_max=0.2", "lambda_min=0.8 is above lambda_max=0.2"),
     ):
         with pytest.raises(ValueError, match=told):
-            get_contender(spec)
+            bench_method(spec)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +169,7 @@ def test_shared_stores_change_no_weight(spec, policy, rollouts):
     """One capture for all rules gives what each rule's own pass gives."""
     weigher = Weigher(rollouts, policy.head[0].detach(), number=2)
     for other in ("delta-head", "delta-topk"):  # the stores were made for somebody else
-        weigher.weights(get_contender(other))
+        weigher.weights(bench_method(other).rho)
     moved = rollouts.advantages.flip(0)
     for given in (None, moved):
         alone = credit_record(
@@ -184,7 +177,7 @@ def test_shared_stores_change_no_weight(spec, policy, rollouts):
             rollouts.logps,
             rollouts.advantages if given is None else given,
             rollouts.mask,
-            config=get_contender(spec).weighting,
+            config=bench_method(spec).rho,
             head=policy.head[0].detach(),
             tokens=rollouts.completion_ids,
             groups=rollouts.groups,
@@ -192,20 +185,14 @@ def test_shared_stores_change_no_weight(spec, policy, rollouts):
             round_number=2,
         )
         torch.testing.assert_close(
-            weigher.weights(get_contender(spec), given), alone.padded(alone.weights, rollouts.mask)
+            weigher.weights(bench_method(spec).rho, given), alone.padded(alone.weights, rollouts.mask)
         )
 
 
 def test_grpo_is_a_mean_over_responses(policy, rollouts):
-    weights = Weigher(rollouts, policy.head[0].detach(), number=0).weights(get_contender("grpo"))
+    weights = Weigher(rollouts, policy.head[0].detach(), number=0).weights(bench_method("grpo").rho)
     lengths = rollouts.mask.sum(1)
     assert weights[0, 0].item() == pytest.approx(rollouts.mask.sum().item() / (16 * lengths[0].item()))
-
-
-def test_rules_of_the_weigher_are_those_of_the_methods():
-    assert get_contender("dapo-ft").weighting == ForkingTokens()
-    assert get_contender("surprise").weighting == Surprise()
-    assert get_contender("fipo").later
 
 
 # ------------------------------------------------------------------ measures of a batch
@@ -323,5 +310,5 @@ def test_fipo_is_weighed_by_a_policy_that_took_a_dapo_step_on_the_other_half(mod
         here = take_rows(rollouts, weighed)
         with torch.no_grad():
             shift = torch.where(here.mask, logps_of(stepped, here) - here.logps, 0.0)
-        expected = future_weights(shift, here.advantages[:, None].expand_as(shift), here.mask)
+        expected = FutureClip().reweigh(shift, here.advantages[:, None].expand_as(shift), here.mask)
         torch.testing.assert_close(found[weighed], expected, atol=2e-3, rtol=0)

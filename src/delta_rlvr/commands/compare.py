@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -38,6 +39,10 @@ def run(arguments: list[str]) -> int:
         raise ValueError(f"--seeds {mine.seeds}: give at least 1")
     for name in methods:
         get_method(name)
+    if len({folder_name(name) for name in methods}) != len(methods):
+        raise ValueError(
+            f"--methods {mine.methods}: two of them would share a folder; give one a name of its own with @register"
+        )
     for flag in ("--method", "--resume"):
         if any(word == flag or word.startswith(f"{flag}=") for word in theirs):
             raise ValueError(f"{flag} is not for compare: it runs --methods, and goes on by itself")
@@ -55,8 +60,13 @@ def run(arguments: list[str]) -> int:
     return conclude(folder, methods, seeds, console) if config.process_index == 0 else 0
 
 
+def folder_name(method: str) -> str:
+    """A method's name as part of a folder's: what a path cannot have, or a shell would trip over, becomes a dash."""
+    return re.sub(r"[^\w.=-]+", "-", method)
+
+
 def _one(arguments: list[str], method: str, seed: int, folder: Path, console: Console) -> None:
-    place = folder / f"{method}-seed{seed}"
+    place = folder / f"{folder_name(method)}-seed{seed}"
     given = [*arguments, "--method", method, "--seed", str(seed), "--output", str(place)]
     options, config = parse_train_options(given)
     started = read_run(place).info if (place / "run.json").exists() else None
@@ -88,7 +98,7 @@ def _check_same(place: Path, started: dict[str, Any], settings: dict[str, Any]) 
 def conclude(folder: Path, methods: Sequence[str], seeds: Sequence[int], console: Console) -> int:
     """The table, what it can tell, and the report of all runs."""
     scores = {
-        method: [_final(folder / f"{method}-seed{seed}")["after"]["accuracy"] for seed in seeds]
+        method: [_final(folder / f"{folder_name(method)}-seed{seed}")["after"]["accuracy"] for seed in seeds]
         for method in methods
     }
     rows = comparison_rows(scores)
@@ -121,7 +131,8 @@ def conclude(folder: Path, methods: Sequence[str], seeds: Sequence[int], console
     with atomic(folder / "comparison.json") as file:
         file.write(json.dumps(told, indent=1).encode())
     page = write_report(
-        [folder / f"{method}-seed{seed}" for method in methods for seed in seeds], folder / "report.html"
+        [folder / f"{folder_name(method)}-seed{seed}" for method in methods for seed in seeds],
+        folder / "report.html",
     )
     console.print(f"report: {page}", markup=False, highlight=False, soft_wrap=True)
     return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
-from delta_rlvr.objectives.methods import METHODS
+from delta_rlvr.objectives.methods import all_methods
 from delta_rlvr.tasks import DEFAULT_POLICY, DEFAULT_TASK
 
 TRAIN = """usage: delta-rlvr train [--config FILE.yaml] [--OPTION VALUE ...]
@@ -19,7 +19,9 @@ what to train
   --template NAME         prompt template for rows of a file or data set
   --train_problems N      training problems (default: as many as the steps need, or all there are)
   --method NAME           {methods}
-                          (`delta-rlvr methods` says what each is)
+                          (`delta-rlvr methods` says what each is). Settings follow the name, as in
+                          'delta?lambda_min=0.5&lambda_max=1.5'; a rule of your own is my_rules.py:MyRule
+  --show_methods NAMES    methods whose weights the token view shows beside it (with commas)
 how
   --steps N               optimizer steps
   --seed N                seed of everything
@@ -29,10 +31,6 @@ how
                           responses a pass, passes a step, passes a rollout batch, times over a rollout batch
   --max_completion_length N   longest response, in tokens
   --temperature X         sampling temperature
-  --lambda_min X, --lambda_max X, --refinements K, --proxy output_row|topk_hidden|head|sharpness,
-  --scope batch|group, --contrast both_sides|within_side|alignment, --own_response include|leave_out,
-  --whiten none|diagonal|full
-                          DelTA's own settings
   --lora_rank N           train a LoRA adapter
   --overlong_buffer N     DAPO's soft overlong penalty
 where to
@@ -64,5 +62,7 @@ Every option of `delta-rlvr train` works here too, but for --method and --resume
 
 
 def train_help() -> str:
-    methods = textwrap.fill(", ".join(METHODS), 84, break_on_hyphens=False).replace("\n", "\n" + " " * 26)
+    methods = textwrap.fill(", ".join(all_methods()), 84, break_on_hyphens=False).replace(
+        "\n", "\n" + " " * 26
+    )
     return TRAIN.format(default_policy=DEFAULT_POLICY, default_task=DEFAULT_TASK, methods=methods)

@@ -13,6 +13,7 @@ import yaml
 from trl import TrlParser
 
 from delta_rlvr.adapters.trl import DeltaTrainerConfig
+from delta_rlvr.objectives import get_method
 from delta_rlvr.tasks import DEFAULT_POLICY, DEFAULT_TASK
 
 # What the bundled policy is trained with: found on plain DAPO, before any other method was run on it.
@@ -120,7 +121,8 @@ def parse_train_options(arguments: list[str]) -> tuple[TrainOptions, DeltaTraine
     parser.set_defaults(**defaults)
     options, config, rest = parser.parse_args_and_config(arguments, return_remaining_strings=True)
     if rest:
-        raise ValueError(f"there is no option {rest[0]}; {_hint(rest[0].lstrip('-').partition('=')[0])}")
+        name = rest[0].lstrip("-").partition("=")[0]
+        raise ValueError(f"there is no option {rest[0]}; {_hint(name, given('method') or 'delta')}")
     if options.template is not None:
         options.task += f"{'&' if '?' in options.task else '?'}template={options.template}"
     if options.steps is not None:
@@ -177,7 +179,8 @@ def _read_settings(path: str) -> dict[str, Any]:
         raise ValueError(f"--config {path}: write one option a line, as in `steps: 100`")
     for name in settings:
         if name not in _known_options() | {"env"}:
-            raise ValueError(f"--config {path}: there is no option {name!r}; {_hint(str(name))}")
+            hint = _hint(str(name), str(settings.get("method", "delta")))
+            raise ValueError(f"--config {path}: there is no option {name!r}; {hint}")
     return settings
 
 
@@ -185,7 +188,11 @@ def _known_options() -> set[str]:
     return {field.name for kind in (TrainOptions, DeltaTrainerConfig) for field in fields(kind)}
 
 
-def _hint(name: str) -> str:
+def _hint(name: str, method: str = "delta") -> str:
+    setting = name.replace("-", "_")
+    if setting in {one.name for one in fields(get_method(method).rule)}:
+        mark = "&" if "?" in method else "?"
+        return f"settings of a method stand in its name: --method '{method}{mark}{setting}=VALUE'"
     close = difflib.get_close_matches(name, _known_options(), 1)
     return f"did you mean {close[0]}?" if close else "`delta-rlvr train --help-all` lists them"
 

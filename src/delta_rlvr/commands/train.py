@@ -197,7 +197,7 @@ def _writer(
         model=options.model,
         task=options.task,
         settings=settings,
-        delta=None if method.delta is None else dataclasses.asdict(method.delta),
+        rule=None if method.rule.constant else dataclasses.asdict(method.rule),
         steps_planned=steps,
         versions=_versions(),
     )

@@ -8,9 +8,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from delta_rlvr.credit.config import DeltaConfig
 from delta_rlvr.credit.discriminator import side_summary, update_direction
 from delta_rlvr.credit.record import CreditRecord
+from delta_rlvr.credit.rules.delta import DeltaConfig
 from delta_rlvr.credit.stream import credit_record
 
 

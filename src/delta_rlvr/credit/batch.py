@@ -1,82 +1,167 @@
-"""A rollout batch as the estimator sees it: valid tokens only, packed row by row, so that padding cannot matter."""
+"""A rollout batch as a rule sees it: valid tokens only, packed row by row, so that padding cannot matter."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from delta_rlvr.credit.proxies import HeadProxy, RowProxy, Rows
-from delta_rlvr.credit.reduce import Reducer
+from delta_rlvr.credit.draws import uniform_draws
+from delta_rlvr.credit.reduce import Reducer, wide
 from delta_rlvr.credit.store import RowStore
+
+
+class _once(property):
+    """A property that is computed once. (functools.cached_property holds a lock meanwhile, in which ranks that are threads of one
+    process could wait for each other.)"""
+
+    def __get__(self, batch: Any, kind: type | None = None) -> Any:
+        assert self.fget is not None
+        if batch is None:
+            return self
+        known = vars(batch)
+        if self.fget.__name__ not in known["_known"]:
+            known["_known"][self.fget.__name__] = self.fget(batch)
+        return known["_known"][self.fget.__name__]
 
 
 @dataclass(frozen=True)
 class TokenBatch:
-    """This rank's share of a rollout batch."""
+    """This rank's share of a rollout batch. Token arrays are packed: valid tokens only, response by response.
+
+    What a rule did not declare in its `needs` is not there: reading it is an error that says so.
+    """
 
     lengths: Int[Tensor, " batch"]
     """Valid tokens of each response."""
     advantages: Float[Tensor, " batch"]
     """A_i, wide."""
-    groups: Int[Tensor, " batch"]
-    """Which prompt a response answers."""
     keys: Int[Tensor, " batch"]
     """A number that belongs to the response alone; seeded draws depend on it."""
     round_number: int
     """Number of the rollout batch; seeded draws differ from one to the next."""
-    logps: Float[Tensor, " token"] | None
-    """Old log-probs."""
-    entropy: Float[Tensor, " token"] | None
-    """Entropy of the old policy where the token was sampled."""
-    tokens: Int[Tensor, " token"] | None
-    """Sampled ids."""
-    store: RowStore | None
-    """The stored rows of the proxy; None where no proxy is needed."""
-    proxy: RowProxy | HeadProxy
-    factor: Float[Tensor, " token"] | None
-    """What a stored row is multiplied by to be v; None for one."""
     reducer: Reducer
+    """Sums, gathers and the like over all ranks."""
+    temperature: float = 1.0
+    """Of sampling."""
+    given: Mapping[str, Tensor] = field(default_factory=dict)
+    """What the rule needs, by name: read it through the properties below."""
+    stored: RowStore | None = None
+    """The stored rows, where the rule stores some."""
+    _known: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    @cached_property
+    # ------------------------------------------------------------------ what a rule may need
+
+    def _needed(self, name: str) -> Tensor:
+        if name not in self.given:
+            raise ValueError(f"the rule reads batch.{name} without declaring it: add {name!r} to its `needs`")
+        return self.given[name]
+
+    @property
+    def groups(self) -> Int[Tensor, " batch"]:
+        """Which prompt a response answers: any number, the same for all its responses on all ranks."""
+        return self._needed("groups")
+
+    @property
+    def logps(self) -> Float[Tensor, " token"]:
+        """Old log-probs of the sampled tokens, wide."""
+        return self._needed("logps")
+
+    @property
+    def entropy(self) -> Float[Tensor, " token"]:
+        """Entropy of the old policy where the token was sampled, wide."""
+        return self._needed("entropy")
+
+    @property
+    def tokens(self) -> Int[Tensor, " token"]:
+        """Sampled ids."""
+        return self._needed("tokens")
+
+    @property
+    def decisive(self) -> Bool[Tensor, " token"]:
+        """The tokens that decided, where the task knows them."""
+        return self._needed("decisive")
+
+    @property
+    def measured(self) -> Float[Tensor, " token"]:
+        """Measured credit: the value after the token less the value before it, wide."""
+        return self._needed("measured")
+
+    @property
+    def informed_logps(self) -> Float[Tensor, " token"]:
+        """Log-probs of the same tokens by the same policy with the solution in its prompt, wide."""
+        return self._needed("informed_logps")
+
+    @property
+    def head(self) -> Float[Tensor, "vocab width"]:
+        """The LM head's weight."""
+        return self._needed("head")
+
+    @property
+    def store(self) -> RowStore:
+        """The stored rows of hidden states, chunk by chunk."""
+        if self.stored is None:
+            raise ValueError("the rule reads batch.store without declaring it: add 'hidden' to its `needs`")
+        return self.stored
+
+    # ------------------------------------------------------------------ what follows from lengths and advantages
+
+    @_once
     def row(self) -> Int[Tensor, " token"]:
-        """The response a token belongs to."""
+        """The response that a token belongs to."""
         return torch.repeat_interleave(
             torch.arange(len(self.lengths), device=self.lengths.device), self.lengths
         )
 
-    @cached_property
+    @_once
     def position(self) -> Int[Tensor, " token"]:
-        """The token's number among the valid tokens of its response."""
+        """The token's number among the valid tokens of its response, from 0."""
         starts = self.lengths.cumsum(0) - self.lengths
         return torch.arange(len(self.row), device=self.row.device) - starts[self.row]
 
-    @cached_property
+    @_once
     def token_advantages(self) -> Float[Tensor, " token"]:
         return self.advantages[self.row]
 
-    @cached_property
+    @_once
     def side(self) -> Int[Tensor, " token"]:
         """+1, -1 or 0: the sign of the token's advantage."""
         return self.token_advantages.sign().to(torch.int8)
 
-    @cached_property
+    @_once
     def token_count(self) -> int:
         """N: valid tokens of the batch, over all ranks."""
         return int(self.reducer.sum(self.lengths.sum().clone()).item())
 
-    def chunks_holding(self, active: Bool[Tensor, " token"]) -> list[bool]:
-        """For each stored chunk, whether it holds an active token: the others need not be read."""
-        assert self.store is not None
-        counts = torch.cat([active.new_zeros(1, dtype=torch.int64), active.cumsum(0)])
-        bounds = torch.tensor(self.store.bounds, dtype=torch.int64, device=counts.device).view(-1, 2)
-        return (counts[bounds[:, 1]] > counts[bounds[:, 0]]).tolist()
+    @_once
+    def group_number(self) -> Int[Tensor, " batch"]:
+        """The groups of all ranks numbered from 0: a response's number is the same on every rank."""
+        return torch.searchsorted(self.reducer.gather(self.groups).unique(), self.groups)
 
-    def rows(self, wanted: list[bool]) -> Rows:
-        """The wanted chunks of the store, as proxies read them."""
-        store = self.store
-        assert store is not None
-        return Rows(lambda: store.chunks(wanted), store.dtype or torch.float32, self.factor, self.tokens)
+    # ------------------------------------------------------------------ over all ranks
+
+    def ones(self) -> Float[Tensor, " token"]:
+        """The weight one for every token."""
+        return torch.ones(len(self.row), dtype=wide(self.row.device), device=self.row.device)
+
+    def total(self, values: Float[Tensor, "..."]) -> Float[Tensor, ""]:
+        """The sum of the values of all ranks."""
+        return self.reducer.sum(values.to(wide(values.device)).sum())
+
+    def sums_by(self, key: Int[Tensor, " many"], values: Float[Tensor, " many"]) -> Float[Tensor, " many"]:
+        """For each entry the sum, over all ranks, of the values whose key is the same."""
+        mine, place = key.unique(return_inverse=True)
+        sums = torch.zeros(len(mine), dtype=wide(values.device), device=values.device)
+        sums.index_add_(0, place, values.to(sums.dtype))
+        everyone, where = self.reducer.gather(mine).unique(return_inverse=True)
+        totals = torch.zeros(len(everyone), dtype=sums.dtype, device=sums.device)
+        totals.index_add_(0, where, self.reducer.gather(sums))
+        return totals[torch.searchsorted(everyone, mine)][place]
+
+    def draws(self, seed: int) -> Float[Tensor, " token"]:
+        """A number in [0, 1) for each token that depends on the seed, the batch's number, the response and the position alone."""
+        return uniform_draws(seed, self.round_number, self.keys[self.row], self.position)

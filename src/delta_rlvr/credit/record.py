@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
+from delta_rlvr.credit.batch import TokenBatch
+from delta_rlvr.credit.pieces import quantiles
 from delta_rlvr.credit.reduce import Reducer, wide
 
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -56,6 +59,22 @@ class CreditRecord:
     store_bytes: int = 0
     """Bytes that the proxies took on this rank."""
     reducer: Reducer | None = None
+
+    @classmethod
+    def of(cls, batch: TokenBatch, weights: Float[Tensor, " token"], **details: Any) -> CreditRecord:
+        """The record of a batch's weights. `details`: other fields; token arrays among them become float32 as the weights do."""
+        return cls(
+            weights=weights.to(torch.float32),
+            side=batch.side,
+            lengths=batch.lengths,
+            token_count=batch.token_count,
+            store="" if batch.stored is None else str(batch.stored),
+            store_bytes=0
+            if batch.stored is None
+            else batch.stored.bytes_on_device + batch.stored.bytes_on_host,
+            reducer=batch.reducer,
+            **{name: _narrow(value) for name, value in details.items()},
+        )
 
     def padded(
         self, values: Shaped[Tensor, " token"], mask: Bool[Tensor, "batch time"]
@@ -109,10 +128,5 @@ class CreditRecord:
         return report
 
 
-def quantiles(values: Float[Tensor, " many"], shares: tuple[float, ...]) -> list[float]:
-    """Linearly interpolated quantiles (torch.quantile refuses more than 16 million values)."""
-    ordered = values.sort().values
-    places = torch.tensor(shares, dtype=torch.float64) * (len(ordered) - 1)
-    below = places.floor().long().to(ordered.device)
-    above = places.ceil().long().to(ordered.device)
-    return torch.lerp(ordered[below], ordered[above], (places.to(ordered) - below.to(ordered))).tolist()
+def _narrow(value: Any) -> Any:
+    return value.to(torch.float32) if isinstance(value, Tensor) else value

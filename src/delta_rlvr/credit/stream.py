@@ -1,8 +1,9 @@
-"""The way in: coefficients of a batch that exists as tensors, and of one that arrives in micro-batches."""
+"""The way in: weights of a batch that exists as tensors, and of one that arrives in micro-batches."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -19,39 +20,45 @@ from delta_rlvr.credit.checks import (
     require_mask,
     require_shape,
 )
-from delta_rlvr.credit.config import DeltaConfig
-from delta_rlvr.credit.proxies import HeadProxy, RowProxy, row_factor, topk_hidden_rows
 from delta_rlvr.credit.record import CreditRecord
 from delta_rlvr.credit.reduce import Reducer, wide
+from delta_rlvr.credit.rule import NEEDS, TokenRule, check_needs, check_rule_class, weigh
+from delta_rlvr.credit.rules.delta import DeltaConfig
 from delta_rlvr.credit.store import RowStore
-from delta_rlvr.credit.weighting import Weighting, weigh
+
+TOKEN_ARRAYS = ("logps", "entropy", "tokens", "decisive", "measured", "informed_logps")
+"""The needs of a rule that are one value per token, as `add` and `solve` take them."""
 
 
 class CreditStream:
     """Collects a rollout batch as the old-log-prob pass produces it, then solves for its token weights.
 
     `add` takes padded micro-batches (hidden [b, T, d] with a mask [b, T]) or packed ones (hidden [n, d] with the lengths of the
-    responses); the responses are numbered in the order in which they come. `solve` may be called once a batch; `clear` starts the next.
+    responses); the responses are numbered in the order in which they come. `solve` may be called once per batch and rule; `clear`
+    starts the next batch.
     """
 
     def __init__(
         self,
-        config: Weighting = DeltaConfig(),  # noqa: B008 - frozen
+        config: TokenRule = DeltaConfig(),  # noqa: B008 - frozen
         *,
         head: Float[Tensor, "vocab width"] | None = None,
         temperature: float = 1.0,
         store: RowStore | None = None,
-        process_group: dist.ProcessGroup | None = None,
+        process_group: dist.ProcessGroup | Reducer | None = None,
         device: torch.device | str | None = None,
     ):
+        """`process_group`: statistics are summed over its ranks (or by a reducer of one's own). `head`: for rules that need it."""
         require(
             isinstance(temperature, (int, float)) and 0 < temperature < float("inf"),
             f"temperature={temperature!r}: give the sampling temperature, a positive number",
         )
+        check_rule_class(type(config))
+        check_needs(config, NEEDS, "nothing", type(config).__name__)
         self.config = config
-        self._delta = config if isinstance(config, DeltaConfig) else None
         self.temperature = float(temperature)
-        self.head = self._checked_head(head)
+        self.head = _checked_head(head)
+        self._require_head(config)
         self.store = store if store is not None else RowStore()
         self.process_group = process_group
         self._given_device = torch.device(device) if device is not None else None
@@ -60,15 +67,19 @@ class CreditStream:
     @property
     def needs_hidden(self) -> bool:
         """Whether `add` has to be given hidden states."""
-        return self._delta is not None and self._delta.needs_proxies
+        return self.config.stores is not None
+
+    def reads(self, rule: TokenRule) -> bool:
+        """Whether another rule's weights can be solved for from what this stream stores."""
+        if "head" in rule.needs and self.head is None:
+            return False
+        return rule.stores is None or rule.stores == self.config.stores
 
     def clear(self) -> None:
         """Forget the batch and start the next."""
         self.store.clear()
         self._lengths: list[Tensor] = []
-        self._logps: list[Tensor] = []
-        self._entropy: list[Tensor] = []
-        self._tokens: list[Tensor] = []
+        self._added: dict[str, list[Tensor]] = {}
         self._row_sums: list[Tensor] = []
         self._device = self._given_device
 
@@ -79,14 +90,14 @@ class CreditStream:
         mask: Bool[Tensor, "batch time"] | None = None,
         *,
         lengths: Int[Tensor, " batch"] | None = None,
-        tokens: Int[Tensor, "..."] | None = None,
-        entropy: Float[Tensor, "..."] | None = None,
         recompute: Callable[[], Float[Tensor, "..."]] | None = None,
+        **arrays: Any,
     ) -> None:
         """Add responses: padded with `mask`, or packed with `lengths`.
 
-        `logps` and `entropy` may be left out and given to `solve` for the whole batch at once, as they often are known only
-        after the pass. `recompute` gives the same `hidden` again; it is asked for only where the store has no room.
+        `arrays`: what the rule needs of each token (`TOKEN_ARRAYS`). They, and `logps`, may be left out and given to `solve` for the
+        whole batch at once, as they often are known only after the pass. `recompute` gives the same `hidden` again; it is asked for
+        only where the store has no room.
         """
         require(
             (mask is None) != (lengths is None),
@@ -95,7 +106,7 @@ class CreditStream:
         if mask is not None:
             require_mask(mask)
             require(mask.dim() == 2, f"mask: shape {tuple(mask.shape)} does not fit; [batch, time] is needed")
-            lead, pick = tuple(mask.shape), mask
+            lead, pick, meaning = tuple(mask.shape), mask, "[batch, time]"
             lengths = mask.sum(1)
         else:
             assert lengths is not None
@@ -104,14 +115,11 @@ class CreditStream:
                 lengths.dim() == 1, f"lengths: shape {tuple(lengths.shape)} does not fit; [batch] is needed"
             )
             require(bool((lengths >= 0).all()), "lengths: a response cannot have fewer than 0 tokens")
-            lead, pick = (int(lengths.sum()),), None
-        meaning = "[batch, time]" if pick is not None else "[sum of lengths]"
+            lead, pick, meaning = (int(lengths.sum()),), None, "[sum of lengths]"
         packed: dict[str, Tensor] = {}
-        for name, values in (("logps", logps), ("entropy", entropy), ("tokens", tokens)):
-            if values is None:
-                continue
+        for name, values in _named(logps, arrays).items():
             require_shape(name, values, lead, meaning)
-            (require_integer if name == "tokens" else require_float)(name, values)
+            _require_kind(name, values)
             packed[name] = (values if pick is None else values[pick]).detach()
 
         if self.needs_hidden:
@@ -128,9 +136,8 @@ class CreditStream:
             self._row_sums.append(rows.sum(-1, dtype=torch.float32))
         self._device = self._device or lengths.device
         self._lengths.append(lengths.to(torch.int64))
-        self._logps += [packed["logps"]] if "logps" in packed else []
-        self._entropy += [packed["entropy"]] if "entropy" in packed else []
-        self._tokens += [packed["tokens"].to(torch.int64)] if "tokens" in packed else []
+        for name, values in packed.items():
+            self._added.setdefault(name, []).append(values)
 
     @torch.no_grad()
     def solve(
@@ -138,26 +145,36 @@ class CreditStream:
         advantages: Float[Tensor, " batch"],
         *,
         logps: Float[Tensor, " token"] | None = None,
-        entropy: Float[Tensor, " token"] | None = None,
         groups: Int[Tensor, " batch"] | None = None,
         keys: Int[Tensor, " batch"] | None = None,
         round_number: int = 0,
-        config: Weighting | None = None,
+        config: TokenRule | None = None,
+        **arrays: Any,
     ) -> CreditRecord:
         """Token weights of everything added, over all ranks of the process group (each of which must call this).
 
-        `logps` and `entropy` [token] are packed in the order of `add`. `keys` identify the responses for seeded draws (default:
-        their number in the batch), `round_number` the batch. `config` asks for another method's weights on the same batch; its
-        proxy must be read from the same stored rows.
+        `logps` and `arrays` [token] are packed in the order of `add`. `keys` identify the responses for seeded draws (default: their
+        number in the batch), `round_number` the batch. `config` asks for another rule's weights on the same batch; what it stores
+        must be what this stream stored.
         """
-        weighting = self.config if config is None else config
+        rule = self.config if config is None else config
         device = self._device or advantages.device
-        reducer = Reducer(self.process_group, device)
+        group = self.process_group
+        reducer = group if isinstance(group, Reducer) else Reducer(group, device)
         problem: ValueError | None = None
         batch: TokenBatch | None = None
         try:
-            batch = self._batch(
-                weighting, advantages, logps, entropy, groups, keys, round_number, reducer, device
+            # No collective may stand in here: it raises on one rank alone.
+            lengths = _joined(self._lengths, torch.int64, device)
+            batch = TokenBatch(
+                lengths=lengths,
+                advantages=_checked_advantages(advantages, lengths),
+                keys=_checked_ids("keys", keys, len(lengths), device),
+                round_number=round_number,
+                reducer=reducer,
+                temperature=self.temperature,
+                given=self._given(rule, lengths, groups, _named(logps, arrays)),
+                stored=None if rule.stores is None else self.store,
             )
         except ValueError as error:
             problem = error
@@ -167,118 +184,75 @@ class CreditStream:
         if keys is None:
             before = sum(reducer.gather_counts(len(batch.lengths))[: reducer.rank])
             batch.keys.add_(before)
-        return weigh(batch, weighting)
+        return weigh(batch, rule)
 
-    def _batch(
+    def _given(
         self,
-        weighting: Weighting,
-        advantages: Tensor,
-        logps: Tensor | None,
-        entropy: Tensor | None,
+        rule: TokenRule,
+        lengths: Int[Tensor, " batch"],
         groups: Tensor | None,
-        keys: Tensor | None,
-        round_number: int,
-        reducer: Reducer,
-        device: torch.device,
-    ) -> TokenBatch:
-        """Everything checked and packed. No collective may stand here: it raises on one rank alone."""
-        lengths = (
-            torch.cat(self._lengths) if self._lengths else torch.zeros(0, dtype=torch.int64, device=device)
+        arrays: Mapping[str, Tensor],
+    ) -> dict[str, Tensor]:
+        """What the rule needs, checked: that and nothing else, so that it is right wherever the engine gives no more."""
+        check_needs(rule, NEEDS, "nothing", type(rule).__name__)
+        self._require_head(rule)
+        require(
+            self.reads(rule),
+            f"config: {type(rule).__name__} reads {rule.stores}, which this stream did not store; make a stream for it",
         )
-        count, token_count = len(lengths), int(lengths.sum())
-        row = torch.repeat_interleave(torch.arange(count, device=device), lengths)
-        require_shape("advantages", advantages, (count,), "[batch]")
-        require_float("advantages", advantages)
-        advantages = advantages.detach().to(device=device, dtype=wide(device))
-        # A response without a valid token has no say: what its advantage holds is never looked at.
-        bad = ~advantages.isfinite() & (lengths > 0)
-        if bad.any():
-            raise ValueError(
-                f"advantages: not finite (NaN or inf) in row {int(bad.nonzero()[0, 0])}. Look at its reward and its group's spread"
-            )
-        advantages = torch.where(lengths > 0, advantages, 0.0)
-        delta = weighting if isinstance(weighting, DeltaConfig) else None
-        if weighting != self.config:
-            self._check_same_rows(delta)
-        logps = self._packed("logps", self._logps, logps, token_count, row, needed=weighting.needs_logps)
-        if logps is not None and bool((logps > 1e-2).any()):
-            raise ValueError(
-                f"logps: a log-prob cannot be positive, as at row {first_bad_row(logps > 1e-2, row)}; pass log p, not p"
-            )
-        entropy = self._packed(
-            "entropy", self._entropy, entropy, token_count, row, needed=weighting.needs_entropy
-        )
-        tokens = torch.cat(self._tokens) if self._tokens else None
-        if self._row_sums:
-            suspect = ~torch.cat(self._row_sums).isfinite()
-            if suspect.any():
-                self._name_bad_hidden(row)
-        numbers = torch.arange(count, device=device)
-        if (
-            self._delta is not None
-            and self._delta.scope == "group"
-            and self._delta.needs_proxies
-            and groups is None
-        ):
-            raise ValueError(
-                "groups: scope='group' needs the prompt id of each response; pass groups [batch]"
-            )
-        for name, ids in (("groups", groups), ("keys", keys)):
-            if ids is not None:
-                require_shape(name, ids, (count,), "[batch]")
-                require_integer(name, ids)
-        logps = None if logps is None else logps.to(wide(device))
-        entropy = None if entropy is None else entropy.to(wide(device))
-        proxy = delta.proxy if delta is not None and delta.needs_proxies else None
-        return TokenBatch(
-            lengths=lengths,
-            advantages=advantages,
-            groups=numbers if groups is None else groups.to(device=device, dtype=torch.int64),
-            keys=numbers.clone() if keys is None else keys.to(device=device, dtype=torch.int64),
-            round_number=round_number,
-            logps=logps,
-            entropy=entropy,
-            tokens=tokens,
-            store=None if proxy is None else self.store,
-            proxy=HeadProxy(self.head, self.temperature) if proxy == "head" else RowProxy(),  # type: ignore[arg-type]
-            factor=row_factor(proxy, logps, entropy),
-            reducer=reducer,
-        )
-
-    def _check_same_rows(self, other: DeltaConfig | None) -> None:
-        """Another method can be solved for only if what it reads is what was stored."""
-        if other is not None and other.needs_proxies:
-            stored = self._delta.stored_rows if self.needs_hidden and self._delta is not None else None
+        row = torch.repeat_interleave(torch.arange(len(lengths), device=lengths.device), lengths)
+        if self._row_sums and not bool(torch.cat(self._row_sums).isfinite().all()):
+            self._name_bad_hidden(row)
+        given: dict[str, Tensor] = {}
+        for name in TOKEN_ARRAYS:
+            added = self._added.get(name)
+            require(not (added and name in arrays), f"{name}: give it to `add` or to `solve`, not to both")
+            values = torch.cat(added) if added else arrays.get(name)
+            if values is not None:
+                values = _checked_values(name, values, row)
+            if name in rule.needs:
+                require(
+                    values is not None or len(row) == 0,
+                    f"{name}: this method needs it; pass it to `add` or to `solve`",
+                )
+                given[name] = _no_tokens(name, row.device) if values is None else values
+        if "head" in rule.needs:
+            assert self.head is not None
+            given["head"] = self.head
+        if groups is not None or "groups" in rule.needs:
             require(
-                other.stored_rows == stored and (not other.needs_head or self.head is not None),
-                f"config: proxy={other.proxy!r} cannot be read from what this stream stored; make one for it",
+                groups is not None,
+                "groups: this method needs the prompt id of each response; pass groups [batch]",
             )
+            given["groups"] = _checked_ids("groups", groups, len(lengths), lengths.device)
+        return {name: value for name, value in given.items() if name in rule.needs}
 
-    def _packed(
-        self,
-        name: str,
-        added: list[Tensor],
-        given: Tensor | None,
-        token_count: int,
-        row: Tensor,
-        *,
-        needed: bool,
-    ) -> Tensor | None:
-        """A token array from `add` or from `solve`, checked."""
-        require(not (added and given is not None), f"{name}: give it to `add` or to `solve`, not to both")
-        values = torch.cat(added) if added else given
-        if values is None:
+    def _rows(
+        self, hidden: Tensor, lead: tuple[int, ...], pick: Tensor | None, tokens: Tensor | None, meaning: str
+    ) -> Float[Tensor, "token width"]:
+        """What the store keeps of the valid tokens: a compact copy, so that the padded tensor can be freed."""
+        require(isinstance(hidden, Tensor), f"hidden: a torch.Tensor is needed, not {type(hidden).__name__}")
+        require(
+            hidden.dim() == len(lead) + 1 and tuple(hidden.shape[:-1]) == lead,
+            f"hidden: shape {tuple(hidden.shape)} does not fit; {meaning[:-1]}, width] means {(*lead, 'width')} here",
+        )
+        require_float("hidden", hidden)
+        hidden = hidden.detach()
+        rows = hidden.clone() if pick is None else hidden[pick]
+        if "head" in self.config.needs:
+            assert self.head is not None
             require(
-                not needed or token_count == 0,
-                f"{name}: this method needs it; pass it to `add` or to `solve`",
+                self.head.shape[1] == rows.shape[1],
+                f"head: width {self.head.shape[1]} does not fit hidden's {rows.shape[1]}; pass the LM head's weight [vocab, width]",
             )
-            return torch.zeros(0, device=row.device) if needed else None
-        require_shape(name, values, (token_count,), "one value a valid token, packed,")
-        require_float(name, values)
-        problem = finite_problem(name, ~values.isfinite(), row)
-        if problem is not None:
-            raise problem
-        return values.detach().to(row.device)
+            if tokens is None:
+                raise ValueError("tokens: this method needs the sampled ids; pass tokens")
+            require(
+                not len(tokens) or (int(tokens.min()) >= 0 and int(tokens.max()) < len(self.head)),
+                f"tokens: an id lies outside of the head's vocabulary of {len(self.head)}",
+            )
+        assert self.config.stores is not None
+        return self.config.stores.rows(rows, tokens, self.head, self.temperature)
 
     def _name_bad_hidden(self, row: Tensor) -> None:
         """A row's sum was not finite: find out whether an entry is not (a sum of huge entries may overflow)."""
@@ -289,50 +263,103 @@ class CreditStream:
         if problem is not None:
             raise problem
 
-    def _rows(
-        self, hidden: Tensor, lead: tuple[int, ...], pick: Tensor | None, tokens: Tensor | None, meaning: str
-    ) -> Float[Tensor, "token width"]:
-        """What the store keeps of the valid tokens: a compact copy, so that the padded tensor can be freed."""
-        assert self._delta is not None
-        require(isinstance(hidden, Tensor), f"hidden: a torch.Tensor is needed, not {type(hidden).__name__}")
+    def _require_head(self, rule: TokenRule) -> None:
         require(
-            hidden.dim() == len(lead) + 1 and tuple(hidden.shape[:-1]) == lead,
-            f"hidden: shape {tuple(hidden.shape)} does not fit; {meaning[:-1]}, width] means {(*lead, 'width')} here",
+            "head" not in rule.needs or self.head is not None,
+            "head: this method needs the LM head's weight [vocab, width]; pass head=model.get_output_embeddings().weight",
         )
-        require_float("hidden", hidden)
-        width = hidden.shape[-1]
-        hidden = hidden.detach()
-        rows = hidden.clone() if pick is None else hidden[pick]
-        if not self._delta.needs_head:
-            return rows
-        assert self.head is not None
-        require(
-            self.head.shape[1] == width,
-            f"head: width {self.head.shape[1]} does not fit hidden's {width}; pass the LM head's weight [vocab, width]",
-        )
-        if tokens is None:
-            raise ValueError(f"tokens: proxy={self._delta.proxy!r} needs the sampled ids; pass tokens")
-        require(
-            not len(tokens) or (int(tokens.min()) >= 0 and int(tokens.max()) < len(self.head)),
-            f"tokens: an id lies outside of the head's vocabulary of {len(self.head)}",
-        )
-        if self._delta.proxy == "topk_hidden":
-            return topk_hidden_rows(rows, self.head, tokens, self._delta.top_k, self.temperature)
-        return rows
 
-    def _checked_head(self, head: Tensor | None) -> Tensor | None:
-        if self._delta is None or not self._delta.needs_head:
-            return None  # never held on to where it is not needed
-        if head is None:
-            raise ValueError(
-                f"head: proxy={self._delta.proxy!r} needs the LM head's weight [vocab, width]; "
-                "pass head=model.get_output_embeddings().weight"
-            )
+
+def streams_for(rules: Iterable[TokenRule], **options: Any) -> list[CreditStream]:
+    """As many streams (with these options) as the rules need to be solved for, each rule by the first that reads it."""
+    streams: list[CreditStream] = []
+    for rule in sorted(rules, key=lambda rule: rule.stores is None):
+        if not any(stream.reads(rule) for stream in streams):
+            streams.append(CreditStream(rule, **options))
+    return streams
+
+
+def _named(logps: Tensor | None, arrays: Mapping[str, Tensor | None]) -> dict[str, Tensor]:
+    """The token arrays that were given."""
+    for name in arrays:
         require(
-            isinstance(head, Tensor) and head.dim() == 2 and head.is_floating_point(),
-            "head: pass the LM head's weight, a floating-point matrix [vocab, width]",
+            name in TOKEN_ARRAYS,
+            f"{name}: there is no such array per token; there are {', '.join(TOKEN_ARRAYS)}",
         )
-        return head.detach()
+    return {name: values for name, values in {"logps": logps, **arrays}.items() if values is not None}
+
+
+def _require_kind(name: str, values: Tensor) -> None:
+    if name == "tokens":
+        require_integer(name, values)
+    elif name == "decisive":
+        require(
+            values.dtype == torch.bool,
+            f"decisive: bool is needed, not {values.dtype}; convert it with .bool()",
+        )
+    else:
+        require_float(name, values)
+
+
+def _checked_values(name: str, values: Tensor, row: Int[Tensor, " token"]) -> Tensor:
+    """One value per valid token, on the batch's device and wide; refused where one is not finite."""
+    require_shape(name, values, (len(row),), "one value per valid token, packed,")
+    _require_kind(name, values)
+    values = values.detach().to(row.device)
+    if not values.is_floating_point():
+        return values
+    problem = finite_problem(name, ~values.isfinite(), row)
+    if problem is not None:
+        raise problem
+    if name.endswith("logps") and bool((values > 1e-2).any()):
+        raise ValueError(
+            f"{name}: a log-prob cannot be positive, as at row {first_bad_row(values > 1e-2, row)}; pass log p, not p"
+        )
+    return values.to(wide(row.device))
+
+
+def _no_tokens(name: str, device: torch.device) -> Tensor:
+    """An array of a rank that has no token."""
+    kinds = {"tokens": torch.int64, "decisive": torch.bool}
+    return torch.zeros(0, dtype=kinds.get(name, wide(device)), device=device)
+
+
+def _checked_advantages(
+    advantages: Float[Tensor, " batch"], lengths: Int[Tensor, " batch"]
+) -> Float[Tensor, " batch"]:
+    require_shape("advantages", advantages, (len(lengths),), "[batch]")
+    require_float("advantages", advantages)
+    advantages = advantages.detach().to(device=lengths.device, dtype=wide(lengths.device))
+    # The advantage of a response without a valid token is ignored, whatever it holds.
+    bad = ~advantages.isfinite() & (lengths > 0)
+    if bad.any():
+        raise ValueError(
+            f"advantages: not finite (NaN or inf) in row {int(bad.nonzero()[0, 0])}. Look at its reward and its group's spread"
+        )
+    return torch.where(lengths > 0, advantages, 0.0)
+
+
+def _checked_ids(name: str, ids: Tensor | None, count: int, device: torch.device) -> Int[Tensor, " batch"]:
+    """One whole number per response; by default its number."""
+    if ids is None:
+        return torch.arange(count, device=device)
+    require_shape(name, ids, (count,), "[batch]")
+    require_integer(name, ids)
+    return ids.to(device=device, dtype=torch.int64)
+
+
+def _checked_head(head: Tensor | None) -> Tensor | None:
+    if head is None:
+        return None
+    require(
+        isinstance(head, Tensor) and head.dim() == 2 and head.is_floating_point(),
+        "head: pass the LM head's weight, a floating-point matrix [vocab, width]",
+    )
+    return head.detach()
+
+
+def _joined(parts: list[Tensor], dtype: torch.dtype, device: torch.device) -> Tensor:
+    return torch.cat(parts) if parts else torch.zeros(0, dtype=dtype, device=device)
 
 
 def credit_record(
@@ -341,19 +368,18 @@ def credit_record(
     advantages: Float[Tensor, " batch"],
     mask: Bool[Tensor, "batch time"],
     *,
-    config: Weighting = DeltaConfig(),  # noqa: B008 - frozen
+    config: TokenRule = DeltaConfig(),  # noqa: B008 - frozen
     head: Float[Tensor, "vocab width"] | None = None,
-    tokens: Int[Tensor, "batch time"] | None = None,
     temperature: float = 1.0,
     groups: Int[Tensor, " batch"] | None = None,
-    entropy: Float[Tensor, "batch time"] | None = None,
     keys: Int[Tensor, " batch"] | None = None,
     round_number: int = 0,
     process_group: dist.ProcessGroup | None = None,
+    **arrays: Any,
 ) -> CreditRecord:
     """Like `token_coefficients`, but the whole record: weights, alpha, margins, sides, temperatures, masses, centroid gap."""
     stream = CreditStream(config, head=head, temperature=temperature, process_group=process_group)
-    stream.add(hidden, logps, mask, tokens=tokens, entropy=entropy)
+    stream.add(hidden, logps, mask, **arrays)
     return stream.solve(advantages, groups=groups, keys=keys, round_number=round_number)
 
 
@@ -363,36 +389,16 @@ def token_coefficients(
     advantages: Float[Tensor, " batch"],
     mask: Bool[Tensor, "batch time"],
     *,
-    config: Weighting = DeltaConfig(),  # noqa: B008 - frozen
-    head: Float[Tensor, "vocab width"] | None = None,
-    tokens: Int[Tensor, "batch time"] | None = None,
-    temperature: float = 1.0,
-    groups: Int[Tensor, " batch"] | None = None,
-    entropy: Float[Tensor, "batch time"] | None = None,
-    keys: Int[Tensor, " batch"] | None = None,
-    round_number: int = 0,
-    process_group: dist.ProcessGroup | None = None,
+    config: TokenRule = DeltaConfig(),  # noqa: B008 - frozen
+    **given: Any,
 ) -> Float[Tensor, "batch time"]:
-    """The token coefficients of a rollout batch: float32 [batch, time], mean one over the mask, 0 outside of it.
+    """The token weights of a rollout batch: float32 [batch, time], 0 outside of the mask (for DelTA: mean one over it).
 
     hidden: the LM head's input at the position that predicts token t (the token gradients themselves for proxy="full").
-    logps: old log-prob of the sampled token. advantages: one a response. mask: the valid response tokens.
-    head, tokens, temperature: the LM head's weight, the sampled ids and the sampling temperature, for the proxies that need them.
-    groups: prompt ids, for scope="group". process_group: statistics are summed over its ranks, each of which must call this.
+    logps: old log-prob of the sampled token. advantages: one per response. mask: the valid response tokens. config: any rule.
+    given, for the rules that need it: head (the LM head's weight), temperature (of sampling), groups (prompt ids [batch]),
+    tokens (sampled ids), entropy and the other `TOKEN_ARRAYS` [batch, time]; keys, round_number (for seeded draws);
+    process_group (statistics are summed over its ranks, each of which must call this).
     """
-    record = credit_record(
-        hidden,
-        logps,
-        advantages,
-        mask,
-        config=config,
-        head=head,
-        tokens=tokens,
-        temperature=temperature,
-        groups=groups,
-        entropy=entropy,
-        keys=keys,
-        round_number=round_number,
-        process_group=process_group,
-    )
+    record = credit_record(hidden, logps, advantages, mask, config=config, **given)
     return record.padded(record.weights, mask)

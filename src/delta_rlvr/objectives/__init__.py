@@ -7,11 +7,10 @@ from delta_rlvr.objectives.aggregate import (
     sequence_mean,
     token_mean,
 )
-from delta_rlvr.objectives.methods import METHODS, Method, get_method
+from delta_rlvr.objectives.methods import Method, all_methods, get_method, portable
 from delta_rlvr.objectives.surrogates import Clip, FutureClip, LossInputs, SoftGate, Surrogate, clipped_loss
 
 __all__ = [
-    "METHODS",
     "Aggregation",
     "Clip",
     "FutureClip",
@@ -19,9 +18,11 @@ __all__ = [
     "Method",
     "SoftGate",
     "Surrogate",
+    "all_methods",
     "clipped_loss",
     "get_method",
     "policy_loss",
+    "portable",
     "self_normalized_mean",
     "sequence_mean",
     "token_mean",

@@ -1,14 +1,32 @@
-"""Every method of the paper by name: a token weighting, a surrogate and an average, and nothing else."""
+"""Every method by name: a token rule, a surrogate and an average, and nothing else.
+
+A method is written in one way everywhere: `name?setting=value&setting=value`. The name is a registered one, or says where a rule is:
+`my_rules.py:FirstHalf`, `my_package.rules:FirstHalf`.
+"""
 
 from __future__ import annotations
 
-import difflib
+import importlib
+import importlib.util
+import sys
+import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import cache
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from urllib.parse import urlencode
 
-from delta_rlvr.credit.config import DeltaConfig
-from delta_rlvr.credit.weighting import Entropy, ForkingTokens, Surprise, Uniform, Weighting
+from delta_rlvr.credit.rule import REGISTERED, RuleError, TokenRule, check_rule_class, first_line, register
+from delta_rlvr.credit.rules.uniform import ResponseMean, Uniform
 from delta_rlvr.objectives.aggregate import Aggregation
 from delta_rlvr.objectives.surrogates import Clip, FutureClip, SoftGate, Surrogate
+from delta_rlvr.spelling import did_you_mean, split_spec, typed_settings
+
+PLUGINS = "delta_rlvr.methods"
+"""The entry-point group by which other packages bring rules: a name for a rule class, or a module whose decorators name some."""
 
 
 @dataclass(frozen=True)
@@ -16,103 +34,191 @@ class Method:
     """What tells one training method from another, everything else being equal."""
 
     name: str
-    about: str
-    """One line for `--help` and the report."""
-    paper: str
-    """Where the paper has it."""
-    weighting: Weighting = field(default_factory=Uniform)
-    """Token weights, fixed once a rollout batch."""
+    """As it was asked for, settings included."""
+    about: str = ""
+    """One line for `delta-rlvr methods` and the report."""
+    paper: str = ""
+    """Where it is from."""
+    rule: TokenRule = field(default_factory=Uniform)
+    """Token weights, fixed once per rollout batch."""
     surrogate: Surrogate = field(default_factory=Clip)
     """The token loss."""
     aggregation: Aggregation = "token_mean"
     """How token losses are averaged."""
 
     @property
-    def delta(self) -> DeltaConfig | None:
-        """The DelTA settings, for the methods that have some."""
-        return self.weighting if isinstance(self.weighting, DeltaConfig) else None
+    def rho(self) -> TokenRule:
+        """Appendix E's token weight at theta_old, a mean over responses included. (Clips and gates do not differ there.)"""
+        return ResponseMean(self.rule) if self.aggregation == "sequence_mean" else self.rule
 
-    def with_delta(self, **changes: object) -> Method:
-        """The same method with other coefficient settings (a wider range, more refinements, ...)."""
-        settings = {setting.name for setting in fields(self.weighting)}
-        if "lambda_min" not in settings and changes:
-            raise ValueError(f"method {self.name!r} has no token coefficients to set: {', '.join(changes)}")
-        unknown = changes.keys() - settings
-        if unknown:
-            raise ValueError(
-                f"method {self.name!r} has no setting {', '.join(sorted(unknown))} (it has: {', '.join(sorted(settings))})"
-            )
-        return replace(self, weighting=replace(self.weighting, **changes))  # type: ignore[arg-type]
+    def with_settings(self, settings: Mapping[str, str]) -> Method:
+        """The same with other settings of its rule, or of a surrogate that weighs tokens itself."""
+        own = {key: text for key, text in settings.items() if key in self.surrogate.settings}
+        rest = {key: text for key, text in settings.items() if key not in own}
+        surrogate, rule = self.surrogate, self.rule
+        try:
+            if own:
+                surrogate = replace(surrogate, **typed_settings(type(surrogate), own, self.name))
+            if rest:
+                where = f"method {self.name!r}"
+                if not fields(rule) and surrogate.settings:  # what can be set is the surrogate's
+                    raise ValueError(
+                        f"{where} has no setting {next(iter(rest))!r} (it has: {', '.join(surrogate.settings)})"
+                    )
+                rule = replace(rule, **typed_settings(type(rule), rest, where))
+        except ValueError as error:
+            raise RuleError(str(error)) from error
+        return replace(self, rule=rule, surrogate=surrogate)
 
 
-def _delta(name: str, about: str, paper: str, **settings: object) -> Method:
-    return Method(name, about, paper, DeltaConfig(**settings))  # type: ignore[arg-type]
+_BASELINES = (
+    Method(
+        "grpo", "mean over responses, symmetric clip", "App. J", Uniform(), Clip(0.2, 0.2), "sequence_mean"
+    ),
+    Method("dapo", "mean over tokens, clip-higher", "App. J, Table 1"),
+    Method(
+        "sapo",
+        "soft gate in the place of the clip",
+        "App. J, Table 1",
+        Uniform(),
+        SoftGate(),
+        "sequence_mean",
+    ),
+    Method("fipo", "advantages scaled by the future shift", "App. J, Table 1", Uniform(), FutureClip()),
+)
 
 
-METHODS: dict[str, Method] = {
-    method.name: method
-    for method in (
-        Method(
-            "grpo",
-            "mean over responses, symmetric clip",
-            "App. J",
-            Uniform(),
-            Clip(0.2, 0.2),
-            "sequence_mean",
-        ),
-        Method("dapo", "mean over tokens, clip-higher", "App. J, Table 1"),
-        Method("dapo-ft", "DAPO on the 20 % most uncertain tokens", "App. J, Table 1", ForkingTokens()),
-        Method(
-            "sapo",
-            "soft gate in the place of the clip",
-            "App. J, Table 1",
-            Uniform(),
-            SoftGate(),
-            "sequence_mean",
-        ),
-        Method("fipo", "advantages scaled by the future shift", "App. J, Table 1", Uniform(), FutureClip()),
-        Method("surprise", "tokens count by 1 - p of the sampled one", "beyond", Surprise()),
-        Method("entropy", "tokens count by 1 - exp(-entropy)", "beyond", Entropy()),
-        _delta("delta", "DelTA as published: output-row proxy, range [0.8, 1.2], K = 1", "Table 1"),
-        _delta("delta-topk", "DelTA with the top-K hidden gradient", "Table 4", proxy="topk_hidden"),
-        _delta("delta-head", "DelTA with the exact head gradient", "beyond", proxy="head"),
-        _delta("delta-group", "DelTA with one pair of centroids a prompt", "beyond", scope="group"),
-        _delta(
-            "delta-context",
-            "gradients along what tells the sides apart, either way (K = 0)",
-            "beyond",
-            contrast="alignment",
-            refinements=0,
-        ),
-        _delta(
-            "delta-sharpness",
-            "delta-context with (log p + H) h in the place of (1 - p) h",
-            "beyond",
-            contrast="alignment",
-            refinements=0,
-            proxy="sharpness",
-        ),
-        _delta("delta-wide", "DelTA with the range [0.5, 1.5]", "Table 11", lambda_min=0.5, lambda_max=1.5),
-        _delta("delta-within-side", "distances to the own centroid alone", "Table 2", contrast="within_side"),
-        _delta("delta-fixed-gamma", "temperatures fixed to the first distance", "Table 3", gamma="initial"),
-        _delta("delta-hard", "hard 0/1 assignment", "Table 3", assignment="hard"),
-        _delta("delta-no-norm", "coefficients not normalised to mean one", "Table 3", normalize=False),
-        _delta("delta-no-range", "alpha itself as the weight", "Table 3", range_map=False),
-        _delta("delta-no-refinement", "initial centroids (K = 0)", "Table 3", refinements=0),
-        _delta("delta-random", "random coefficients in the same range", "Table 4", source="random"),
-        _delta(
-            "delta-top50", "DAPO on the half of the tokens with the largest lambda", "Fig. 3-4", keep="top"
-        ),
-        _delta("delta-random50", "DAPO on a random half of the tokens", "Fig. 3-4", keep="random"),
-        _delta("delta-bottom50", "DAPO on the half with the smallest lambda", "Fig. 3-4", keep="bottom"),
+def all_methods() -> dict[str, Method]:
+    """Every method that has a name: the baselines, and DAPO with each registered rule's weights."""
+    _load_plugins()
+    named = {method.name: method for method in _BASELINES}
+    return named | {
+        name: Method(name, known.about, known.paper, known.rule) for name, known in REGISTERED.items()
+    }
+
+
+def get_method(spec: str | TokenRule | Method) -> Method:
+    """The method that a spelling stands for, or DAPO with the weights of a rule object."""
+    if isinstance(spec, Method):
+        return spec
+    if isinstance(spec, TokenRule):
+        check_rule_class(type(spec))
+        return Method(spelled(spec), first_line(type(spec)), rule=spec)
+    if not isinstance(spec, str):
+        raise RuleError(f"method: give a name, a rule or a Method, not {type(spec).__name__}")
+    name, settings = split_spec(spec)
+    method = _from_place(name) if ":" in name else _from_name(name)
+    return replace(method.with_settings(settings), name=spec) if settings else replace(method, name=spec)
+
+
+def spelled(rule: TokenRule) -> str:
+    """How a rule object is written: its registered name or its place, and the settings that differ."""
+    for name, known in REGISTERED.items():
+        if known.rule == rule:
+            return name
+    kind = type(rule)
+    base = next((name for name, known in REGISTERED.items() if known.rule == kind()), None)
+    changed = {
+        one.name: getattr(rule, one.name)
+        for one in fields(rule)
+        if getattr(rule, one.name) != getattr(kind(), one.name)
+    }
+    query = f"?{urlencode({key: str(value) for key, value in changed.items()})}" if changed else ""
+    return (base or f"{kind.__module__}:{kind.__qualname__}") + query
+
+
+def portable(spec: str) -> str:
+    """The same spelling with a file's whole path, for processes that start elsewhere."""
+    name, mark, query = spec.partition("?")
+    file, colon, rule = name.rpartition(":")
+    if colon and file.endswith(".py"):
+        return f"{Path(file).expanduser().resolve()}:{rule}{mark}{query}"
+    return spec
+
+
+def _from_name(name: str) -> Method:
+    methods = all_methods()
+    if name in methods:
+        return methods[name]
+    hint = did_you_mean(name, methods)
+    if name.endswith(".py"):
+        hint = f"; name the rule in the file too, as in {name}:{(_rules_in(_module(name)) or ['MyRule'])[0]}"
+    failed = "".join(
+        f"; the plug-in {plugin} did not load ({why})" for plugin, why in _load_plugins().items()
     )
-}
+    raise RuleError(f"unknown method {name!r}{hint} (there are: {', '.join(methods)}){failed}")
 
 
-def get_method(name: str) -> Method:
-    """A method by its name."""
-    if name not in METHODS:
-        close = difflib.get_close_matches(name, METHODS, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise ValueError(f"unknown method {name!r}{hint} (there are: {', '.join(METHODS)})")
-    return METHODS[name]
+def _from_place(place: str) -> Method:
+    """A rule named by where it is: a file or a module, and the class in it."""
+    where, _, name = place.rpartition(":")
+    module = _module(where)
+    kind = getattr(module, name, None)
+    if kind is None:
+        rules = _rules_in(module)
+        has = f"it has {', '.join(rules)}" if rules else "it has no token rule"
+        raise RuleError(f"{place}: there is no {name!r} in {where}{did_you_mean(name, rules)} ({has})")
+    if isinstance(kind, TokenRule):
+        return replace(get_method(kind), name=place)
+    check_rule_class(kind, place)
+    return Method(place, first_line(kind), rule=kind())
+
+
+def _module(where: str) -> ModuleType:
+    if not where.endswith(".py"):
+        try:
+            return importlib.import_module(where)
+        except ModuleNotFoundError as error:
+            raise RuleError(
+                f"{where}: there is no such module ({error}); a file is written as {where}.py:NAME"
+            ) from error
+    path = Path(where).expanduser().resolve()
+    if not path.is_file():
+        beside = sorted(one.name for one in path.parent.glob("*.py"))[:8] if path.parent.is_dir() else []
+        raise RuleError(
+            f"{where}: there is no such file" + (f" (there are: {', '.join(beside)})" if beside else "")
+        )
+    return _load_file(path, path.stat().st_mtime_ns)
+
+
+@cache
+def _load_file(path: Path, _changed: int) -> ModuleType:
+    """A file as a module of its own name, loaded again only when it has changed."""
+    name = f"delta_rlvr_rules_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise RuleError(f"{path} cannot be loaded: {type(error).__name__}: {error}") from error
+    return module
+
+
+def _rules_in(module: ModuleType) -> list[str]:
+    return [
+        name
+        for name, value in vars(module).items()
+        if isinstance(value, type) and issubclass(value, TokenRule) and value.__module__ == module.__name__
+    ]
+
+
+@cache
+def _load_plugins() -> dict[str, str]:
+    """Load what other packages bring; for each that did not load, why."""
+    failed = {}
+    for plugin in entry_points(group=PLUGINS):
+        try:
+            brought: Any = plugin.load()
+            if not isinstance(brought, ModuleType):
+                check_rule_class(brought, plugin.value)
+                register(plugin.name)(brought)
+        except Exception as error:
+            failed[plugin.name] = f"{type(error).__name__}: {error}"
+            warnings.warn(
+                f"the methods of {plugin.name} ({plugin.value}) did not load: {error}", stacklevel=2
+            )
+    return failed

@@ -6,14 +6,14 @@ the upper side. What else tells them apart is how tokens are averaged (`aggregat
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from delta_rlvr.credit.future import FutureConfig, future_weights
+from delta_rlvr.objectives.future import future_weights
 
 # exp() of a larger log-ratio is of no use in a loss and overflows in half precision.
 _LARGEST_LOG_RATIO = 20.0
@@ -41,7 +41,47 @@ class LossInputs:
 
 
 @dataclass(frozen=True)
-class Clip:
+class Surrogate:
+    """A token loss, and what an engine has to know of it to run its own."""
+
+    kind: ClassVar[Literal["clip", "soft_gate"]]
+    """Which loss of an engine's it is."""
+    reweighs: ClassVar[bool] = False
+    """Whether tokens are weighed anew at every forward: then `reweigh` says how, and an engine multiplies its advantages by that."""
+    settings: ClassVar[tuple[str, ...]] = ()
+    """Fields that are written in a method's name, as a rule's are. (Clips are the engine's own options.)"""
+
+    @property
+    def low(self) -> float | None:
+        """epsilon_low, where there is a clip."""
+        return None
+
+    @property
+    def high(self) -> float | None:
+        """epsilon_high, where there is a clip."""
+        return None
+
+    @property
+    def dual(self) -> float | None:
+        """The dual clip, where there is one."""
+        return None
+
+    def __call__(self, inputs: LossInputs) -> Float[Tensor, "batch time"]:
+        """The loss of each token."""
+        raise NotImplementedError
+
+    def reweigh(
+        self,
+        log_ratio: Float[Tensor, "batch time"],
+        advantages: Float[Tensor, "batch time"],
+        mask: Bool[Tensor, "batch time"],
+    ) -> Float[Tensor, "batch time"]:
+        """Token weights at the current policy, 0 outside of the mask."""
+        return mask.to(log_ratio.dtype)
+
+
+@dataclass(frozen=True)
+class Clip(Surrogate):
     """PPO's clipped surrogate: -min(r A, clip(r, 1 - low, 1 + high) A), optionally with a dual clip."""
 
     low: float = 0.2
@@ -51,18 +91,22 @@ class Clip:
     dual: float | None = None
     """c: where A < 0 the loss of a token is at most c |A|."""
 
+    kind = "clip"
+
     def __call__(self, inputs: LossInputs) -> Float[Tensor, "batch time"]:
         return clipped_loss(inputs.log_ratio, inputs.advantages[:, None], self.low, self.high, self.dual)
 
 
 @dataclass(frozen=True)
-class SoftGate:
+class SoftGate(Surrogate):
     """SAPO: -f(r) A with f(r) = sigmoid(tau (r - 1)) 4 / tau, a smooth gate in the place of the clip."""
 
     positive: float = 1.0
     """tau where A > 0."""
     negative: float = 1.05
     """tau where A <= 0."""
+
+    kind = "soft_gate"
 
     def __call__(self, inputs: LossInputs) -> Float[Tensor, "batch time"]:
         advantages = inputs.advantages[:, None]
@@ -72,25 +116,55 @@ class SoftGate:
 
 
 @dataclass(frozen=True)
-class FutureClip:
-    """FIPO: the dual-clipped surrogate with the advantage scaled by each token's discounted future shift."""
+class FutureClip(Clip):
+    """FIPO (Appendix J and the authors' scripts): the dual-clipped surrogate with the advantage scaled by each token's discounted
+    future shift."""
 
-    low: float = 0.2
-    """epsilon_low."""
-    high: float = 0.28
-    """epsilon_high."""
-    future: FutureConfig = field(default_factory=FutureConfig)
-    """The weight's constants; its dual clip is the surrogate's too."""
+    dual: float = 10.0
+    """c: the dual clip, and the ratio above which a log-ratio shift is not counted."""
+    decay: float = 2 ** (-1 / 32)
+    """Discount per token (g): half of the weight is gone after 32 tokens."""
+    weight_low: float = 0.8
+    """Smallest weight of a token with negative advantage whose ratio passed the dual clip."""
+    weight_high: float = 1.2
+    """Largest weight of any other token."""
+    drop_overshot: bool = False
+    """Drop a response with more than one dual-clipped token (the authors' code; not in the paper)."""
+
+    reweighs = True
+    settings = ("dual", "decay", "weight_low", "weight_high", "drop_overshot")
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.decay < 1:
+            raise ValueError(f"decay={self.decay}: give a discount from 0 up to (not including) 1")
+        if not 0 < self.weight_low <= 1 <= self.weight_high:
+            raise ValueError(
+                f"weight_low={self.weight_low}, weight_high={self.weight_high}: the weights must lie around 1"
+            )
+        if self.dual <= 1:
+            raise ValueError(f"dual={self.dual}: give a ratio above 1")
 
     def __call__(self, inputs: LossInputs) -> Float[Tensor, "batch time"]:
         advantages = inputs.advantages[:, None].expand_as(inputs.logps)
-        weights = future_weights(inputs.log_ratio, advantages, inputs.mask, self.future)
-        return clipped_loss(
-            inputs.log_ratio, advantages * weights, self.low, self.high, self.future.dual_clip
+        weights = self.reweigh(inputs.log_ratio, advantages, inputs.mask)
+        return clipped_loss(inputs.log_ratio, advantages * weights, self.low, self.high, self.dual)
+
+    def reweigh(
+        self,
+        log_ratio: Float[Tensor, "batch time"],
+        advantages: Float[Tensor, "batch time"],
+        mask: Bool[Tensor, "batch time"],
+    ) -> Float[Tensor, "batch time"]:
+        return future_weights(
+            log_ratio,
+            advantages,
+            mask,
+            decay=self.decay,
+            low=self.weight_low,
+            high=self.weight_high,
+            dual=self.dual,
+            drop_overshot=self.drop_overshot,
         )
-
-
-Surrogate: TypeAlias = Clip | SoftGate | FutureClip
 
 
 def clipped_loss(

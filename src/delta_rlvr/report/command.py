@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from delta_rlvr.report.explain import METHODS as EXPLAINED
+from delta_rlvr.report.explain import explain
 from delta_rlvr.report.page import TOKEN_MEGABYTES, write_report
 
 
@@ -42,31 +44,21 @@ def add_explain_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--title", default=None, help="the page's title")
     parser.add_argument("--temperature", type=float, default=1.0, help="what the rollouts were sampled with")
     parser.add_argument("--chat", action="store_true", help="put prompts into the tokenizer's chat template")
-    parser.add_argument("--proxy", default="output_row", choices=("output_row", "topk_hidden", "head"))
-    parser.add_argument("--scope", default="batch", choices=("batch", "group"))
     parser.add_argument(
-        "--refinements", type=int, default=1, help="refinement steps, K (default: %(default)s)"
+        "--methods",
+        "--method",
+        default=",".join(EXPLAINED),
+        help="methods whose weights to show, with commas, the first one first; settings after '?', a rule of your own as "
+        "my_rules.py:MyRule (default: %(default)s)",
     )
-    parser.add_argument("--lambda-min", type=float, default=0.8)
-    parser.add_argument("--lambda-max", type=float, default=1.2)
 
 
 def run_explain(args: argparse.Namespace) -> Path:
-    from delta_rlvr.credit import DeltaConfig
-    from delta_rlvr.report.explain import explain
-
-    config = DeltaConfig(
-        lambda_min=args.lambda_min,
-        lambda_max=args.lambda_max,
-        refinements=args.refinements,
-        proxy=args.proxy,
-        scope=args.scope,
-    )
     return explain(
         args.model,
         args.rollouts,
         args.output,
-        config=config,
+        methods=[name.strip() for name in args.methods.split(",") if name.strip()],
         temperature=args.temperature,
         chat=args.chat,
         title=args.title,

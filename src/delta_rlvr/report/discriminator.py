@@ -1,8 +1,8 @@
 """The two sides' tokens on the centroid contrast, before and after refinement, and how far they overlap.
 
 A token's margin is its score on the contrast with the sign of its side, so score = +margin on the positive side and
--margin on the negative one. That holds for margins between both centroids; distances to the own centroid alone
-("within_side") and unsigned scores ("alignment") have no common axis and are left out.
+-margin on the negative one. That holds for margins between both centroids, which have both signs; distances to the own centroid
+alone ("within_side") and unsigned scores ("alignment") have one sign, no common axis, and are left out.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LIMIT = 400_000
 
 
 def step_view(responses: Iterable[dict[str, Any]], step: int) -> dict[str, Any] | None:
-    """Histograms and overlap of one sampled step; None where margins or one of the sides are missing."""
+    """Histograms and overlap of one sampled step; None where margins have one sign or one of the sides is missing."""
     scores: dict[str, dict[int, list[Any]]] = {"before": {1: [], -1: []}, "after": {1: [], -1: []}}
     for response in responses:
         advantage = response.get("advantage") or 0.0
@@ -32,6 +32,11 @@ def step_view(responses: Iterable[dict[str, Any]], step: int) -> dict[str, Any] 
         side = 1 if advantage > 0 else -1
         for moment, column in (("before", initial), ("after", margin)):
             scores[moment][side].extend(side * value for value in column if value is not None)
+    margins = np.concatenate(
+        [side * np.asarray(sides[side], np.float64) for sides in scores.values() for side in (1, -1)]
+    )
+    if not ((margins > 0).any() and (margins < 0).any()):
+        return None
     moments = {}
     for moment, sides in scores.items():
         positive, negative = (_limited(np.asarray(sides[side], np.float64)) for side in (1, -1))

@@ -18,10 +18,18 @@ from delta_rlvr.runs import RunDescription, RunWriter
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from delta_rlvr.credit import CreditRecord, DeltaConfig
+    from delta_rlvr.credit import CreditRecord
+    from delta_rlvr.objectives import Method
 
 # Added to a group's standard deviation, as TRL and verl do; the deviation is the unbiased one, as theirs.
 ADVANTAGE_EPSILON = 1e-4
+
+
+METHODS = ("delta", "dapo-ft", "grpo")
+"""Whose weights are shown when none are named."""
+
+GIVEN = ("hidden", "head", "groups", "logps", "entropy", "tokens")
+"""What a rule may need here: one forward pass over texts gives it."""
 
 
 class RolloutFileError(ValueError):
@@ -60,55 +68,61 @@ def explain(
     rollouts_file: str | Path,
     output: str | Path,
     *,
-    config: DeltaConfig | None = None,
+    methods: Sequence[str] = METHODS,
     temperature: float = 1.0,
     chat: bool = False,
     title: str | None = None,
     megabytes: float = 20.0,
 ) -> Path:
-    """Write the page of the token coefficients that a policy's next update would give these rollouts.
+    """Write the page of the token weights that a policy's next update would give these rollouts.
 
-    `rollouts_file` is JSON Lines with `prompt`, `response`, `reward` and optionally `group`. `chat` puts a prompt that is text
-    into the tokenizer's chat template as the user's turn. `temperature` is the one the rollouts were sampled with.
+    `methods`: whose weights; the first one's are shown first. `rollouts_file` is JSON Lines with `prompt`, `response`, `reward` and
+    optionally `group`. `chat` puts a prompt that is text into the tokenizer's chat template as the user's turn. `temperature` is the
+    one the rollouts were sampled with.
     """
     import torch
 
-    from delta_rlvr.credit import CreditStream, DeltaConfig, ForkingTokens, ResponseMean
+    from delta_rlvr.credit.rule import check_needs
+    from delta_rlvr.credit.stream import streams_for
+    from delta_rlvr.objectives import get_method
     from delta_rlvr.tasks.models import load_policy
 
-    config = config or DeltaConfig()
-    if config.proxy == "full":
-        raise ValueError(
-            "proxy='full' needs full-parameter gradients: choose output_row, topk_hidden or head"
-        )
+    chosen = {name: get_method(name) for name in methods}
+    if not chosen:
+        raise ValueError("methods: name at least one")
+    for name, method in chosen.items():
+        check_needs(method.rho, GIVEN, "explain", name)
     rollouts = read_rollouts(rollouts_file)
     advantages, groups = group_advantages(rollouts)
     policy, tokenizer = load_policy(model)
     policy.eval().to("cuda" if torch.cuda.is_available() else "cpu")  # type: ignore[arg-type]
     head = policy.get_output_embeddings().weight
-    streams = {
-        "delta": CreditStream(config, head=head, temperature=temperature),
-        "forking tokens": CreditStream(ForkingTokens()),
-        "grpo": CreditStream(ResponseMean()),
-    }
+    rules = {name: method.rho for name, method in chosen.items()}
+    streams = streams_for(rules.values(), head=head, temperature=temperature)
     passes = []
     for rollout in rollouts:
         found = _forward(policy, tokenizer, rollout, temperature, chat)
         lengths = torch.tensor([len(found.ids)], device=found.ids.device)
-        for stream in streams.values():
+        for stream in streams:
             stream.add(found.hidden, found.logps, lengths=lengths, tokens=found.ids, entropy=found.entropy)
         passes.append(found)
     device = head.device
     advantage_tensor = torch.tensor(advantages, dtype=torch.float64, device=device)
     group_tensor = torch.tensor(groups, device=device)
-    records = {name: stream.solve(advantage_tensor, groups=group_tensor) for name, stream in streams.items()}
+    records = {
+        name: next(stream for stream in streams if stream.reads(rule)).solve(
+            advantage_tensor, groups=group_tensor, config=rule
+        )
+        for name, rule in rules.items()
+    }
+    first = next(iter(chosen.values()))
     source = Path(rollouts_file).name
     with tempfile.TemporaryDirectory(prefix="delta-rlvr-explain-") as folder:
         _write_run(
             Path(folder) / "run",
             model,
             source,
-            config,
+            first,
             temperature,
             rollouts,
             passes,
@@ -120,7 +134,7 @@ def explain(
             [Path(folder) / "run"],
             output,
             title=title or f"Credit of {source} under {model}",
-            lede=_lede(rollouts, advantages, groups, records["delta"]),
+            lede=_lede(rollouts, advantages, groups, records[first.name]),
             sections=("tokens", "clouds", "discriminator"),
             megabytes=megabytes,
         )
@@ -274,7 +288,7 @@ def _write_run(
     folder: Path,
     model: str,
     source: str,
-    config: DeltaConfig,
+    method: Method,
     temperature: float,
     rollouts: Sequence[Rollout],
     passes: Sequence[_Forward],
@@ -285,13 +299,13 @@ def _write_run(
     """One step of a run folder, which is what the page is made of."""
     lengths = [len(found.ids) for found in passes]
     columns = {name: _split(record.weights, lengths) for name, record in records.items()}
-    delta = records["delta"]
+    shown = records[method.name]
     extra = {
         name: _split(values, lengths)
         for name, values in (
-            ("alpha", delta.alpha),
-            ("margin", delta.margin),
-            ("margin_initial", delta.margin_initial),
+            ("alpha", shown.alpha),
+            ("margin", shown.margin),
+            ("margin_initial", shown.margin_initial),
         )
         if values is not None
     }
@@ -300,12 +314,12 @@ def _write_run(
     text_of: dict[int, str] = {}
     description = RunDescription(
         engine="explain",
-        method="delta",
-        seed=config.seed,
+        method=method.name,
+        seed=0,
         model=model,
         task=source,
         settings={"temperature": temperature},
-        delta=asdict(config),
+        rule=None if method.rule.constant else asdict(method.rule),
         steps_planned=1,
     )
     with RunWriter.create(folder, description) as writer:
@@ -314,7 +328,7 @@ def _write_run(
             index[group] = index.get(group, -1) + 1
             ids = found.ids.cpu().numpy()
             text_of.update(zip(ids.tolist(), found.texts, strict=True))
-            weight = columns["delta"][place]
+            weight = columns[method.name][place]
             writer.tokens.add(ids, weight, np.sign(advantages[place]))
             lines.append(
                 {
@@ -332,7 +346,7 @@ def _write_run(
                     "entropy": found.entropy.cpu().numpy(),
                     "weight": weight,
                     **{name: values[place] for name, values in extra.items()},
-                    "other_weights": {name: columns[name][place] for name in columns if name != "delta"},
+                    "other_weights": {name: columns[name][place] for name in columns if name != method.name},
                 }
             )
         writer.log(
@@ -340,7 +354,7 @@ def _write_run(
                 "step": 1,
                 "reward": float(np.mean([rollout.reward for rollout in rollouts])),
                 "length": float(np.mean(lengths)),
-                **delta.summary(),
+                **shown.summary(),
             }
         )
         writer.write_rollouts(1, lines)

@@ -33,13 +33,13 @@ class RunGroup:
 
 
 def settings_of(run: RunReader) -> dict[str, Any]:
-    """Everything that was set, flat: what the run is, the engine's settings, the coefficients' settings."""
+    """Everything that was set, flat: what the run is, the engine's settings, the rule's settings."""
     info = run.info
     flat = {key: info.get(key) for key in ("engine", "method", "model", "task", "seed", "steps_planned")}
     settings = info.get("settings")
     flat.update(settings if isinstance(settings, dict) else {})
-    delta = info.get("delta")
-    flat.update({f"delta.{key}": value for key, value in delta.items()} if isinstance(delta, dict) else {})
+    rule = info.get("rule")
+    flat.update({f"rule.{key}": value for key, value in rule.items()} if isinstance(rule, dict) else {})
     versions = info.get("versions")
     flat.update(
         {f"version.{key}": value for key, value in versions.items()} if isinstance(versions, dict) else {}
@@ -97,6 +97,6 @@ def _label(runs: Sequence[RunReader], places: list[int], members: list[list[int]
     mine = settings_of(first)
     telling = [key for key in differing if key not in _OWN and not key.startswith("version.")]
     if 1 <= len(telling) <= 2:
-        told = ", ".join(f"{key.removeprefix('delta.')} {mine.get(key)}" for key in telling)
+        told = ", ".join(f"{key.removeprefix('rule.')} {mine.get(key)}" for key in telling)
         return f"{method} ({told})"
     return f"{method} ({first.path.resolve().name})"

@@ -43,11 +43,9 @@ def token_view(run: RunReader, name: str, limit: int) -> TokenView:
     view = TokenView()
     ranges = _Ranges()
     candidates = []
-    settings = run.info.get("delta")
-    two_sided = not isinstance(settings, dict) or settings.get("contrast", "both_sides") == "both_sides"
     for step in run.rollout_steps:
         responses = run.rollouts(step)
-        seen = step_view(responses, step) if two_sided else None
+        seen = step_view(responses, step)
         if seen is not None:
             view.discriminator.append(seen)
         by_prompt: dict[Any, list[dict[str, Any]]] = {}

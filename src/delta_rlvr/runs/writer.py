@@ -31,7 +31,7 @@ from delta_rlvr.runs.files import (
 from delta_rlvr.runs.tokens import TextOf, TokenSums
 
 # What makes two attempts the same run; other settings (more steps, another batch split) may change on resume.
-_IDENTITY = ("engine", "method", "seed", "model", "task", "delta")
+_IDENTITY = ("engine", "method", "seed", "model", "task", "rule")
 _STATUSES = ("running", "finished", "interrupted", "failed")
 
 
@@ -42,7 +42,7 @@ class RunDescription:
     engine: str
     """"trl", "verl" or "minimal"."""
     method: str
-    """The named method: "delta", "dapo", ..."""
+    """The method as it was asked for: "delta", "dapo", "delta?lambda_min=0.5", ..."""
     seed: int
     """The seed that everything random in the run came from."""
     model: str
@@ -51,8 +51,8 @@ class RunDescription:
     """As given on the command line."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """The resolved settings, flat, as the engine got them."""
-    delta: Mapping[str, Any] | None = None
-    """The resolved DeltaConfig as a mapping; None for a method without coefficients."""
+    rule: Mapping[str, Any] | None = None
+    """The settings of the method's token rule; None for a method that weighs all tokens alike."""
     steps_planned: int | None = None
     """How many steps the run is to take."""
     versions: Mapping[str, str] = field(default_factory=dict)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl
 
+from delta_rlvr.spelling import guessed, split_spec
 from delta_rlvr.tasks.phrased_sums import PhrasedSums, SumSettings
 from delta_rlvr.tasks.problem_set import ProblemSet
 from delta_rlvr.tasks.sources.generators import ReasoningGym
@@ -57,8 +57,8 @@ def get_task(spec: str = DEFAULT_TASK) -> Task:
     | reasoning-gym:chain_sum | a generator | its own, and shots, working=true, max_tokens |
     | problems.jsonl, owner/name, a folder | rows | those of `ROW_SETTINGS` |
     """
-    name, _, query = spec.partition("?")
-    settings = parse_settings(spec, query)
+    name, written = split_spec(spec)
+    settings = {key: guessed(text) for key, text in written.items()}
     if name in BUILT_IN:
         return _built_in(name, settings)
     if name.startswith(GENERATOR_PREFIX):
@@ -107,25 +107,3 @@ def _rows(spec: str, name: str, settings: dict[str, Any]) -> ProblemSet:
     problems = load_problems(name, limit=limit, **reading)
     heldout = None if heldout_source is None else load_problems(str(heldout_source), **reading)
     return ProblemSet.split(name, problems, heldout, **shape)
-
-
-def parse_settings(spec: str, query: str) -> dict[str, Any]:
-    """key=value pairs joined by &, numbers and truth values as such."""
-    if not query:
-        return {}
-    try:
-        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True)
-    except ValueError as error:
-        raise ValueError(f"{spec}: settings after '?' are key=value pairs joined by '&' ({error})") from error
-    return {key: _value(text) for key, text in pairs}
-
-
-def _value(text: str) -> Any:
-    if text in ("true", "false"):
-        return text == "true"
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text

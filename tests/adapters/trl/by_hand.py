@@ -110,7 +110,7 @@ class _Batch:
             self.old_logps,
             self.advantages,
             self.mask,
-            config=method.weighting,
+            config=method.rule,
             head=_plain(model).get_output_embeddings().weight.detach(),
             tokens=self.tokens,
             temperature=TEMPERATURE,
@@ -118,7 +118,7 @@ class _Batch:
             entropy=entropy,
             round_number=round_number,
         )
-        if isinstance(method.weighting, DeltaConfig) and options.reference_tolerance is not None:
+        if isinstance(method.rule, DeltaConfig) and options.reference_tolerance is not None:
             self._check_against_reference(model, hidden, entropy, groups)
 
     def _advantages(self):
@@ -175,7 +175,7 @@ class _Batch:
         return loss, clipped
 
     def _check_against_reference(self, model, hidden, entropy, groups):
-        config = self.method.weighting
+        config = self.method.rule
         if config.source == "random" or config.keep != "all" or config.proxy == "head":
             return  # seeded draws are the core's own; a vocabulary of outer products is too many for loops
         head = _plain(model).get_output_embeddings().weight.detach().double().numpy()
@@ -184,6 +184,10 @@ class _Batch:
         elif config.proxy == "sharpness":
             vectors = reference.sharpness(hidden.double(), self.old_logps.double(), entropy.double())
         else:
+            if config.proxy == "centred_row":
+                hidden = hidden - hidden[self.mask].mean(0)
+            elif config.proxy == "scalar":
+                hidden = torch.ones_like(hidden[..., :1])
             vectors = reference.output_row(hidden.double(), self.old_logps.double())
         told = (
             "scope",

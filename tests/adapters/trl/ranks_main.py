@@ -11,7 +11,7 @@ import torch  # noqa: E402
 from real_generation import train_for_real  # noqa: E402
 from replayed_training import build, parameters_of, rollout  # noqa: E402
 
-from delta_rlvr.objectives import METHODS  # noqa: E402
+from support_methods import TRAINABLE  # noqa: E402
 
 SEVERAL_UPDATES = ("dapo", "dapo-ft", "sapo", "fipo", "delta", "delta-group", "delta-top50")
 
@@ -81,7 +81,7 @@ def seen_order():
 def main(folder):
     rank = os.environ["RANK"]
     jobs = {}
-    for method in METHODS:
+    for method in TRAINABLE:
         shapes = ["one micro-batch", "accumulation 4"]
         shapes += ["several updates"] if method in SEVERAL_UPDATES else []
         for shape in shapes:

@@ -1,5 +1,6 @@
 """Bad input is refused in words, at the start where that is possible."""
 
+import json
 import math
 
 import pytest
@@ -9,6 +10,7 @@ from replayed_training import build, make_model, parameters_of, rollout, setting
 from trl import GRPOConfig
 
 from delta_rlvr.adapters.trl import DeltaTrainer, DeltaTrainerConfig
+from delta_rlvr.credit import DeltaConfig
 
 
 def config(**settings):
@@ -80,7 +82,7 @@ def test_a_loss_that_contradicts_the_method(method, loss_type):
 @pytest.mark.parametrize("loss_type", ["vespo", "luspo", "sapo", "nonsense"])
 def test_a_loss_without_token_weights(loss_type):
     with pytest.raises(
-        ValueError, match=rf"loss_type='{loss_type}' does not take a weight a token; use one of dapo"
+        ValueError, match=rf"loss_type='{loss_type}' does not take a weight per token; use one of dapo"
     ):
         config(method="delta", loss_type=loss_type)
 
@@ -88,12 +90,8 @@ def test_a_loss_without_token_weights(loss_type):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"method": "dapo", "lambda_min": 0.5}, "'dapo' has no token coefficients to set: lambda_min"),
-        ({"lambda_min": 1.3}, r"lambda_min=1.3 is above lambda_max=1.2"),
-        ({"proxy": "full"}, "proxy='full' is for analysis on tiny models"),
-        ({"proxy": "hidden"}, "proxy='hidden': choose one of"),
-        ({"scope": "prompt"}, "scope='prompt': choose one of 'batch', 'group'"),
-        ({"refinements": -1}, "refinements=-1: give a whole number"),
+        ({"show_methods": "delta,dleta"}, "did you mean 'delta'"),
+        ({"method": 3}, "give a name, a rule or a Method, not int"),
         ({"store_device_gb": -1.0}, "store_device_gb=-1.0: give a size in GB"),
     ],
 )
@@ -119,12 +117,14 @@ def test_what_the_config_makes_of_a_method():
     assert config(loss_type="cispo").epsilon_high is None  # there it is the largest ratio: TRL's to default
 
 
-def test_coefficient_settings_reach_the_method():
-    delta = config(
-        lambda_min=0.5, lambda_max=1.5, refinements=3, proxy="topk_hidden", proxy_top_k=7, scope="group"
-    ).resolved_method.delta
-    assert (delta.lambda_min, delta.lambda_max, delta.refinements) == (0.5, 1.5, 3)
-    assert (delta.proxy, delta.top_k, delta.scope) == ("topk_hidden", 7, "group")
+def test_a_method_may_be_spelled_or_given_as_a_rule():
+    rule = DeltaConfig(0.5, 1.5, refinements=3, proxy="topk_hidden", top_k=7, scope="group")
+    spec = "delta?lambda_min=0.5&lambda_max=1.5&refinements=3&proxy=topk_hidden&top_k=7&scope=group"
+    assert config(method=spec).resolved_method.rule == rule
+    given = config(method=rule)
+    assert given.resolved_method.rule == rule
+    # What files keep of it is how it is spelled, which gives the same rule again.
+    assert config(method=json.loads(given.to_json_string())["method"]).resolved_method.rule == rule
 
 
 def test_heads_whose_gradient_is_not_the_one_we_know():

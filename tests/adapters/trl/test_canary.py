@@ -102,7 +102,6 @@ def test_nothing_of_ours_hides_something_of_theirs():
         "seconds",
         "observers",
         "looks_closely",
-        "other_methods",
         "_store",
         "_capture",
         "_tool_masks",

@@ -15,7 +15,7 @@ def test_flat_range_is_stock_dapo(shape):
     settings = {"max_steps": 5, "temperature": 0.9, **SHAPES[shape]}
     stock = build_real(stock=True, loss_type="dapo", epsilon_high=0.28, **settings)
     stock.train()
-    ours = build_real("delta", lambda_min=1.0, lambda_max=1.0, **settings)
+    ours = build_real("delta?lambda_min=1&lambda_max=1", **settings)
     ours.train()
 
     assert [g["rows"] for g in ours.generations] == [g["rows"] for g in stock.generations]

@@ -73,18 +73,18 @@ def test_settings_of_trl(method, settings, options):
 @pytest.mark.parametrize(
     ("method", "settings"),
     [
-        ("delta", {"contrast": "alignment"}),
-        ("delta-context", {"contrast": "both_sides"}),
-        ("delta", {"own_response": "leave_out"}),
-        ("delta", {"whiten": "diagonal"}),
-        ("delta-group", {"own_response": "leave_out", "whiten": "full"}),
+        ("delta", "contrast=alignment"),
+        ("delta-context", "contrast=both_sides"),
+        ("delta", "own_response=leave_out"),
+        ("delta", "whiten=diagonal"),
+        ("delta-group", "own_response=leave_out&whiten=full"),
     ],
 )
-def test_settings_of_the_comparison(method, settings):
+def test_settings_in_the_name(method, settings):
     """They reach the step: the hand-written one checks its weights against the loops of the reference, in float64."""
-    trainer = build(method, "one micro-batch", **settings)
-    assert {name: getattr(trainer.method.delta, name) for name in settings} == settings
-    assert trainer.method.delta == replace(get_method(method).delta, **settings)
+    trainer = build(f"{method}?{settings}", "one micro-batch")
+    changes = dict(pair.split("=") for pair in settings.split("&"))
+    assert trainer.method.rule == replace(get_method(method).rule, **changes)
     trainer.train()
     changed = assert_same_run(trainer, make_model(), "one micro-batch").weights[0]
     plain = build(method, "one micro-batch")
@@ -94,21 +94,24 @@ def test_settings_of_the_comparison(method, settings):
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("method", "message"),
     [
-        (
-            {"contrast": "sideways"},
-            "contrast='sideways': choose one of 'both_sides', 'within_side', 'alignment'",
-        ),
-        ({"own_response": "leave"}, "own_response='leave': choose one of 'include', 'leave_out'"),
-        ({"whiten": "true"}, "whiten='true': choose one of 'none', 'diagonal', 'full'"),
-        ({"proxy": "head", "whiten": "full"}, "proxy='head' is a vocab x width matrix a token"),
-        ({"method": "dapo", "whiten": "full"}, "'dapo' has no token coefficients to set: whiten"),
+        ("delta?contrast=sideways", "contrast=sideways: choose one of both_sides, within_side, alignment"),
+        ("delta?own_response=leave", "own_response=leave: choose one of include, leave_out"),
+        ("delta?whiten=true", "whiten=true: choose one of none, diagonal, full"),
+        ("delta?proxy=head&whiten=full", "proxy='head' does not go with whiten='full'"),
+        ("delta?lambda_min=1.3", r"lambda_min=1\.3 is above lambda_max=1\.2"),
+        ("delta?proxy=full", "needs each token's gradient over all parameters .*, which TRL cannot give"),
+        ("delta?refinements=-1", "refinements=-1: give a whole number"),
+        ("delta?refinements=1.5", r"refinements=1\.5: give a whole number"),
+        ("delta?lamda_min=0.5", "has no setting 'lamda_min'; did you mean 'lambda_min'"),
+        ("dapo?whiten=full", "'dapo' has no setting 'whiten'"),
+        ("oracle", "'oracle' needs labels of the decisive tokens, which TRL cannot give"),
     ],
 )
-def test_comparisons_that_make_no_sense(settings, message):
+def test_methods_that_make_no_sense(method, message):
     with pytest.raises(ValueError, match=message):
-        DeltaTrainerConfig(**settings_of("one micro-batch"), **settings)
+        DeltaTrainerConfig(**settings_of("one micro-batch"), method=method)
 
 
 @pytest.mark.parametrize("method", ["delta", "delta-group", "fipo", "dapo-ft"])
@@ -177,7 +180,7 @@ def test_kl_with_a_reference_model(tmp_path):
 def test_fipo_against_the_loops_when_the_policy_has_moved():
     trainer = build("fipo", UPDATES)
     seen = []
-    apply = trainer._apply_future_weights
+    apply = trainer._reweigh
 
     def watch(logps, inputs):
         before = inputs["advantages"].clone()
@@ -192,7 +195,7 @@ def test_fipo_against_the_loops_when_the_policy_has_moved():
             )
         )
 
-    trainer._apply_future_weights = watch
+    trainer._reweigh = watch
     trainer.train()
     spread = set()
     for new, old, before, mask, after in seen:

@@ -5,7 +5,7 @@ import torch
 from by_hand import Options, train_by_hand
 from replayed_training import SHAPES, build, make_model, parameters_of
 
-from delta_rlvr.objectives import METHODS
+from support_methods import TRAINABLE
 
 
 def assert_same_run(trainer, method, shape, options=None):
@@ -20,13 +20,13 @@ def assert_same_run(trainer, method, shape, options=None):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", TRAINABLE)
 def test_every_method_in_every_batch_shape(method, shape):
     trainer = build(method, shape)
     trainer.train()
     # The loops over a vocabulary of top-K are slow: once is enough.
     tolerance = None if method == "delta-topk" and shape != "one micro-batch" else 2e-6
-    hand = assert_same_run(trainer, METHODS[method], shape, Options(reference_tolerance=tolerance))
+    hand = assert_same_run(trainer, TRAINABLE[method], shape, Options(reference_tolerance=tolerance))
 
     # Nothing above is trivial: both sides and tokens without one are there, and later updates reach the clip.
     assert all((a > 0).any() and (a < 0).any() and (a == 0).any() for a in hand.advantages)
@@ -41,7 +41,7 @@ def test_every_method_in_every_batch_shape(method, shape):
 def test_methods_differ():
     """The batch tells the methods apart; only FIPO is DAPO as long as the ratio is one."""
     first_losses = {}
-    for name in METHODS:
+    for name in TRAINABLE:
         trainer = build(name, "accumulation 4", max_steps=1)
         trainer.train()
         first_losses[name] = tuple(round(micro["loss"], 6) for micro in trainer.losses)

@@ -12,7 +12,7 @@ from by_hand import Options, train_by_hand
 from ranks_main import SEVERAL_UPDATES
 from replayed_training import make_model
 
-from delta_rlvr.objectives import METHODS
+from support_methods import TRAINABLE
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -38,7 +38,7 @@ def assert_same_run(ranks, method, shape, options=None):
     model = make_model().eval()
     hand = train_by_hand(
         model,
-        METHODS[method],
+        TRAINABLE[method],
         shape,
         2,
         [rank["generations"] for rank in ranks],
@@ -56,7 +56,7 @@ def assert_same_run(ranks, method, shape, options=None):
 
 
 @pytest.mark.parametrize("shape", ["one micro-batch", "accumulation 4"])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", TRAINABLE)
 def test_every_method_by_hand(two_ranks, method, shape):
     ranks = two_ranks(f"{method}, {shape}")
     rows = [len(rank["generations"][0]["rows"]) for rank in ranks]

@@ -54,9 +54,7 @@ def flat(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
         inputs,
         environment(),
         *BATCH,
-        "+delta.method=delta",
-        "+delta.lambda_min=1.0",
-        "+delta.lambda_max=1.0",
+        "+delta.method='delta?lambda_min=1&lambda_max=1'",
         steps=1,
     )
     assert run.status == 0, run.output[-4000:]

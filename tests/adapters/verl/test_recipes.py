@@ -13,8 +13,9 @@ import pytest
 
 from delta_rlvr.adapters.verl.data import rows
 from delta_rlvr.adapters.verl.reward import compute_score
-from delta_rlvr.objectives import METHODS
+from delta_rlvr.credit import DeltaConfig
 from delta_rlvr.tasks import Problem, get_task, grading
+from support_methods import TRAINABLE
 
 RECIPES = Path(__file__).parents[3] / "recipes" / "verl"
 
@@ -81,7 +82,7 @@ def test_every_method_launches_without_a_contradiction(verl_environment: None) -
     from delta_rlvr.adapters.verl.internals import settings_of
 
     made: dict[tuple[str, ...], Any] = {}
-    for method in METHODS:
+    for method in TRAINABLE:
         lines = settings("qwen3_8b_base.sh", method)
         # Composing takes a second: methods whose lines differ in their name alone share it.
         rest = tuple(line for line in lines if f"-{method}-seed0" not in line and "delta.method" not in line)
@@ -97,11 +98,17 @@ def test_further_words_and_nodes_reach_verl(verl_environment: None) -> None:
     from delta_rlvr.adapters.verl.internals import settings_of
 
     config = composed(
-        settings("qwen3_8b_base.sh", "delta", "+delta.lambda_max=1.5", NNODES="4", OVERLONG="1")
+        settings(
+            "qwen3_8b_base.sh",
+            "delta?lambda_min=0.5&lambda_max=1.5",
+            "trainer.save_freq=7",
+            NNODES="4",
+            OVERLONG="1",
+        )
     )
-    delta = settings_of(config).method.delta
-    assert delta is not None
-    assert delta.lambda_max == 1.5
+    assert settings_of(config).method.rule == DeltaConfig(0.5, 1.5)
+    assert config.delta.run_folder == "runs/Qwen3-8B-Base-delta-lambda_min=0.5-lambda_max=1.5-seed0"
+    assert config.trainer.save_freq == 7
     assert config.trainer.nnodes == 4
     assert config.reward.reward_manager.name == "dapo"
     assert config.reward.reward_kwargs.overlong_buffer_cfg.len == 4096

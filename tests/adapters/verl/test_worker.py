@@ -83,15 +83,13 @@ def plain(batch: Any) -> Plain:
     )
 
 
-def core_weights(
-    plain: Plain, method: str, keys: torch.Tensor | None = None, **changes: object
-) -> torch.Tensor:
+def core_weights(plain: Plain, method: str, keys: torch.Tensor | None = None) -> torch.Tensor:
     record = credit_record(
         plain.hidden,
         plain.logps,
         plain.advantages,
         plain.mask,
-        config=get_method(method).with_delta(**changes).weighting,
+        config=get_method(method).rule,
         head=plain.head,
         tokens=plain.tokens,
         groups=plain.groups,
@@ -138,23 +136,23 @@ def test_log_probs_and_coefficients_equal_plain_transformers_and_the_core(
 
 
 @pytest.mark.parametrize(
-    ("method", "changes"),
+    "method",
     [
-        ("delta-topk", {"top_k": 5}),
-        ("delta-head", {}),
-        ("delta-group", {"refinements": 2}),
-        ("delta-sharpness", {}),
-        ("delta", {"own_response": "leave_out", "whiten": "full"}),
-        ("delta-top50", {}),
-        ("dapo-ft", {}),
-        ("delta", {"lambda_min": 1.0, "lambda_max": 1.0}),
+        "delta-topk?top_k=5",
+        "delta-head",
+        "delta-group?refinements=2",
+        "delta-sharpness",
+        "delta-scalar",
+        "delta-centred",
+        "delta?own_response=leave_out&whiten=full",
+        "delta-top50",
+        "dapo-ft",
+        "delta?lambda_min=1&lambda_max=1",
     ],
 )
-def test_every_weighting_reaches_the_worker(
-    group: Any, batch: Any, plain: Plain, method: str, changes: dict[str, Any]
-) -> None:
-    weights = worker_weights(group, batch, {"method": method, **changes}, use_remove_padding=True)
-    torch.testing.assert_close(weights, core_weights(plain, method, **changes), atol=1e-5, rtol=0)
+def test_every_kind_of_rule_reaches_the_worker(group: Any, batch: Any, plain: Plain, method: str) -> None:
+    weights = worker_weights(group, batch, {"method": method}, use_remove_padding=True)
+    torch.testing.assert_close(weights, core_weights(plain, method), atol=1e-5, rtol=0)
 
 
 def test_random_coefficients_belong_to_the_problem_not_to_its_place(
@@ -162,10 +160,10 @@ def test_random_coefficients_belong_to_the_problem_not_to_its_place(
 ) -> None:
     from delta_rlvr.adapters.verl.capture import stable_numbers
 
-    weights = worker_weights(group, batch, {"method": "delta-random", "seed": 4})
+    weights = worker_weights(group, batch, {"method": "delta-random?seed=4"})
     keys = stable_numbers([f"{row}/0" for row in range(len(batch.prompts))])
     torch.testing.assert_close(
-        weights, core_weights(plain, "delta-random", keys=keys, seed=4), atol=1e-5, rtol=0
+        weights, core_weights(plain, "delta-random?seed=4", keys=keys), atol=1e-5, rtol=0
     )
 
 

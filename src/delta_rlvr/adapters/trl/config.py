@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from trl import GRPOConfig
 
-from delta_rlvr.objectives import METHODS, Clip, FutureClip, Method, SoftGate, get_method
+from delta_rlvr.credit.rule import check_needs
+from delta_rlvr.objectives import Method, get_method
+
+GIVEN = ("hidden", "head", "groups", "logps", "entropy", "tokens")
+"""What a rule may need on TRL."""
+
+_LOSS_TYPES = {"token_mean": "dapo", "sequence_mean": "grpo"}
 
 # TRL computes these per token from (batch, time) advantages, so that a token weight carries over to them as it is.
 _WEIGHTABLE_LOSSES = ("dapo", "grpo", "bnpo", "dr_grpo", "cispo")
@@ -17,43 +22,19 @@ _WEIGHTABLE_LOSSES = ("dapo", "grpo", "bnpo", "dr_grpo", "cispo")
 class DeltaTrainerConfig(GRPOConfig):
     """A `GRPOConfig` for `DeltaTrainer`. (TRL's own option `delta` is its two-sided clip and keeps that meaning.)"""
 
-    method: str = field(default="delta", metadata={"help": f"Training method: {', '.join(METHODS)}."})
-    lambda_min: float | None = field(
-        default=None, metadata={"help": "Smallest token coefficient before normalisation (default: 0.8)."}
-    )
-    lambda_max: float | None = field(
-        default=None, metadata={"help": "Largest token coefficient before normalisation (default: 1.2)."}
-    )
-    refinements: int | None = field(
-        default=None, metadata={"help": "How often the centroids are refined, K (default: 1)."}
-    )
-    proxy: str | None = field(
-        default=None,
+    method: str = field(
+        default="delta",
         metadata={
-            "help": "Token-gradient proxy: output_row, topk_hidden, head or sharpness (default: the method's)."
+            "help": "Training method, settings after '?', as in 'delta?lambda_min=0.5&lambda_max=1.5' (`delta-rlvr methods` lists "
+            "them); a rule of your own as my_rules.py:MyRule or my_package.rules:MyRule. In Python a rule object will do."
         },
     )
-    proxy_top_k: int | None = field(
-        default=None, metadata={"help": "Vocabulary entries in the topk_hidden proxy (default: 20)."}
-    )
-    scope: str | None = field(
-        default=None, metadata={"help": "Centroids over the whole batch, or one pair a prompt: batch, group."}
-    )
-    contrast: str | None = field(
-        default=None,
+    show_methods: str = field(
+        default="delta,delta-group,delta-within-side,dapo-ft",
         metadata={
-            "help": "What a token is compared with: both_sides, within_side or alignment (default: the method's)."
+            "help": "Methods whose weights the token view shows beside the method's own, with commas. Those that need hidden states "
+            "which the method does not store are left out."
         },
-    )
-    own_response: str | None = field(
-        default=None,
-        metadata={
-            "help": "A token's own response in the centroid of its side: include, leave_out (default: include)."
-        },
-    )
-    whiten: str | None = field(
-        default=None,
-        metadata={"help": "Metric in which tokens are compared: none, diagonal or full (default: none)."},
     )
     store_device_gb: float | None = field(
         default=None,
@@ -69,35 +50,34 @@ class DeltaTrainerConfig(GRPOConfig):
     )
 
     def __post_init__(self) -> None:
-        method = self.resolved_method
-        surrogate = method.surrogate
-        own = (
-            "sapo"
-            if isinstance(surrogate, SoftGate)
-            else "grpo"
-            if method.aggregation == "sequence_mean"
-            else "dapo"
-        )
+        # A rule object is kept as it is; what is written into files is how it is spelled.
+        self._method = get_method(self.method)
+        self.method = self._method.name
+        check_needs(self._method.rule, GIVEN, "TRL", f"method {self.method!r}")
+        for name in self.shown_methods:
+            check_needs(get_method(name).rule, GIVEN, "TRL", f"show_methods: {name}")
+        surrogate = self._method.surrogate
+        own = "sapo" if surrogate.kind == "soft_gate" else _LOSS_TYPES[self._method.aggregation]
         if self.loss_type is None:
             self.loss_type = own
-        elif self.loss_type != own and (own != "dapo" or isinstance(surrogate, FutureClip)):
+        elif self.loss_type != own and (own != "dapo" or surrogate.reweighs):
             raise ValueError(
                 f"loss_type={self.loss_type!r}: method {self.method!r} is defined with {own!r}; leave it out"
             )
         elif self.loss_type not in _WEIGHTABLE_LOSSES and self.loss_type != own:
             raise ValueError(
-                f"loss_type={self.loss_type!r} does not take a weight a token; use one of {', '.join(_WEIGHTABLE_LOSSES)}"
+                f"loss_type={self.loss_type!r} does not take a weight per token; use one of {', '.join(_WEIGHTABLE_LOSSES)}"
             )
         if (
-            isinstance(surrogate, (Clip, FutureClip))
+            surrogate.kind == "clip"
             and self.epsilon_high is None
             and surrogate.high != surrogate.low
             and self.loss_type != "cispo"  # where epsilon_high is another thing: the largest ratio
         ):
             self.epsilon_high = surrogate.high
-        if isinstance(surrogate, FutureClip) and self.delta is None:
+        if surrogate.dual is not None and self.delta is None:
             # TRL's two-sided clip is the dual clip: min(r, c) A where A < 0, and no change where A > 0.
-            self.delta = surrogate.future.dual_clip
+            self.delta = surrogate.dual
         for name in ("store_device_gb", "store_host_gb"):
             value = getattr(self, name)
             if value is not None and value < 0:
@@ -106,23 +86,13 @@ class DeltaTrainerConfig(GRPOConfig):
 
     @property
     def resolved_method(self) -> Method:
-        """The method with this config's coefficient settings in it."""
-        given: dict[str, Any] = {
-            "lambda_min": self.lambda_min,
-            "lambda_max": self.lambda_max,
-            "refinements": self.refinements,
-            "proxy": self.proxy,
-            "top_k": self.proxy_top_k,
-            "scope": self.scope,
-            "contrast": self.contrast,
-            "own_response": self.own_response,
-            "whiten": self.whiten,
-        }
-        if self.proxy == "full":
-            raise ValueError(
-                "proxy='full' is for analysis on tiny models, not for training: use 'head' for the closest"
-            )
-        return get_method(self.method).with_delta(**{k: v for k, v in given.items() if v is not None})
+        """The method that `method` spells."""
+        return self._method
+
+    @property
+    def shown_methods(self) -> tuple[str, ...]:
+        """The names of `show_methods`."""
+        return tuple(name.strip() for name in self.show_methods.split(",") if name.strip())
 
     @property
     def updates_per_batch(self) -> float:

@@ -7,7 +7,7 @@ What happens in a rollout batch, and what we add to it:
     _get_per_token_logps_and_entropies      TRL's old-log-prob pass: a hook keeps the hidden states it computes anyway
     _calculate_rewards                      we refuse infinite rewards and note the time
     advantages                              now the coefficients can be solved; they ride as per-token advantages
-    _compute_loss                           stock (for FIPO the advantages are scaled once the new log-probs are there)
+    _compute_loss                           stock (FIPO's surrogate weighs tokens anew, once the new log-probs are there)
 
 TRL skips the old-log-prob pass where the ratio would be one. We ask for it always: it is the pass that the hidden states come from,
 and with it every method does the same work.
@@ -38,16 +38,8 @@ from delta_rlvr.adapters.trl.head import check_head, logit_scale, whole_head
 from delta_rlvr.adapters.trl.resume import ExactResume
 from delta_rlvr.adapters.trl.rollout_batch import RolloutBatch, vocabulary_sums
 from delta_rlvr.adapters.trl.version import VERSION_HELP, check_trl_version
-from delta_rlvr.credit import (
-    CreditRecord,
-    CreditStream,
-    DeltaConfig,
-    RowStore,
-    Uniform,
-    Weighting,
-    future_weights,
-)
-from delta_rlvr.objectives import FutureClip, get_method
+from delta_rlvr.credit import CreditRecord, CreditStream, RowStore, TokenRule
+from delta_rlvr.objectives import get_method
 
 
 class DeltaTrainer(GRPOTrainer):
@@ -72,9 +64,7 @@ class DeltaTrainer(GRPOTrainer):
         self.observers: list[Callable[[RolloutBatch], None]] = []
         """Called with every training rollout batch, on every rank."""
         self.looks_closely: Callable[[int], bool] = lambda step: False
-        """For which steps observers also want entropies and `other_methods`' weights; set by who wants them."""
-        self.other_methods: tuple[str, ...] = ("delta", "delta-group", "delta-within-side", "dapo-ft")
-        """Whose weights to show beside the method's own."""
+        """For which steps observers also want entropies and the weights of `args.shown_methods`."""
         self._store = RowStore(
             device_bytes=_bytes(config.store_device_gb), host_bytes=_bytes(config.store_host_gb)
         )
@@ -116,8 +106,8 @@ class DeltaTrainer(GRPOTrainer):
             )
             return None
         mask, advantages = capture.mask, output["advantages"]
-        record = self._solve(self.method.weighting, capture, output, advantages)
-        if not isinstance(self.method.weighting, Uniform):
+        record = self._solve(self.method.rule, capture, output, advantages)
+        if not self.method.rule.constant:
             # Every clip is homogeneous in A, so weighing the advantage is weighing the loss (Eq. 8).
             output["advantages"] = advantages[:, None] * record.padded(record.weights, mask).to(
                 advantages.dtype
@@ -126,7 +116,7 @@ class DeltaTrainer(GRPOTrainer):
 
     def _solve(
         self,
-        weighting: Weighting,
+        rule: TokenRule,
         capture: Capture,
         output: dict[str, Any],
         advantages: Float[Tensor, " batch"],
@@ -137,25 +127,19 @@ class DeltaTrainer(GRPOTrainer):
             entropy=None if capture.entropy is None else capture.entropy[capture.mask],
             groups=self._groups(len(advantages)),
             round_number=self._round_number,
-            config=weighting,
+            config=rule,
         )
 
     def _other_weights(
         self, capture: Capture, output: dict[str, Any], advantages: Float[Tensor, " batch"]
     ) -> dict[str, Float[Tensor, " token"]]:
         """What other methods would have weighed the same tokens with, where it can be read from the rows that were stored."""
-        others = {}
-        for name in self.other_methods:
-            weighting = get_method(name).weighting
-            stored = not weighting.needs_proxies or (
-                isinstance(weighting, DeltaConfig)
-                and isinstance(capture.stream.config, DeltaConfig)
-                and weighting.stored_rows == capture.stream.config.stored_rows
-                and not weighting.needs_head
-            )
-            if name != self.method.name and stored:
-                others[name] = self._solve(weighting, capture, output, advantages).weights
-        return others
+        rules = {name: get_method(name).rule for name in self.args.shown_methods if name != self.method.name}
+        return {
+            name: self._solve(rule, capture, output, advantages).weights
+            for name, rule in rules.items()
+            if capture.stream.reads(rule)
+        }
 
     @property
     def _closely(self) -> bool:
@@ -192,11 +176,12 @@ class DeltaTrainer(GRPOTrainer):
         return self.state.global_step * accumulation + self._step % accumulation
 
     def _stream(self) -> CreditStream:
-        weighting = self.method.weighting
-        if self._closely and (self.method.delta is None or not self.method.delta.needs_proxies):
-            weighting = DeltaConfig()  # hidden states are kept for the others' weights alone
+        rules = [self.method.rule]
+        if self._closely:  # hidden states may be kept for the others' weights alone
+            rules += [get_method(name).rule for name in self.args.shown_methods]
+        storing = [rule for rule in rules if rule.stores is not None and "head" not in rule.needs]
         return CreditStream(
-            weighting,
+            rules[0] if rules[0].stores is not None else next(iter(storing), rules[0]),
             head=self._head().to(self.accelerator.device) if self._needs_head else None,
             temperature=self.temperature / self._logit_scale,
             store=self._store,
@@ -221,9 +206,9 @@ class DeltaTrainer(GRPOTrainer):
         """Metrics for TRL's trackers, and the batch for the observers."""
         metrics = self._metrics["train"]
         for name, value in record.summary().items():
-            if not isinstance(self.method.weighting, Uniform) or name == "zero_advantage":
+            if not self.method.rule.constant or name == "zero_advantage":
                 metrics[f"credit/{name}"].append(value)
-        if self.method.delta is not None:
+        if capture.stream.needs_hidden:
             metrics["credit/store_bytes"].append(float(record.store_bytes))
         if not self.observers:
             return
@@ -275,7 +260,7 @@ class DeltaTrainer(GRPOTrainer):
             capture.stream = self._stream()
             capture.mask = self._valid_tokens(attention_mask[:, -logits_to_keep:])
             capture.tokens = input_ids[:, -logits_to_keep:]
-            wanted = self.method.weighting.needs_entropy or self._closely
+            wanted = "entropy" in self.method.rule.needs or self._closely
             kwargs["compute_entropy"] = kwargs.get("compute_entropy", False) or wanted
             with self._timed("logps"), capture.hook(self._backbone()):
                 result = super()._get_per_token_logps_and_entropies(
@@ -287,11 +272,11 @@ class DeltaTrainer(GRPOTrainer):
             model, input_ids, attention_mask, logits_to_keep, *args, **kwargs
         )
         if self._loss_inputs is not None:
-            self._apply_future_weights(result[0], self._loss_inputs)
+            self._reweigh(result[0], self._loss_inputs)
         return result
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
-        if not isinstance(self.method.surrogate, FutureClip):
+        if not self.method.surrogate.reweighs:
             return super()._compute_loss(model, inputs)
         # The buffered batch must keep its advantages for the next pass over it.
         self._loss_inputs = inputs = dict(inputs)
@@ -300,14 +285,13 @@ class DeltaTrainer(GRPOTrainer):
         finally:
             self._loss_inputs = None
 
-    def _apply_future_weights(self, logps: Tensor, inputs: dict[str, Any]) -> None:
-        """FIPO: scale the advantages by the current policy's future shift, between TRL's forward and its loss."""
-        assert isinstance(self.method.surrogate, FutureClip)
+    def _reweigh(self, logps: Tensor, inputs: dict[str, Any]) -> None:
+        """Scale the advantages by the surrogate's weights at the current policy, between TRL's forward and its loss."""
         old = inputs.get("old_per_token_logps")
         mask = inputs["completion_mask"] * inputs.get("tool_mask", 1)
         advantages = inputs["advantages"][:, None].expand_as(logps)
         log_ratio = torch.zeros_like(logps) if old is None else logps.detach() - old
-        weights = future_weights(log_ratio, advantages, mask.bool(), self.method.surrogate.future)
+        weights = self.method.surrogate.reweigh(log_ratio, advantages, mask.bool())
         inputs["advantages"] = advantages * weights.to(advantages.dtype)
 
     def _calculate_rewards(
@@ -360,7 +344,7 @@ class DeltaTrainer(GRPOTrainer):
 
     @property
     def _needs_head(self) -> bool:
-        return self.method.delta is not None and self.method.delta.needs_head
+        return "head" in self.method.rule.needs
 
     def _check_head(self) -> None:
         """Refuse at the start what the head proxies cannot follow."""

@@ -104,7 +104,7 @@ class PassCapture:
         self.slice_rank = 0 if slice_group is None else dist.get_rank(slice_group)
         store.clear()
         self.stream = CreditStream(
-            settings.method.weighting,
+            settings.method.rule,
             head=head,
             temperature=temperature,
             store=store,

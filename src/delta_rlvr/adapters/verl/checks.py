@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from delta_rlvr.adapters.verl.settings import SettingsError, VerlSettings
-from delta_rlvr.objectives import SoftGate
 
 _ACTOR = "actor_rollout_ref.actor"
 _MODEL = "actor_rollout_ref.model"
@@ -107,10 +106,10 @@ def _problems(config: Mapping[str, Any], settings: VerlSettings) -> Iterator[str
 def _loss_problems(config: Mapping[str, Any], settings: VerlSettings) -> Iterator[str]:
     method = settings.method
     loss_mode = select(config, f"{_ACTOR}.policy_loss.loss_mode", "vanilla")
-    if isinstance(method.surrogate, SoftGate):
+    if method.surrogate.kind == "soft_gate":
         if loss_mode != "sapo":
             yield f"{_ACTOR}.policy_loss.loss_mode={loss_mode}: method {method.name} is verl's loss_mode=sapo; set that"
-    elif method.delta is None and loss_mode != "vanilla":
+    elif method.rule.constant and loss_mode != "vanilla":
         yield f"{_ACTOR}.policy_loss.loss_mode={loss_mode}: method {method.name} clips; set it to vanilla"
     elif loss_mode not in WEIGHTED_LOSSES:
         yield (
@@ -122,31 +121,25 @@ def _loss_problems(config: Mapping[str, Any], settings: VerlSettings) -> Iterato
     if given != average:
         yield f"{_ACTOR}.loss_agg_mode={given}: method {method.name} averages by {average}; set that"
     dual_clip = select(config, f"{_ACTOR}.clip_ratio_c")
-    if settings.future is not None and dual_clip != settings.future.dual_clip:
+    if method.surrogate.dual is not None and dual_clip != method.surrogate.dual:
         yield (
-            f"{_ACTOR}.clip_ratio_c={dual_clip}: method {method.name} has its dual clip at "
-            f"{settings.future.dual_clip} (delta.future.dual_clip); give both the same value"
+            f"{_ACTOR}.clip_ratio_c={dual_clip}: method {method.name} has its dual clip at {method.surrogate.dual} (its setting "
+            "`dual`); give both the same value"
         )
 
 
 def _parallel_problems(config: Mapping[str, Any], settings: VerlSettings, strategy: Any) -> Iterator[str]:
-    delta = settings.method.delta
+    method = settings.method
     sequence_parallel = select(config, f"{_ACTOR}.ulysses_sequence_parallel_size", 1)
     if sequence_parallel > 1:
         if not select(config, f"{_MODEL}.use_remove_padding", False):
             yield f"{_ACTOR}.ulysses_sequence_parallel_size={sequence_parallel} needs {_MODEL}.use_remove_padding=True"
-        if delta is not None and (delta.source == "random" or delta.keep != "all"):
+        if not method.rule.sees_slices:
             yield (
-                f"{_ACTOR}.ulysses_sequence_parallel_size={sequence_parallel}: seeded draws number the tokens of a whole "
-                "response, which no rank sees under sequence parallelism; set it to 1"
+                f"{_ACTOR}.ulysses_sequence_parallel_size={sequence_parallel}: method {method.name} looks at whole responses, of "
+                "which a rank sees a slice under sequence parallelism; set it to 1"
             )
-        if delta is not None and delta.own_response == "leave_out":
-            yield (
-                f"{_ACTOR}.ulysses_sequence_parallel_size={sequence_parallel}: delta.own_response=leave_out takes a whole "
-                "response out, of which a rank has a slice; set it to 1, or own_response to include"
-            )
-    if settings.needs_head and strategy == "fsdp":
+    if "head" in method.rule.needs and strategy == "fsdp":
         yield (
-            f"{_ACTOR}.strategy=fsdp: delta.proxy={delta.proxy if delta else None} needs the LM head's whole weight, "
-            "which FSDP1 does not give; set it to fsdp2"
+            f"{_ACTOR}.strategy=fsdp: method {method.name} needs the LM head's whole weight, which FSDP1 does not give; set it to fsdp2"
         )

@@ -38,10 +38,10 @@ from verl.workers.utils.padding import no_padding_2_padding
 
 from delta_rlvr.adapters.verl.capture import MicroBatch, PassCapture, response_advantages, stable_numbers
 from delta_rlvr.adapters.verl.checks import check_config
-from delta_rlvr.adapters.verl.loss import future_multiplier, multiplied, spread
+from delta_rlvr.adapters.verl.loss import multiplied, spread
 from delta_rlvr.adapters.verl.run_folder import RunFolder, refuse_used_folder
 from delta_rlvr.adapters.verl.settings import SettingsError, VerlSettings, read_settings
-from delta_rlvr.credit import Uniform
+from delta_rlvr.objectives import portable
 
 VERL_VERSIONS = ("0.9", "0.10")
 MODE = "delta_sync"
@@ -61,7 +61,7 @@ if not Version(VERL_VERSIONS[0]) <= Version(version("verl")) < Version(VERL_VERS
 
 def weighs(settings: VerlSettings) -> bool:
     """Whether the method has token weights that are solved for once a rollout batch."""
-    return not isinstance(settings.method.weighting, Uniform)
+    return not settings.method.rule.constant
 
 
 # ---------------------------------------------------------------------------------------------------------------- the worker
@@ -163,7 +163,7 @@ class DeltaWorker(ActorRolloutRefWorker):
                     store=self.delta_store,
                     process_group=_all_actor_ranks(engine),
                     slice_group=engine.ulysses_parallel_group,
-                    head=_whole_head(engine) if settings.needs_head else None,
+                    head=_whole_head(engine) if "head" in settings.method.rule.needs else None,
                     temperature=temperature,
                     device=_device_of(engine),
                 )
@@ -245,8 +245,8 @@ def weighted_loss(
         if WEIGHTS not in data:
             raise RuntimeError(f"the batch has no {WEIGHTS}: they were lost between the solve and the update")
         weights = list(data[WEIGHTS].unbind())
-    elif settings.future is not None:
-        weights = _future_weights(settings, model_output, data)
+    elif settings.method.surrogate.reweighs:
+        weights = _new_weights(settings, model_output, data)
     if weights is None:
         return stock(model_output=model_output, data=data, dp_group=dp_group)
     correction = list(data["rollout_is_weights"].unbind()) if "rollout_is_weights" in data else None
@@ -264,17 +264,14 @@ def weighted_loss(
     return loss, metrics
 
 
-def _future_weights(
+def _new_weights(
     settings: VerlSettings, model_output: Mapping[str, Tensor], data: TensorDict
 ) -> list[Tensor]:
-    assert settings.future is not None
+    """The surrogate's weights at the current policy. They are positive, so that scaling the loss is scaling the advantage."""
     padded = data.select("response_mask", "old_log_probs", "advantages").to_padded_tensor()
-    weights = future_multiplier(
-        no_padding_2_padding(model_output["log_probs"], data),
-        padded["old_log_probs"],
-        padded["advantages"],
-        padded["response_mask"].bool(),
-        settings.future,
+    logps = no_padding_2_padding(model_output["log_probs"], data)
+    weights = settings.method.surrogate.reweigh(
+        logps.detach() - padded["old_log_probs"], padded["advantages"], padded["response_mask"].bool()
     )
     lengths = data["response_mask"].offsets().diff().tolist()
     return [row[:length] for row, length in zip(weights, lengths, strict=True)]
@@ -290,6 +287,8 @@ class DeltaTrainerSync(PPOTrainerSync):
     def __init__(self, config: DictConfig):
         self.delta_settings = settings_of(config)
         with open_dict(config):
+            # Workers start in another folder, and know a rule's file by its whole path.
+            config[_SETTINGS].method = portable(config[_SETTINGS].method)
             config.actor_rollout_ref[_SETTINGS] = config[
                 _SETTINGS
             ]  # workers are given this part of the config alone

@@ -8,8 +8,6 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from delta_rlvr.credit import FutureConfig, future_weights
-
 
 def multiplied(
     weights: Sequence[Float[Tensor, " time"]] | None, correction: Sequence[Float[Tensor, " time"]] | None
@@ -21,17 +19,6 @@ def multiplied(
     if correction is None:
         return list(weights)
     return [ours * theirs for ours, theirs in zip(weights, correction, strict=True)]
-
-
-def future_multiplier(
-    logps: Float[Tensor, "batch time"],
-    old_logps: Float[Tensor, "batch time"],
-    advantages: Float[Tensor, "batch time"],
-    mask: Bool[Tensor, "batch time"],
-    config: FutureConfig,
-) -> Float[Tensor, "batch time"]:
-    """FIPO's weight at the current policy. It is positive, so that it scales the advantage inside the clip and outside alike."""
-    return future_weights(logps.detach() - old_logps, advantages, mask, config)
 
 
 def spread(

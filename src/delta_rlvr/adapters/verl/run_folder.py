@@ -87,7 +87,7 @@ class RunFolder:
             model=str(select(config, "actor_rollout_ref.model.path")),
             task=_task(select(config, "data.train_files")),
             settings=_flat(config),
-            delta=None if method.delta is None else asdict(method.delta),
+            rule=None if method.rule.constant else asdict(method.rule),
             steps_planned=steps_planned,
             versions=_versions(),
         )

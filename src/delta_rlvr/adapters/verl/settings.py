@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
-from delta_rlvr.credit import DeltaConfig, ForkingTokens, FutureConfig, RowStore
-from delta_rlvr.objectives import FutureClip, Method, get_method
+from delta_rlvr.credit import RowStore
+from delta_rlvr.credit.rule import check_needs
+from delta_rlvr.objectives import Method, get_method
+from delta_rlvr.spelling import did_you_mean
 
-_DELTA = tuple(field.name for field in fields(DeltaConfig))
-_FUTURE = tuple(field.name for field in fields(FutureConfig))
+GIVEN = ("hidden", "head", "groups", "logps", "entropy", "tokens")
+"""What a rule may need on verl."""
+
 _GIB = 1 << 30
 
 
@@ -21,10 +23,10 @@ class SettingsError(ValueError):
 
 @dataclass(frozen=True)
 class VerlSettings:
-    """What the `delta` block says. Every field of DeltaConfig may stand beside these."""
+    """What the `delta` block says."""
 
     method: Method
-    """The named method with the block's changes: its weighting, surrogate and average."""
+    """The method that `delta.method` spells, settings included: its rule, surrogate and average."""
     store_device_gib: float | None = None
     """Room for hidden states on the accelerator, per rank (null: half of what is free when the pass begins)."""
     store_host_gib: float | None = None
@@ -52,21 +54,6 @@ class VerlSettings:
         if self.run_folder is not None and (not isinstance(self.run_folder, str) or not self.run_folder):
             raise SettingsError(f"delta.run_folder={self.run_folder!r}: give a path, or null for none")
 
-    @property
-    def needs_hidden(self) -> bool:
-        """Whether hidden states have to be kept from the old-log-prob pass."""
-        return self.method.delta is not None and self.method.delta.needs_proxies
-
-    @property
-    def needs_head(self) -> bool:
-        """Whether the LM head's whole weight is needed on each rank."""
-        return self.method.delta is not None and self.method.delta.needs_head
-
-    @property
-    def future(self) -> FutureConfig | None:
-        """FIPO's constants, for the method whose weight is recomputed at every forward."""
-        return self.method.surrogate.future if isinstance(self.method.surrogate, FutureClip) else None
-
     def store(self, ranks_on_node: int) -> RowStore:
         """The store of one rank. Ranks of a node share its host memory, so that each may take its part alone."""
         return RowStore(
@@ -82,53 +69,22 @@ class VerlSettings:
 def read_settings(block: Mapping[str, Any] | None) -> VerlSettings:
     """Settings from the `delta` block, or an error that says which key is wrong and what to do."""
     given = dict(block or {})
-    own = {field.name for field in fields(VerlSettings)} - {"method"}
-    known = {"method", "quantile", "future", *own, *_DELTA}
+    known = [field.name for field in fields(VerlSettings)]
+    spec = given.pop("method", None)
     for key in given:
         if key not in known:
             raise SettingsError(
-                f"delta.{key} is unknown{_hint(key, known)}. Known: {', '.join(sorted(known))}"
+                f"delta.{key} is unknown{did_you_mean(key, known)} (there are: {', '.join(known)}). Settings of the method stand in "
+                f"its name: \"+delta.method='{spec or 'delta'}?{key}={given[key]}'\""
             )
-    name = given.pop("method", None)
-    if not isinstance(name, str):
+    if not isinstance(spec, str):
         raise SettingsError("delta.method is missing: name the method, such as +delta.method=delta")
     try:
-        method = get_method(name)
-        method = method.with_delta(**{key: given.pop(key) for key in _DELTA if key in given})
-        method = _with_quantile(method, given)
-        method = _with_future(method, given)
+        method = get_method(spec)
+        check_needs(method.rule, GIVEN, "verl", f"method {spec!r}")
     except (ValueError, TypeError) as error:
-        raise SettingsError(f"delta: {error}") from error
-    if method.delta is not None and method.delta.proxy == "full":
-        raise SettingsError(
-            "delta.proxy=full needs the gradient of every token, which no engine keeps: use output_row, topk_hidden or head"
-        )
+        raise SettingsError(f"delta.method: {error}") from error
     return VerlSettings(method=method, **given)
-
-
-def _with_quantile(method: Method, given: dict[str, Any]) -> Method:
-    if "quantile" not in given:
-        return method
-    if not isinstance(method.weighting, ForkingTokens):
-        raise ValueError(f"quantile belongs to method 'dapo-ft', not to {method.name!r}")
-    return replace(method, weighting=ForkingTokens(given.pop("quantile")))
-
-
-def _with_future(method: Method, given: dict[str, Any]) -> Method:
-    if "future" not in given:
-        return method
-    block = dict(given.pop("future") or {})
-    if not isinstance(method.surrogate, FutureClip):
-        raise ValueError(f"future belongs to method 'fipo', not to {method.name!r}")
-    for key in block:
-        if key not in _FUTURE:
-            raise ValueError(f"future.{key} is unknown{_hint(key, _FUTURE)}. Known: {', '.join(_FUTURE)}")
-    return replace(method, surrogate=replace(method.surrogate, future=FutureConfig(**block)))
-
-
-def _hint(key: str, known: Any) -> str:
-    close = difflib.get_close_matches(key, list(known), n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def _host_room() -> int:

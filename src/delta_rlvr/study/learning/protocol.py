@@ -10,10 +10,10 @@ from typing import Any
 
 import yaml
 
-from delta_rlvr.study.arms import Oracle, get_arm
 from delta_rlvr.study.judging import knows_decisive
 from delta_rlvr.study.learning.heldout import HeldoutSettings
 from delta_rlvr.study.learning.training import Run, TrainingSettings
+from delta_rlvr.study.weighing import study_method
 from delta_rlvr.tasks import DEFAULT_POLICY, get_task
 
 _NUMBER_AS_TEXT = re.compile(r"[-+]?\d+(\.\d*)?e[-+]?\d+", re.IGNORECASE)
@@ -52,7 +52,7 @@ class Protocol:
         if self.baseline not in self.arms:
             raise ValueError(f"protocol {self.name!r}: the baseline {self.baseline!r} is not among its arms")
         for arm, seeds in self.arms.items():
-            get_arm(arm)
+            study_method(arm)
             if not isinstance(seeds, int) or seeds < 1:
                 raise ValueError(f"protocol {self.name!r}: arms.{arm} is a number of seeds, not {seeds!r}")
         if self.primary is not None and (
@@ -63,9 +63,10 @@ class Protocol:
             )
         for name in self.tasks:
             task = get_task(name)
-            if any(isinstance(get_arm(arm), Oracle) for arm in self.arms) and not knows_decisive(task):
+            knowing = [arm for arm in self.arms if "decisive" in study_method(arm).rule.needs]
+            if knowing and not knows_decisive(task):
                 raise ValueError(
-                    f"protocol {self.name!r}: task {name!r} does not know its decisive tokens; leave the oracles out"
+                    f"protocol {self.name!r}: task {name!r} does not know its decisive tokens; leave {', '.join(knowing)} out"
                 )
 
     def runs(self) -> list[Run]:

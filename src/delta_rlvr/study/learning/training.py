@@ -18,9 +18,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from delta_rlvr.objectives import LossInputs, policy_loss
-from delta_rlvr.study.arms import Arm, Oracle, arm_weights, get_arm
 from delta_rlvr.study.rollouts import Batch, Collector, Rollouts, draws, row_pieces
 from delta_rlvr.study.stack.policy import clip_gradients
+from delta_rlvr.study.weighing import Weigher, study_method
 from delta_rlvr.tasks import Problem, Task, get_task
 
 
@@ -81,7 +81,7 @@ class Run:
     """Share of the verdicts that training sees flipped."""
 
     def __post_init__(self) -> None:
-        get_arm(self.arm)
+        study_method(self.arm)
         if self.seed < 0:
             raise ValueError(f"seed={self.seed}: give at least 0")
         if not 0 <= self.reward_noise < 0.5:
@@ -131,7 +131,7 @@ class StackedTraining:
         """Rows (over all runs) of one forward and backward."""
         if len(self.runs) != self.policy.runs:
             raise ValueError(f"{len(self.runs)} runs, but {self.policy.runs} policies in the stack")
-        self.arms: list[Arm] = [get_arm(run.arm) for run in self.runs]
+        self.methods = [study_method(run.arm) for run in self.runs]
         known = {name: get_task(name) for name in dict.fromkeys(run.task for run in self.runs)}
         self.tasks: list[Task] = [known[run.task] for run in self.runs]
         self.limits = [settings.max_tokens or task.max_tokens for task in self.tasks]
@@ -167,10 +167,10 @@ class StackedTraining:
                 run.seed,
                 limit,
                 run.reward_noise,
-                decisive=isinstance(arm, Oracle),
+                decisive="decisive" in method.rule.needs,
             )
-            for run, task, arm, limit, problems in zip(
-                self.runs, self.tasks, self.arms, self.limits, self._problems, strict=True
+            for run, task, method, limit, problems in zip(
+                self.runs, self.tasks, self.methods, self.limits, self._problems, strict=True
             )
         ]
         rollouts = self.collector.collect(
@@ -197,19 +197,19 @@ class StackedTraining:
     @torch.no_grad()
     def weigh(self, rollouts: Sequence[Rollouts], number: int) -> Float[Tensor, "run batch time"]:
         """Each run's token weights, by its own method."""
-        return torch.stack(
-            [
-                arm_weights(
-                    arm,
-                    batch,
-                    self.policy.head[place],
-                    seed=run.seed,
-                    number=number,
-                    temperature=self.settings.temperature,
-                )
-                for place, (run, arm, batch) in enumerate(zip(self.runs, self.arms, rollouts, strict=True))
-            ]
-        )
+        weights = []
+        for place, (run, method, batch) in enumerate(zip(self.runs, self.methods, rollouts, strict=True)):
+            # Keys tell the responses of two seeds apart, as random weights and ties must.
+            keys = torch.arange(len(batch.rewards), device=batch.mask.device) + run.seed * len(batch.rewards)
+            weigher = Weigher(
+                batch,
+                self.policy.head[place],
+                number=number,
+                temperature=self.settings.temperature,
+                keys=keys,
+            )
+            weights.append(weigher.weights(method.rule))
+        return torch.stack(weights)
 
     def update(
         self,
@@ -242,7 +242,7 @@ class StackedTraining:
                 hidden, stacked["completion_ids"][:, piece], self.settings.temperature
             )
             losses = []
-            for place, arm in enumerate(self.arms):
+            for place, method in enumerate(self.methods):
                 inputs = LossInputs(
                     logps[place],
                     stacked["logps"][place, piece],
@@ -250,7 +250,6 @@ class StackedTraining:
                     stacked["mask"][place, piece],
                     weights[place, piece],
                 )
-                method = arm.method
                 denominator = tokens[place] if method.aggregation == "token_mean" else rows.shape[1]
                 losses.append(
                     policy_loss(inputs, method.surrogate, method.aggregation, denominator=denominator)

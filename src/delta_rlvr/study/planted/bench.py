@@ -14,13 +14,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from delta_rlvr.credit import DeltaConfig
-from delta_rlvr.objectives import FutureClip
+from delta_rlvr.objectives import Method
 from delta_rlvr.runs.files import atomic, dump
 from delta_rlvr.study.judging import Judge, knows_decisive
 from delta_rlvr.study.planted.conditions import CLEAN, PERTURBED
-from delta_rlvr.study.planted.contenders import PROXIES, SCOPES, Contender, Weigher
 from delta_rlvr.study.planted.labelled import batch_facts, length_terciles, measure_weights, small_sample
 from delta_rlvr.study.planted.measures import drift
+from delta_rlvr.study.planted.methods import PROXIES, SCOPES
 from delta_rlvr.study.planted.policies import get_continuation, is_variant, make_variant
 from delta_rlvr.study.planted.settings import BASELINE, REFERENCE, BenchSettings, Unit
 from delta_rlvr.study.planted.updates import (
@@ -33,6 +33,7 @@ from delta_rlvr.study.planted.updates import (
 from delta_rlvr.study.rollouts import Batch, Collector, Rollouts, make_collector
 from delta_rlvr.study.shots import with_shots
 from delta_rlvr.study.stack.policy import StackedPolicy
+from delta_rlvr.study.weighing import Weigher
 from delta_rlvr.tasks import get_task, load_policy
 
 TERCILES = ("shortest third", "middle third", "longest third")
@@ -93,7 +94,7 @@ class CreditBench:
             number=unit.number,
             temperature=settings.temperature,
         )
-        weights = self._weights(policy, weigher, settings.contenders) if signal else {}
+        weights = self._weights(policy, weigher, settings.compared) if signal else {}
         records: list[dict[str, Any]] = [
             {"method": name, "condition": CLEAN.name, **measure_weights(rho, rollouts, rollouts.advantages)}
             for name, rho in weights.items()
@@ -155,22 +156,21 @@ class CreditBench:
         return load_policy(str(place))
 
     def _weights(
-        self, policy: StackedPolicy, weigher: Weigher, contenders: Sequence[Contender]
+        self, policy: StackedPolicy, weigher: Weigher, methods: Sequence[Method]
     ) -> dict[str, Float[Tensor, "batch time"]]:
         weights = {}
-        for contender in contenders:
-            if contender.later:
-                assert isinstance(contender.method.surrogate, FutureClip)
-                weights[contender.name] = weights_after_a_step(
+        for method in methods:
+            if method.surrogate.reweighs:
+                weights[method.name] = weights_after_a_step(
                     policy,
                     weigher.rollouts,
-                    contender.method.surrogate,
+                    method.surrogate,
                     learning_rate=self.settings.learning_rate,
                     rows_at_once=self.settings.rows_at_once,
                     temperature=self.settings.temperature,
                 )
             else:
-                weights[contender.name] = weigher.weights(contender)
+                weights[method.name] = weigher.weights(method.rho)
         return weights
 
     def _cosines(
@@ -207,19 +207,19 @@ class CreditBench:
         self, weigher: Weigher, clean: dict[str, Float[Tensor, "batch time"]], number: int
     ) -> list[dict[str, Any]]:
         settings, rollouts = self.settings, weigher.rollouts
-        chosen = settings.stable_contenders
+        chosen = settings.perturbed
         records = []
         for condition in PERTURBED:
             moved = condition.advantages(rollouts, group=settings.group, seed=settings.seed, number=number)
             if not bool((moved != 0).any()):
                 continue
             both = rollouts.mask & ((moved != 0) & (rollouts.advantages != 0))[:, None]
-            for contender in chosen:
-                rho = weigher.weights(contender, moved)
-                change = drift(rho[both], clean[contender.name][both])
+            for method in chosen:
+                rho = weigher.weights(method.rho, moved)
+                change = drift(rho[both], clean[method.name][both])
                 records.append(
                     {
-                        "method": contender.name,
+                        "method": method.name,
                         "condition": condition.name,
                         **measure_weights(rho, rollouts, moved),
                         **dataclasses.asdict(change),
@@ -229,11 +229,11 @@ class CreditBench:
             part = torch.where(rows, rollouts.advantages, 0.0)
             records += [
                 {
-                    "method": contender.name,
+                    "method": method.name,
                     "condition": name,
-                    **measure_weights(clean[contender.name], rollouts, part),
+                    **measure_weights(clean[method.name], rollouts, part),
                 }
-                for contender in chosen
+                for method in chosen
             ]
         return records
 
@@ -266,7 +266,7 @@ class CreditBench:
 
 def _check_same_settings(path: Path, settings: BenchSettings) -> None:
     """Batches of other settings must not stand in one table."""
-    names = [contender.name for contender in settings.contenders]
+    names = [method.name for method in settings.compared]
     now = json.loads(dump({**dataclasses.asdict(settings), "methods": names}))
     if path.is_file():
         before = json.loads(path.read_text())

@@ -8,8 +8,8 @@ from typing import Any
 
 from delta_rlvr.study.drawing import INK, LINES, MARGIN, RULE, SOFT, WIDTH, Canvas
 from delta_rlvr.study.planted.conditions import CLEAN, NOISE, SHUFFLED
-from delta_rlvr.study.planted.contenders import label
 from delta_rlvr.study.planted.measures import Spread
+from delta_rlvr.study.planted.methods import label
 from delta_rlvr.study.planted.table import select, value
 
 SIDES = {"right": LINES[0], "wrong": LINES[1]}

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from delta_rlvr.study.planted.contenders import Contender, every_contender, get_contender
+from delta_rlvr.objectives import Method
+from delta_rlvr.study.planted.methods import bench_method, every_method
 from delta_rlvr.tasks import BUILT_IN, DEFAULT_POLICY
 
 BASELINE, RIVAL, REFERENCE = "dapo", "surprise", "oracle-only"
-"""What updates are told against; the weight that any other has to beat at finding tokens; perfect credit."""
+"""What updates are compared with; the weight that any other has to beat at finding tokens; perfect credit."""
 
 STABILITY = (
     "surprise",
@@ -24,7 +25,7 @@ STABILITY = (
     "delta-sharpness",
     "delta-random",
 )
-"""Contenders whose weights are also taken under other rewards."""
+"""Methods whose weights are also taken under other rewards."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class BenchSettings:
     tasks: tuple[str, ...] = tuple(BUILT_IN)
     """Tasks that know their decisive tokens."""
     methods: tuple[str, ...] = ()
-    """Contenders; none given: every one there is."""
+    """None given: every one there is."""
     stability: tuple[str, ...] = STABILITY
     """Those of them that are also measured under noise, sparse and shuffled rewards, and by length."""
     batches: int = 4
@@ -84,13 +85,13 @@ class BenchSettings:
         if not (self.temperature > 0 and self.learning_rate > 0):
             raise ValueError("temperature and learning_rate must be positive")
         for spec in (*self.methods, *self.stability):
-            get_contender(spec)
+            bench_method(spec)
 
     @property
-    def contenders(self) -> list[Contender]:
-        """Everybody; those that the others are told against are always there."""
-        given = list(self.methods) or every_contender()
-        return [get_contender(spec) for spec in dict.fromkeys([BASELINE, RIVAL, *given, REFERENCE])]
+    def compared(self) -> list[Method]:
+        """All methods; the baselines are always included."""
+        given = list(self.methods) or every_method()
+        return [bench_method(spec) for spec in dict.fromkeys([BASELINE, RIVAL, *given, REFERENCE])]
 
     @property
     def units(self) -> list[Unit]:
@@ -103,10 +104,10 @@ class BenchSettings:
         ]
 
     @property
-    def stable_contenders(self) -> list[Contender]:
+    def perturbed(self) -> list[Method]:
         """Those that are also measured under other rewards and by length; not FIPO, which would need a step under each."""
         wanted = {RIVAL, *self.stability}
-        return [one for one in self.contenders if one.name in wanted and not one.later]
+        return [one for one in self.compared if one.name in wanted and not one.surrogate.reweighs]
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from delta_rlvr.study.planted.conditions import CLEAN, SHUFFLED
-from delta_rlvr.study.planted.contenders import label
 from delta_rlvr.study.planted.labelled import SIDES
 from delta_rlvr.study.planted.measures import Spread, spread
+from delta_rlvr.study.planted.methods import label
 from delta_rlvr.study.planted.settings import RIVAL, BenchSettings
 
 SCHEMA = 1
@@ -179,7 +179,7 @@ def value(row: dict[str, Any], measure: str) -> Spread:
 
 
 def select(result: dict[str, Any], part: str = "all", condition: str = CLEAN.name) -> list[dict[str, Any]]:
-    """The rows of one slice and condition, in the order of the contenders."""
+    """The rows of one slice and condition, in the order of the methods."""
     return [row for row in result["rows"] if row["slice"] == part and row["condition"] == condition]
 
 

@@ -10,8 +10,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from delta_rlvr.credit import Agreement, DeltaConfig, full_token_gradients, future_weights, proxy_agreement
-from delta_rlvr.objectives import FutureClip, LossInputs, get_method, policy_loss
+from delta_rlvr.credit import Agreement, DeltaConfig, full_token_gradients, proxy_agreement
+from delta_rlvr.objectives import LossInputs, Surrogate, get_method, policy_loss
 from delta_rlvr.study.rollouts import Rollouts, row_pieces
 from delta_rlvr.study.stack.policy import StackedPolicy, clip_gradients
 
@@ -72,7 +72,7 @@ def cosines(
 def weights_after_a_step(
     policy: StackedPolicy,
     rollouts: Rollouts,
-    surrogate: FutureClip,
+    surrogate: Surrogate,
     *,
     learning_rate: float,
     max_grad_norm: float = 1.0,
@@ -100,7 +100,7 @@ def weights_after_a_step(
             )
         shift = LossInputs(logps, here.logps, here.advantages, here.mask).log_ratio
         advantages = here.advantages[:, None].expand_as(shift)
-        weights[weighed] = future_weights(shift, advantages, here.mask, surrogate.future)
+        weights[weighed] = surrogate.reweigh(shift, advantages, here.mask)
     return weights
 
 

@@ -22,15 +22,20 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from delta_rlvr.credit.batch import TokenBatch
-from delta_rlvr.credit.config import DeltaConfig
+from delta_rlvr.credit.linear import slot_sums
 from delta_rlvr.credit.record import Discriminator
 from delta_rlvr.credit.reduce import wide
+from delta_rlvr.credit.vectors import TokenVectors
+
+if TYPE_CHECKING:
+    from delta_rlvr.credit.rules.delta import DeltaConfig
 
 # Centroids of at most this many bytes exist at once; group scope is solved in blocks of groups that fit.
 _CENTROID_BYTES = 2 << 30
@@ -53,23 +58,21 @@ class Estimate:
     discriminator: Discriminator
 
 
-def estimate(batch: TokenBatch, config: DeltaConfig) -> Estimate:
-    """alpha* for every token of the batch, group by group (batch scope: one group)."""
+def estimate(batch: TokenBatch, vectors: TokenVectors, config: DeltaConfig) -> Estimate:
+    """alpha* for every token of the batch, group by group (batch scope: one group). `vectors`: what stands for its gradient."""
     device = batch.lengths.device
     if config.scope == "batch":
         ids, group = torch.zeros(1, dtype=torch.int64, device=device), torch.zeros_like(batch.row)
     else:
         ids = batch.reducer.gather(batch.groups).unique()
-        group = torch.searchsorted(ids, batch.groups)[batch.row]
+        group = batch.group_number[batch.row]
     # Slots 2g and 2g + 1 are group g's positive and negative side.
     slot = 2 * group + (batch.side < 0).long()
     masses = _slot_sums(batch.token_advantages.abs(), slot, 2 * len(ids), batch).view(-1, 2)
     degenerate = (masses <= 0).any(dim=1)
     _warn_of_empty_sides(degenerate, config)
 
-    assert batch.store is not None
-    width = batch.reducer.maximum(batch.store.width or 0)  # a rank without a token has none of its own
-    numel = torch.Size(batch.proxy.shape(width)).numel()
+    numel = torch.Size(vectors.shape).numel()
     block = max(1, _CENTROID_BYTES // max(1, 2 * 8 * numel))
     blank = torch.zeros(len(batch.row), dtype=wide(device), device=device)
     solved = Estimate(
@@ -86,14 +89,14 @@ def estimate(batch: TokenBatch, config: DeltaConfig) -> Estimate:
             degenerate=degenerate,
         ),
     )
-    metric = _metric(batch, config, (batch.side != 0) & ~solved.unweighted, width)
+    metric = _metric(batch, vectors, config, (batch.side != 0) & ~solved.unweighted)
     for first in range(0, len(ids), block):
         last = min(first + block, len(ids))
         if degenerate[first:last].all():
             continue
         inside = (group >= first) & (group < last) & (batch.side != 0) & ~solved.unweighted
         slots = (slot - 2 * first).clamp(0, 2 * (last - first) - 1)
-        solver = _Block(batch, config, inside, slots, last - first, width, metric)
+        solver = _Block(batch, vectors.within(inside), config, inside, slots, last - first, metric)
         solver.run()
         # Blocks share no token, and a block's arrays are 0 outside it.
         solved.alpha.add_(solver.alpha)
@@ -120,22 +123,20 @@ class _Block:
     def __init__(
         self,
         batch: TokenBatch,
+        vectors: TokenVectors,
         config: DeltaConfig,
         active: Bool[Tensor, " token"],
         slot: Int[Tensor, " token"],
         group_count: int,
-        width: int,
         metric: Callable[[Tensor], Tensor],
     ):
-        self.batch, self.config, self.active, self.slot = batch, config, active, slot
+        self.batch, self.vectors, self.config, self.active, self.slot = batch, vectors, config, active, slot
         self.metric = metric
         self.slot_count = 2 * group_count
-        self.shape = batch.proxy.shape(width)
         self.mass = torch.where(active, batch.token_advantages.abs(), 0.0)  # |A_i|
         self.counts = _slot_sums(active.to(self.mass.dtype), slot, self.slot_count, batch).clamp(min=1)
-        self.rows = batch.rows(batch.chunks_holding(active))
         if config.contrast != "both_sides":
-            self.square_norms = batch.proxy.square_norms(self.rows, self.mass)
+            self.square_norms = vectors.square_norms(self.mass)
 
     def run(self) -> None:
         """Eq. 6-7, K times, with lagged temperatures."""
@@ -151,13 +152,15 @@ class _Block:
             if number > 0:
                 self.gamma = self._temperatures(self.margin)
             self.margin = self._margins(centroids)
+            if self.config.gamma == "current":
+                self.gamma = self._temperatures(self.margin)
         self.alpha = self._assign(self.margin)  # alpha*
         self.gap = _gap(centroids.means)
 
     def _centroids(self, weights: Float[Tensor, " token"], previous: Tensor | None) -> _Centroids:
         """Weighted mean of v for each slot, over all ranks."""
-        sums = weights.new_zeros(self.slot_count, *self.shape)
-        self.batch.proxy.sums(self.rows, weights, self.slot, sums)
+        sums = weights.new_zeros(self.slot_count, *self.vectors.shape)
+        self.vectors.sums(weights, self.slot, sums)
         sums = self.batch.reducer.sum(sums)
         mass = _slot_sums(weights, self.slot, self.slot_count, self.batch)
         means = sums / _over(mass.clamp(min=self.config.mass_floor), sums)
@@ -175,8 +178,8 @@ class _Block:
     ) -> Float[Tensor, "batch ..."]:
         """Each response's own centroid, its own tokens taken out; the origin (no gradient at all) if no other response is left."""
         responses = len(self.batch.lengths)
-        own_sums = weights.new_zeros(responses, *self.shape)
-        self.batch.proxy.sums(self.rows, weights, self.batch.row, own_sums)
+        own_sums = weights.new_zeros(responses, *self.vectors.shape)
+        self.vectors.sums(weights, self.batch.row, own_sums)
         own_mass = weights.new_zeros(responses).index_add_(0, self.batch.row, weights)
         present = (own_mass > 0).to(weights.dtype)
         slot = self._response_slot
@@ -199,17 +202,17 @@ class _Block:
         else:
             own, place = centroids.own, self.batch.row
             difference = own - _opposite(centroids.means)[self._response_slot]
-        project = self.batch.proxy.project
+        project = self.vectors.project
         if self.config.contrast == "within_side":
-            margins = 2 * project(self.rows, own, place) - _inner(own, own)[place] - self.square_norms
+            margins = 2 * project(own, place) - _inner(own, own)[place] - self.square_norms
         elif self.config.contrast == "alignment":
-            along = project(self.rows, self.metric(difference), place)
+            along = project(self.metric(difference), place)
             margins = along.square() / self.square_norms.sqrt().clamp(min=self.config.mass_floor)
         else:
             vectors = self.metric(difference)
             # ||opp||^2 - ||own||^2, written without a third array of centroids, which are large for proxy="head".
             offset = _inner(difference, vectors) - 2 * _inner(own, vectors)
-            margins = 2 * project(self.rows, vectors, place) + offset[place]
+            margins = 2 * project(vectors, place) + offset[place]
         return torch.where(self.active, margins, 0.0)
 
     def _temperatures(self, margins: Float[Tensor, " token"]) -> Float[Tensor, " slot"]:
@@ -233,7 +236,7 @@ class _Block:
 
 
 def _metric(
-    batch: TokenBatch, config: DeltaConfig, active: Bool[Tensor, " token"], width: int
+    batch: TokenBatch, vectors: TokenVectors, config: DeltaConfig, active: Bool[Tensor, " token"]
 ) -> Callable[[Tensor], Tensor]:
     """Vectors times (F + mean(diag F) I)^-1, F the second moments of v over the active tokens of all ranks.
 
@@ -241,10 +244,10 @@ def _metric(
     """
     if config.whiten == "none":
         return lambda vectors: vectors
-    shape = (width, width) if config.whiten == "full" else batch.proxy.shape(width)
+    shape = (*vectors.shape, *vectors.shape) if config.whiten == "full" else vectors.shape
     ones = active.to(wide(active.device))
     moments = ones.new_zeros(shape)
-    batch.proxy.square_sums(batch.rows(batch.chunks_holding(active)), ones, moments)
+    vectors.within(active).square_sums(ones, moments)
     moments = batch.reducer.sum(moments) / batch.reducer.sum(ones.sum()).clamp(min=1)
     if config.whiten == "diagonal":
         scale = 1 / (moments + moments.mean().clamp(min=config.mass_floor))
@@ -268,13 +271,7 @@ def _slot_sums(
     values: Float[Tensor, " token"], slot: Int[Tensor, " token"], slot_count: int, batch: TokenBatch
 ) -> Float[Tensor, " slot"]:
     """Sum of the values of each slot, over all ranks."""
-    if slot_count == 2:
-        # On a GPU index_add_ would queue every token up at two addresses.
-        negative = slot.to(values.dtype)
-        sums = torch.stack([(1 - negative) @ values, negative @ values])
-    else:
-        sums = values.new_zeros(slot_count).index_add_(0, slot, values)
-    return batch.reducer.sum(sums)
+    return batch.reducer.sum(slot_sums(values, slot, slot_count))
 
 
 def _opposite(slots: Float[Tensor, "slot ..."]) -> Float[Tensor, "slot ..."]:

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from credit_reference import fipo_weights, random_case
-from delta_rlvr.credit import FutureConfig, discounted_future_sum, future_weights
+from delta_rlvr.objectives import FutureClip
+from delta_rlvr.objectives.future import discounted_future_sum
 
 
 def test_scan_by_hand():
@@ -40,7 +41,7 @@ def test_weights_equal_the_loop():
         advantages = torch.as_tensor(case["advantages"], dtype=torch.float64)[:, None].expand(mask.shape)
         log_ratio = torch.as_tensor(new - old, dtype=torch.float64)
         log_ratio[~mask] = float("nan")
-        ours = future_weights(log_ratio, advantages, mask)
+        ours = FutureClip().reweigh(log_ratio, advantages, mask)
         expected = fipo_weights(new, old, case["advantages"], case["mask"])
         np.testing.assert_allclose(ours[mask].numpy(), expected[np.asarray(case["mask"])], atol=1e-10)
         guarded += int(((ours < 1) & mask).sum())
@@ -49,15 +50,15 @@ def test_weights_equal_the_loop():
 
 def test_weight_is_one_at_the_old_policy():
     mask = torch.ones(2, 100, dtype=torch.bool)
-    assert (future_weights(torch.zeros(2, 100), torch.randn(2, 100), mask) == 1).all()
+    assert (FutureClip().reweigh(torch.zeros(2, 100), torch.randn(2, 100), mask) == 1).all()
 
 
 def test_dropping_overshot_responses():
     shift = torch.zeros(2, 4)
     shift[0, :2] = math.log(11)
     shift[1, :1] = math.log(11)
-    weights = future_weights(
-        shift, -torch.ones(2, 4), torch.ones(2, 4, dtype=torch.bool), FutureConfig(drop_overshot=True)
+    weights = FutureClip(drop_overshot=True).reweigh(
+        shift, -torch.ones(2, 4), torch.ones(2, 4, dtype=torch.bool)
     )
     assert (weights[0] == 0).all()
     assert (weights[1] > 0).all()
@@ -73,13 +74,15 @@ def test_cost_is_linear_in_time():
     for _ in range(9):
         for t, arguments in cases.items():
             start = time.perf_counter()
-            future_weights(*arguments)
+            FutureClip().reweigh(*arguments)
             seconds[t].append(time.perf_counter() - start)
     ratio = statistics.median(seconds[16384]) / statistics.median(seconds[4096])
     assert ratio <= 5, f"T = 16k took {ratio:.1f} times as long as T = 4k"
 
 
-@pytest.mark.parametrize("settings", [{"decay": 1.0}, {"low": 1.1}, {"high": 0.9}, {"dual_clip": 1.0}])
+@pytest.mark.parametrize(
+    "settings", [{"decay": 1.0}, {"weight_low": 1.1}, {"weight_high": 0.9}, {"dual": 1.0}]
+)
 def test_bad_settings(settings):
     with pytest.raises(ValueError, match=next(iter(settings))):
-        FutureConfig(**settings)
+        FutureClip(**settings)

@@ -1,0 +1,84 @@
+"""Pieces that rules share: the range map, the mean of one, selections and quantiles, each over all ranks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from delta_rlvr.credit.batch import TokenBatch
+from delta_rlvr.credit.reduce import wide
+
+
+def check_range(lambda_min: float, lambda_max: float) -> None:
+    """Refuse what cannot be the range of a coefficient."""
+    for name, value in (("lambda_min", lambda_min), ("lambda_max", lambda_max)):
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+            raise ValueError(f"{name}={value!r}: give a finite number")
+    if lambda_min < 0:
+        raise ValueError(f"lambda_min={lambda_min}: a coefficient cannot be negative; give at least 0")
+    if lambda_max <= 0:
+        raise ValueError(f"lambda_max={lambda_max}: give a positive number")
+    if lambda_min > lambda_max:
+        raise ValueError(
+            f"lambda_min={lambda_min} is above lambda_max={lambda_max}: swap them, "
+            "or give both the same value for plain DAPO"
+        )
+
+
+def range_weights(
+    batch: TokenBatch, score: Float[Tensor, " token"], lambda_min: float, lambda_max: float
+) -> Float[Tensor, " token"]:
+    """Scores in [0, 1] mapped into the range, lambda_min where A = 0, then mean one (Eq. 8). A flat range is exactly one."""
+    if lambda_min == lambda_max:
+        return batch.ones()
+    score = torch.where(batch.side != 0, score.to(wide(score.device)), 0.0)
+    return mean_one(batch, lambda_min + (lambda_max - lambda_min) * score)
+
+
+def mean_one(batch: TokenBatch, coefficients: Float[Tensor, " token"]) -> Float[Tensor, " token"]:
+    """lambda * N / Z: the mean over the batch is one (Eq. 8)."""
+    total = batch.total(coefficients)
+    # Hard assignment without the range map (or lambda_min = 0) may give every token 0: then nothing tells tokens apart.
+    return torch.where(total > 0, coefficients * (batch.token_count / total), 1.0)
+
+
+def kept_weights(batch: TokenBatch, kept: Bool[Tensor, " token"]) -> Float[Tensor, " token"]:
+    """Plain DAPO on the kept tokens, whose denominator counts them alone: weight N / kept."""
+    weights = kept.to(wide(kept.device))
+    return weights * (batch.token_count / batch.total(weights).clamp(min=1))
+
+
+def highest_share(
+    batch: TokenBatch, order: Float[Tensor, " token"], share: float, *, seed: int
+) -> Bool[Tensor, " token"]:
+    """The share of the tokens with A != 0 that stands highest in `order` over all ranks; a seeded draw breaks ties."""
+    eligible = batch.side != 0
+    # Ranks hold different numbers of tokens: every rank sees all of them and takes the same decision.
+    everyone = torch.stack([batch.reducer.gather(values[eligible]) for values in (order, batch.draws(seed))])
+    keep = int(share * everyone.shape[1] + 0.5)
+    by_draw = everyone[1].argsort(descending=True, stable=True)
+    ordered = by_draw[everyone[0][by_draw].argsort(descending=True, stable=True)]
+    chosen = torch.zeros(everyone.shape[1], dtype=torch.bool, device=order.device)
+    chosen[ordered[:keep]] = True
+    before = sum(batch.reducer.gather_counts(int(eligible.sum()))[: batch.reducer.rank])
+    kept = torch.zeros_like(eligible)
+    kept[eligible] = chosen[before : before + int(eligible.sum())]
+    return kept
+
+
+def surprise(logps: Float[Tensor, " token"]) -> Float[Tensor, " token"]:
+    """1 - p from log p."""
+    return -torch.expm1(logps.clamp(max=0))
+
+
+def quantiles(values: Float[Tensor, " many"], shares: Sequence[float]) -> list[float]:
+    """Linearly interpolated quantiles (torch.quantile refuses more than 16 million values)."""
+    ordered = values.sort().values
+    places = torch.tensor(shares, dtype=torch.float64) * (len(ordered) - 1)
+    below = places.floor().long().to(ordered.device)
+    above = places.ceil().long().to(ordered.device)
+    return torch.lerp(ordered[below], ordered[above], (places.to(ordered) - below.to(ordered))).tolist()

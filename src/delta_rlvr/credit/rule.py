@@ -1,0 +1,215 @@
+"""What a token rule is: one frozen dataclass that turns a rollout batch into one weight per token.
+
+    @dataclass(frozen=True)
+    class FirstHalf(TokenRule):
+        share: float = 0.5
+
+        def weigh(self, batch):
+            return (batch.position < self.share * batch.lengths[batch.row]).float()
+
+The fields are the settings. `needs` declares what the rule reads beside the lengths and the advantages, and an engine gives that and
+nothing else. Weights are scaled so that J = 1/N sum_it weight_it * clipped_it is the method's objective, with N = all valid tokens:
+DAPO is the weight one, GRPO the weight N / (R |o_i|), a selection N / kept on what it keeps (Appendix E's rho).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from delta_rlvr.credit.batch import TokenBatch
+from delta_rlvr.credit.checks import first_bad_row
+from delta_rlvr.credit.record import CreditRecord
+
+NEEDS: dict[str, str] = {
+    "hidden": "hidden states (they wait in the store, as the rule's `stores` says)",
+    "gradients": "each token's gradient over all parameters (given in the place of hidden states)",
+    "head": "the LM head's weight",
+    "groups": "which prompt each response answers",
+    "logps": "old log-probs of the sampled tokens",
+    "entropy": "entropy of the old policy where each token was sampled",
+    "tokens": "sampled token ids",
+    "decisive": "labels of the decisive tokens",
+    "measured": "measured credit per token, from continuations",
+    "informed_logps": "log-probs of the same tokens with the solution in the prompt",
+}
+"""What a rule may ask for, beside the lengths and the advantages."""
+
+
+class RuleError(ValueError):
+    """A rule is not one, cannot be used here, or gave weights that cannot be used; the message says which and what to do."""
+
+
+@dataclass(frozen=True)
+class HiddenStates:
+    """What the store keeps of each token: the hidden state itself. Rules that store equal things share one capture."""
+
+    def rows(
+        self,
+        hidden: Float[Tensor, "token width"],
+        tokens: Int[Tensor, " token"] | None,
+        head: Float[Tensor, "vocab width"] | None,
+        temperature: float,
+    ) -> Float[Tensor, "token stored"]:
+        return hidden
+
+    def __str__(self) -> str:
+        return "hidden states"
+
+
+@dataclass(frozen=True)
+class TokenRule:
+    """A way to weigh tokens. Subclass it as a frozen dataclass and write `weigh`; override the rest where it is not so."""
+
+    @property
+    def needs(self) -> Collection[str]:
+        """What `weigh` reads of the batch beside lengths and advantages: names of `NEEDS`."""
+        return ()
+
+    @property
+    def stores(self) -> HiddenStates | None:
+        """What the store keeps of each token; None for rules that need no hidden states."""
+        return HiddenStates() if "hidden" in self.needs else None
+
+    @property
+    def mean_one(self) -> bool:
+        """A promise that the weights' mean over all valid tokens is one. `delta_rlvr.testing` holds rules to it."""
+        return False
+
+    @property
+    def sees_slices(self) -> bool:
+        """Whether the weights stay the same where a rank sees a slice of a response (sequence parallelism): true only of rules that
+        look at no position, length or row."""
+        return False
+
+    @property
+    def constant(self) -> bool:
+        """Every weight is one, whatever the batch: an engine need not solve for anything."""
+        return False
+
+    def weigh(self, batch: TokenBatch) -> Float[Tensor, " token"] | CreditRecord:
+        """One weight per valid token of the batch, packed row by row, or a whole record."""
+        raise NotImplementedError
+
+
+Rule = TypeVar("Rule", bound=type[TokenRule])
+
+
+@dataclass(frozen=True)
+class NamedRule:
+    """A rule with settings, under the name by which it is asked for."""
+
+    name: str
+    rule: TokenRule
+    about: str
+    """One line for `delta-rlvr methods` and the report."""
+    paper: str
+    """Where it is from."""
+
+
+REGISTERED: dict[str, NamedRule] = {}
+"""Every rule that was given a name, in the order in which it was."""
+
+
+def register(name: str, *, about: str = "", paper: str = "", **settings: Any) -> Callable[[Rule], Rule]:
+    """Give a rule (with these settings) a name that every command and engine takes. A rule may have several.
+
+    `about` is the line that `delta-rlvr methods` shows (default: the first line of the class's docstring), `paper` where it is from.
+    """
+    if not name or any(character in name for character in "?&=,:/ "):
+        raise RuleError(f"register({name!r}): a name has no space and none of ? & = , : /")
+
+    def add(kind: Rule) -> Rule:
+        check_rule_class(kind)
+        known = REGISTERED.get(name)
+        # A module that is loaded again (a notebook's cell, a file named twice) may name its own rule anew; nobody else's.
+        if known is not None and type(known.rule).__qualname__ != kind.__qualname__:
+            raise RuleError(
+                f"register({name!r}): {kind.__qualname__} cannot have this name, {type(known.rule).__qualname__} has it already"
+            )
+        REGISTERED[name] = NamedRule(name, kind(**settings), about or first_line(kind), paper)
+        return kind
+
+    return add
+
+
+def first_line(kind: type) -> str:
+    """What the class says of itself; nothing where it has no docstring (a dataclass is then given its signature as one)."""
+    text = inspect.getdoc(kind) or ""
+    return "" if text.startswith(f"{kind.__name__}(") else text.partition("\n")[0]
+
+
+def check_rule_class(kind: object, called: str | None = None) -> None:
+    """Refuse what is not a rule, in words."""
+    name = called or getattr(kind, "__qualname__", repr(kind))
+    if not (isinstance(kind, type) and issubclass(kind, TokenRule)):
+        raise RuleError(f"{name} is not a token rule: make it a subclass of delta_rlvr.TokenRule")
+    parameters = getattr(kind, "__dataclass_params__", None)
+    if parameters is None or not parameters.frozen or "__dataclass_params__" not in vars(kind):
+        raise RuleError(f"{name} is not a frozen dataclass: write @dataclass(frozen=True) above the class")
+    if kind.weigh is TokenRule.weigh:
+        raise RuleError(f"{name} has no `weigh(self, batch)`: write it, one weight per token")
+    required = [
+        one.name
+        for one in dataclasses.fields(kind)
+        if one.default is dataclasses.MISSING and one.default_factory is dataclasses.MISSING
+    ]
+    if required:
+        raise RuleError(f"{name}: give the setting {required[0]!r} a default value")
+
+
+def check_needs(rule: TokenRule, gives: Collection[str], where: str, called: str) -> None:
+    """Refuse a rule whose needs are unknown, or that `where` (an engine or a command) cannot give."""
+    for need in rule.needs:
+        if need not in NEEDS:
+            raise RuleError(f"{called} needs {need!r}, which nobody knows; needs are {', '.join(NEEDS)}")
+        if need not in gives:
+            raise RuleError(f"{called} needs {NEEDS[need]}, which {where} cannot give")
+
+
+def weigh(batch: TokenBatch, rule: TokenRule) -> CreditRecord:
+    """The rule's weights of a batch, checked. Every rank of the batch's reducer must call this."""
+    answer: object = None
+    problem: ValueError | None = None
+    try:
+        answer = rule.weigh(batch)
+        problem = _problem(answer, batch, rule)
+    except ValueError as error:
+        problem = error
+    batch.reducer.agree(problem)
+    if isinstance(answer, CreditRecord):
+        return answer
+    assert isinstance(answer, Tensor)
+    return CreditRecord.of(batch, answer)
+
+
+def _problem(answer: object, batch: TokenBatch, rule: TokenRule) -> RuleError | None:
+    """What is wrong with what a rule gave back; None if nothing is."""
+    name = type(rule).__name__
+    weights = answer.weights if isinstance(answer, CreditRecord) else answer
+    if not isinstance(weights, Tensor):
+        return RuleError(
+            f"{name}.weigh gave {type(answer).__name__}: give a tensor with one weight per token"
+        )
+    if tuple(weights.shape) != (len(batch.row),):
+        return RuleError(
+            f"{name}.weigh gave shape {tuple(weights.shape)}: give one weight per valid token of the batch, [{len(batch.row)}] here "
+            "(batch.row says which response a token belongs to)"
+        )
+    if weights.is_complex() or weights.dtype == torch.bool:
+        return RuleError(f"{name}.weigh gave {weights.dtype}: give floating-point weights, as with .float()")
+    bad = ~(weights >= 0) | ~weights.isfinite()
+    if not bool(bad.any()):
+        return None
+    place = int(bad.nonzero()[0, 0])
+    return RuleError(
+        f"{name}.weigh gave the weight {weights[place].item():g} to token {int(batch.position[place])} of row "
+        f"{first_bad_row(bad, batch.row)} ({int(bad.sum())} such tokens in all): weights are finite and not negative"
+    )

@@ -1,0 +1,349 @@
+"""What stands for a token's gradient (Appendix F), as linear operators over stored rows.
+
+The estimator never sees a vector. It asks few things of the batch's tokens: sums of v weighted by slot, inner products of v with
+one vector per slot, squared lengths, second moments. Each kind of vector answers from the stored row x of a token:
+
+    RowVectors       v = f x, x a stored row and f a number (1 - p keeps its precision that way, whatever the store rounds)
+    CentredVectors   v = f (x - m), m the mean row of the batch
+    HeadVectors      v = (e_y - p) (outer) x: |V| x d and never formed, <v, M> = (M x)_y - sum_j p_j (M x)_j
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeAlias
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from delta_rlvr.credit.batch import TokenBatch
+from delta_rlvr.credit.linear import (
+    add_square_sums,
+    add_weighted_sums,
+    merge,
+    slot_sums,
+    split,
+    square_norms,
+    store_inner_products,
+)
+from delta_rlvr.credit.reduce import wide
+
+# Logits are formed for this many (token, vocabulary) pairs at a time.
+_LOGITS_AT_A_TIME = 1 << 24
+
+Chunks: TypeAlias = Iterator[tuple[slice, Float[Tensor, "token width"]]]
+"""A pass over rows: places in the packed order, and the rows there."""
+
+
+class TokenVectors(Protocol):
+    """v of every token of a batch."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one v."""
+        ...
+
+    def within(self, active: Bool[Tensor, " token"]) -> TokenVectors:
+        """The same, but rows are read only where an active token is among them; elsewhere results are anything."""
+        ...
+
+    def sums(
+        self,
+        weights: Float[Tensor, " token"],
+        slots: Int[Tensor, " token"],
+        total: Float[Tensor, "slot ..."],
+    ) -> None:
+        """total += the sum of weight * v over the tokens of each slot."""
+        ...
+
+    def project(
+        self, vectors: Float[Tensor, "slot ..."], slots: Int[Tensor, " token"]
+    ) -> Float[Tensor, " token"]:
+        """<v, the vector of the token's slot>."""
+        ...
+
+    def square_sums(self, weights: Float[Tensor, " token"], total: Float[Tensor, "*shape"]) -> None:
+        """total += the sum of weight * v * v (entry by entry), or of weight * v (outer) v where `total` is square."""
+        ...
+
+    def square_norms(self, like: Float[Tensor, " token"]) -> Float[Tensor, " token"]:
+        """||v||^2."""
+        ...
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows that are read in passes: those of a store, or some that are at hand."""
+
+    read: Callable[[list[bool] | None], Chunks]
+    """A pass over the wanted chunks (None: all of them)."""
+    bounds: list[tuple[int, int]]
+    """(start, stop) of each chunk."""
+    width: int
+    dtype: torch.dtype
+
+    @classmethod
+    def stored(cls, batch: TokenBatch) -> Rows:
+        """The rows of the batch's store."""
+        store = batch.store
+
+        def read(wanted: list[bool] | None) -> Chunks:
+            return store.chunks([True] * len(store.bounds) if wanted is None else wanted)
+
+        # A rank without a token has no width of its own.
+        width = batch.reducer.maximum(store.width or 0)
+        return cls(read, store.bounds, width, store.dtype or torch.float32)
+
+    @classmethod
+    def at_hand(cls, rows: Float[Tensor, "token width"]) -> Rows:
+        """Rows that are a tensor already."""
+        return cls(lambda _: iter([(slice(0, len(rows)), rows)]), [(0, len(rows))], rows.shape[1], rows.dtype)
+
+    def holding(self, active: Bool[Tensor, " token"]) -> list[bool]:
+        """For each chunk, whether it holds an active token."""
+        counts = torch.cat([active.new_zeros(1, dtype=torch.int64), active.cumsum(0)])
+        bounds = torch.tensor(self.bounds, dtype=torch.int64, device=counts.device).view(-1, 2)
+        return (counts[bounds[:, 1]] > counts[bounds[:, 0]]).tolist()
+
+
+@dataclass(frozen=True)
+class RowVectors:
+    """v is a row times a number."""
+
+    rows: Rows
+    factor: Float[Tensor, " token"] | None = None
+    """The number; None for one."""
+    wanted: list[bool] | None = None
+    """The chunks to read; None for all."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.rows.width,)
+
+    def within(self, active: Bool[Tensor, " token"]) -> RowVectors:
+        return replace(self, wanted=self.rows.holding(active))
+
+    def sums(
+        self,
+        weights: Float[Tensor, " token"],
+        slots: Int[Tensor, " token"],
+        total: Float[Tensor, "slot width"],
+    ) -> None:
+        if self.factor is not None:
+            weights = weights * self.factor.to(weights.dtype)
+        if len(total) == 2:
+            # Two slots, the whole batch: the operand is made once, and a chunk costs one product.
+            negative = slots.to(weights.dtype)
+            spread = split(torch.stack([weights * (1 - negative), weights * negative]), self.rows.dtype)
+            parts = total.new_zeros(len(spread), total.shape[1])
+            for place, x in self.rows.read(self.wanted):
+                add_weighted_sums(parts, spread[:, place], x)
+            total += merge(parts, 2)
+            return
+        for place, x in self.rows.read(self.wanted):
+            present, here = slots[place].unique(return_inverse=True)
+            spread = weights.new_zeros(len(present), len(x))
+            spread[here, torch.arange(len(x), device=x.device)] = weights[place]
+            operand = split(spread, self.rows.dtype)
+            parts = total.new_zeros(len(operand), total.shape[1])
+            add_weighted_sums(parts, operand, x)
+            total.index_add_(0, present, merge(parts, len(present)))
+
+    def project(
+        self, vectors: Float[Tensor, "slot width"], slots: Int[Tensor, " token"]
+    ) -> Float[Tensor, " token"]:
+        if len(vectors) == 2:
+            operand = split(vectors, self.rows.dtype)
+            parts = vectors.new_zeros(len(slots), len(operand))
+            for place, x in self.rows.read(self.wanted):
+                store_inner_products(parts[place], x, operand)
+            products = merge(parts.T, 2).gather(0, slots[None])[0]
+        else:
+            products = vectors.new_zeros(len(slots))
+            for place, x in self.rows.read(self.wanted):
+                present, here = slots[place].unique(return_inverse=True)
+                operand = split(vectors[present], self.rows.dtype)
+                parts = vectors.new_zeros(len(x), len(operand))
+                store_inner_products(parts, x, operand)
+                products[place] = merge(parts.T, len(present)).gather(0, here[None])[0]
+        return products if self.factor is None else products * self.factor.to(products.dtype)
+
+    def square_sums(self, weights: Float[Tensor, " token"], total: Float[Tensor, "*shape"]) -> None:
+        if self.factor is not None:
+            weights = weights * self.factor.to(weights.dtype).square()
+        for place, x in self.rows.read(self.wanted):
+            add_square_sums(total, weights[place], x)
+
+    def square_norms(self, like: Float[Tensor, " token"]) -> Float[Tensor, " token"]:
+        norms = torch.zeros_like(like)
+        for place, x in self.rows.read(self.wanted):
+            norms[place] = square_norms(x)
+        return norms if self.factor is None else norms * self.factor.to(norms.dtype).square()
+
+
+@dataclass(frozen=True)
+class CentredVectors:
+    """v is a row less the mean row, times a number."""
+
+    plain: RowVectors
+    """The same without the mean taken off."""
+    mean: Float[Tensor, " width"]
+
+    @classmethod
+    def of(cls, batch: TokenBatch, plain: RowVectors) -> CentredVectors:
+        """With the mean row of all valid tokens, over all ranks."""
+        ones = batch.ones()
+        total = ones.new_zeros(2, *plain.shape)
+        replace(plain, factor=None).sums(ones, torch.zeros_like(batch.row), total)
+        return cls(plain, batch.reducer.sum(total)[0] / batch.token_count)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.plain.shape
+
+    def within(self, active: Bool[Tensor, " token"]) -> CentredVectors:
+        return replace(self, plain=self.plain.within(active))
+
+    def sums(
+        self,
+        weights: Float[Tensor, " token"],
+        slots: Int[Tensor, " token"],
+        total: Float[Tensor, "slot width"],
+    ) -> None:
+        self.plain.sums(weights, slots, total)
+        total -= slot_sums(self._scaled(weights), slots, len(total))[:, None] * self.mean
+
+    def project(
+        self, vectors: Float[Tensor, "slot width"], slots: Int[Tensor, " token"]
+    ) -> Float[Tensor, " token"]:
+        return self.plain.project(vectors, slots) - self._scaled((vectors @ self.mean)[slots])
+
+    def square_sums(self, weights: Float[Tensor, " token"], total: Float[Tensor, "*shape"]) -> None:
+        raise ValueError("whiten: centred rows have no whitened form here; use whiten='none'")
+
+    def square_norms(self, like: Float[Tensor, " token"]) -> Float[Tensor, " token"]:
+        along = self.plain.project(
+            self.mean.expand(2, -1).contiguous(), torch.zeros_like(like, dtype=torch.int64)
+        )
+        return (
+            self.plain.square_norms(like)
+            - 2 * self._scaled(along)
+            + self._scaled(self._scaled(torch.full_like(like, float(self.mean @ self.mean))))
+        )
+
+    def _scaled(self, values: Float[Tensor, " token"]) -> Float[Tensor, " token"]:
+        return values if self.plain.factor is None else values * self.plain.factor.to(values.dtype)
+
+
+@dataclass(frozen=True)
+class HeadVectors:
+    """v is the exact gradient of the token's log-prob with respect to the LM head, (e_y - p) (outer) h."""
+
+    rows: Rows
+    head: Float[Tensor, "vocab width"]
+    tokens: Int[Tensor, " token"]
+    temperature: float
+    wanted: list[bool] | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (len(self.head), self.rows.width)
+
+    def within(self, active: Bool[Tensor, " token"]) -> HeadVectors:
+        return replace(self, wanted=self.rows.holding(active))
+
+    def sums(
+        self,
+        weights: Float[Tensor, " token"],
+        slots: Int[Tensor, " token"],
+        total: Float[Tensor, "slot vocab width"],
+    ) -> None:
+        for place, hidden, errors in self.pieces():
+            for slot in slots[place].unique().tolist():
+                inside = slots[place] == slot
+                total[slot].addmm_((errors[inside] * weights[place][inside, None]).T, hidden[inside])
+
+    def project(
+        self, vectors: Float[Tensor, "slot vocab width"], slots: Int[Tensor, " token"]
+    ) -> Float[Tensor, " token"]:
+        products = vectors.new_zeros(len(slots))
+        for place, hidden, errors in self.pieces():
+            for slot in slots[place].unique().tolist():
+                inside = (slots[place] == slot).nonzero()[:, 0]
+                products[place.start + inside] = (errors[inside] * (hidden[inside] @ vectors[slot].T)).sum(-1)
+        return products
+
+    def square_sums(self, weights: Float[Tensor, " token"], total: Float[Tensor, "vocab width"]) -> None:
+        for place, hidden, errors in self.pieces():
+            total.addmm_((errors.square() * weights[place, None]).T, hidden.square())
+
+    def square_norms(self, like: Float[Tensor, " token"]) -> Float[Tensor, " token"]:
+        norms = torch.zeros_like(like)
+        for place, hidden, errors in self.pieces():
+            norms[place] = errors.square().sum(-1) * hidden.square().sum(-1)
+        return norms
+
+    def pieces(self) -> Iterator[tuple[slice, Tensor, Float[Tensor, "token vocab"]]]:
+        """Places, hidden states (wide) and e_y - p, a few tokens at a time."""
+        for place, x in self.rows.read(self.wanted):
+            for piece in _logit_pieces(len(x), len(self.head)):
+                here = slice(place.start + piece.start, place.start + piece.stop)
+                errors = -_logits(x[piece], self.head, self.temperature).softmax(-1)
+                errors[torch.arange(len(errors), device=errors.device), self.tokens[here]] += 1
+                yield here, x[piece].to(errors.dtype), errors
+
+
+def topk_hidden_rows(
+    hidden: Float[Tensor, "token width"],
+    head: Float[Tensor, "vocab width"],
+    tokens: Int[Tensor, " token"],
+    top_k: int,
+    temperature: float,
+) -> Float[Tensor, "token width"]:
+    """W_y - sum over the top-K logits of p~_j W_j, with p~ the softmax renormalised over them (Appendix F)."""
+    top_k = min(top_k, len(head))
+    rows = torch.empty_like(hidden)
+    for piece in _logit_pieces(len(hidden), len(head)):
+        top, ids = _logits(hidden[piece], head, temperature).topk(top_k, dim=-1)
+        expected = torch.einsum("nk,nkd->nd", top.softmax(-1), head[ids].to(top.dtype))
+        rows[piece] = (head[tokens[piece]].to(top.dtype) - expected).to(rows.dtype)
+    return rows
+
+
+def full_token_gradients(
+    logps: Float[Tensor, " token"], parameters: Sequence[Tensor], *, batch: int = 32
+) -> Float[Tensor, "token width"]:
+    """grad_theta log pi of every token over all `parameters`, flattened: the yardstick of the proxies, for tiny models.
+
+    `logps` must carry its graph. The result takes tokens x parameters x 4 bytes.
+    """
+    if not logps.requires_grad:
+        raise ValueError("logps: no gradient is attached; compute it with autograd on and without detaching")
+    rows = []
+    for start in range(0, len(logps), batch):
+        picks = torch.eye(len(logps), dtype=logps.dtype, device=logps.device)[start : start + batch]
+        gradients = torch.autograd.grad(
+            logps,
+            parameters,
+            picks,
+            retain_graph=True,
+            is_grads_batched=True,
+            allow_unused=True,
+            materialize_grads=True,
+        )
+        rows.append(torch.cat([gradient.flatten(1) for gradient in gradients], dim=1))
+    return torch.cat(rows)
+
+
+def _logits(hidden: Tensor, head: Tensor, temperature: float) -> Float[Tensor, "token vocab"]:
+    """W h / temperature, wide. On an accelerator the product itself runs in the model's precision, like the engine's log-probs."""
+    result = wide(hidden.device)
+    work = result if hidden.device.type == "cpu" else torch.promote_types(hidden.dtype, head.dtype)
+    return (hidden.to(work) @ head.to(work).T).to(result) / temperature
+
+
+def _logit_pieces(token_count: int, vocab: int) -> list[slice]:
+    step = max(1, _LOGITS_AT_A_TIME // vocab)
+    return [slice(start, min(start + step, token_count)) for start in range(0, token_count, step)]

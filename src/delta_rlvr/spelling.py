@@ -1,0 +1,81 @@
+"""`name?setting=value&setting=value`: how methods and tasks are written wherever one is named."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import fields
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from urllib.parse import parse_qsl
+
+
+def split_spec(spec: str) -> tuple[str, dict[str, str]]:
+    """The name, and its settings as text."""
+    name, _, query = spec.partition("?")
+    if not query:
+        return name, {}
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True)
+    except ValueError as error:
+        raise ValueError(f"{spec}: settings after '?' are key=value pairs joined by '&' ({error})") from error
+    repeated = [key for place, (key, _) in enumerate(pairs) if key in dict(pairs[:place])]
+    if repeated:
+        raise ValueError(f"{spec}: the setting {repeated[0]!r} comes twice")
+    return name, dict(pairs)
+
+
+def guessed(text: str) -> Any:
+    """A value whose type nobody declared: numbers and truth values as such."""
+    if text in ("true", "false"):
+        return text == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def typed_settings(kind: type, settings: dict[str, str], where: str) -> dict[str, Any]:
+    """Settings as the fields of the dataclass `kind` declare them. `where` names it in an error."""
+    hints = get_type_hints(kind)
+    known = [one.name for one in fields(kind)]
+    for key in settings:
+        if key not in known:
+            raise ValueError(
+                f"{where} has no setting {key!r}{did_you_mean(key, known)} (it has: {', '.join(known) or 'none'})"
+            )
+    return {key: _as_declared(text, hints[key], f"{where}: {key}={text}") for key, text in settings.items()}
+
+
+def _as_declared(text: str, hint: Any, where: str) -> Any:
+    if get_origin(hint) in (Union, UnionType):
+        kinds = get_args(hint)
+        if NoneType in kinds and text.lower() in ("none", "null"):
+            return None
+        hint = next(kind for kind in kinds if kind is not NoneType)
+    if get_origin(hint) is Literal:
+        choices = {str(choice): choice for choice in get_args(hint)}
+        if text not in choices:
+            raise ValueError(f"{where}: choose one of {', '.join(choices)}")
+        return choices[text]
+    if hint is bool:
+        if text.lower() not in ("true", "false"):
+            raise ValueError(f"{where}: give true or false")
+        return text.lower() == "true"
+    if hint in (int, float):
+        try:
+            return hint(text)
+        except ValueError:
+            kind = "a whole number" if hint is int else "a number"
+            raise ValueError(f"{where}: give {kind}") from None
+    if hint is str:
+        return text
+    raise ValueError(f"{where}: a setting of type {hint} cannot be written as text")
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A hint for an error message; empty where nothing is close."""
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""

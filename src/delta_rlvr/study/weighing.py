@@ -1,0 +1,73 @@
+"""Methods on rollouts that a study has collected: what they may need there, and their token weights."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from delta_rlvr.credit import CreditStream, TokenRule
+from delta_rlvr.credit.rule import check_needs
+from delta_rlvr.objectives import Method, get_method
+from delta_rlvr.study.rollouts import Rollouts
+
+GIVEN = ("hidden", "head", "groups", "logps", "entropy", "tokens", "decisive")
+"""What a rule may need in a study or a benchmark."""
+
+
+def study_method(spec: str) -> Method:
+    """A method by its name, settings after "?", whose rule can be given what it needs."""
+    method = get_method(spec)
+    check_needs(method.rule, GIVEN, "a study", spec)
+    return method
+
+
+class Weigher:
+    """The weights of any number of rules on one rollout batch; what waits in a store is captured once."""
+
+    def __init__(
+        self,
+        rollouts: Rollouts,
+        head: Float[Tensor, "vocab width"],
+        *,
+        number: int,
+        temperature: float = 1.0,
+        keys: Int[Tensor, " batch"] | None = None,
+    ):
+        """`number` tells the batches of a run apart; `keys` its responses from those of another seed."""
+        self.rollouts, self.head = rollouts, head
+        self.number, self.temperature = number, temperature
+        self.keys = torch.arange(len(rollouts.rewards), device=rollouts.mask.device) if keys is None else keys
+        self._streams: dict[object, CreditStream] = {}
+
+    def weights(
+        self, rule: TokenRule, advantages: Float[Tensor, " batch"] | None = None
+    ) -> Float[Tensor, "batch time"]:
+        """The weight of every token, 0 at padding. `advantages` are those of other rewards for the same responses."""
+        rollouts = self.rollouts if advantages is None else replace(self.rollouts, advantages=advantages)
+        record = self._stream(rule).solve(
+            rollouts.advantages,
+            groups=rollouts.groups,
+            keys=self.keys,
+            round_number=self.number,
+            config=rule,
+        )
+        return record.padded(record.weights, rollouts.mask)
+
+    def _stream(self, rule: TokenRule) -> CreditStream:
+        """A stream that stores what the rule reads."""
+        if rule.stores not in self._streams:
+            stream = CreditStream(rule, head=self.head, temperature=self.temperature)
+            batch = self.rollouts
+            stream.add(
+                batch.hidden,
+                batch.logps,
+                batch.mask,
+                tokens=batch.completion_ids,
+                entropy=batch.entropy,
+                decisive=batch.decisive,
+            )
+            self._streams[rule.stores] = stream
+        return self._streams[rule.stores]

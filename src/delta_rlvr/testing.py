@@ -1,0 +1,287 @@
+"""Does a token rule of your own keep to the rules? `check_rule(MyRule())` tries it on small batches and says what breaks.
+
+    from delta_rlvr.testing import check_rule
+
+    def test_my_rule():
+        check_rule(MyRule(share=0.3))
+
+A rule must give the same weight to a token however the batch is laid out: padded left or right, rows in another order, in
+micro-batches, packed, on two ranks. It must survive an empty side, an empty response, a batch without a signal and a rank without a
+token, and give finite weights that are not negative, with a mean of one where it promises that.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from delta_rlvr.credit import CreditStream, RuleError, TokenRule
+from delta_rlvr.credit.reduce import Reducer
+from delta_rlvr.credit.rule import check_rule_class
+
+Padded = dict[str, Tensor]
+"""A batch as padded tensors: hidden [B, T, d], token arrays and mask [B, T], advantages, groups and keys [B]."""
+
+TOLERANCE = 2e-5
+"""Weights are float32 near one, and sums in another order differ by a few of their last bits."""
+
+WIDTH, VOCABULARY = 6, 11
+_TOKEN_ARRAYS = ("logps", "entropy", "tokens", "decisive", "measured", "informed_logps")
+
+
+class RuleBroken(AssertionError):
+    """A rule does not keep to one of the rules; the message says which, and on what batch."""
+
+
+def check_rule(rule: TokenRule, *, batches: int = 3, seed: int = 0) -> list[str]:
+    """Try a rule on `batches` random batches and the degenerate ones; the names of what was checked, or `RuleBroken`."""
+    check_rule_class(type(rule))
+    for number in range(batches):
+        batch = random_batch(seed + number)
+        expected = _weights(rule, batch, f"random_batch(seed={seed + number})")
+        for name, layout in LAYOUTS.items():
+            for told, (again, back) in layout(batch):
+                where = f"random_batch(seed={seed + number}), {told}"
+                _compare(rule, name, where, expected, back(_solve(rule, again, where)))
+        if rule.mean_one:
+            _check_mean(rule, expected, f"random_batch(seed={seed + number})")
+    for name, batch in degenerate_batches(seed).items():
+        _weights(rule, batch, name)
+    checked = [*LAYOUTS, *degenerate_batches(seed), "finite weights that are not negative"]
+    return [*checked, "mean one"] if rule.mean_one else checked
+
+
+def random_batch(seed: int) -> Padded:
+    """Nine responses to three prompts, of lengths from 0 to 8, with every array that a rule may need."""
+    draw = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(1, 9, (9,), generator=draw)
+    lengths[7] = 0  # a response without a token
+    time = int(lengths.max())
+    shape = (9, time)
+    logps = -3 * torch.rand(shape, generator=draw)
+    return {
+        "hidden": torch.randn(*shape, WIDTH, generator=draw),
+        "logps": logps,
+        "entropy": 2 * torch.rand(shape, generator=draw),
+        "tokens": torch.randint(0, VOCABULARY, shape, generator=draw),
+        "decisive": torch.rand(shape, generator=draw) < 0.3,
+        "measured": 2 * torch.rand(shape, generator=draw) - 1,
+        "informed_logps": (logps + 0.5 * torch.randn(shape, generator=draw)).clamp(max=0),
+        "mask": torch.arange(time)[None] < lengths[:, None],
+        "advantages": torch.tensor([1.0, -0.5, -0.5, 0.7, -1.1, 0.4, 0.0, 0.0, 0.0]),
+        "groups": torch.tensor([5, 5, 5, 2, 2, 2, 8, 8, 8]),
+        "keys": torch.arange(100, 109),
+    }
+
+
+def degenerate_batches(seed: int = 0) -> dict[str, Padded]:
+    """Batches at the edge, by name."""
+    plain = random_batch(seed)
+    wrong, nothing = -plain["advantages"].abs(), torch.zeros_like(plain["advantages"])
+    single = {name: values[:1] for name, values in plain.items()}
+    return {
+        "an empty side": {**plain, "advantages": wrong},
+        "a batch without a signal": {**plain, "advantages": nothing},
+        "a batch of one response": single,
+        "certain tokens": {
+            **plain,
+            "logps": torch.zeros_like(plain["logps"]),
+            "entropy": torch.zeros_like(plain["entropy"]),
+        },
+    }
+
+
+# ---------------------------------------------------------------------------------------------- the same batch, laid out otherwise
+
+Weights = list[list[float]]
+"""One weight per valid token, response by response."""
+Layout = Iterator[tuple[str, tuple[list[list[Padded]], Callable[[list[Weights]], Weights]]]]
+"""What was done; ranks of micro-batches; and how the ranks' weights become those of the batch as it was."""
+
+
+def _padding(batch: Padded) -> Layout:
+    def widened(values: Tensor, left: int, right: int) -> Tensor:
+        fill = [0, 0] * (values.dim() - 2) + [left, right]
+        return torch.nn.functional.pad(values, fill, value=0)
+
+    for left, right in ((3, 0), (0, 4)):
+        moved = {
+            name: widened(values, left, right) if values.dim() > 1 else values
+            for name, values in batch.items()
+        }
+        # What stands at masked places must never matter.
+        for name in ("hidden", "logps", "entropy", "measured", "informed_logps"):
+            moved[name][~moved["mask"]] = float("nan")
+        yield f"with {left} masked places before and {right} after each response", ([[moved]], _only)
+
+
+def _order(batch: Padded) -> Layout:
+    places = torch.randperm(len(batch["mask"]), generator=torch.Generator().manual_seed(1))
+    back = places.argsort().tolist()
+    moved = {name: values[places] for name, values in batch.items()}
+    yield (
+        f"with its rows in the order {places.tolist()}",
+        ([[moved]], lambda ranks: [ranks[0][row] for row in back]),
+    )
+
+
+def _micro_batches(batch: Padded) -> Layout:
+    for cuts in ([2, 3, 4], [1, 8]):
+        yield f"in micro-batches of {cuts} rows", ([_split(batch, cuts)], _only)
+
+
+def _packing(batch: Padded) -> Layout:
+    mask = batch["mask"]
+    packed = {
+        name: values[mask] if values.dim() > 1 and name != "mask" else values
+        for name, values in batch.items()
+    }
+    packed["lengths"] = mask.sum(1)
+    del packed["mask"]
+    yield "packed without padding", ([[packed]], _only)
+
+
+def _two_ranks(batch: Padded) -> Layout:
+    for cuts in ([4, 5], [7, 2]):
+        yield f"on two ranks of {cuts} rows", ([[part] for part in _split(batch, cuts)], _joined)
+    empty = {name: values.clone() for name, values in batch.items()}
+    empty["mask"][7:] = False
+    # The reference of this one is a batch of the first seven rows alone, so only the crash is looked for by `degenerate_batches`.
+    if not bool(batch["mask"][7:].any()):
+        yield "on two ranks, one without a token", ([[part] for part in _split(empty, [7, 2])], _joined)
+
+
+def _split(batch: Padded, cuts: list[int]) -> list[Padded]:
+    parts = {name: values.split(cuts) for name, values in batch.items()}
+    return [{name: values[place] for name, values in parts.items()} for place in range(len(cuts))]
+
+
+def _only(ranks: list[Weights]) -> Weights:
+    return ranks[0]
+
+
+def _joined(ranks: list[Weights]) -> Weights:
+    return [row for rank in ranks for row in rank]
+
+
+LAYOUTS: dict[str, Callable[[Padded], Layout]] = {
+    "padding": _padding,
+    "row order": _order,
+    "micro-batch split": _micro_batches,
+    "packing": _packing,
+    "number of ranks": _two_ranks,
+}
+
+
+# ---------------------------------------------------------------------------------------------------------------- running a rule
+
+
+def _weights(rule: TokenRule, batch: Padded, where: str) -> Weights:
+    return _solve(rule, [[batch]], where)[0]
+
+
+def _solve(rule: TokenRule, ranks: list[list[Padded]], where: str) -> list[Weights]:
+    """The weights of each rank's micro-batches, all ranks in this process."""
+    meeting = _Meeting(len(ranks))
+    with warnings.catch_warnings(), ThreadPoolExecutor(len(ranks)) as pool:
+        warnings.simplefilter("ignore")
+        jobs = [pool.submit(_one_rank, rule, parts, meeting, rank) for rank, parts in enumerate(ranks)]
+        problems = [job.exception() for job in jobs]
+    first = next(
+        (
+            problem
+            for problem in problems
+            if problem and not isinstance(problem, threading.BrokenBarrierError)
+        ),
+        None,
+    )
+    if first is None and any(problems):
+        first = RuleError("the ranks did not meet: each must reduce the same things in the same order")
+    if first is not None:
+        raise RuleBroken(f"{rule}\nbreaks on {where}:\n{type(first).__name__}: {first}") from first
+    return [job.result() for job in jobs]
+
+
+def _one_rank(rule: TokenRule, parts: list[Padded], meeting: _Meeting, rank: int) -> Weights:
+    try:
+        head = torch.randn(VOCABULARY, WIDTH, generator=torch.Generator().manual_seed(99))
+        stream = CreditStream(rule, head=head, temperature=0.7, process_group=_ThreadReducer(meeting, rank))
+        for part in parts:
+            arrays: dict[str, Any] = {name: part[name] for name in _TOKEN_ARRAYS if name in rule.needs}
+            stream.add(
+                part["hidden"],
+                arrays.pop("logps", None),
+                part.get("mask"),
+                lengths=part.get("lengths"),
+                **arrays,
+            )
+        whole = {name: torch.cat([part[name] for part in parts]) for name in ("advantages", "groups", "keys")}
+        record = stream.solve(whole["advantages"], groups=whole["groups"], keys=whole["keys"], round_number=3)
+    except BaseException:
+        meeting.barrier.abort()  # the other ranks must not wait for this one
+        raise
+    return [row.tolist() for row in record.weights.split(record.lengths.tolist())]
+
+
+class _Meeting:
+    """Where ranks that are threads meet."""
+
+    def __init__(self, ranks: int):
+        self.barrier = threading.Barrier(ranks, timeout=30)
+        self.brought: list[Any] = [None] * ranks
+
+    def exchange(self, rank: int, value: Any) -> list[Any]:
+        """Every rank's value, in rank order."""
+        self.brought[rank] = value
+        self.barrier.wait()
+        everything = list(self.brought)
+        self.barrier.wait()
+        return everything
+
+
+class _ThreadReducer(Reducer):
+    """The collectives between threads of one process."""
+
+    def __init__(self, meeting: _Meeting, rank: int):
+        super().__init__()
+        self._meeting, self._rank = meeting, rank
+
+    def sum(self, values: Tensor) -> Tensor:
+        everything = self._meeting.exchange(self._rank, values.clone())
+        return values.copy_(torch.stack(everything).sum(0))
+
+    def maximum(self, value: int) -> int:
+        return max(self._meeting.exchange(self._rank, value))
+
+    def gather(self, values: Tensor) -> Tensor:
+        return torch.cat(self._meeting.exchange(self._rank, values.clone()))
+
+    def gather_counts(self, count: int) -> list[int]:
+        return self._meeting.exchange(self._rank, count)
+
+    @property
+    def rank(self) -> int:
+        return self._rank
+
+
+def _compare(rule: TokenRule, name: str, where: str, expected: Weights, weights: Weights) -> None:
+    for row, (before, after) in enumerate(zip(expected, weights, strict=True)):
+        for token, (one, other) in enumerate(zip(before, after, strict=True)):
+            if abs(one - other) > TOLERANCE * max(1.0, abs(one)):
+                raise RuleBroken(
+                    f"{rule}\ndepends on the {name}: token {token} of response {row} weighs {one:.7g} and then {other:.7g}\n"
+                    f"on {where}"
+                )
+
+
+def _check_mean(rule: TokenRule, weights: Weights, where: str) -> None:
+    tokens = [weight for row in weights for weight in row]
+    mean = sum(tokens) / len(tokens)
+    if abs(mean - 1) > TOLERANCE:
+        raise RuleBroken(f"{rule}\npromises a mean of one (`mean_one`), but it is {mean:.6g} on {where}")
