@@ -28,7 +28,7 @@ def test_core_imports_torch_and_the_standard_library_alone(room):
         for module in imported_modules(path):
             top = module.split(".")[0]
             if top == "delta_rlvr":
-                assert module.split(".")[1] in allowed_rooms, f"{path.name} imports {module}"
+                assert module.split(".")[1] in (*allowed_rooms, "spelling"), f"{path.name} imports {module}"
             else:
                 assert top in STANDARD | {"torch", "jaxtyping"}, f"{path.name} imports {module}"
 
@@ -41,6 +41,30 @@ def test_rooms_beside_the_core_know_no_engine(room):
             assert not module.startswith("delta_rlvr.adapters"), f"{path} imports {module}"
 
 
+def test_nobody_asks_which_class_a_rule_is():
+    """Outside the rules' own room, engines and commands read what a rule needs, never what it is."""
+    rules = set()
+    for path in (SOURCE / "credit" / "rules").glob("*.py"):
+        rules |= {
+            node.name for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef)
+        }
+    assert {"DeltaConfig", "Uniform", "ForkingTokens", "Oracle"} <= rules
+    for path in SOURCE.rglob("*.py"):
+        if path.is_relative_to(SOURCE / "credit" / "rules"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            asked = set()
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Name)
+                and node.func.id in ("isinstance", "issubclass")
+            ):
+                asked = {name.id for name in ast.walk(node.args[1]) if isinstance(name, ast.Name)}
+            elif isinstance(node, ast.MatchClass):
+                asked = {name.id for name in ast.walk(node.cls) if isinstance(name, ast.Name)}
+            assert not asked & rules, f"{path}:{node.lineno} asks for {asked & rules}"
+
+
 def test_graders_do_not_load_torch():
     """A grader's worker process starts often; it must not pay for torch."""
     code = "import sys, delta_rlvr, delta_rlvr.rewards; sys.exit('torch' in sys.modules)"
@@ -50,6 +74,6 @@ def test_graders_do_not_load_torch():
 def test_public_names_are_few_and_exist():
     import delta_rlvr
 
-    assert len(delta_rlvr.__all__) <= 8
+    assert len(delta_rlvr.__all__) <= 9
     for name in delta_rlvr.__all__:
         assert getattr(delta_rlvr, name).__doc__

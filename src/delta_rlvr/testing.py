@@ -236,13 +236,15 @@ class _Meeting:
         self.barrier = threading.Barrier(ranks, timeout=30)
         self.brought: list[Any] = [None] * ranks
 
-    def exchange(self, rank: int, value: Any) -> list[Any]:
+    def exchange(self, rank: int, what: str, value: Any) -> list[Any]:
         """Every rank's value, in rank order."""
-        self.brought[rank] = value
+        self.brought[rank] = what, value
         self.barrier.wait()
         everything = list(self.brought)
         self.barrier.wait()
-        return everything
+        if len({name for name, _ in everything}) > 1:
+            raise threading.BrokenBarrierError
+        return [value for _, value in everything]
 
 
 class _ThreadReducer(Reducer):
@@ -253,17 +255,17 @@ class _ThreadReducer(Reducer):
         self._meeting, self._rank = meeting, rank
 
     def sum(self, values: Tensor) -> Tensor:
-        everything = self._meeting.exchange(self._rank, values.clone())
+        everything = self._meeting.exchange(self._rank, "sum", values.clone())
         return values.copy_(torch.stack(everything).sum(0))
 
     def maximum(self, value: int) -> int:
-        return max(self._meeting.exchange(self._rank, value))
+        return max(self._meeting.exchange(self._rank, "maximum", value))
 
     def gather(self, values: Tensor) -> Tensor:
-        return torch.cat(self._meeting.exchange(self._rank, values.clone()))
+        return torch.cat(self._meeting.exchange(self._rank, "gather", values.clone()))
 
     def gather_counts(self, count: int) -> list[int]:
-        return self._meeting.exchange(self._rank, count)
+        return self._meeting.exchange(self._rank, "counts", count)
 
     @property
     def rank(self) -> int:

@@ -25,11 +25,19 @@ def add_report_arguments(parser: argparse.ArgumentParser) -> None:
         default=TOKEN_MEGABYTES,
         help="room for the token view (default: %(default)s)",
     )
+    parser.add_argument(
+        "--shade-by",
+        default="",
+        help="more methods whose weights the token view can show, with commas, such as surprise or my_rules.py:MyRule; they must "
+        "need no hidden states, and look at the rollouts that the run kept",
+    )
 
 
 def run_report(args: argparse.Namespace) -> Path:
     output = args.output or Path(args.runs[0]) / "report.html"
-    return write_report(args.runs, output, title=args.title, megabytes=args.megabytes)
+    return write_report(
+        args.runs, output, title=args.title, megabytes=args.megabytes, shade_by=_names(args.shade_by)
+    )
 
 
 def add_explain_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,8 +66,12 @@ def run_explain(args: argparse.Namespace) -> Path:
         args.model,
         args.rollouts,
         args.output,
-        methods=[name.strip() for name in args.methods.split(",") if name.strip()],
+        methods=_names(args.methods),
         temperature=args.temperature,
         chat=args.chat,
         title=args.title,
     )
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]

@@ -19,6 +19,7 @@ from delta_rlvr.report.comparison import comparison
 from delta_rlvr.report.discriminator import summary
 from delta_rlvr.report.dynamics import columns, notes, panels
 from delta_rlvr.report.groups import group_runs, run_label
+from delta_rlvr.report.shading import check_shadings
 from delta_rlvr.report.tokenview import token_view
 from delta_rlvr.runs import RunReader, read_run
 from delta_rlvr.runs.files import atomic, plain
@@ -52,17 +53,19 @@ def write_report(
     lede: str | None = None,
     sections: Sequence[str] = SECTIONS,
     megabytes: float = TOKEN_MEGABYTES,
+    shade_by: Sequence[str] = (),
 ) -> Path:
     """Write the page of one or more run folders. `megabytes` bounds the token view of all runs together; `lede` is
-    the sentence under the title, by default the comparison's."""
+    the sentence under the title, by default the comparison's; `shade_by` names methods whose weights the token view can show too."""
     if not run_paths:
         raise ValueError("give at least one run folder")
     if not megabytes > 0:
         raise ValueError(f"megabytes = {megabytes} must be positive")
+    check_shadings(shade_by)
     runs = [read_run(path) for path in run_paths]
     if unknown := set(sections) - set(SECTIONS):
         raise ValueError(f"sections: {', '.join(sorted(unknown))} are none of {', '.join(SECTIONS)}")
-    model, blocks = _page_model(runs, int(megabytes * 1e6 / len(runs)))
+    model, blocks = _page_model(runs, int(megabytes * 1e6 / len(runs)), shade_by)
     model |= {"title": title or _title(runs), "lede": lede or model["comparison"]["sentence"]}
     model["sections"] = list(sections)
     target = Path(output)
@@ -94,13 +97,15 @@ def render(model: dict[str, Any], blocks: dict[str, str]) -> str:
     )
 
 
-def _page_model(runs: list[RunReader], limit: int) -> tuple[dict[str, Any], dict[str, str]]:
+def _page_model(
+    runs: list[RunReader], limit: int, methods: Sequence[str]
+) -> tuple[dict[str, Any], dict[str, str]]:
     shown = panels(runs)
     groups = group_runs(runs)
     blocks: dict[str, str] = {}
     described = []
     for place, run in enumerate(runs):
-        view = token_view(run, f"r{place}", limit)
+        view = token_view(run, f"r{place}", limit, methods)
         blocks |= view.blocks
         described.append(
             {

@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from delta_rlvr.report.discriminator import step_view
+from delta_rlvr.report.shading import shade_by
 from delta_rlvr.runs import RunReader
 
 _COLUMNS = ("logps", "entropy", "margin", "margin_initial", "alpha", "weight", "decisive", "other_weights")
@@ -37,14 +39,15 @@ class TokenView:
     """A sentence, where the size limit cut something."""
 
 
-def token_view(run: RunReader, name: str, limit: int) -> TokenView:
+def token_view(run: RunReader, name: str, limit: int, methods: Sequence[str] = ()) -> TokenView:
     """Read every sampled step once; keep prompts until `limit` bytes are full, those with a signal first and the
-    steps evenly, so that a cut thins the page out instead of ending it early."""
+    steps evenly, so that a cut thins the page out instead of ending it early. `methods`: more weights to shade by."""
     view = TokenView()
     ranges = _Ranges()
     candidates = []
     for step in run.rollout_steps:
         responses = run.rollouts(step)
+        shade_by(responses, methods)
         seen = step_view(responses, step)
         if seen is not None:
             view.discriminator.append(seen)

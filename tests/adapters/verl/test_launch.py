@@ -61,6 +61,24 @@ def flat(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
     return run
 
 
+def test_a_rule_in_a_file_of_ones_own(inputs: Path, tmp_path: Path) -> None:
+    """Ray's workers find it too; and what the loss was given is what the rule says."""
+    rule = Path(__file__).parents[2] / "own_rule" / "my_rules.py"
+    run = launch(
+        tmp_path,
+        inputs,
+        environment(),
+        *BATCH,
+        f"+delta.method='{rule}:FirstHalf?share=0.5'",
+        f"+delta.run_folder={tmp_path / 'run'}",
+        steps=1,
+    )
+    assert run.status == 0, run.output[-4000:]
+    for line in read_run(tmp_path / "run").rollouts(1):
+        count = len(line["tokens"])
+        assert line["weight"] == [float(place < 0.5 * count) for place in range(count)]
+
+
 def test_the_coefficients_reach_the_loss(delta: tuple[Run, Path], flat: Run) -> None:
     steps = delta[0].metrics
     assert len(steps) == STEPS

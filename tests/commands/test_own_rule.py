@@ -1,0 +1,130 @@
+"""A rule in a file of somebody's own works unchanged in every command, spelled in one way."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from command_line import run, run_info
+
+OWN = Path(__file__).parent.parent / "own_rule" / "my_rules.py"
+RULE = f"{OWN}:FirstHalf?share=0.25"
+
+SMALL = ["--per_device_train_batch_size", 8, "--num_generations", 4, "--steps", 2, "--save_steps", 2]
+
+
+def first_tokens(weights: list[float], share: float = 0.25) -> list[float]:
+    return [float(place < share * len(weights)) for place in range(len(weights))]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Path:
+    """A run by the rule, which also shows another setting of it beside `surprise`."""
+    folder = tmp_path_factory.mktemp("own")
+    shown = f"surprise,{OWN}:FirstHalf?share=0.5"
+    options = [*SMALL, "--eval_problems", 0, "--rollouts_every", 1, "--report", "false"]
+    run(
+        "train",
+        "--method",
+        RULE,
+        "--show_methods",
+        shown,
+        "--output",
+        folder / "run",
+        *options,
+        log=folder / "log",
+    )
+    return folder / "run"
+
+
+def test_train(trained):
+    info = run_info(trained)
+    assert (info["status"], info["method"], info["rule"]) == ("finished", RULE, {"share": 0.25})
+    with gzip.open(next(iter(sorted((trained / "rollouts").iterdir()))), "rt") as file:
+        lines = [json.loads(line) for line in file]
+    assert len(lines) == 16
+    for line in lines:
+        assert line["weight"] == first_tokens(line["weight"])
+        assert line["other_weights"][f"{OWN}:FirstHalf?share=0.5"] == first_tokens(line["weight"], 0.5)
+        assert set(line["other_weights"]) == {"surprise", f"{OWN}:FirstHalf?share=0.5"}
+
+
+def test_the_report_shades_by_it(trained, tmp_path):
+    """A run of another method is shaded by it afterwards, from the rollouts that were kept."""
+    spec = f"{OWN}:FirstHalf?share=0.75"
+    run(
+        "report",
+        trained,
+        "--shade-by",
+        f"{spec},entropy",
+        "--output",
+        tmp_path / "page.html",
+        log=tmp_path / "log",
+    )
+    page = (tmp_path / "page.html").read_text()
+    assert f'"key":"other:{spec}"' in page
+    assert '"key":"other:entropy"' in page
+
+
+def test_the_report_refuses_what_it_cannot_shade_by(trained, tmp_path, capsys):
+    from delta_rlvr.cli import main
+
+    assert main(["report", str(trained), "--shade-by", "delta", "--output", str(tmp_path / "page.html")]) == 2
+    assert "--shade-by: delta needs hidden states" in capsys.readouterr().err
+
+
+def test_compare(tmp_path):
+    options = [*SMALL, "--eval_problems", 4, "--eval_samples", 1, "--rollouts_every", 0, "--seeds", 1]
+    told = run(
+        "compare", "--methods", f"dapo,{RULE}", "--output", tmp_path / "both", *options, log=tmp_path / "log"
+    )
+    assert "FirstHalf" in told
+    document = json.loads((tmp_path / "both" / "comparison.json").read_text())
+    assert [row["method"] for row in document["rows"]] == ["dapo", RULE]
+    folders = {place.name for place in (tmp_path / "both").iterdir() if place.is_dir()}
+    assert len(folders) == 2
+    assert not any(set(name) & set("?&:/ ") for name in folders)
+
+
+def test_credit_bench(tmp_path):
+    arguments = ["--quick", "--tasks", "phrased-sums", "--batches", 1, "--prompts", 4, "--methods", RULE]
+    run("credit-bench", *arguments, "--output", tmp_path / "bench", log=tmp_path / "log")
+    document = json.loads((tmp_path / "bench" / "credit_bench.json").read_text())
+    assert RULE in json.dumps(document)
+
+
+def test_study(tmp_path):
+    (tmp_path / "own.yaml").write_text(
+        f"question: does it run\ntasks: [phrased-sums]\narms: {{dapo: 1, '{RULE}': 1}}\n"
+        "training: {steps: 2, prompts: 2, group: 2, updates: 2}\nheldout: {problems: 2, samples: 1}\n"
+    )
+    told = run("study", tmp_path / "own.yaml", "--output", tmp_path / "out", log=tmp_path / "log")
+    assert "FirstHalf" in told
+    lines = [json.loads(line) for line in (tmp_path / "out" / "runs.jsonl").read_text().splitlines()]
+    assert {line["run"]["arm"] if "run" in line else line["arm"] for line in lines} == {"dapo", RULE}
+
+
+def test_explain(tmp_path):
+    rollouts = [
+        {"prompt": "3 + 4 =", "response": " 7 is the answer", "reward": 1.0},
+        {"prompt": "3 + 4 =", "response": " 8 is the answer", "reward": 0.0},
+    ]
+    (tmp_path / "rollouts.jsonl").write_text("\n".join(map(json.dumps, rollouts)))
+    arguments = [
+        "--model",
+        "builtin",
+        "--rollouts",
+        tmp_path / "rollouts.jsonl",
+        "--methods",
+        f"{RULE},delta",
+    ]
+    run("explain", *arguments, "--output", tmp_path / "page.html", log=tmp_path / "log")
+    page = (tmp_path / "page.html").read_text()
+    assert '"rule.share":0.25' in page
+    assert '"key":"other:delta"' in page
+
+
+def test_methods_and_its_check(tmp_path):
+    told = run("methods", RULE, log=tmp_path / "log")
+    assert "share=0.25  The share of a response that counts." in told
+    assert "ok  number of ranks" in run("methods", RULE, "--check", log=tmp_path / "check")

@@ -1,0 +1,177 @@
+"""The protocol of rules: what they are given, what they may give back, and the check that anyone can run on a rule of his own."""
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+
+from credit_batches import make_batch
+from delta_rlvr import CreditStream, DeltaConfig, TokenRule, credit_record
+from delta_rlvr.credit import CreditRecord, RuleError
+from delta_rlvr.credit.rule import NEEDS, check_needs
+from delta_rlvr.objectives import all_methods
+from delta_rlvr.testing import RuleBroken, check_rule
+
+
+def rule(needs=(), **promises):
+    """A rule whose `weigh` is the decorated function."""
+
+    def make(function):
+        @dataclass(frozen=True)
+        class Made(TokenRule):
+            def weigh(self, batch):
+                return function(batch)
+
+        for name, value in {"needs": needs, **promises}.items():
+            setattr(Made, name, value)
+        return Made()
+
+    return make
+
+
+def solve(config, **changes):
+    batch = make_batch() | changes
+    arrays = {name: batch[name] for name in ("hidden", "logps", "advantages", "mask")}
+    return credit_record(
+        **arrays, config=config, tokens=batch["tokens"], entropy=batch["entropy"], groups=batch["groups"]
+    )
+
+
+def test_a_rule_gives_weights_or_a_whole_record():
+    @rule()
+    def plain(batch):
+        return batch.position.float()
+
+    record = solve(plain)
+    assert isinstance(record, CreditRecord)
+    assert record.weights.dtype == torch.float32
+    assert record.weights[: int(record.lengths[0])].tolist() == list(range(int(record.lengths[0])))
+
+    @rule()
+    def detailed(batch):
+        return CreditRecord.of(batch, batch.ones(), alpha=batch.ones() / 2)
+
+    assert (solve(detailed).alpha == 0.5).all()
+
+
+def test_sums_by_a_key():
+    # rows of lengths 2, 1, 3: the key of a token is its position, so sums run over rows. 1+4+8, 2+16, 32.
+    seen = {}
+
+    @rule()
+    def summing(batch):
+        values = torch.tensor([1.0, 2.0, 4.0, 8.0, 16.0, 32.0])
+        seen["sums"] = batch.sums_by(batch.position, values).tolist()
+        return batch.ones()
+
+    stream = CreditStream(summing)
+    stream.add(None, lengths=torch.tensor([2, 1, 3]))
+    stream.solve(torch.tensor([1.0, -1.0, 0.0]))
+    assert seen["sums"] == [13.0, 18.0, 13.0, 13.0, 18.0, 32.0]
+
+
+@pytest.mark.parametrize("need", [name for name in NEEDS if name not in ("hidden", "gradients")])
+def test_what_is_not_declared_is_not_there(need):
+    @rule()
+    def curious(batch):
+        return getattr(batch, need)
+
+    with pytest.raises(ValueError, match=f"reads batch.{need} without declaring it: add '{need}'"):
+        solve(curious)
+
+
+def test_the_store_is_there_where_hidden_states_are_declared():
+    @rule(needs=("hidden",))
+    def norms(batch):
+        lengths = [rows.norm(dim=-1) for _, rows in batch.store.chunks([True] * len(batch.store.bounds))]
+        return torch.cat(lengths)
+
+    batch = make_batch()
+    torch.testing.assert_close(solve(norms).weights, batch["hidden"][batch["mask"]].norm(dim=-1))
+    with pytest.raises(ValueError, match="add 'hidden' to its `needs`"):
+        solve(rule()(lambda batch: batch.store))
+
+
+@pytest.mark.parametrize(
+    ("weigh", "words"),
+    [
+        (lambda batch: None, "gave NoneType: give a tensor"),
+        (lambda batch: batch.advantages.abs(), r"gave shape \(9,\): give one weight per valid token"),
+        (lambda batch: batch.position == 0, "gave torch.bool: give floating-point weights"),
+        (lambda batch: batch.ones() - 2 * (batch.row == 3), "gave the weight -1 to token 0 of row 3"),
+        (lambda batch: batch.ones() / (batch.row != 4), "gave the weight inf to token 0 of row 4"),
+        (lambda batch: batch.ones() * float("nan"), "gave the weight nan to token 0 of row"),
+    ],
+)
+def test_weights_that_cannot_be_used_are_named(weigh, words):
+    with pytest.raises(RuleError, match=words):
+        solve(rule()(weigh))
+
+
+def test_solve_checks_the_rule_that_it_is_given():
+    """Not the stream's own: groups are asked for by the rule that needs them, and by no other."""
+    batch = make_batch()
+    plain, grouped = DeltaConfig(), DeltaConfig(scope="group")
+    stream = CreditStream(plain)
+    stream.add(batch["hidden"], batch["logps"], batch["mask"])
+    with pytest.raises(ValueError, match="groups: this method needs the prompt id"):
+        stream.solve(batch["advantages"], config=grouped)
+    right = stream.solve(batch["advantages"], groups=batch["groups"], config=grouped).weights
+    assert right.std() > 0.01
+    stream = CreditStream(grouped)
+    stream.add(batch["hidden"], batch["logps"], batch["mask"])
+    assert stream.solve(batch["advantages"], config=plain).weights.std() > 0.01  # needs no groups
+
+
+def test_needs_that_cannot_be_given():
+    with pytest.raises(
+        RuleError, match="the method needs labels of the decisive tokens, which this engine cannot give"
+    ):
+        check_needs(all_methods()["oracle"].rule, ("logps",), "this engine", "the method")
+    with pytest.raises(RuleError, match="needs 'logprobs', which nobody knows; needs are hidden"):
+        solve(rule(needs=("logprobs",))(lambda batch: batch.ones()))
+
+
+# ------------------------------------------------------------------ the check for everybody
+
+
+@pytest.mark.parametrize("name", all_methods())
+def test_every_rule_of_ours_passes(name):
+    method = all_methods()[name]
+    checked = check_rule(method.rho)
+    assert {"padding", "row order", "micro-batch split", "packing", "number of ranks"} <= set(checked)
+    assert ("mean one" in checked) == method.rho.mean_one
+
+
+@pytest.mark.parametrize(
+    ("broken", "words"),
+    [
+        (rule(("logps",))(lambda b: b.logps.exp() / b.logps.exp().mean()), "depends on the number of ranks"),
+        (rule()(lambda b: b.row.double() + 1), "depends on the row order"),
+        (rule(mean_one=True)(lambda b: b.ones() * 2), "promises a mean of one .* but it is 2"),
+        (
+            rule()(
+                lambda b: b.ones() * (b.side.double().sum() - b.side.double().sum() + 1) / (b.side != 0).any()
+            ),
+            "inf",
+        ),
+        (rule()(lambda b: b.ones() / b.lengths.min()), "inf"),
+        (rule()(lambda b: b.ones()[1:]), "gave shape"),
+    ],
+)
+def test_a_rule_that_breaks_one_is_told_which_and_on_what(broken, words):
+    with pytest.raises(RuleBroken, match=words) as told:
+        check_rule(broken)
+    assert "random_batch(seed=" in str(told.value) or "signal" in str(told.value)
+
+
+def test_ranks_that_do_not_meet_are_told(monkeypatch):
+    import threading
+
+    import delta_rlvr.testing as testing
+
+    real = threading.Barrier
+    monkeypatch.setattr(testing.threading, "Barrier", lambda ranks, timeout: real(ranks, timeout=0.5))
+    lonely = rule()(lambda b: b.total(b.ones()) * b.ones() if b.reducer.rank == 0 else b.ones())
+    with pytest.raises(RuleBroken, match="each must reduce the same things in the same order"):
+        check_rule(lonely)
