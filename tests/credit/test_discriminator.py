@@ -13,7 +13,7 @@ from delta_rlvr.credit import (
     side_summary,
     update_direction,
 )
-from delta_rlvr.credit.agreement import rank_correlation
+from delta_rlvr.credit.diagnostics import rank_correlation
 
 
 class TinyPolicy(nn.Module):

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from delta_rlvr.credit.diagnostics import rank_correlation
 from delta_rlvr.credit.discriminator import side_summary, update_direction
 from delta_rlvr.credit.record import CreditRecord
 from delta_rlvr.credit.rules.delta import DeltaConfig
@@ -75,14 +76,3 @@ def proxy_agreement(
             update_cosine=torch.cosine_similarity(update, reference_update, dim=0).item(),
         )
     return report
-
-
-def rank_correlation(first: Float[Tensor, " many"], second: Float[Tensor, " many"]) -> float:
-    """Spearman's rank correlation; ties share their mean rank."""
-    return torch.corrcoef(torch.stack([_ranks(first), _ranks(second)]))[0, 1].item()
-
-
-def _ranks(values: Float[Tensor, " many"]) -> Float[Tensor, " many"]:
-    _, inverse, counts = values.unique(return_inverse=True, return_counts=True)
-    last = counts.cumsum(0).double()
-    return (last - (counts - 1) / 2)[inverse]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -59,6 +60,8 @@ class CreditRecord:
     store_bytes: int = 0
     """Bytes that the proxies took on this rank."""
     reducer: Reducer | None = None
+    diagnostics: Mapping[str, float] = field(default_factory=dict)
+    """What `solve` was asked to find out about the weights (see `credit.diagnostics`)."""
 
     @classmethod
     def of(cls, batch: TokenBatch, weights: Float[Tensor, " token"], **details: Any) -> CreditRecord:
@@ -108,7 +111,7 @@ class CreditRecord:
                 report[f"weight_{name}_q{round(share * 100):02d}"] = value
         if self.discriminator is not None:
             report |= self._discriminator_summary(self.discriminator)
-        return report
+        return {**report, **self.diagnostics}
 
     @staticmethod
     def _discriminator_summary(found: Discriminator) -> dict[str, float]:

@@ -98,6 +98,10 @@ class TokenRule:
         """One weight per valid token of the batch, packed row by row, or a whole record."""
         raise NotImplementedError
 
+    def diagnose(self, batch: TokenBatch) -> dict[str, float]:
+        """Numbers about the weights that only the rule knows, for logs; over all ranks, each of which calls it."""
+        return {}
+
 
 Rule = TypeVar("Rule", bound=type[TokenRule])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from delta_rlvr.credit.checks import (
     require_mask,
     require_shape,
 )
+from delta_rlvr.credit.diagnostics import diagnose as diagnostics
 from delta_rlvr.credit.record import CreditRecord
 from delta_rlvr.credit.reduce import Reducer, wide
 from delta_rlvr.credit.rule import NEEDS, TokenRule, check_needs, check_rule_class, weigh
@@ -149,13 +151,14 @@ class CreditStream:
         keys: Int[Tensor, " batch"] | None = None,
         round_number: int = 0,
         config: TokenRule | None = None,
+        diagnose: bool = False,
         **arrays: Any,
     ) -> CreditRecord:
         """Token weights of everything added, over all ranks of the process group (each of which must call this).
 
         `logps` and `arrays` [token] are packed in the order of `add`. `keys` identify the responses for seeded draws (default: their
         number in the batch), `round_number` the batch. `config` asks for another rule's weights on the same batch; what it stores
-        must be what this stream stored.
+        must be what this stream stored. `diagnose`: find out more about the weights (`credit.diagnostics`; two more solves for DelTA).
         """
         rule = self.config if config is None else config
         device = self._device or advantages.device
@@ -184,7 +187,19 @@ class CreditStream:
         if keys is None:
             before = sum(reducer.gather_counts(len(batch.lengths))[: reducer.rank])
             batch.keys.add_(before)
-        return weigh(batch, rule)
+        record = weigh(batch, rule)
+        if not diagnose:
+            return record
+        known = self._array("logps", _named(logps, arrays), batch.row)
+        numbers = diagnostics(record, batch.advantages, known) | rule.diagnose(batch)
+        return replace(record, diagnostics=numbers)
+
+    def _array(self, name: str, given: Mapping[str, Tensor], row: Int[Tensor, " token"]) -> Tensor | None:
+        """A token array from `add` or from `solve`, checked; None where neither was given it."""
+        added = self._added.get(name)
+        require(not (added and name in given), f"{name}: give it to `add` or to `solve`, not to both")
+        values = torch.cat(added) if added else given.get(name)
+        return None if values is None else _checked_values(name, values, row)
 
     def _given(
         self,
@@ -205,11 +220,7 @@ class CreditStream:
             self._name_bad_hidden(row)
         given: dict[str, Tensor] = {}
         for name in TOKEN_ARRAYS:
-            added = self._added.get(name)
-            require(not (added and name in arrays), f"{name}: give it to `add` or to `solve`, not to both")
-            values = torch.cat(added) if added else arrays.get(name)
-            if values is not None:
-                values = _checked_values(name, values, row)
+            values = self._array(name, arrays, row)
             if name in rule.needs:
                 require(
                     values is not None or len(row) == 0,

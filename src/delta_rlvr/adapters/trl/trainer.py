@@ -106,7 +106,7 @@ class DeltaTrainer(GRPOTrainer):
             )
             return None
         mask, advantages = capture.mask, output["advantages"]
-        record = self._solve(self.method.rule, capture, output, advantages)
+        record = self._solve(self.method.rule, capture, output, advantages, diagnose=self._closely)
         if not self.method.rule.constant:
             # Every clip is homogeneous in A, so weighing the advantage is weighing the loss (Eq. 8).
             output["advantages"] = advantages[:, None] * record.padded(record.weights, mask).to(
@@ -120,6 +120,7 @@ class DeltaTrainer(GRPOTrainer):
         capture: Capture,
         output: dict[str, Any],
         advantages: Float[Tensor, " batch"],
+        diagnose: bool = False,
     ) -> CreditRecord:
         return capture.stream.solve(
             advantages,
@@ -128,6 +129,7 @@ class DeltaTrainer(GRPOTrainer):
             groups=self._groups(len(advantages)),
             round_number=self._round_number,
             config=rule,
+            diagnose=diagnose,
         )
 
     def _other_weights(

@@ -7,11 +7,14 @@ from collections.abc import Collection
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args, get_type_hints
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from delta_rlvr.credit.batch import TokenBatch
 from delta_rlvr.credit.checks import require
+from delta_rlvr.credit.diagnostics import rank_correlation
+from delta_rlvr.credit.draws import uniform_draws
 from delta_rlvr.credit.pieces import check_range, highest_share, kept_weights, mean_one, surprise
 from delta_rlvr.credit.record import CreditRecord
 from delta_rlvr.credit.rule import HiddenStates, TokenRule, register
@@ -268,6 +271,20 @@ class DeltaConfig(TokenRule):
             margin_initial=estimated.margin_initial,
             discriminator=estimated.discriminator,
         )
+
+    def diagnose(self, batch: TokenBatch) -> dict[str, float]:
+        """Reliability: the rank correlation of the assignments that two random halves of the responses give to all tokens."""
+        if not self.estimates:
+            return {}
+        first = (
+            uniform_draws(self.seed, batch.round_number, batch.keys, torch.full_like(batch.keys, -1)) < 0.5
+        )
+        vectors = self.vectors(batch)
+        halves = [estimate(batch, vectors, self, counted) for counted in (first, ~first)]
+        here = (batch.side != 0) & ~halves[0].unweighted & ~halves[1].unweighted
+        one, other = (batch.reducer.gather(half.alpha[here]) for half in halves)
+        known = len(one) > 2 and bool(one.std() > 0) and bool(other.std() > 0)
+        return {"reliability": rank_correlation(one, other)} if known else {}
 
     def vectors(self, batch: TokenBatch) -> TokenVectors:
         """What stands for each token's gradient (Appendix F).

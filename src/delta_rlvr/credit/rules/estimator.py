@@ -58,8 +58,14 @@ class Estimate:
     discriminator: Discriminator
 
 
-def estimate(batch: TokenBatch, vectors: TokenVectors, config: DeltaConfig) -> Estimate:
-    """alpha* for every token of the batch, group by group (batch scope: one group). `vectors`: what stands for its gradient."""
+def estimate(
+    batch: TokenBatch,
+    vectors: TokenVectors,
+    config: DeltaConfig,
+    counted: Bool[Tensor, " batch"] | None = None,
+) -> Estimate:
+    """alpha* for every token of the batch, group by group (batch scope: one group). `vectors`: what stands for its gradient;
+    `counted`: the responses that centroids are made of (all of them unless given)."""
     device = batch.lengths.device
     if config.scope == "batch":
         ids, group = torch.zeros(1, dtype=torch.int64, device=device), torch.zeros_like(batch.row)
@@ -68,7 +74,10 @@ def estimate(batch: TokenBatch, vectors: TokenVectors, config: DeltaConfig) -> E
         group = batch.group_number[batch.row]
     # Slots 2g and 2g + 1 are group g's positive and negative side.
     slot = 2 * group + (batch.side < 0).long()
-    masses = _slot_sums(batch.token_advantages.abs(), slot, 2 * len(ids), batch).view(-1, 2)
+    mass = batch.token_advantages.abs()  # |A_i|
+    if counted is not None:
+        mass = torch.where(counted[batch.row], mass, 0.0)
+    masses = _slot_sums(mass, slot, 2 * len(ids), batch).view(-1, 2)
     degenerate = (masses <= 0).any(dim=1)
     _warn_of_empty_sides(degenerate, config)
 
@@ -96,7 +105,7 @@ def estimate(batch: TokenBatch, vectors: TokenVectors, config: DeltaConfig) -> E
             continue
         inside = (group >= first) & (group < last) & (batch.side != 0) & ~solved.unweighted
         slots = (slot - 2 * first).clamp(0, 2 * (last - first) - 1)
-        solver = _Block(batch, vectors.within(inside), config, inside, slots, last - first, metric)
+        solver = _Block(batch, vectors.within(inside), config, mass, inside, slots, last - first, metric)
         solver.run()
         # Blocks share no token, and a block's arrays are 0 outside it.
         solved.alpha.add_(solver.alpha)
@@ -125,6 +134,7 @@ class _Block:
         batch: TokenBatch,
         vectors: TokenVectors,
         config: DeltaConfig,
+        mass: Float[Tensor, " token"],
         active: Bool[Tensor, " token"],
         slot: Int[Tensor, " token"],
         group_count: int,
@@ -133,7 +143,7 @@ class _Block:
         self.batch, self.vectors, self.config, self.active, self.slot = batch, vectors, config, active, slot
         self.metric = metric
         self.slot_count = 2 * group_count
-        self.mass = torch.where(active, batch.token_advantages.abs(), 0.0)  # |A_i|
+        self.mass = torch.where(active, mass, 0.0)
         self.counts = _slot_sums(active.to(self.mass.dtype), slot, self.slot_count, batch).clamp(min=1)
         if config.contrast != "both_sides":
             self.square_norms = vectors.square_norms(self.mass)

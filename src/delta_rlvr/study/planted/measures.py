@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float
 from scipy import stats
 from torch import Tensor
 
-from delta_rlvr.credit.agreement import rank_correlation
+from delta_rlvr.credit.diagnostics import rank_correlation
 
 DECILES = 10
 LEVEL = 0.95

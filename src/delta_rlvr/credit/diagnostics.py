@@ -1,0 +1,61 @@
+"""What weights do to an update, in a few numbers: which side and which tokens they favour, and how much of them is sampling noise."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from delta_rlvr.credit.pieces import surprise
+from delta_rlvr.credit.record import CreditRecord
+from delta_rlvr.credit.reduce import Reducer, wide
+
+SATURATED = 0.05
+"""An assignment (alpha) that is this close to an end of its range counts as saturated."""
+
+
+def diagnose(
+    record: CreditRecord,
+    advantages: Float[Tensor, " batch"],
+    logps: Float[Tensor, " token"] | None,
+) -> dict[str, float]:
+    """Numbers about the weights of a batch, over all ranks (each of which must call this). None of them changes a weight.
+
+    update_share_positive  share of the update that right responses have: weight |A| (1 - p), what the optimizer sees of a token
+                           (the gradient of a token with p near 1 is next to nothing, whatever its weight)
+    update_share_plain     the same with every weight one
+    rank_{side}            rank correlation of the weight with 1 - p on that side
+    saturated              share of the assignments (alpha) at an end of their range, on tokens with an advantage
+    """
+    reducer = record.reducer or Reducer()
+    weights = reducer.gather(record.weights.to(wide(record.weights.device)))
+    side = reducer.gather(record.side)
+    report: dict[str, float] = {}
+    if record.alpha is not None and bool((side != 0).any()):
+        alpha = reducer.gather(record.alpha)[side != 0]
+        report["saturated"] = ((alpha < SATURATED) | (alpha > 1 - SATURATED)).double().mean().item()
+    if logps is None:
+        return report
+    strength = advantages.abs()[torch.repeat_interleave(record.lengths)].to(logps.dtype)
+    uncertain = reducer.gather(surprise(logps))
+    plain = reducer.gather(strength) * uncertain
+    for name, mass in (("positive", weights * plain), ("plain", plain)):
+        total = mass.sum()
+        if total > 0:
+            report[f"update_share_{name}"] = (mass[side > 0].sum() / total).item()
+    for name, sign in (("positive", 1), ("negative", -1)):
+        here = side == sign
+        if int(here.sum()) > 2 and weights[here].std() > 0 and uncertain[here].std() > 0:
+            report[f"rank_{name}"] = rank_correlation(weights[here], uncertain[here])
+    return report
+
+
+def rank_correlation(first: Float[Tensor, " many"], second: Float[Tensor, " many"]) -> float:
+    """Spearman's rank correlation; ties share their mean rank."""
+    return torch.corrcoef(torch.stack([_ranks(first), _ranks(second)]))[0, 1].item()
+
+
+def _ranks(values: Float[Tensor, " many"]) -> Float[Tensor, " many"]:
+    _, inverse, counts = values.unique(return_inverse=True, return_counts=True)
+    last = counts.cumsum(0).double()
+    return (last - (counts - 1) / 2)[inverse]
