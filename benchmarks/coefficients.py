@@ -59,6 +59,7 @@ class Bench:
             # Some responses are shorter, some have no advantage, as in a real batch.
             lengths = torch.randint(options.length // 2, options.length + 1, (rows,))
             self.mask = torch.arange(options.length)[None] < lengths[:, None]
+            self.counts = lengths.tolist()  # an engine knows how long its responses are
             self.advantages = torch.randn(rows)
         self.advantages[:: max(2, rows // 8)] = 0
         self.config = DeltaConfig(proxy=options.proxy, refinements=options.refinements)
@@ -95,7 +96,8 @@ class Bench:
         for start in range(0, len(self.ids), self.micro):
             hidden, logps = self.forward(start)
             rows = slice(start, start + self.micro)
-            stream.add(hidden, logps, self.mask[rows], tokens=self.ids[rows, 1:])
+            tokens = {"tokens": self.ids[rows, 1:]} if "tokens" in self.config.needs else {}
+            stream.add(hidden, logps, self.mask[rows], token_count=sum(self.counts[rows]), **tokens)
             del hidden, logps  # an engine's hook does not hold on to them through the next forward either
         return stream
 
@@ -218,7 +220,7 @@ def main() -> None:
     )
     parser.add_argument("--length", type=int, help="tokens of a response (default: 256, 2048)")
     parser.add_argument("--micro-rows", type=int, default=4, help="responses a forward")
-    parser.add_argument("--proxy", default="output_row", choices=["output_row", "topk_hidden", "head"])
+    parser.add_argument("--proxy", default="output_row", choices=["output_row", "topk_hidden", "head", "centred_row"])
     parser.add_argument("--refinements", type=int, default=1)
     parser.add_argument("--store", choices=["device", "host"], default="device")
     parser.add_argument("--rounds", type=int, default=5)

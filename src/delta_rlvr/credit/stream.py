@@ -92,14 +92,16 @@ class CreditStream:
         mask: Bool[Tensor, "batch time"] | None = None,
         *,
         lengths: Int[Tensor, " batch"] | None = None,
+        token_count: int | None = None,
         recompute: Callable[[], Float[Tensor, "..."]] | None = None,
         **arrays: Any,
     ) -> None:
         """Add responses: padded with `mask`, or packed with `lengths`.
 
         `arrays`: what the rule needs of each token (`TOKEN_ARRAYS`). They, and `logps`, may be left out and given to `solve` for the
-        whole batch at once, as they often are known only after the pass. `recompute` gives the same `hidden` again; it is asked for
-        only where the store has no room.
+        whole batch at once, as they often are known only after the pass. `token_count`: the valid tokens of the mask, where the caller
+        knows them: then nothing waits for the device. `recompute` gives the same `hidden` again; it is asked for only where the store
+        has no room.
         """
         require(
             (mask is None) != (lengths is None),
@@ -108,7 +110,8 @@ class CreditStream:
         if mask is not None:
             require_mask(mask)
             require(mask.dim() == 2, f"mask: shape {tuple(mask.shape)} does not fit; [batch, time] is needed")
-            lead, pick, meaning = tuple(mask.shape), mask, "[batch, time]"
+            lead, meaning = tuple(mask.shape), "[batch, time]"
+            pick = places(mask, token_count)
             lengths = mask.sum(1)
         else:
             assert lengths is not None
@@ -122,7 +125,7 @@ class CreditStream:
         for name, values in _named(logps, arrays).items():
             require_shape(name, values, lead, meaning)
             _require_kind(name, values)
-            packed[name] = (values if pick is None else values[pick]).detach()
+            packed[name] = (values if pick is None else values.flatten()[pick]).detach()
 
         if self.needs_hidden:
             if hidden is None:
@@ -216,6 +219,10 @@ class CreditStream:
             f"config: {type(rule).__name__} reads {rule.stores}, which this stream did not store; make a stream for it",
         )
         row = torch.repeat_interleave(torch.arange(len(lengths), device=lengths.device), lengths)
+        require(
+            not self.needs_hidden or len(self.store) == len(row),
+            f"token_count: {len(self.store)} tokens were added, but the masks have {len(row)} valid ones",
+        )
         if self._row_sums and not bool(torch.cat(self._row_sums).isfinite().all()):
             self._name_bad_hidden(row)
         given: dict[str, Tensor] = {}
@@ -249,7 +256,7 @@ class CreditStream:
         )
         require_float("hidden", hidden)
         hidden = hidden.detach()
-        rows = hidden.clone() if pick is None else hidden[pick]
+        rows = hidden.clone() if pick is None else hidden.flatten(0, 1)[pick]
         if "head" in self.config.needs:
             assert self.head is not None
             require(
@@ -288,6 +295,17 @@ def streams_for(rules: Iterable[TokenRule], **options: Any) -> list[CreditStream
         if not any(stream.reads(rule) for stream in streams):
             streams.append(CreditStream(rule, **options))
     return streams
+
+
+def places(mask: Bool[Tensor, "batch time"], count: int | None = None) -> Int[Tensor, " token"]:
+    """Where the valid tokens stand in the flattened mask, in order. With their `count` known, nothing waits for the device."""
+    flat = mask.flatten()
+    if count is None:
+        return flat.nonzero()[:, 0]
+    # Each valid token writes its place at its number among the valid ones; the others write behind the end.
+    number = torch.where(flat, flat.cumsum(0) - 1, count)
+    found = torch.zeros(count + 1, dtype=torch.int64, device=mask.device)
+    return found.scatter_(0, number.clamp(max=count), torch.arange(len(flat), device=mask.device))[:count]
 
 
 def _named(logps: Tensor | None, arrays: Mapping[str, Tensor | None]) -> dict[str, Tensor]:

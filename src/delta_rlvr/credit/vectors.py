@@ -18,6 +18,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from delta_rlvr.credit import kernels
 from delta_rlvr.credit.batch import TokenBatch
 from delta_rlvr.credit.linear import (
     add_square_sums,
@@ -136,7 +137,13 @@ class RowVectors:
         if len(total) == 2:
             # Two slots, the whole batch: the operand is made once, and a chunk costs one product.
             negative = slots.to(weights.dtype)
-            spread = split(torch.stack([weights * (1 - negative), weights * negative]), self.rows.dtype)
+            sides = torch.stack([weights * (1 - negative), weights * negative])
+            if kernels.ready(weights.device.type):
+                sides = sides.float()
+                for place, x in self.rows.read(self.wanted):
+                    kernels.add_side_sums(total, sides[:, place], x)
+                return
+            spread = split(sides, self.rows.dtype)
             parts = total.new_zeros(len(spread), total.shape[1])
             for place, x in self.rows.read(self.wanted):
                 add_weighted_sums(parts, spread[:, place], x)
@@ -154,7 +161,11 @@ class RowVectors:
     def project(
         self, vectors: Float[Tensor, "slot width"], slots: Int[Tensor, " token"]
     ) -> Float[Tensor, " token"]:
-        if len(vectors) == 2:
+        if len(vectors) == 2 and kernels.ready(vectors.device.type):
+            products = vectors.new_zeros(len(slots))
+            for place, x in self.rows.read(self.wanted):
+                kernels.store_side_products(products[place], x, vectors, slots[place])
+        elif len(vectors) == 2:
             operand = split(vectors, self.rows.dtype)
             parts = vectors.new_zeros(len(slots), len(operand))
             for place, x in self.rows.read(self.wanted):

@@ -1,0 +1,64 @@
+"""The Triton kernels against float64: in Triton's interpreter where there is one, and on a GPU where there is one."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from delta_rlvr.credit import CreditStream
+from delta_rlvr.credit.stream import places
+
+COMPARE = """
+import torch
+from delta_rlvr.credit import kernels
+torch.manual_seed(0)
+for count, width, dtype in ((700, 300, torch.bfloat16), (5, 64, torch.float32), (1, 7, torch.float16), (0, 8, torch.float32)):
+    rows = torch.randn(count, width, device=DEVICE).to(dtype)
+    weights = torch.rand(2, count, dtype=torch.float64, device=DEVICE)
+    total = torch.ones(2, width, dtype=torch.float64, device=DEVICE)
+    kernels.add_side_sums(total, weights, rows)
+    # float32 products, summed in float32 over 256 rows and in float64 beyond: 2^-24 a term, and the terms are near one
+    torch.testing.assert_close(total, 1 + weights @ rows.double(), atol=2e-5, rtol=1e-6)
+    vectors = torch.randn(2, width, dtype=torch.float64, device=DEVICE)
+    slots = torch.randint(0, 2, (count,), device=DEVICE)
+    products = torch.zeros(count, dtype=torch.float64, device=DEVICE)
+    kernels.store_side_products(products, rows, vectors, slots)
+    torch.testing.assert_close(products, (rows.double() * vectors[slots]).sum(1), atol=2e-5, rtol=1e-6)
+"""
+
+
+@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="triton is not installed")
+def test_in_the_interpreter():
+    code = COMPARE.replace("DEVICE", "'cpu'")
+    environment = os.environ | {"TRITON_INTERPRET": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+@pytest.mark.gpu
+def test_on_a_gpu():
+    exec(COMPARE.replace("DEVICE", "'cuda'"), {})
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (4, 5)])
+def test_places_without_a_wait(shape):
+    mask = torch.rand(shape, generator=torch.Generator().manual_seed(1)) < 0.6
+    expected = mask.flatten().nonzero()[:, 0]
+    assert torch.equal(places(mask), expected)
+    assert torch.equal(places(mask, len(expected)), expected)
+
+
+@pytest.mark.parametrize("wrong", [9, 11])
+def test_a_wrong_count_is_told(wrong):
+    stream = CreditStream()
+    mask = torch.ones(2, 5, dtype=torch.bool)
+    stream.add(torch.randn(2, 5, 3), mask=mask, token_count=wrong)
+    with pytest.raises(
+        ValueError, match=f"token_count: {wrong} tokens were added, but the masks have 10 valid ones"
+    ):
+        stream.solve(torch.tensor([1.0, -1.0]), logps=-torch.rand(10))
