@@ -8,8 +8,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from delta_rlvr.rewards.compare import CORRECT, NoAlgebra, judge
-from delta_rlvr.rewards.exact import plain_number, rounds_to, terminates
+from delta_rlvr.rewards.math.compare import NoAlgebra, judge
+from delta_rlvr.rewards.math.exact import plain_number, rounds_to, terminates
+from delta_rlvr.rewards.verdict import CORRECT
 
 integers = st.integers(-(10**9), 10**9)
 positives = st.integers(1, 10**4)
@@ -80,7 +81,7 @@ def test_what_is_not_a_plain_number(text: str) -> None:
 @given(st.integers(-50, 50), st.integers(1, 12), st.integers(-50, 50), st.integers(1, 12))
 def test_exact_numbers_and_sympy_decide_alike(a: int, b: int, c: int, d: int) -> None:
     pytest.importorskip("math_verify")
-    from delta_rlvr.rewards.symbolic import SymPyAlgebra
+    from delta_rlvr.rewards.math.symbolic import SymPyAlgebra
 
     reference, prediction = f"\\frac{{{a}}}{{{b}}}", f"\\frac{{{c}}}{{{d}}}"
     exact = judge(reference, prediction, NoAlgebra()) == CORRECT

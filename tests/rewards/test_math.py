@@ -162,6 +162,7 @@ def test_no_module_of_the_grader_calls_an_evaluating_parser() -> None:
     import delta_rlvr.rewards as rewards
 
     folder = Path(rewards.__file__).parent
-    for name in ("compare", "exact", "extract", "latex", "math", "structure", "symbolic", "worker"):
-        source = (folder / f"{name}.py").read_text()
-        assert not re.search(r"(?<![.\w`])(?:eval|exec|sympify|parse_expr|S)\(", source), name
+    files = [*(folder / "math").glob("*.py"), folder / "extract.py", folder / "worker.py"]
+    assert len(files) >= 10
+    for file in files:
+        assert not re.search(r"(?<![.\w`])(?:eval|exec|sympify|parse_expr|S)\(", file.read_text()), file.name

@@ -121,7 +121,7 @@ def test_memory_is_bounded() -> None:
 def broken_algebra(monkeypatch: pytest.MonkeyPatch, statement: str) -> WorkerPool:
     """A pool whose workers run `statement` where the reference is the square root of 5."""
     patch = f"""
-from delta_rewards import symbolic
+from delta_rewards.math import symbolic
 import os, signal
 sound = symbolic.SymPyAlgebra.equal
 def equal(self, reference, prediction):

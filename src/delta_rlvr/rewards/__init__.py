@@ -20,7 +20,7 @@ from .functions import (
     format_reward,
     math_reward,
 )
-from .math import grade_math, grade_math_batch
+from .math.grade import grade_math, grade_math_batch
 from .shaping import SoftOverlong, check_form
 from .verdict import Verdict
 from .workers import shutdown_workers

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .compare import CORRECT, WRONG
 from .extract import Extractor, choice_letter, extractor
-from .verdict import Verdict
+from .verdict import CORRECT, WRONG, Verdict
 
 
 def grade_choice(completion: str, answer: str, *, extract: str | Extractor = "boxed_or_line") -> Verdict:

@@ -12,7 +12,7 @@ from typing import Any
 
 from .choice import grade_choice_batch
 from .extract import Extractor, extractor
-from .math import TIMEOUT, grade_math_batch
+from .math.grade import TIMEOUT, grade_math_batch
 from .shaping import Form, SoftOverlong, check_form
 from .verdict import Verdict
 

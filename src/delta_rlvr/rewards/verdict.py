@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+CORRECT, WRONG = "correct", "wrong answer"
+
 
 @dataclass(frozen=True)
 class Verdict:

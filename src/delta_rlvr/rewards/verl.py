@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from .choice import grade_choice
-from .math import TIMEOUT, grade_math
+from .math.grade import TIMEOUT, grade_math
 from .shaping import Form, SoftOverlong, check_form
 from .verdict import Verdict
 

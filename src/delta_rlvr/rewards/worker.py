@@ -19,8 +19,8 @@ def main(memory: int) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     sys.set_int_max_str_digits(4300)
 
-    from .compare import judge
-    from .symbolic import SymPyAlgebra
+    from .math.compare import judge
+    from .math.symbolic import SymPyAlgebra
 
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -51,7 +51,8 @@ class _Worker:
     def __init__(self, memory: int) -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
-        # -P: this folder must not stand on sys.path, where its code.py would hide the standard library's.
+        # -P: the folder in which training was started must not stand on sys.path, where a file of the user's (random.py)
+        # would hide a module that the grader imports.
         # A session of its own: Ctrl-C at the terminal reaches the parent alone, which then cleans up.
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-c", _BOOTSTRAP, str(Path(__file__).parent), str(memory)],

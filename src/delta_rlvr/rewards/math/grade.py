@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
 from typing import Any
 
-from .compare import CORRECT, NoAlgebra, Undecided, judge
-from .extract import Extractor, extractor
-from .reporting import Progress, reporter
-from .verdict import Verdict
-from .workers import WorkerDied, WorkerOverran, shared_pool
+from ..extract import Extractor, extractor
+from ..reporting import Progress, reporter
+from ..verdict import CORRECT, Verdict
+from ..workers import WorkerDied, WorkerOverran, shared_pool
+from .compare import NoAlgebra, Undecided, judge
 
 TIMEOUT = 5.0
 """Seconds of algebra one answer may cost."""

@@ -9,13 +9,12 @@ import re
 from collections.abc import Sequence
 from typing import Protocol
 
+from ..extract import choice_letter
+from ..verdict import CORRECT, WRONG
 from .exact import plain_number, rounds_to, terminates
-from .extract import choice_letter
 from .latex import UnreadableAnswer, has_thousands, tokens_of
 from .structure import Node, letters, plain_words, read
 from .units import units_conflict
-
-CORRECT, WRONG = "correct", "wrong answer"
 
 _ORDER = frozenset({"<", ">", "\\le", "\\ge"})
 _FLIPPED = {"<": ">", ">": "<", "\\le": "\\ge", "\\ge": "\\le"}
