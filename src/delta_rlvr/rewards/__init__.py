@@ -1,6 +1,6 @@
 """Verifiable rewards: (completion, answer) -> `Verdict`, and the reward functions that training engines call.
 
-Nothing heavy is imported here: SymPy and math-verify live in worker processes, the sandbox starts when code is graded.
+Nothing heavy is imported here: mpmath lives in worker processes, the sandbox starts when code is graded.
 The form that verl wants is `delta_rlvr.rewards.verl.compute_score`.
 """
 

@@ -55,6 +55,7 @@ def compute_score(
         "acc": verdict.score,
         "reason": verdict.reason,
         "answer": verdict.answer or "",
+        "not_graded": float(verdict.failed),
     }
     if form is not None:
         result["form"] = check_form(solution_str, form).score

@@ -7,75 +7,47 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Protocol
+from dataclasses import replace
 
 from ..extract import choice_letter
 from ..verdict import CORRECT, WRONG
-from .exact import plain_number, rounds_to, terminates
-from .latex import UnreadableAnswer, has_thousands, tokens_of
-from .structure import Node, letters, plain_words, read
-from .units import units_conflict
+from .characters import has_thousands
+from .exact import QUICK_BITS, TooLarge, exact_value
+from .expression import parse
+from .latex import tokens_of
+from .leaves import Algebra, Sides, UnreadableReference, is_rounding, reference_expression, same_leaf
+from .structure import ALL_WORDS, EMPTY_WORDS, FLIPPED, ORDER, Node, is_name, letters, plain_words, read
+from .tokens import Tokens, UnreadableAnswer, listed, word_of
 
-_ORDER = frozenset({"<", ">", "\\le", "\\ge"})
-_FLIPPED = {"<": ">", ">": "<", "\\le": "\\ge", "\\ge": "\\le"}
+UNREADABLE_REFERENCE = "unparsable reference answer"
 # A prediction that only restates the task (\int_0^1 x dx where 1/2 is asked) is not an answer, although it equals one.
-_TASKS = frozenset(
-    {
-        *(
-            r"\int",
-            r"\iint",
-            r"\iiint",
-            r"\oint",
-            r"\sum",
-            r"\prod",
-            r"\lim",
-            r"\limsup",
-            r"\liminf",
-            r"\max",
-            r"\min",
-        ),
-        *(r"\sup", r"\inf", r"\det", r"\gcd", r"\lcm", r"\bmod", r"\pmod", r"\mod"),
-        *(f"\\text{{{name}}}" for name in ("lcm", "gcd", "mod", "lim")),
-    }
-)
-_NUMERAL = re.compile(r"-?[0-9A-Z]+_\{[^{}]*\}")
-
-
-class Algebra(Protocol):
-    """Decides equality of expressions, given as canonical LaTeX; raises `UnreadableAnswer` where it cannot read the prediction."""
-
-    def equal(self, reference: str, prediction: str) -> bool: ...
-
-    def rounds(self, expression: str, decimal: str) -> bool: ...
-
-    def equations(self, reference: tuple[str, str], prediction: tuple[str, str]) -> bool: ...
-
-    def inequalities(self, reference: tuple[str, str], prediction: tuple[str, str]) -> bool: ...
-
-    def sets(self, reference: str, prediction: str) -> bool: ...
-
-
-class Undecided(Exception):
-    """Text and exact numbers do not settle it: algebra is needed."""
-
-
-class NoAlgebra:
-    """Stands where no algebra may run: whoever asks it learns that the question is open."""
-
-    def equal(self, reference: str, prediction: str) -> bool:
-        raise Undecided
-
-    def rounds(self, expression: str, decimal: str) -> bool:
-        raise Undecided
-
-    def equations(self, reference: tuple[str, str], prediction: tuple[str, str]) -> bool:
-        raise Undecided
-
-    def inequalities(self, reference: tuple[str, str], prediction: tuple[str, str]) -> bool:
-        raise Undecided
-
-    def sets(self, reference: str, prediction: str) -> bool:
-        raise Undecided
+_TASKS = {
+    "\\" + name
+    for name in listed("int iint iiint oint sum prod lim limsup liminf max min sup inf det gcd lcm bmod")
+}
+_SAME_WORDS = {
+    phrase: phrases[0]
+    for phrases in (
+        ("doesnotexist", "dne", "doesn'texist", "limitdoesnotexist", "nolimit"),
+        ("\\emptyset", "\\{\\}", *sorted(EMPTY_WORDS)),
+        ("\\infty", "infinitelymany", "infinitelymanysolutions", "infinite", "infinity"),
+        ("divergent", "diverges", "seriesdiverges"),
+        ("convergent", "converges", "seriesconverges"),
+        ("\\mathbb{R}", *sorted(ALL_WORDS)),
+    )
+    for phrase in phrases
+}  # fmt: skip
+_SAME_NAMES = {
+    "y": "y",
+    "f(x)": "y",
+    "y'": "y'",
+    "f'(x)": "y'",
+    "\\frac{dy}{dx}": "y'",
+    "y''": "y''",
+    "f''(x)": "y''",
+}
+_VECTORS = frozenset({"\\begin{matrix}", "(", "\\langle"})
+_FILLERS = listed("the a an it is are answer there")
 
 
 def judge(reference: str, prediction: str, algebra: Algebra) -> str:
@@ -88,14 +60,14 @@ def judge(reference: str, prediction: str, algebra: Algebra) -> str:
         expected = tokens_of(reference)
         asked = read(expected)
     except UnreadableAnswer as error:
-        return f"unparsable reference answer: {error}"
+        return f"{UNREADABLE_REFERENCE}: {error}"
     if expected == reading or _same_choice(reference, prediction):
         return CORRECT
-    unworked = _TASKS.intersection(reading) - set(expected)
-    if unworked:
-        return f"not worked out: {sorted(unworked)[0]} is left in the answer"
     try:
         given = read(reading)
+        unworked = _TASKS.intersection(given.tokens) - _TASKS.intersection(expected)
+        if unworked and given.kind != "relation":
+            return f"not worked out: {sorted(unworked)[0]} is left in the answer"
         if _same(asked, given, algebra):
             return CORRECT
         # "100,200" may be one number or a list of two: the list is tried where the number did not match.
@@ -103,50 +75,80 @@ def judge(reference: str, prediction: str, algebra: Algebra) -> str:
             lists = [read(tokens_of(text, thousands=False)) for text in (reference, prediction)]
             if _same(lists[0], lists[1], algebra):
                 return CORRECT
+    except UnreadableReference as error:
+        return f"{UNREADABLE_REFERENCE}: {error}"
     except UnreadableAnswer as error:
         return f"unparsable answer: {error}"
+    except TooLarge:
+        return "unparsable answer: its value is too large to work out"
+    except RecursionError:
+        return "unparsable answer: nested too deeply"
     if given.kind == "list" and asked.kind not in ("list", "tuple", "set", "union", "matrix"):
         return "wrong answer: several answers where one is asked"
     return WRONG
 
 
-def _same(asked: Node, given: Node, algebra: Algebra) -> bool:
+def _same(asked: Node, given: Node, algebra: Algebra, *, in_list: bool = False) -> bool:
     if asked == given:
         return True
-    if asked.kind == "words" or given.kind == "words":
-        return plain_words(asked) == plain_words(given) != ""
-    if given.kind == "relation" or asked.kind == "relation":
-        return _same_relation(asked, given, algebra)
-    if asked.kind == "leaf" and given.kind == "leaf":
-        return _same_leaf(asked, given, algebra)
-    asked, given = _plain(asked), _plain(given)
-    kinds = {asked.kind, given.kind}
-    if "list" in kinds and _union_of(asked) is not None and _union_of(given) is not None:
-        asked, given = _union_of(asked) or asked, _union_of(given) or given
-        kinds = {asked.kind, given.kind}
-    if kinds <= {"list", "set"} or kinds == {"union"}:
-        if _same_unordered(asked.items, given.items, algebra):
+    if asked.ranges or given.ranges:
+        return _same_families(asked, given, algebra)
+    if "words" in (asked.kind, given.kind) or {_phrase(asked), _phrase(given)} <= _SAME_WORDS.keys():
+        if _same_words(asked, given):
             return True
-        return kinds == {"union"} and algebra.sets(asked.text, given.text)
+        return _describes_set(asked) and _describes_set(given) and algebra.sets(asked, given)
+    if "residue" in (asked.kind, given.kind):
+        return _same_residues(asked, given, algebra)
+    if "relation" in (asked.kind, given.kind):
+        return _same_relation(asked, given, algebra)
+    if asked.kind == "leaf" and given.kind == "list" and given.form == "or":
+        return all(_same(asked, item, algebra) for item in given.items)  # 1/2 or 0.5 is one answer
+    if asked.kind == given.kind == "leaf":
+        return same_leaf(asked, given, algebra, in_list=in_list)
+    return _same_shape(_plain(asked), _plain(given), algebra)
+
+
+def _same_shape(asked: Node, given: Node, algebra: Algebra) -> bool:
+    kinds = {asked.kind, given.kind}
+    if kinds == {"list"} and _in_order(asked, given):
+        return _same_in_order(_values(asked), _values(given), algebra)
+    if kinds <= {"list", "set"} and _same_unordered(asked, given, algebra):
+        return True
+    if kinds == {"union"} and _same_unordered(asked, given, algebra):
+        return True
     if kinds == {"tuple"}:
-        return asked.form == given.form and _same_in_order(asked.items, given.items, algebra)
-    if kinds == {"list", "tuple"}:  # brackets forgotten on one side: then the order is all that tells a tuple
+        return _same_brackets(asked, given) and _same_in_order(asked.items, given.items, algebra)
+    if kinds == {"list", "tuple"} and not _describes_set(asked if asked.kind == "list" else given):
+        # Brackets forgotten on one side: then the order is all that tells a tuple.
         return _same_in_order(_values(asked), _values(given), algebra)
     if kinds == {"matrix"}:
         return asked.form == given.form and _same_in_order(asked.items, given.items, algebra)
     if kinds == {"matrix", "tuple"}:  # a vector as a column, a row or in brackets
-        matrix, vector = (asked, given) if asked.kind == "matrix" else (given, asked)
-        is_vector = matrix.form in ("1", str(len(matrix.items)))
+        table, vector = (asked, given) if asked.kind == "matrix" else (given, asked)
+        is_vector = table.form in ("1", str(len(table.items)))
         return is_vector and vector.form in ("()", "[]") and _same_in_order(asked.items, given.items, algebra)
-    if kinds & {"union", "set", "tuple"} and _names_a_set(asked) | _names_a_set(given):
-        return algebra.sets(asked.text, given.text)
+    if kinds == {"cases"}:
+        return _same_unordered(asked, given, algebra)
+    if kinds in ({"conditional"}, {"described"}):
+        return _same_in_order(asked.items, given.items, algebra)
+    if _describes_set(asked) and _describes_set(given):
+        return algebra.sets(asked, given)
+    if (
+        kinds <= {"matrix", "tuple", "leaf"}
+        and "leaf" in kinds
+        and _VECTORS.intersection(asked.tokens + given.tokens)
+    ):
+        return algebra.equal(reference_expression(asked.tokens), parse(given.tokens))
     asked, given = _quotient(asked), _quotient(given)
-    return asked.kind == given.kind == "leaf" and _same_leaf(asked, given, algebra)
+    return asked.kind == given.kind == "leaf" and same_leaf(asked, given, algebra)
 
 
 def _plain(node: Node) -> Node:
     """A set or list of one value is that value."""
-    return node.items[0] if node.kind in ("set", "list") and len(node.items) == 1 else node
+    is_one = len(node.items) == 1 and (
+        node.kind in ("set", "list") or (node.kind == "tuple" and not letters(node.tokens))
+    )
+    return node.items[0] if is_one and not _describes_set(node.items[0]) else node
 
 
 def _quotient(node: Node) -> Node:
@@ -157,27 +159,71 @@ def _quotient(node: Node) -> Node:
     return Node("leaf", ("\\frac", "{", *top.tokens, "}", "{", *bottom.tokens, "}"))
 
 
-def _names_a_set(node: Node) -> bool:
-    return node.kind == "union" or any(
-        token in ("\\setminus", "\\mathbb", "\\emptyset", "\\backslash") for token in node.tokens
-    )
+def _same_brackets(asked: Node, given: Node) -> bool:
+    """Round and square brackets are the same around a vector of three or more, but not around an interval or a point."""
+    return asked.form == given.form or (len(asked.items) > 2 and {asked.form, given.form} == {"()", "[]"})
+
+
+def _describes_set(node: Node) -> bool:
+    if node.kind in ("union", "intersection", "difference", "set") or (
+        node.kind == "tuple" and node.form != ":"
+    ):
+        return True
+    if node.kind == "relation":
+        return any(
+            operator in ORDER or operator in ("\\ne", "\\in", "\\notin") for operator in node.operators
+        )
+    if node.kind == "list":
+        return any(map(_describes_set, node.items))
+    return _phrase(node) in ("\\mathbb{R}", "\\emptyset") or node.tokens[0] == "\\mathbb{R}"
+
+
+# --- parts and their order ---
 
 
 def _same_in_order(asked: Sequence[Node], given: Sequence[Node], algebra: Algebra) -> bool:
-    return len(asked) == len(given) and all(_same(a, g, algebra) for a, g in zip(asked, given, strict=True))
+    return len(asked) == len(given) and all(
+        _same(a, g, algebra, in_list=True) for a, g in zip(asked, given, strict=True)
+    )
 
 
-def _same_unordered(asked: Sequence[Node], given: Sequence[Node], algebra: Algebra) -> bool:
-    """Every asked item has its own partner. Equality is transitive, so taking the first partner is safe."""
-    left = list(given)
-    if len(asked) != len(left):
+def _same_unordered(asked: Node, given: Node, algebra: Algebra) -> bool:
+    """Every item has its own partner; in a set, any partner. Equality is transitive, so taking the first partner is safe."""
+    left = list(given.items)
+    if asked.kind == given.kind == "set":
+        return all(any(_same(a, g, algebra) for g in given.items) for a in asked.items) and all(
+            any(_same(a, g, algebra) for a in asked.items) for g in given.items
+        )
+    if len(left) > len(asked.items) > 1 and not _repeats(
+        asked, algebra
+    ):  # an answer that is listed twice is no other answer
+        left = [
+            item
+            for at, item in enumerate(left)
+            if not any(_same(item, other, algebra) for other in left[:at])
+        ]
+    if len(asked.items) != len(left):
         return False
-    for item in asked:
-        partner = next((i for i, other in enumerate(left) if _same(item, other, algebra)), None)
+    for item in asked.items:
+        partner = next((i for i, other in enumerate(left) if _same(item, other, algebra, in_list=True)), None)
         if partner is None:
             return False
         del left[partner]
     return True
+
+
+def _repeats(node: Node, algebra: Algebra) -> bool:
+    return any(_same(item, other, algebra) for at, item in enumerate(node.items) for other in node.items[:at])
+
+
+def _in_order(asked: Node, given: Node) -> bool:
+    """Whether one list names its values (x = 1, y = 2) and the other does not: then the order tells which is which."""
+    return (_values(asked) is asked.items) != (_values(given) is given.items) and all(
+        item.kind != "relation"
+        for node in (asked, given)
+        if _values(node) is node.items
+        for item in node.items
+    )
 
 
 def _values(node: Node) -> Sequence[Node]:
@@ -185,8 +231,76 @@ def _values(node: Node) -> Sequence[Node]:
     if all(item.kind == "relation" and item.operators == ("=",) for item in node.items):
         names = {item.items[0].tokens for item in node.items}
         if len(names) == len(node.items):
-            return [item.items[1] for item in node.items]
+            # Whoever asks for a pair without names means (x, y), not (y, x).
+            in_turn = (
+                sorted(node.items, key=lambda item: item.items[0].tokens)
+                if all(len(n) == 1 for n in names)
+                else node.items
+            )
+            return [item.items[1] for item in in_turn]
     return node.items
+
+
+# --- words, residues, families ---
+
+
+def _phrase(node: Node) -> str:
+    words = [token for token in (node.whole or node.tokens) if word_of(token) not in _FILLERS]
+    plain = plain_words(replace(node, tokens=tuple(words), whole=()))
+    return _SAME_WORDS.get(plain, plain)
+
+
+def _same_words(asked: Node, given: Node) -> bool:
+    one, other = _phrase(asked), _phrase(given)
+    return one == other != "" or plain_words(asked) == plain_words(given) != ""
+
+
+def _same_residues(asked: Node, given: Node, algebra: Algebra) -> bool:
+    r"""5 \pmod 7: the modulus may be left out; where both have it, 12 \pmod 7 is the same."""
+    if asked.kind != given.kind:
+        value, other = (asked.items[0], given) if asked.kind == "residue" else (asked, given.items[0])
+        return _same(_last(value), _last(other), algebra)
+    (one, modulus), (other, modulus_given) = asked.items, given.items
+    if not _same(modulus, modulus_given, algebra):
+        return False
+    values = [
+        exact_value(parse(_last(node).tokens), QUICK_BITS) if _last(node).kind == "leaf" else None
+        for node in (one, other)
+    ]
+    divisor = exact_value(parse(modulus.tokens), QUICK_BITS) if modulus.kind == "leaf" else None
+    if divisor and values[0] is not None and values[1] is not None:
+        return (values[0] - values[1]) % divisor == 0
+    return _same(_last(one), _last(other), algebra)
+
+
+def _last(node: Node) -> Node:
+    return node.items[-1] if node.kind == "relation" else node
+
+
+def _same_families(asked: Node, given: Node, algebra: Algebra) -> bool:
+    r"""\frac{\pi}{4} + k\pi, k \in \mathbb{Z}: the parameter may have any name, and the clause may be left out."""
+    one, other = asked.ranges, given.ranges
+    if one and other and [s for _, s in one] != [s for _, s in other]:
+        return False
+    if len(one) == len(other) == 1 and one != other:
+        given = _renamed(given, other[0][0], one[0][0])
+    asked, given = replace(asked, ranges=()), replace(given, ranges=())
+    if _same(asked, given, algebra):
+        return True
+    if not one or one[0][1] != "Z" or len(one) > 1:
+        return False
+    members = [
+        [_last(item) for item in (node.items if node.kind in ("list", "set") else [node])]
+        for node in (asked, given)
+    ]
+    if any(item.kind != "leaf" for part in members for item in part):
+        return False
+    left, right = ([parse(item.tokens) for item in part] for part in members)
+    return algebra.families(left, right, one[0][0])
+
+
+def _renamed(node: Node, name: str, other: str) -> Node:
+    return read(tuple(other if token == name else token for token in node.tokens))
 
 
 # --- relations ---
@@ -199,47 +313,49 @@ def _same_relation(asked: Node, given: Node, algebra: Algebra) -> bool:
         span = _interval(given)
         if span is not None:
             return _same(asked, span, algebra)
+        if _describes_set(given) and _describes_set(asked):
+            return algebra.sets(asked, given)
         return _answers_with_name(asked, given, algebra)
     span = _interval(asked)
     if span is not None:
         return _same(span, given, algebra)
+    if _describes_set(asked) and _describes_set(given):
+        return algebra.sets(asked, given)
     # "x = 5" is asked and "5" is given: the name may be left out. Only a name, or a quantity whose value is the answer (AB + CD = 5);
     # 2x + z = 1 is an equation, and 1 does not answer it.
-    if asked.operators in (("=",), ("\\in",)):
-        left, right = asked.items
+    if set(asked.operators) == {"="} or asked.operators == ("\\in",):
+        left, right = asked.items[0], asked.items[-1]
         is_quantity = letters(left.tokens) and not letters(right.tokens) and not re.search(r"\d", left.text)
-        return (_is_name(left) or is_quantity) and _same(right, given, algebra)
+        return (is_name(left) or is_quantity) and _same(right, given, algebra)
     return False
 
 
 def _answers_with_name(asked: Node, given: Node, algebra: Algebra) -> bool:
     r"""x = 5, x = 2 + 3 = 5, 2 + 3 = 5, \frac{1}{3} \approx 0.33 where a value is asked."""
     sides = list(given.items)
-    if set(given.operators) == {"="}:
-        if (letters(sides[0].tokens) and not letters(asked.tokens)) or _is_name(sides[0]):
+    if set(given.operators) <= {"=", "\\equiv"}:
+        if (
+            (letters(sides[0].tokens) and not letters(asked.tokens))
+            or is_name(sides[0])
+            or _TASKS.intersection(sides[0].tokens)
+        ):
             sides = sides[1:]
         # Every side that is left must be the value: "x = 3 = 5" is not an answer.
-        return bool(sides) and all(_same(asked, side, algebra) for side in sides)
+        return (
+            bool(sides)
+            and not _TASKS.intersection(sides[-1].tokens)
+            and all(_same(asked, side, algebra) for side in sides)
+        )
     if given.operators[-1] == "\\approx" and set(given.operators[:-1]) <= {"="}:
         rounded = sides.pop()
-        exact = [side for side in sides if not _is_name(side)]
+        exact = [side for side in sides if not is_name(side)]
         if not exact:  # x \approx 3.14
             return _same(asked, rounded, algebra)
         # Both may be given, but they must be one value: "3 \approx 4" is two answers.
-        if not all(_is_rounding(side, rounded, algebra) for side in exact):
+        if not all(is_rounding(side, rounded, algebra) for side in exact):
             return False
         return all(_same(asked, side, algebra) for side in exact) or _same(asked, rounded, algebra)
     return False
-
-
-def _is_rounding(exact: Node, rounded: Node, algebra: Algebra) -> bool:
-    number = plain_number(rounded.text)
-    if number is None or "/" in rounded.text or "frac" in rounded.text:
-        return False
-    value = plain_number(exact.text)
-    if value is None:
-        return algebra.rounds(exact.text, rounded.text)
-    return rounds_to(value, rounded.text, least_digits=1)
 
 
 def _same_relations(asked: Node, given: Node, algebra: Algebra) -> bool:
@@ -250,75 +366,71 @@ def _same_relations(asked: Node, given: Node, algebra: Algebra) -> bool:
         return _same_equations(asked, given, algebra)
     if asked.operators == given.operators and _same_in_order(asked.items, given.items, algebra):
         return True
-    if len(asked.items) == len(given.items) == 2 and {*asked.operators, *given.operators} <= _ORDER:
+    if len(asked.items) == len(given.items) == 2 and {*asked.operators, *given.operators} <= ORDER:
         left, right = _as_less(asked), _as_less(given)
         return left[1] == right[1] and algebra.inequalities(left[0], right[0])
     if asked.operators == given.operators == ("\\ne",):
-        return algebra.equations(_two_sides(asked), _two_sides(given))
+        return algebra.equations(_sides(asked), _sides(given))
+    if _describes_set(asked) and _describes_set(given):
+        return _variable(asked) == _variable(given) and algebra.sets(asked, given)
+    if given.operators[-1] == "\\approx" and asked.operators == ("=",):  # x = \sqrt{2} \approx 1.41
+        return given.items[0].tokens == asked.items[0].tokens and _answers_with_name(
+            asked.items[1], given, algebra
+        )
     return False
 
 
 def _same_equations(asked: Node, given: Node, algebra: Algebra) -> bool:
     name, value = asked.items[0], asked.items[-1]
-    if _is_name(name) and len(asked.items) == 2:
+    if is_name(name):
         for side, others in ((given.items[0], given.items[1:]), (given.items[-1], given.items[:-1])):
-            if side.tokens == name.tokens:
+            if _SAME_NAMES.get(side.text, side.text) == _SAME_NAMES.get(name.text, name.text):
                 return all(_same(value, other, algebra) for other in others)
         if not letters(value.tokens):
             # "x = 5" is asked: an equation that still has to be solved (2x = 10) restates the task.
             return False
     if len(asked.items) != 2 or len(given.items) != 2:
         return _same_in_order(asked.items, given.items, algebra)
-    return algebra.equations(_two_sides(asked), _two_sides(given))
+    if any(item.kind != "leaf" for item in asked.items + given.items):
+        return _same_in_order(asked.items, given.items, algebra) or _same_in_order(
+            asked.items, given.items[::-1], algebra
+        )
+    return algebra.equations(_sides(asked), _sides(given))
 
 
-def _two_sides(node: Node) -> tuple[str, str]:
-    return node.items[0].text, node.items[1].text
+def _sides(node: Node) -> Sides:
+    return parse(node.items[0].tokens), parse(node.items[1].tokens)
 
 
-def _as_less(node: Node) -> tuple[tuple[str, str], bool]:
+def _as_less(node: Node) -> tuple[Sides, bool]:
     """The inequality as (smaller side, larger side) and whether it is strict."""
-    left, right = _two_sides(node)
+    left, right = _sides(node)
     operator = node.operators[0]
     return ((left, right) if operator in ("<", "\\le") else (right, left)), operator in ("<", ">")
 
 
-def _is_name(node: Node) -> bool:
-    r"""A variable, f(x), a_1, AB, \angle ABC, \text{Area}: what may stand before the equals sign of an answer."""
-    if node.kind == "words":
-        return True
-    if node.kind == "tuple":  # (x, y) = (1, 2)
-        return all(map(_is_name, node.items))
-    text = node.text
-    return bool(
-        re.fullmatch(
-            r"(?:\\text\{[^{}]*\}|m?\\angle ?|\\triangle ?|\\overline\{[A-Z]+\}|\||\\[a-z]+(?![a-z])|[A-Za-z])+'*"
-            r"(?:_\{[^{}]*\})?'*(?:\([A-Za-z0-9,+\-\\ ]*\))?\|?",
-            text,
-        )
-    ) and letters(node.tokens)
-
-
-def _variable(node: Node) -> tuple[str, ...] | None:
-    return next((item.tokens for item in node.items if _is_name(item)), None)
+def _variable(node: Node) -> Tokens | None:
+    return next((item.tokens for item in node.items if is_name(item)), None)
 
 
 def _interval(node: Node) -> Node | None:
     r"""x > 2, 1 < x \le 2 and x \in S as the interval or set they describe; None for any other relation."""
-    if node.operators == ("\\in",) and _is_name(node.items[0]):
+    if node.operators == ("\\in",) and is_name(node.items[0]):
         return node.items[1]
-    if not set(node.operators) <= _ORDER:
+    if not set(node.operators) <= ORDER:
         return None
     items, operators = list(node.items), list(node.operators)
-    named = [i for i, item in enumerate(items) if _is_name(item)]
+    named = [i for i, item in enumerate(items) if is_name(item)]
     if len(named) != 1 or any(letters(item.tokens) for i, item in enumerate(items) if i != named[0]):
+        return None
+    if items[named[0]].tokens[0] == "|":  # |x| < 3 is left to `sets`
         return None
     if operators[0] in (">", "\\ge"):  # turn it, so that it rises from left to right
         items.reverse()
-        operators = [_FLIPPED[operator] for operator in reversed(operators)]
+        operators = [FLIPPED[operator] for operator in reversed(operators)]
     if not set(operators) <= {"<", "\\le"} or len(items) > 3:
         return None
-    at = next(i for i, item in enumerate(items) if _is_name(item))
+    at = next(i for i, item in enumerate(items) if is_name(item))
     if len(items) == 3 and at != 1:
         return None
     low = items[at - 1] if at > 0 else read(("-", "\\infty"))
@@ -327,53 +439,6 @@ def _interval(node: Node) -> Node | None:
     closer = "]" if at < len(operators) and operators[at] == "\\le" else ")"
     tokens = (opener, *low.tokens, ",", *high.tokens, closer)
     return Node("tuple", tokens, (low, high), form=opener + closer)
-
-
-def _union_of(node: Node) -> Node | None:
-    """A list of inequalities (x < 1 or x > 3) as a union; a union or an interval as it is."""
-    if node.kind in ("union", "tuple"):
-        return node
-    if node.kind != "list" or any(item.kind != "relation" for item in node.items):
-        return None
-    spans = [_interval(item) for item in node.items]
-    if any(span is None for span in spans) or len({_variable(item) for item in node.items}) != 1:
-        return None
-    members = tuple(span for span in spans if span is not None)
-    tokens = members[0].tokens
-    for member in members[1:]:
-        tokens = (*tokens, "\\cup", *member.tokens)
-    return Node("union", tokens, members)
-
-
-# --- leaves ---
-
-
-def _same_leaf(asked: Node, given: Node, algebra: Algebra) -> bool:
-    if units_conflict(asked.unit, given.unit):
-        return False
-    if asked.tokens == given.tokens:
-        return True
-    if "%" in (asked.unit, given.unit) and asked.unit != given.unit:
-        # 50% is 50 with its sign left out, and it is 0.5: both are the same answer.
-        texts = [
-            f"\\frac{{{node.text}}}{{100}}" if node.unit == "%" else node.text for node in (asked, given)
-        ]
-        return _same_value(asked.text, given.text, algebra) or _same_value(texts[0], texts[1], algebra)
-    return _same_value(asked.text, given.text, algebra)
-
-
-def _same_value(asked: str, given: str, algebra: Algebra) -> bool:
-    value, number = plain_number(asked), plain_number(given)
-    if value is not None and number is not None:
-        return value == number or (not terminates(value) and rounds_to(value, given))
-    if _NUMERAL.fullmatch(asked) or _NUMERAL.fullmatch(given):
-        return False  # 52_8 is asked for in base 8: its digits and its base, nothing equal to it
-    if asked.count("'") != given.count("'"):
-        return False  # x' is not x; the grammar drops the prime
-    for text in (asked, given):
-        if " " in text and re.search(r"\d \d", text):
-            raise UnreadableAnswer(f"two numbers stand side by side in {text[:60]!r}")
-    return algebra.equal(asked, given)
 
 
 # --- choices ---

@@ -1,195 +1,372 @@
-r"""Brings an answer into one canonical spelling, as a list of tokens: the same for reference and prediction.
+r"""Brings an answer into one canonical spelling, as a tuple of tokens: the same for reference and prediction.
 
 Only spelling is touched here (``\dfrac``, ``\left``, spaces, Unicode signs, ``\frac12``, ``sqrt(2)``, ``10,\!080``). What an answer
-means (a set, a unit, a percentage) is `structure`'s business.
+means (a set, a unit, a percentage) is `structure`'s business. A canonical token is a number, a letter, a command, a sign, or a word:
+``\text{word}``. Arguments stand in braces, and " " stands between two numbers that must not become one.
 """
 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
-from .spelling import NAMED_WORDS, SHORT_UNITS, SPELLINGS, UNICODE, UNICODE_PATTERN
+from . import spelling
+from .characters import MAX_NESTING, check_size, digits_joined, plain_characters
+from .tokens import Tokens, UnreadableAnswer, is_word
+from .units import BARE_UNITS, ORDINALS
 
-MAX_LENGTH = 4000
-"""Longest answer that is looked at, in characters. The longest of MATH-500 has 64."""
-MAX_NESTING = 30
-"""Deepest nesting of brackets and braces that is looked at."""
-MAX_DIGITS = 1000
-"""Longest run of digits that is looked at: beyond it, turning text into a number is itself an attack."""
-
-
-class UnreadableAnswer(ValueError):
-    """The answer cannot be read; the message says why."""
-
-
-_WORD = re.compile(r"\\[A-Za-z]+\s*(?:\{[^{}]*\})?|(?<![A-Za-z_\\])[A-Za-z][A-Za-z'-]*[A-Za-z]")
+_PLAIN_NUMBER = re.compile(r"(-?)([0-9]+(?:\.[0-9]+)?)\.?")
 _TOKEN = re.compile(
-    r"\\text\{[^{}]*\}|\\(?:begin|end)\{[A-Za-z]+\*?\}|\\[A-Za-z]+|\\.|\d*\.\d+|\d+\.?|\s+|.", re.DOTALL
+    r"""\\(?:begin|end)\s*\{[A-Za-z]+\*?\}
+    | \\\\(?:\s*\[-?[\d.]+\s*(?:pt|em|ex|cm|mm|in|mu)\])?   # a new line, perhaps with the space below it
+    | \\[A-Za-z]+ | \\.
+    | [0-9]+\.[0-9]+(?:[eE][-+]?[0-9]+)? | 1[eE][-+]?[0-9]+ | [0-9]+[eE]\+?[0-9]+ | [0-9]+ | \.[0-9]+   # 2e-5 is 2e minus 5
+    | (?<![^\W\d_])[apAP]\.\ ?[mM]\b\.? | [^\W\d_]+
+    | <=|>=|==|~=|(?<=\s)!=|\*\*|\+/-|\.{3,}
+    | \s+ | .""",
+    re.VERBOSE | re.DOTALL,
 )
-_OPEN = {"(", "[", "{", "\\{", "\\langle"}
-_CLOSE = {")", "]", "}", "\\}", "\\rangle"}
+_SIGNS = {"<=": "\\le", ">=": "\\ge", "==": "=", "~=": "\\approx", "!=": "\\ne", "*": "\\cdot", "+/-": "\\pm"}
+_FUNCTION_AND_LETTER = re.compile(r"(sin|cos|tan|cot|sec|csc|log|ln)([a-z])")
 
 
-def tokens_of(raw: str, *, thousands: bool = True) -> tuple[str, ...]:
+@lru_cache(maxsize=4096)
+def tokens_of(raw: str, *, thousands: bool = True) -> Tokens:
     """The answer as canonical tokens. With `thousands`, the commas of 1,234 belong to the number."""
-    if len(raw) > MAX_LENGTH:
-        raise UnreadableAnswer(f"the answer has {len(raw)} characters, more than {MAX_LENGTH}")
-    text = UNICODE_PATTERN.sub(lambda match: UNICODE[match.group()], raw)
-    if re.search(rf"\d{{{MAX_DIGITS + 1}}}", text):
-        raise UnreadableAnswer(f"a number has more than {MAX_DIGITS} digits")
-    text = re.sub(r"[\x00-\x1f\x7f]", " ", text)
-    if "\\begin" in text:
-        text = text.replace("\\\\", "\\newrow ")  # before "\\ " and "\\[" are read as spacing and delimiters
-    else:
-        text = re.sub(r"\\\\(?=[A-Za-z])", r"\\", text).replace("\\\\", " ")  # commands escaped twice
-    for pattern, replacement in SPELLINGS:
-        text = pattern.sub(replacement, text)
-    if thousands:
-        text = _thousands_joined(text)
-    text = _words_marked(text.strip().strip('*`"').strip())
-    _check_nesting(text)
-    return _arguments_braced(_spaces_resolved(_TOKEN.findall(text)))
+    plain = _PLAIN_NUMBER.fullmatch(raw) if len(raw) < 100 else None
+    if plain is not None:
+        return (plain[1], plain[2]) if plain[1] else (plain[2],)
+    check_size(raw)
+    text = plain_characters(raw)
+    if "\\begin" not in text:
+        text = re.sub(r"\\\\(?=[A-Za-z])", r"\\", text)  # commands escaped twice
+    text = digits_joined(text, thousands=thousands).strip().strip('*`"')
+    return tuple(_Reader(text).math())
 
 
-def has_thousands(raw: str) -> bool:
-    """Whether a comma in the answer can be read both as a thousands separator and as the comma of a list."""
-    return _thousands_joined(raw) != raw
+class _Reader:
+    """Takes TeX's tokens one after the other and writes canonical ones."""
 
+    def __init__(self, text: str) -> None:
+        self.pending = _TOKEN.findall(text)[::-1]
+        self.depth = 0
+        self.tables = 0
+        """How many matrices or cases are open: only there a new line is a new row."""
+        self.in_unit = False
+        r"""Whether a fraction behind a number is read: there an upright letter is a unit, ``9 \frac{\mathrm{m}}{\mathrm{s}}``."""
 
-def _thousands_joined(text: str) -> str:
-    text = re.sub(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])", lambda m: m.group().replace(",", ""), text)
-    if re.fullmatch(r"\s*-?\d{1,3}(?: \d{3})+(?:\.\d+)?\s*", text):
-        return text.replace(" ", "")
-    return text
-
-
-def _words_marked(text: str) -> str:
-    r"""Bare words become commands (``sqrt``, ``pi``) or ``\text{}``: what is left of letters is a product of variables."""
-    text = re.sub(r"(?<![A-Za-z\\])(sqrt|pi|log|ln|sin|cos|tan)(?=[\d(])", r"\\\1 ", text)
-    text = re.sub(r"(?<=\d)(sqrt|pi)(?![A-Za-z])", r"\\\1 ", text)
-
-    def mark(match: re.Match[str]) -> str:
-        word = match.group()
-        if word.startswith("\\"):
-            return word
-        if word in NAMED_WORDS:
-            return NAMED_WORDS[word]
-        lowered = word.lower()
-        if lowered in ("and", "or"):
-            return f"\\text{{{lowered}}}"
-        if match.string[: match.start()].endswith("_{"):
-            return word  # an index: S_{ABCD}
-        spaced = match.start() == 0 or match.string[match.start() - 1] in " \t\n({,;:.)%/"
-        attached_unit = (
-            lowered in SHORT_UNITS and match.start() > 0 and match.string[match.start() - 1].isdigit()
-        )
-        if attached_unit or (spaced and (len(word) >= 4 or (lowered in SHORT_UNITS and match.start() > 0))):
-            return f"\\text{{{word}}}"
-        return word
-
-    return _WORD.sub(mark, text)
-
-
-def _check_nesting(text: str) -> None:
-    depth = 0
-    for match in re.finditer(r"\\[{}]|[(\[{)\]}]", text):
-        depth += 1 if match.group()[-1] in "([{" else -1
-        if depth > MAX_NESTING:
+    def math(self, closer: str | None = None, *, text: bool = False) -> list[str]:
+        """Everything up to the closer. With `text`, letters are words."""
+        self.depth += 1
+        if self.depth > MAX_NESTING + 1:
             raise UnreadableAnswer(f"brackets nest deeper than {MAX_NESTING}")
-    if len(re.findall(r"\^|\\frac|\\sqrt", text)) > 8 * MAX_NESTING:
-        raise UnreadableAnswer("too many powers, fractions and roots")
+        out: list[str] = []
+        gap = True  # whether a space, an opening bracket or the beginning stands before the token
+        while self.pending:
+            token = self.pending.pop()
+            if token == closer or (closer == "\\end" and token.startswith("\\end")):
+                self.depth -= 1
+                return out
+            if token in ("\\choose", "\\over"):
+                rest = self.math(closer, text=text)
+                self.depth -= 1
+                return ["\\binom" if token == "\\choose" else "\\frac", "{", *out, "}", "{", *rest, "}"]
+            gap = self.write(token, out, gap, text)
+        if closer is not None:
+            raise UnreadableAnswer(f"{closer!r} is missing")
+        return out
+
+    def write(self, token: str, out: list[str], gap: bool, text: bool) -> bool:
+        """Writes what a token stands for; whether it leaves a gap behind it."""
+        if token[0] == "\\":
+            return self.command(token[1:], out, gap, text)
+        if token[0].isspace() or token in ("~", "$"):
+            return True
+        if token[0] in "0123456789" or (token[0] == "." and token[1:].isdigit()):
+            self.number(token, out)
+        elif token[0].isalpha():
+            self.letters(token, out, gap, text)
+        elif token == "{":
+            inner = self.math("}", text=text)
+            out += inner if len(inner) < 2 and not "".join(inner).isalnum() else ["{", *inner, "}"]  # 7{:}30
+        elif token == "}":
+            raise UnreadableAnswer("a '}' closes nothing")
+        elif token in ("^", "_", "**"):
+            self.script("_" if token == "_" else "^", out)
+        elif token.startswith("..."):
+            out.append("\\dots")
+        elif token == "." and out and is_word(out[-1]):
+            pass  # sq. units
+        elif not (text and token in '".?!*-'):
+            out.append(_SIGNS.get(token, token))
+        elif token == "-" and self.pending and self.pending[-1][0].isdigit():
+            out.append(token)
+        return token in "([,;:=/-."
+
+    # --- numbers and letters ---
+
+    def number(self, token: str, out: list[str]) -> None:
+        mantissa, mark, exponent = token.lower().partition("e")
+        if out and out[-1][0].isdigit():
+            out.append(" ")
+        out.append("0" + mantissa if mantissa[0] == "." else mantissa)
+        if mark:
+            sign = ["-"] if exponent[0] == "-" else []
+            out += ["\\cdot", "10", "^", "{", *sign, exponent.lstrip("+-"), "}"]
+        elif self.pending[-1:] == ["."] and self.pending[-2:-1] in (["\\overline"], ["\\bar"], ["\\dot"]):
+            self.pending.pop()
+            out[-1] += "."  # 0.\overline{3}
+
+    def letters(self, run: str, out: list[str], gap: bool, text: bool) -> None:
+        if "." in run:
+            out.append(_word(run.lower().replace(".", "").replace(" ", "")))  # p.m.
+            return
+        if text:
+            while len(self.pending) > 1 and self.pending[-1] in ("-", "'") and self.pending[-2].isalpha():
+                run += self.pending.pop() + self.pending.pop()  # non-real, isn't
+            out.append("\\mod" if run == "mod" else _word(run))
+            return
+        if len(run) == 1 and run.isascii():
+            is_times = (
+                run == "x" and gap and self.pending[-3:] == ["^", "10", " "] and out and out[-1][0].isdigit()
+            )
+            out.append(
+                "\\cdot" if is_times else _word(run) if self.is_unit(run, out, gap) else run
+            )  # 3 x 10^8
+            return
+        after_number = bool(out) and (out[-1][0].isdigit() or is_word(out[-1]))
+        if after_number and (run.lower() in BARE_UNITS or run in ORDINALS) and not self.has_argument(run):
+            out.append(_word(run))
+        elif run == "log" and self.pending[-2:] in (["(", "2"], ["(", "10"]):  # log2(8)
+            out += ["\\log", "_", "{", self.pending.pop(), "}"]
+        elif run in spelling.COMMAND_WORDS:
+            self.command(spelling.COMMAND_WORDS[run], out, gap, text)
+        elif match := _FUNCTION_AND_LETTER.fullmatch(run):
+            out += ["\\" + match[1], match[2]]
+        elif run.lower() in ("and", "or") or (
+            _is_language(run) and ((gap and self.at_gap(len(run))) or len(run) > 4)
+        ):
+            out.append(_word(run))
+        else:
+            out += run
+
+    def at_gap(self, length: int) -> bool:
+        """Whether a run of so many letters ends where a word may end; a short one needs a space: no, but not at^2."""
+        return length > 3 or not self.pending or self.pending[-1].isspace() or self.pending[-1] in ".,;:!?$)"
+
+    def is_unit(self, letter: str, out: list[str], gap: bool) -> bool:
+        """Whether a bare letter is a unit all the same: km/h, 25 m^2 (with a space, which 25m^2 has not)."""
+        if letter not in spelling.UNIT_LETTERS or len(out) < 1:
+            return False
+        after_unit = out[-1] in ("/", "\\cdot") and len(out) > 1 and is_word(out[-2])
+        return after_unit or (
+            letter == "m" and gap and out[-1][0].isdigit() and self.pending[-1:] in (["^"], ["/"])
+        )
+
+    def has_argument(self, function: str) -> bool:
+        """Whether ``2 sec x`` goes on like a function: then sec are no seconds."""
+        following = next((token for token in reversed(self.pending) if not token.isspace()), "")
+        return (function in spelling.FUNCTIONS and following[:1].isalpha()) or following in (
+            "(",
+            "\\left",
+            "\\theta",
+        )
+
+    # --- arguments ---
+
+    def script(self, mark: str, out: list[str]) -> None:
+        """A power or an index. Those who leave the braces out mean the whole number: 2^10."""
+        inner = self.argument(whole_number=True)
+        plain = "".join(inner).removeprefix("\\text{").removesuffix("}")
+        if mark == "^" and plain in ("\\circ", "\\degree", "o") and out:
+            out.append("\\degree")
+            for scale in ("C", "F"):
+                out += [_word(scale)] if self.skip(scale) else []
+        elif mark == "^" and plain in ORDINALS:
+            out.append(_word(plain))
+        elif mark == "^" and plain and not plain.strip("'"):
+            out += inner
+        elif inner:
+            out += [mark, "{", *inner, "}"]
+
+    def argument(self, *, whole_number: bool = False, text: bool = False) -> list[str]:
+        r"""TeX's next argument: a group or a single token; of a number one digit, as in ``\frac12``, or the `whole_number`."""
+        self.depth += 1
+        if self.depth > MAX_NESTING + 1:
+            raise UnreadableAnswer(f"arguments nest deeper than {MAX_NESTING}")
+        out: list[str] = []
+        while not out:
+            if (
+                not self.pending
+                or self.pending[-1] in ("}", ")", "]", "&")
+                or self.pending[-1].startswith("\\end")
+            ):
+                raise UnreadableAnswer("the argument of a power, index, fraction or root is missing")
+            token = self.pending.pop()
+            if token == "{":
+                out = self.math("}", text=text)
+                break
+            if token == "(" and whole_number:  # x^(n+1), sqrt(2)
+                out = self.math(")")
+                break
+            if whole_number and token in "+-":
+                alone = not self.pending or self.pending[-1][0] in " )}]=,;:."  # the set R^+
+                out = [token] if alone else [token, *self.argument(whole_number=True)]
+                break
+            if (
+                len(token) > 1
+                and token.isalnum()
+                and not (token.isdigit() and whole_number)
+                and token not in spelling.COMMAND_WORDS
+            ):
+                self.pending.append(token[1:])
+                token = token[0]
+            self.write(token, out, True, text)
+        self.depth -= 1
+        return out
+
+    def skip(self, *tokens: str) -> bool:
+        """Takes the next token away where it is one of these."""
+        while self.pending and self.pending[-1].isspace():
+            self.pending.pop()
+        if self.pending and self.pending[-1] in tokens:
+            self.pending.pop()
+            return True
+        return False
+
+    # --- commands ---
+
+    def command(self, name: str, out: list[str], gap: bool, text: bool) -> bool:
+        """Writes what a command stands for; whether it leaves a gap behind it."""
+        name = spelling.ALIASES.get(name, name)
+        if name in spelling.SPACES or name in "()[]":
+            return True
+        if name in spelling.IGNORED:
+            if name in ("left", "right", "middle"):
+                self.skip(".")
+            return True
+        if name[0] == "\\":
+            out.append("\\newrow" if self.tables else ";")
+            return True
+        if name.startswith(("begin", "end")) and name[-1] == "}":
+            self.environment(name, out)
+        elif name in spelling.IGNORED_WITH_ARGUMENT:
+            self.skip("*")
+            self.argument()
+        elif name in spelling.SECOND_ARGUMENT:
+            self.argument()
+            inner = self.argument(text=text)
+            out += inner if len(inner) == 1 else ["{", *inner, "}"]
+        elif name in spelling.TRANSPARENT:
+            if name == "bbox" and self.skip("["):
+                self.math("]")
+            inner = self.argument(text=text)
+            if name.endswith("brace") and self.skip("_", "^"):
+                self.argument()
+            out += inner if len(inner) == 1 else ["{", *inner, "}"]
+        elif name in spelling.TEXT:
+            self.skip("*")
+            self.text(name, out)
+        elif name in spelling.FONTS:
+            out.append(f"\\{name}{{{''.join(self.argument())}}}")
+        elif name == "sqrt":
+            index = ["[", *self.math("]"), "]"] if self.skip("[") else []
+            is_call = self.skip("(")
+            out += ["\\sqrt", *index, "{", *(self.math(")") if is_call else self.argument()), "}"]
+        elif name in spelling.ARGUMENTS:
+            self.with_arguments(name, out)
+        elif name == "pmod":
+            out += ["\\mod", "{", *self.argument(whole_number=True), "}"]
+        elif name == "lg":
+            out += ["\\log", "_", "{", "10", "}"]
+        elif name == "not":
+            out.append("\\ne" if self.skip("=") else "\\notin" if self.skip("\\in") else "\\not")
+        else:
+            out.append(spelling.SIGNS.get(name, "\\" + name))
+        return False
+
+    def text(self, name: str, out: list[str]) -> None:
+        inner = self.math("}", text=True) if self.skip("{") else self.argument(text=True)
+        word = inner[0][6:-1] if len(inner) == 1 and is_word(inner[0]) else ""
+        after_value = self.in_unit or (
+            bool(out) and (out[-1][0].isdigit() or out[-1] in ("}", ")", "\\degree"))
+        )
+        if word in spelling.FUNCTIONS and not (after_value and word in BARE_UNITS):
+            self.command(word, out, True, False)
+        elif (
+            len(word) == 1
+            and name in spelling.UPRIGHT
+            and not (after_value and word in spelling.UNIT_LETTERS | {"C", "F"})
+        ):
+            out.append(word)
+        else:
+            if inner and out and out[-1][0].isdigit() and inner[0][0].isdigit():
+                out.append(" ")
+            out += inner
+
+    def with_arguments(self, name: str, out: list[str]) -> None:
+        before, self.in_unit = self.in_unit, name == "frac" and bool(out) and out[-1][0].isdigit()
+        arguments = [self.argument() for _ in range(spelling.ARGUMENTS[name])]
+        self.in_unit = before
+        if name == "frac" and all(map(_is_unit, arguments)):
+            out += [*arguments[0], "/", *arguments[1]]  # \frac{\text{m}}{\text{s}}
+            return
+        if name == "dot" and out and out[-1][0].isdigit():
+            name = "overline"
+        out.append("\\" + name)
+        for inner in arguments:
+            out += ["{", *inner, "}"]
+
+    def environment(self, name: str, out: list[str]) -> None:
+        if name.startswith("end"):
+            return  # it ends nothing
+        name = name[5:].strip(" {}*")
+        if name in spelling.WITH_COLUMNS:
+            if self.skip("["):
+                self.math("]")
+            self.argument()
+        kind = (
+            "matrix" if name in spelling.MATRICES
+            else "vmatrix" if name in spelling.DETERMINANTS
+            else "cases" if name in spelling.CASES
+            else ""
+        )  # fmt: skip
+        self.tables += 1
+        body = self.math("\\end")
+        self.tables -= 1
+        if out and out[-1] == "\\{" and self.ends_open():  # \left\{ ... \right. around the lines of a system
+            out.pop()
+            kind = "cases" if kind else ""
+        if kind:
+            out += [f"\\begin{{{kind}}}", *body, f"\\end{{{kind}}}"]
+        else:
+            out += [";" if token == "\\newrow" else token for token in body if token != "&"]
+
+    def ends_open(self) -> bool:
+        rest = [token for token in self.pending if not token.isspace()]
+        return not rest or rest[-2:] == [".", "\\right"]
 
 
-def _spaces_resolved(tokens: list[str]) -> list[str]:
-    """Drops spaces, but leaves one between two numbers: "1 2" must not become 12."""
-    kept: list[str] = []
-    gap = False
-    for token, following in zip(tokens, [*tokens[1:], ""], strict=True):
-        if token.isspace():
-            gap = True
-            continue
-        if token.startswith("\\text{"):
-            token = "\\text{" + " ".join(token[6:-1].split()) + "}"
-            if token == "\\text{}":
-                continue
-        elif token.endswith(".") and token[:-1].isdigit() and following != "\\overline":
-            token = token[:-1]  # the full stop after "5."
-        elif token.startswith(".") and len(token) > 1:
-            token = "0" + token
-        if gap and kept and kept[-1][-1].isdigit() and token[0].isdigit():
-            kept.append(" ")
-        kept.append(token)
-        gap = False
-    return kept
+def _word(word: str) -> str:
+    return f"\\text{{{word.lower() if word.lower() in ('and', 'or') else word}}}"
 
 
-def _arguments_braced(tokens: list[str]) -> tuple[str, ...]:
-    r"""Gives every ``\frac``, ``\binom``, ``\sqrt``, ``^`` and ``_`` its arguments in braces, as TeX would read them.
-
-    TeX takes a single digit after ``\frac`` and ``\sqrt``; after ``^`` and ``_``, those who leave the braces out mean the
-    whole number.
-    """
-    pending = list(reversed(tokens))
-
-    def until(opener: str, closer: str) -> list[str]:
-        inner: list[str] = []
-        depth = 1
-        while pending:
-            token = pending.pop()
-            depth += (token == opener) - (token == closer)
-            if depth == 0:
-                return inner
-            inner.append(token)
-        raise UnreadableAnswer(f"a {opener!r} is never closed")
-
-    def argument(whole_number: bool) -> list[str]:
-        sign: list[str] = []
-        while pending and (pending[-1] == " " or (whole_number and not sign and pending[-1] in ("-", "+"))):
-            token = pending.pop()
-            sign += [] if token == " " else [token]
-        if not pending or pending[-1] == "}":
-            raise UnreadableAnswer("the argument of a power, index, fraction or root is missing")
-        if pending[-1] in ("\\sqrt", "\\frac", "\\binom"):
-            return sign + expand_one()
-        token = pending.pop()
-        if token == "{":
-            return sign + until("{", "}")
-        if token == "(" and whole_number:  # x^(n+1), sqrt(2)
-            return sign + until("(", ")")
-        if token.isdigit() and len(token) > 1 and not whole_number:
-            pending.append(token[1:])
-            token = token[0]
-        return [*sign, token]
-
-    def braced(inner: list[str]) -> list[str]:
-        return ["{", *_arguments_braced(inner), "}"]
-
-    def expand_one() -> list[str]:
-        token = pending.pop()
-        if token in ("\\frac", "\\binom"):
-            return [token, *braced(argument(False)), *braced(argument(False))]
-        if token == "\\sqrt":
-            index: list[str] = []
-            if pending and pending[-1] == "[":
-                pending.pop()
-                index = ["[", *until("[", "]"), "]"]
-            is_call = bool(pending) and pending[-1] == "("
-            return [token, *index, *braced(argument(is_call))]
-        if token in ("^", "_"):
-            return [token, *braced(argument(True))]
-        return [token]
-
-    out: list[str] = []
-    while pending:
-        out.extend(expand_one())
-    return tuple(out)
+def _is_language(run: str) -> bool:
+    """Whether a run of letters is a word of a language rather than a product of variables."""
+    if not run.isascii() or run.lower() in spelling.WORDS:
+        return True
+    if run.isupper():
+        return False  # AB, HTT: points, or letters in a row
+    if run[0].isupper():
+        return len(run) >= 3 and run[1:].islower()
+    return (
+        len(run) >= 4 and run not in "abcdefghijklmnopqrstuvwxyz" and re.search(r"[aeiouy]", run) is not None
+    )
 
 
-def join(tokens: tuple[str, ...] | list[str]) -> str:
-    """Tokens as LaTeX again: a space only where a command would swallow the next letter."""
-    parts: list[str] = []
-    for token in tokens:
-        if parts and token[0].isalpha() and parts[-1][0] == "\\" and parts[-1][-1].isalpha():
-            parts.append(" ")
-        parts.append(token)
-    return "".join(parts)
+def _is_unit(tokens: list[str]) -> bool:
+    """Whether an argument holds a unit alone: the parts of a fraction of units are one."""
+    others = ("^", "{", "}", "\\cdot", "-")
+    return (
+        bool(tokens) and is_word(tokens[0]) and all(is_word(t) or t in others or t.isdigit() for t in tokens)
+    )

@@ -1,149 +1,126 @@
 # ruff: noqa: RUF001 - the ambiguous characters are what these tables are about
-r"""Tables of spellings: which of them mean the same, and what they are written as."""
+r"""Tables of spellings: which of them mean the same, and what they are written as. `latex` reads by them.
+
+Commands stand here without their backslash.
+"""
 
 from __future__ import annotations
 
-import re
+from .tokens import listed
 
 UNICODE = {
-    "−": "-", "–": "-", "—": "-", "×": r"\times ", "·": r"\cdot ", "⋅": r"\cdot ", "∙": r"\cdot ", "÷": r"\div ",
-    "±": r"\pm ", "∓": r"\mp ", "√": r"\sqrt ", "∞": r"\infty ", "°": r"^\circ ", "º": r"^\circ ", "≤": r"\le ",
-    "≥": r"\ge ", "≠": r"\ne ", "≈": r"\approx ", "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ", "∅": r"\emptyset ",
-    "⟨": r"\langle ", "⟩": r"\rangle ", "½": r"\frac{1}{2}", "⅓": r"\frac{1}{3}", "⅔": r"\frac{2}{3}",
-    "¼": r"\frac{1}{4}", "¾": r"\frac{3}{4}", "⅛": r"\frac{1}{8}", "²": "^{2}", "³": "^{3}", "⁴": "^{4}",
-    "⁵": "^{5}", "⁶": "^{6}", "⁷": "^{7}", "⁸": "^{8}", "⁹": "^{9}", "⁰": "^{0}", "¹": "^{1}", "ⁿ": "^{n}", "⁻¹": "^{-1}",
-    "₀": "_{0}", "₁": "_{1}", "₂": "_{2}", "₃": "_{3}", "₄": "_{4}", "₅": "_{5}", "₆": "_{6}", "₇": "_{7}",
-    "₈": "_{8}", "₉": "_{9}", "π": r"\pi ", "θ": r"\theta ", "α": r"\alpha ", "β": r"\beta ", "γ": r"\gamma ",
-    "δ": r"\delta ", "λ": r"\lambda ", "μ": r"\mu ", "σ": r"\sigma ", "φ": r"\phi ", "ω": r"\omega ", "ℝ": r"\mathbb{R}",
-    "ℤ": r"\mathbb{Z}", "，": ",", "；": ";", "：": ":", "（": "(", "）": ")", "％": "%", "＝": "=", "∶": ":",
-    "“": "", "”": "", "’": "'", "‘": "'", "\u00a0": " ", "\u2009": " ", "\u202f": " ", "\u200b": "", "✓": "", "✅": "",
+    ord(sign): spelling
+    for sign, spelling in {
+        "−": "-", "–": "-", "—": "-", "×": r"\times ", "·": r"\cdot ", "⋅": r"\cdot ", "∙": r"\cdot ", "•": r"\cdot ",
+        "÷": r"\div ", "±": r"\pm ", "∓": r"\mp ", "√": r"\sqrt ", "∛": r"\sqrt[3]", "∞": r"\infty ", "°": r"^\circ ",
+        "º": r"^\circ ", "≤": r"\le ", "≥": r"\ge ", "⩽": r"\le ", "⩾": r"\ge ", "≠": r"\ne ", "≈": r"\approx ",
+        "≡": r"\equiv ", "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ", "∉": r"\notin ", "∅": r"\emptyset ", "∖": r"\setminus ",
+        "⟨": r"\langle ", "⟩": r"\rangle ", "⌊": r"\lfloor ", "⌋": r"\rfloor ", "⌈": r"\lceil ", "⌉": r"\rceil ",
+        "½": r"\frac{1}{2}", "⅓": r"\frac{1}{3}", "⅔": r"\frac{2}{3}", "¼": r"\frac{1}{4}", "¾": r"\frac{3}{4}",
+        "⅕": r"\frac{1}{5}", "⅙": r"\frac{1}{6}", "⅛": r"\frac{1}{8}", "⅜": r"\frac{3}{8}", "⅝": r"\frac{5}{8}", "⅞": r"\frac{7}{8}",
+        "⁻": "^-", "ⁿ": "^{n}", "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "ℕ": r"\mathbb{N}", "ℚ": r"\mathbb{Q}", "ℂ": r"\mathbb{C}",
+        "∠": r"\angle ", "△": r"\triangle ", "′": "'", "″": "''", "’": "'", "‘": "'", "“": "", "”": "", "…": r"\dots ",
+        "⋯": r"\dots ", "→": r"\to ", "⇒": r"\Rightarrow ", "∑": r"\sum ", "∏": r"\prod ", "∫": r"\int ", "∧": r"\wedge ",
+        "∨": r"\vee ", "¬": r"\neg ", "∣": "|", "∶": ":", "、": ",", "。": ".", "€": r"\euro ", "£": r"\pounds ", "¥": r"\yen ",
+        "₹": r"\rupee ", "¢": r"\cents ", "✓": "", "✔": "", "✅": "", "\ufe0f": "",
+        "π": r"\pi ", "θ": r"\theta ", "α": r"\alpha ", "β": r"\beta ", "γ": r"\gamma ", "δ": r"\delta ", "ε": r"\epsilon ",
+        "λ": r"\lambda ", "μ": r"\mu ", "σ": r"\sigma ", "φ": r"\phi ", "ϕ": r"\phi ", "ω": r"\omega ", "ρ": r"\rho ", "τ": r"\tau ",
+        "ψ": r"\psi ", "ζ": r"\zeta ", "η": r"\eta ", "κ": r"\kappa ", "ν": r"\nu ", "ξ": r"\xi ", "χ": r"\chi ", "Γ": r"\Gamma ",
+        "Δ": r"\Delta ", "Θ": r"\Theta ", "Λ": r"\Lambda ", "Σ": r"\Sigma ", "Φ": r"\Phi ", "Ψ": r"\Psi ", "Ω": r"\Omega ",
+        **{digit: f"^{{{value}}}" for value, digit in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")},
+        **{digit: f"_{{{value}}}" for value, digit in enumerate("₀₁₂₃₄₅₆₇₈₉")},
+    }.items()
 }  # fmt: skip
-UNICODE_PATTERN = re.compile("|".join(map(re.escape, sorted(UNICODE, key=len, reverse=True))))
+"""One character -> LaTeX. Whatever else has a compatible plain form (full-width digits, 𝑥) is brought to it by NFKC."""
 
-SPELLINGS: list[tuple[re.Pattern[str], str]] = [
-    (re.compile(pattern), replacement)
-    for pattern, replacement in [
-        (
-            r",\s*\\!\s*(?=\d{3})|(?<=\d)\s*\{,\}\s*(?=\d{3})|(?<=\d)\\[,;:]\s*(?=\d{3}(?!\d))",
-            "",
-        ),  # thousands
-        (r"(?<![\d./])(\d+) +(\d+)/(\d+)(?![\d./])", r"\1\\frac{\2}{\3}"),  # mixed numbers
-        (r"\\(?:boxed|fbox)\s*(?=\{)", ""),
-        (r"\\[()\[\]](?!\w*\{)", " "),  # math delimiters
-        (r"(?<!\\)\$", " "),
-        (r"\\(?:left|right|middle|[bB]ig+[lrm]?)(?![A-Za-z])\s*\.?", ""),
-        (r"\\(?:displaystyle|textstyle|scriptstyle|limits|nolimits|rm|bf|it|mathstrut)(?![A-Za-z])", ""),
-        (r"\\(?:hspace|vspace|phantom|hphantom|vphantom|label|tag)\*?\s*\{[^{}]*\}", " "),
-        (
-            r"\\(?:quad|qquad|thinspace|medspace|thickspace|enspace|negthinspace|space)(?![A-Za-z])|\\[,;:!> ]|~",
-            " ",
-        ),
-        (r"\\(?:d|t|c)frac(?![A-Za-z])", r"\\frac"),
-        (r"\\(?:d|t)binom(?![A-Za-z])", r"\\binom"),
-        (r"\\(?:mbox|hbox|textbf|textit|textrm|textsf|texttt|textnormal|textup|emph)\s*\{", r"\\text{"),
-        (
-            r"\\(?:operatorname|mathrm|text)\*?\s*\{\s*(arc(?:sin|cos|tan)|sin|cos|tan|cot|sec|csc|ln|log|exp)\s*\}",
-            r"\\\1 ",
-        ),
-        (r"\\mathrm\s*\{\s*([mghslLNJW])\s*\}", r"\\text{\1}"),  # units of one letter, upright as units are
-        (
-            r"\\(?:mathrm|mathbf|mathit|mathsf|boldsymbol|bm|vec|hat|operatorname)\*?\s*\{\s*([A-Za-z])\s*\}",
-            r"\1 ",
-        ),
-        (r"\\(?:mathrm|mathbf|mathit|mathsf|boldsymbol|operatorname)\*?\s*\{", r"\\text{"),
-        (r"\\text\s+\{", r"\\text{"),
-        (r"\\text\{\s*(-?[\d.,]*\d)\s+([A-Za-z][^{}]*)\}", r"\1 \\text{\2}"),  # \text{5 cm}
-        (
-            r"(?<=\d)\s*(km|mi|miles|m|ft|feet|meters|cm|kg|g)\s*/\s*(h|hr|hour|s|sec|second|min|minute|m|L|cm)(?![A-Za-z])",
-            r" \\text{\1/\2}",
-        ),
-        (r"\\text\{([^A-Za-z{}\\]*)\}", r" \1 "),  # \text{42}, \text{, }
-        (r"\\leq(?:slant)?(?![A-Za-z])|<=", r"\\le "),
-        (r"\\geq(?:slant)?(?![A-Za-z])|>=", r"\\ge "),
-        (r"\\neq(?![A-Za-z])|!=", r"\\ne "),
-        (r"\\lt(?![A-Za-z])", "<"),
-        (r"\\gt(?![A-Za-z])", ">"),
-        (r"\\(?:simeq|doteq|sim)(?![A-Za-z])|~=", r"\\approx "),
-        (r"\\lbrace(?![A-Za-z])", r"\\{"),
-        (r"\\rbrace(?![A-Za-z])", r"\\}"),
-        (r"\\lbrack(?![A-Za-z])", "["),
-        (r"\\rbrack(?![A-Za-z])", "]"),
-        (r"\\(?:[lr]?vert|mid)(?![A-Za-z])", "|"),
-        (r"\\(?:ast|star)(?![A-Za-z])", "*"),
-        (r"\\times(?![A-Za-z])", r"\\cdot "),
-        (r"\\cdotp(?![A-Za-z])|(?<!\*)\*(?!\*)", r"\\cdot "),
-        (r"\*\*(?=\s*[\d({A-Za-z-])(?<=[\d)}A-Za-z]\*\*)", "^"),
-        (r"\^\s*\{?\s*\\circ(?![A-Za-z])\s*\}?|\\degree(?![A-Za-z])", r"\\degree "),
-        (r"\\(?:varnothing|O)(?![A-Za-z])", r"\\emptyset "),
-        (r"\\var(theta|phi|epsilon)(?![A-Za-z])", r"\\\1"),
-        (r"\\colon(?![A-Za-z])", ":"),
-        (r"\\tfrac", r"\\frac"),
-        (r"\+\s*/?\s*-(?=\s*[\d\\])", r"\\pm "),
-        (r"\\%", "%"),
-        (r"\\begin\{array\}\s*\{[^{}]*\}", r"\\begin{matrix}"),
-        (r"\\end\{array\}", r"\\end{matrix}"),
-    ]
-]
 
-_FUNCTIONS = [
-    "sin",
-    "cos",
-    "tan",
-    "cot",
-    "sec",
-    "csc",
-    "arcsin",
-    "arccos",
-    "arctan",
-    "sinh",
-    "cosh",
-    "tanh",
-    "log",
-    "ln",
-    "exp",
-]
-NAMED_WORDS = {"pi": r"\pi ", "infinity": r"\infty ", "inf": r"\infty ", "oo": r"\infty ", "sqrt": r"\sqrt "}
-NAMED_WORDS |= {name: f"\\{name} " for name in _FUNCTIONS}
-NAMED_WORDS |= {name: f"\\{name} " for name in ("theta", "alpha", "beta", "lambda", "cdot", "frac", "cup")}
-# Words that may stand after a number as its unit although they have fewer than four letters.
-SHORT_UNITS = frozenset(
-    {
-        *(
-            "mm",
-            "cm",
-            "dm",
-            "km",
-            "mi",
-            "ft",
-            "in",
-            "yd",
-            "kg",
-            "mg",
-            "lb",
-            "lbs",
-            "oz",
-            "ml",
-            "hr",
-            "hrs",
-            "min",
-            "mins",
-        ),
-        *(
-            "sec",
-            "secs",
-            "day",
-            "days",
-            "mph",
-            "kph",
-            "kmh",
-            "mps",
-            "am",
-            "pm",
-            "sq",
-            "cu",
-            "rad",
-            "deg",
-            "pct",
-        ),
-    }
+# --- commands ---
+
+SPACES = listed(
+    "quad qquad enspace thinspace medspace thickspace negthinspace negmedspace space hfill nobreakspace"
+) | {*",;:!> "}
+IGNORED = listed(
+    "left right middle big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr Biggl Biggr bigm Bigm displaystyle textstyle scriptstyle "
+    "scriptscriptstyle limits nolimits tiny scriptsize footnotesize small normalsize large Large LARGE huge Huge rm bf it sf tt cal "
+    "mathstrut strut hline centering noindent nonumber notag bfseries itshape upshape checkmark blacksquare qed square Box relax #"
 )
+"""Say how large or in which face something is set."""
+IGNORED_WITH_ARGUMENT = listed("hspace vspace phantom hphantom vphantom label tag color rule mspace")
+TRANSPARENT = listed(
+    "boxed fbox framebox bbox mathbf mathit mathnormal boldsymbol bm pmb mathcal mathscr vec overrightarrow hat widehat underline "
+    "ensuremath mathop mathrel mathbin mathord smash cancel underbrace overbrace"
+)
+"""Show their argument."""
+SECOND_ARGUMENT = listed("textcolor colorbox overset underset stackrel")
+"""Show their second argument."""
+TEXT = listed(
+    "text mbox hbox textbf textit textrm textsf texttt textnormal textup textsc emph mathrm mathsf mathtt operatorname"
+)
+"""Their argument is text."""
+UPRIGHT = listed("mathrm mathsf operatorname")
+"""Those of `TEXT` that also set a name of mathematics: one letter in them is a variable, or behind a number a unit."""
+UNIT_LETTERS = frozenset("mghslLNJW")
+FONTS = listed("mathbb mathfrak")
+"""Make another symbol out of a letter."""
+ALIASES = {
+    **dict.fromkeys(("dfrac", "tfrac", "cfrac"), "frac"),
+    **dict.fromkeys(("dbinom", "tbinom"), "binom"),
+    **dict.fromkeys(("simeq", "doteq", "sim", "thickapprox", "approxeq"), "approx"),
+    **dict.fromkeys(("times", "cdotp", "ast", "star", "bullet", "otimes", "oplus"), "cdot"),
+    **dict.fromkeys(("ldots", "cdots", "dotsc", "dotsb", "dotsm", "dotso", "hdots"), "dots"),
+    **dict.fromkeys(("leq", "leqslant", "leqq"), "le"),
+    **dict.fromkeys(("geq", "geqslant", "geqq"), "ge"),
+    **dict.fromkeys(("varnothing", "O"), "emptyset"),
+    **dict.fromkeys(("backslash", "smallsetminus"), "setminus"),
+    **dict.fromkeys(("implies", "Longrightarrow", "therefore"), "Rightarrow"),
+    **dict.fromkeys(("rightarrow", "longrightarrow", "mapsto"), "to"),
+    **dict.fromkeys(("newline", "par", "cr"), "\\"),
+    **{f"var{name}": name for name in ("theta", "phi", "epsilon", "rho", "sigma", "kappa")},
+    **dict.fromkeys(("asin", "arsin"), "arcsin"), **dict.fromkeys(("atan", "arctg"), "arctan"), "acos": "arccos",
+    "neq": "ne", "tg": "tan", "ctg": "cot", "cosec": "csc", "sgn": "sign", "lbrace": "{", "rbrace": "}", "textdegree": "degree",
+    "degrees": "degree", "infin": "infty", "dollar": "$", "textdollar": "$", "texteuro": "euro", "bar": "overline",
+    "widetilde": "tilde",
+}  # fmt: skip
+"""Another name for the same command."""
+SIGNS = {
+    **dict.fromkeys(("lvert", "rvert", "vert", "|", "lVert", "rVert", "Vert"), "|"),
+    **dict.fromkeys(("land", "wedge"), r"\text{and}"),
+    **dict.fromkeys(("lor", "vee"), r"\text{or}"),
+    **{name: f"\\mathbb{{{name}}}" for name in "RZNQC"},
+    **dict.fromkeys(("%", "percent", "textpercent"), "%"),
+    "lt": "<", "gt": ">", "colon": ":", "div": "/", "lbrack": "[", "rbrack": "]", "prime": "'", "cents": r"\text{cents}",
+    "imath": "i", "jmath": "j", "&": r"\text{and}", "_": "_", "mod": r"\mod",
+}  # fmt: skip
+"""Commands that stand for a sign, a letter or a word."""
+ARGUMENTS = {"frac": 2, "binom": 2, "overline": 1, "dot": 1, "tilde": 1}
+"""Commands that keep their arguments, in braces."""
+MATRICES = listed("matrix pmatrix bmatrix Bmatrix smallmatrix array psmallmatrix bsmallmatrix")
+DETERMINANTS = listed("vmatrix Vmatrix")
+CASES = listed("cases dcases rcases")
+WITH_COLUMNS = listed("array alignedat alignat tabular")
+"""Environments whose first argument describes their columns."""
+
+# --- words ---
+
+FUNCTIONS = listed(
+    "sin cos tan cot sec csc arcsin arccos arctan arccot arcsec arccsc sinh cosh tanh coth sech csch arcsinh arccosh arctanh asin "
+    "acos atan sgn sign log ln exp lg max min gcd lcm det cis arg erf mod lim sup inf abs floor ceil cbrt"
+)
+r"""Names that are functions wherever they stand alone: ``sin`` as well as ``\sin`` and ``\operatorname{sin}``."""
+COMMAND_WORDS = {
+    **{name: name for name in FUNCTIONS - {"sup", "inf"}},
+    **dict.fromkeys(("infinity", "inf", "oo"), "infty"),
+    **{
+        name: name
+        for name in listed(
+            "pi theta alpha beta gamma delta epsilon lambda mu sigma phi omega rho tau psi sqrt"
+        )
+    },
+    **{name: name for name in listed("frac cdot times cup cap infty pm")},
+}
+"""Bare words that stand for a command."""
+WORDS = listed(
+    "no is of to in if am pm us the are was per for not non yes odd one two six ten all any but its has day man men boy cat dog red "
+    "cup box pen hat car way bag set top end low age old new win tie sum out off dne usd eur gbp nor even none true does"
+)
+"""Read as words whatever their case, although they are short enough for a product of variables."""
