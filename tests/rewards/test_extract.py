@@ -30,6 +30,8 @@ from delta_rlvr.rewards.extract import (
         (r"\fbox{5}", "5"),
         (r"\boxed {5}", "5"),
         (r"\boxed 5", "5"),
+        (r"\\boxed{5}", "5"),
+        (r"x \\\boxed{5}", "5"),  # a new line, then the box
         (r"\boxedfoo{5}", None),
         (r"boxed{5}", None),
         ("no box", None),

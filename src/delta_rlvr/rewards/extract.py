@@ -15,7 +15,8 @@ _THOUGHT = r"(?:think|thinking|thought|reasoning)"
 _END_OF_THOUGHT = re.compile(rf"</{_THOUGHT}>", re.IGNORECASE)
 _BEGIN_OF_THOUGHT = re.compile(rf"<{_THOUGHT}>", re.IGNORECASE)
 # Escaped characters (\{, \}, \\) are consumed whole, so that only real braces count, as in TeX.
-_BRACES = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])\s*(?P<open>\{)?|\\.|[{}]", re.DOTALL)
+# \\boxed is \boxed, escaped once too often.
+_BRACES = re.compile(r"\\{1,2}(?:boxed|fbox)(?![A-Za-z])\s*(?P<open>\{)?|\\.|[{}]", re.DOTALL)
 _UNBRACED = re.compile(r"[-+]?[0-9A-Za-z.,/]+")
 # What stands after the answer on its line: tokens of a chat template, and the phrase that Minerva's prompt teaches.
 _AFTER_ANSWER = re.compile(r"(?:\s*<\|[^|<>\s]{1,40}\|>|\s*</s>|\.?\s*I hope (?:it|this) is correct\.?)+\s*$")
@@ -73,7 +74,7 @@ def last_boxed(completion: str) -> str | None:
                 found = (begin, match.start())
         elif match.group("open"):
             stack.append(match.end())
-        elif token.startswith(("\\boxed", "\\fbox")):
+        elif "box" in token:
             word = _UNBRACED.match(completion, match.end())
             if word:
                 found = word.span()

@@ -8,12 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from string import ascii_lowercase
 
 from ..extract import choice_letter
 from ..verdict import CORRECT, WRONG
 from .characters import has_thousands
 from .exact import QUICK_BITS, TooLarge, exact_value
-from .expression import parse
+from .expression import parse, symbols
 from .latex import tokens_of
 from .leaves import Algebra, Sides, UnreadableReference, is_rounding, reference_expression, same_leaf
 from .structure import ALL_WORDS, EMPTY_WORDS, FLIPPED, ORDER, Node, is_name, letters, plain_words, read
@@ -47,7 +48,9 @@ _SAME_NAMES = {
     "f''(x)": "y''",
 }
 _VECTORS = frozenset({"\\begin{matrix}", "(", "\\langle"})
-_FILLERS = listed("the a an it is are answer there")
+_FILLERS = listed("the a an it is are answer there they")
+_OPPOSITES = {"yes": "no", "no": "yes", "true": "false", "false": "true"}
+_DOUBTS = listed("not but or maybe perhaps unless except however")
 
 
 def judge(reference: str, prediction: str, algebra: Algebra) -> str:
@@ -58,13 +61,16 @@ def judge(reference: str, prediction: str, algebra: Algebra) -> str:
         return f"unparsable answer: {error}"
     try:
         expected = tokens_of(reference)
+        if "\\bmod" in expected:
+            # A reference 7 \bmod 12 names a residue; in a prediction it is still to be worked out.
+            expected, reading = _as_residue(expected), _as_residue(reading)
         asked = read(expected)
     except UnreadableAnswer as error:
         return f"{UNREADABLE_REFERENCE}: {error}"
     if expected == reading or _same_choice(reference, prediction):
         return CORRECT
     try:
-        given = read(reading)
+        given = read(_without_label(reading, expected))
         unworked = _TASKS.intersection(given.tokens) - _TASKS.intersection(expected)
         if unworked and given.kind != "relation":
             return f"not worked out: {sorted(unworked)[0]} is left in the answer"
@@ -93,6 +99,8 @@ def _same(asked: Node, given: Node, algebra: Algebra, *, in_list: bool = False) 
         return True
     if asked.ranges or given.ranges:
         return _same_families(asked, given, algebra)
+    if asked.kind == given.kind == "leaf":
+        return same_leaf(asked, given, algebra, in_list=in_list)
     if "words" in (asked.kind, given.kind) or {_phrase(asked), _phrase(given)} <= _SAME_WORDS.keys():
         if _same_words(asked, given):
             return True
@@ -101,10 +109,8 @@ def _same(asked: Node, given: Node, algebra: Algebra, *, in_list: bool = False) 
         return _same_residues(asked, given, algebra)
     if "relation" in (asked.kind, given.kind):
         return _same_relation(asked, given, algebra)
-    if asked.kind == "leaf" and given.kind == "list" and given.form == "or":
+    if asked.kind == "leaf" and given.kind == "list" and given.form != ",":
         return all(_same(asked, item, algebra) for item in given.items)  # 1/2 or 0.5 is one answer
-    if asked.kind == given.kind == "leaf":
-        return same_leaf(asked, given, algebra, in_list=in_list)
     return _same_shape(_plain(asked), _plain(given), algebra)
 
 
@@ -119,9 +125,14 @@ def _same_shape(asked: Node, given: Node, algebra: Algebra) -> bool:
     if kinds == {"tuple"}:
         return _same_brackets(asked, given) and _same_in_order(asked.items, given.items, algebra)
     if kinds == {"list", "tuple"} and not _describes_set(asked if asked.kind == "list" else given):
-        # Brackets forgotten on one side: then the order is all that tells a tuple.
-        return _same_in_order(_values(asked), _values(given), algebra)
+        # Brackets forgotten on one side: then the order is all that tells a tuple. [1, 2] alone is an interval.
+        form = asked.form if asked.kind == "tuple" else given.form
+        is_point = form == "()" or (form == "[]" and len(asked.items) > 2)
+        return is_point and _same_in_order(_values(asked), _values(given), algebra)
     if kinds == {"matrix"}:
+        return asked.form == given.form and _same_in_order(asked.items, given.items, algebra)
+    if kinds == {"matrix", "tuple"} and "tuple" in {item.kind for item in asked.items + given.items}:
+        asked, given = _as_matrix(asked), _as_matrix(given)  # [[1, 2], [3, 4]]
         return asked.form == given.form and _same_in_order(asked.items, given.items, algebra)
     if kinds == {"matrix", "tuple"}:  # a vector as a column, a row or in brackets
         table, vector = (asked, given) if asked.kind == "matrix" else (given, asked)
@@ -149,6 +160,13 @@ def _plain(node: Node) -> Node:
         node.kind in ("set", "list") or (node.kind == "tuple" and not letters(node.tokens))
     )
     return node.items[0] if is_one and not _describes_set(node.items[0]) else node
+
+
+def _as_matrix(node: Node) -> Node:
+    if node.kind == "matrix" or len({(row.kind, len(row.items)) for row in node.items}) != 1:
+        return node
+    cells = tuple(cell for row in node.items for cell in row.items)
+    return Node("matrix", node.tokens, cells, form=str(len(node.items[0].items)))
 
 
 def _quotient(node: Node) -> Node:
@@ -231,12 +249,9 @@ def _values(node: Node) -> Sequence[Node]:
     if all(item.kind == "relation" and item.operators == ("=",) for item in node.items):
         names = {item.items[0].tokens for item in node.items}
         if len(names) == len(node.items):
-            # Whoever asks for a pair without names means (x, y), not (y, x).
-            in_turn = (
-                sorted(node.items, key=lambda item: item.items[0].tokens)
-                if all(len(n) == 1 for n in names)
-                else node.items
-            )
+            # Whoever asks for a pair without names means (x, y), not (y, x), and as they stand for (x, a).
+            in_a_row = "".join(sorted(name for names_of in names for name in names_of)) in ascii_lowercase
+            in_turn = sorted(node.items, key=lambda item: item.items[0].tokens) if in_a_row else node.items
             return [item.items[1] for item in in_turn]
     return node.items
 
@@ -252,7 +267,14 @@ def _phrase(node: Node) -> str:
 
 def _same_words(asked: Node, given: Node) -> bool:
     one, other = _phrase(asked), _phrase(given)
+    if one in _OPPOSITES and given.tokens[1:2] == (",",):  # "Yes, it converges"
+        words = [word_of(token) for token in given.tokens]
+        return words[0] == one and not {_OPPOSITES[one], *_DOUBTS}.intersection(words[1:])
     return one == other != "" or plain_words(asked) == plain_words(given) != ""
+
+
+def _as_residue(tokens: Tokens) -> Tokens:
+    return tuple("\\mod" if token == "\\bmod" else token for token in tokens)
 
 
 def _same_residues(asked: Node, given: Node, algebra: Algebra) -> bool:
@@ -321,6 +343,8 @@ def _same_relation(asked: Node, given: Node, algebra: Algebra) -> bool:
         return _same(span, given, algebra)
     if _describes_set(asked) and _describes_set(given):
         return algebra.sets(asked, given)
+    if asked.operators[-1] == "\\approx":  # the reference states a value and its rounding
+        return any(_same(side, given, algebra) for side in asked.items if not is_name(side))
     # "x = 5" is asked and "5" is given: the name may be left out. Only a name, or a quantity whose value is the answer (AB + CD = 5);
     # 2x + z = 1 is an equation, and 1 does not answer it.
     if set(asked.operators) == {"="} or asked.operators == ("\\in",):
@@ -334,12 +358,10 @@ def _answers_with_name(asked: Node, given: Node, algebra: Algebra) -> bool:
     r"""x = 5, x = 2 + 3 = 5, 2 + 3 = 5, \frac{1}{3} \approx 0.33 where a value is asked."""
     sides = list(given.items)
     if set(given.operators) <= {"=", "\\equiv"}:
-        if (
-            (letters(sides[0].tokens) and not letters(asked.tokens))
-            or is_name(sides[0])
-            or _TASKS.intersection(sides[0].tokens)
-        ):
+        if is_name(sides[0]) or _TASKS.intersection(sides[0].tokens) or _is_quantity(sides[0], asked):
             sides = sides[1:]
+        elif is_name(sides[-1]):  # 5 = x
+            sides.pop()
         # Every side that is left must be the value: "x = 3 = 5" is not an answer.
         return (
             bool(sides)
@@ -356,6 +378,18 @@ def _answers_with_name(asked: Node, given: Node, algebra: Algebra) -> bool:
             return False
         return all(_same(asked, side, algebra) for side in exact) or _same(asked, rounded, algebra)
     return False
+
+
+def _is_quantity(side: Node, asked: Node) -> bool:
+    r"""Whether an equation's left side may be what is asked for: a + b, AB^2, \sin x. Not 2x or x + 1: there x is still unknown."""
+    try:
+        expression = parse(side.tokens) if side.kind == "leaf" else ()
+    except UnreadableAnswer:  # \dim V, |\{1, 2\}|
+        return True
+    if not letters(side.tokens) or letters(asked.tokens):
+        return False
+    is_linear = expression[:1] in (("*",), ("+",), ("/",)) and len(symbols(expression)) == 1
+    return not (is_linear and all(part[0] in ("number", "symbol", "-") for part in expression[1:]))
 
 
 def _same_relations(asked: Node, given: Node, algebra: Algebra) -> bool:
@@ -384,7 +418,7 @@ def _same_equations(asked: Node, given: Node, algebra: Algebra) -> bool:
     name, value = asked.items[0], asked.items[-1]
     if is_name(name):
         for side, others in ((given.items[0], given.items[1:]), (given.items[-1], given.items[:-1])):
-            if _SAME_NAMES.get(side.text, side.text) == _SAME_NAMES.get(name.text, name.text):
+            if _same_name(name, side):
                 return all(_same(value, other, algebra) for other in others)
         if not letters(value.tokens):
             # "x = 5" is asked: an equation that still has to be solved (2x = 10) restates the task.
@@ -396,6 +430,17 @@ def _same_equations(asked: Node, given: Node, algebra: Algebra) -> bool:
             asked.items, given.items[::-1], algebra
         )
     return algebra.equations(_sides(asked), _sides(given))
+
+
+def _same_name(asked: Node, given: Node) -> bool:
+    """Whether both name the same quantity; one solution of several may have a number: x_1 for x."""
+    names = [_SAME_NAMES.get(node.text, node.text) for node in (asked, given)]
+    if names[0] == names[1] or re.fullmatch(rf"{re.escape(names[0])}_\{{\d\}}", names[1]):
+        return True
+    try:
+        return parse(asked.tokens) == parse(given.tokens)  # \Re(z) and \Re z
+    except UnreadableAnswer:
+        return False
 
 
 def _sides(node: Node) -> Sides:
@@ -410,7 +455,9 @@ def _as_less(node: Node) -> tuple[Sides, bool]:
 
 
 def _variable(node: Node) -> Tokens | None:
-    return next((item.tokens for item in node.items if is_name(item)), None)
+    """What an inequality is about: x in 1 < x < 2 and in |x| < 3."""
+    name = next((item.tokens for item in node.items if is_name(item)), None)
+    return name[1:-1] if name and name[0] == name[-1] == "|" else name
 
 
 def _interval(node: Node) -> Node | None:
@@ -442,6 +489,16 @@ def _interval(node: Node) -> Node | None:
 
 
 # --- choices ---
+
+
+def _without_label(given: Tokens, asked: Tokens) -> Tokens:
+    """Of "(C) 12" the 12, where a number is asked for."""
+    is_labelled = (
+        len(given) > 3
+        and (given[0], given[2]) == ("(", ")")
+        and (word_of(given[1]) or given[1]).upper() in "ABCDE"
+    )
+    return given[3:] if is_labelled and given[3][0].isdigit() and not letters(asked) else given
 
 
 def _same_choice(reference: str, prediction: str) -> bool:

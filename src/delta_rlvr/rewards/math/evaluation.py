@@ -262,8 +262,8 @@ _FUNCTIONS: dict[str, Callable[..., Value]] = {
 }  # fmt: skip
 
 
-def evaluations(expressions: Sequence[Expression]) -> Iterator[Evaluation]:
-    """Their values at each point where all of them have one. Without variables there is one point."""
+def points(*expressions: Expression) -> Iterator[dict[str, Fraction]]:
+    """Values for the variables of the expressions, of both signs and different sizes. Without variables there is one point."""
     names = sorted(frozenset().union(*map(symbols, expressions)))
     for index in range(_POINTS if names else 1):
         point = {}
@@ -275,9 +275,26 @@ def evaluations(expressions: Sequence[Expression]) -> Iterator[Evaluation]:
                 top, bottom = _SIZES[turn]
                 negative = index >> (place % 3) & 1
                 point[name] = Fraction((-1) ** negative * (top + index + 2 * place), bottom)
+        yield point
+
+
+def evaluations(expressions: Sequence[Expression]) -> Iterator[Evaluation]:
+    """Their values at each point where all of them have one."""
+    for point in points(*expressions):
         try:
             evaluation = Evaluation(expressions, point)
         except NoValue:
             continue
         with mp.workprec(evaluation.bits):  # what the caller does with the values has their precision
             yield evaluation
+
+
+def equal_exactly(expression: Expression, other: Expression) -> bool | None:
+    """Whether both have the same value at every point; None where one of them is not rational everywhere."""
+    for point in points(expression, other):
+        left, right = exact_value(expression, names=point), exact_value(other, names=point)
+        if left is None or right is None:
+            return None
+        if left != right:
+            return False
+    return True

@@ -21,12 +21,14 @@ class TooLarge(Exception):
     """The value is too large to be worked out."""
 
 
-def exact_value(expression: Expression, largest: int = LARGEST_BITS) -> Fraction | None:
+def exact_value(
+    expression: Expression, largest: int = LARGEST_BITS, names: dict[str, Fraction] | None = None
+) -> Fraction | None:
     """The value of an expression, where arithmetic shows it to be rational; None where it does not (or there is no value).
 
-    Raises `TooLarge` where a number on the way would have more than `largest` bits.
+    `names` are the values of its variables. Raises `TooLarge` where a number on the way would have more than `largest` bits.
     """
-    return _Exact(largest).value(expression)
+    return _Exact(largest).value(expression, names or {})
 
 
 class _Exact:
@@ -38,14 +40,14 @@ class _Exact:
         if bits > self.largest:
             raise TooLarge
 
-    def value(self, expression: Expression, names: dict[str, Fraction] | None = None) -> Fraction | None:
+    def value(self, expression: Expression, names: dict[str, Fraction]) -> Fraction | None:
         head, *parts = expression
         if head == "number":
             return Fraction(parts[0])
         if head == "symbol":
-            return (names or {}).get(parts[0])
+            return names.get(parts[0])
         if head in ("sum", "prod"):
-            return self.repeated(head, parts, names or {})
+            return self.repeated(head, parts, names)
         if head not in _OPERATIONS:
             return None
         values = [self.value(part, names) for part in parts]

@@ -40,6 +40,7 @@ def tokens_of(raw: str, *, thousands: bool = True) -> Tokens:
     text = plain_characters(raw)
     if "\\begin" not in text:
         text = re.sub(r"\\\\(?=[A-Za-z])", r"\\", text)  # commands escaped twice
+    text = re.sub(r"(?<!\\)\\(?=[0-9])", "", text)  # a stray backslash before a number
     text = digits_joined(text, thousands=thousands).strip().strip('*`"')
     return tuple(_Reader(text).math())
 
@@ -240,6 +241,8 @@ class _Reader:
         """Writes what a command stands for; whether it leaves a gap behind it."""
         name = spelling.ALIASES.get(name, name)
         if name in spelling.SPACES or name in "()[]":
+            if name.endswith("quad") and "=" in out and "=" in self.pending and self.pending[-1:] != ["("]:
+                out.append(";")  # x = 3 \quad y = 4
             return True
         if name in spelling.IGNORED:
             if name in ("left", "right", "middle"):

@@ -11,7 +11,7 @@ from fractions import Fraction
 import mpmath
 from mpmath import mp
 
-from .evaluation import Value, evaluations
+from .evaluation import Value, equal_exactly, evaluations
 from .exact import TooLarge, exact_value, rounds_to
 from .expression import Expression, symbols
 
@@ -26,9 +26,6 @@ def equal(expected: Expression, given: Expression) -> bool:
     if expected == given:
         return True
     try:
-        left, right = exact_value(expected), exact_value(given)
-        if left is not None and right is not None:
-            return left == right
         return _agree(expected, given)
     except TooLarge:
         # 10^{10^{10}} and 10^{10000000000}: part by part
@@ -56,7 +53,10 @@ def _agree(expected: Expression, given: Expression) -> bool:
 
 
 def _same_everywhere(expected: Expression, given: Expression) -> bool:
-    has_variables = bool(symbols(expected) | symbols(given))
+    enough = _ENOUGH if symbols(expected) | symbols(given) else 1
+    decided = equal_exactly(expected, given)
+    if decided is not None:
+        return decided
     agreed = outside = 0
     for point in evaluations([expected, given]):
         left, right = point.values
@@ -74,9 +74,7 @@ def _same_everywhere(expected: Expression, given: Expression) -> bool:
         if not point.same(left, right):
             return False
         agreed += 1
-    return agreed >= (_ENOUGH if has_variables else 1) or (
-        not agreed and outside >= (_ENOUGH if has_variables else 1)
-    )
+    return agreed >= enough or (not agreed and outside >= enough)
 
 
 def _same_antiderivative(expected: Expression, given: Expression) -> bool:

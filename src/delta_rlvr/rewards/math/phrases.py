@@ -72,7 +72,9 @@ def _without_lead(tokens: Tokens) -> Tokens:
     for index, word in enumerate(words):
         if word in _VERBS or (tokens[index] == ":" and words[index - 1]):
             said = index + 1
-    named = said == 2 or (words[0] and tokens[0] not in _CONDITIONS)  # x is 5; the value of x is 5
+    named = (said == 2 and tokens[0].isalpha()) or (
+        words[0] and tokens[0] not in _CONDITIONS
+    )  # x is 5; the value of x is 5
     if named and 0 < said < len(tokens) and not set(words[:said]) & _DENIALS:
         return _without_lead(bare(tokens[said:]) or tokens[-1:])
     end = next((index for index, word in enumerate(words) if not word), len(tokens))

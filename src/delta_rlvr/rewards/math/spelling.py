@@ -104,11 +104,11 @@ WITH_COLUMNS = listed("array alignedat alignat tabular")
 
 FUNCTIONS = listed(
     "sin cos tan cot sec csc arcsin arccos arctan arccot arcsec arccsc sinh cosh tanh coth sech csch arcsinh arccosh arctanh asin "
-    "acos atan sgn sign log ln exp lg max min gcd lcm det cis arg erf mod lim sup inf abs floor ceil cbrt"
+    "acos atan sgn sign log ln exp lg max min gcd lcm det cis arg erf mod lim sup inf abs floor ceil cbrt Re Im"
 )
 r"""Names that are functions wherever they stand alone: ``sin`` as well as ``\sin`` and ``\operatorname{sin}``."""
 COMMAND_WORDS = {
-    **{name: name for name in FUNCTIONS - {"sup", "inf"}},
+    **{name: name for name in FUNCTIONS - {"sup", "inf", "Re", "Im"}},
     **dict.fromkeys(("infinity", "inf", "oo"), "infty"),
     **{
         name: name

@@ -145,13 +145,28 @@ def _described(tokens: Tokens, elements: Tokens, condition: Tokens) -> Node:
     sides = split(elements, {"\\in"})
     if len(sides[0]) == 1 and (len(sides) == 1 or sides[1] == ("\\mathbb{R}",)):
         return read(condition)
+    parameter = take_conditions((*elements, ",", *condition))
+    if parameter[1] and not parameter[2]:  # \{2k+1 \mid k \in \mathbb{Z}\}
+        return replace(Node("set", tokens, _expanded([elements])), ranges=parameter[1])
     return Node("described", tokens, (read(elements), read(condition)))
 
 
 def _single(tokens: Tokens) -> Node:
     sides, operators = _relation(tokens)
     if operators:
-        return Node("relation", tokens, tuple(read(side) for side in sides), operators=operators)
+        items = tuple(read(side) for side in sides)
+        if (
+            len(items) > 2
+            and set(operators) == {"="}
+            and all(map(is_name, items[:-1]))
+            and not letters(items[-1].tokens)
+        ):
+            named = (
+                Node("relation", (*i.tokens, "=", *items[-1].tokens), (i, items[-1]), operators=("=",))
+                for i in items[:-1]
+            )
+            return Node("list", tokens, tuple(named), form="and")  # x = y = 1
+        return Node("relation", tokens, items, operators=operators)
     for operation, kind in SET_OPERATIONS.items():
         members = split(tokens, {operation})
         if len(members) > 1 and all(map(bare, members)):
@@ -165,6 +180,13 @@ def _single(tokens: Tokens) -> Node:
         if all(map(bare, inside)) and tokens[0] in ("(", "[", "\\langle"):
             form = (tokens[0] + tokens[-1]).replace("\\langle", "(").replace("\\rangle", ")")
             return Node("tuple", tokens, tuple(read(part) for part in inside), form=form)
+    if (
+        {tokens[0], tokens[-1]} & {"]", "["} and tokens[0] in "[](" and tokens[-1] in "[])"
+    ):  # ]0, 1[ of the French
+        inside = split(tokens[1:-1], {",", ";"})
+        if len(inside) == 2 and all(map(bare, inside)):
+            form = tokens[0].replace("]", "(") + tokens[-1].replace("[", ")")
+            return Node("tuple", tokens, tuple(map(read, inside)), form=form)
     found = matrix(tokens) or _cases(tokens)
     if found is not None:
         return found

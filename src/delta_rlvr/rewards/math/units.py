@@ -166,6 +166,13 @@ def units_conflict(one: Unit, other: Unit, *, counts_matter: bool = False) -> bo
 def take_unit(tokens: Tokens) -> tuple[Tokens, Unit]:
     r"""Takes the unit off: ``5\text{ cm}^2``, ``50\%``, ``90^\circ``, ``\$18``, ``18\text{ eggs}``, ``2\text{ million}``."""
     currency: Measure = ()
+    plain = tuple(token for token in tokens if token != "\\degree")
+    if (
+        0 < len(plain) < len(tokens)
+        and not _TRIGONOMETRY.intersection(tokens)
+        and not any(map(is_word, tokens))
+    ):
+        return plain, Unit((("degree", 1),))  # 60^\circ, 180^\circ/3
     sign, rest = (tokens[:1], tokens[1:]) if tokens[0] == "-" else ((), tokens)
     if len(rest) > 1:
         money = SIGNS.get(rest[0]) or UNITS.get(word_of(rest[0]), "")
@@ -187,8 +194,7 @@ def take_unit(tokens: Tokens) -> tuple[Tokens, Unit]:
 def _tail(tokens: Tokens) -> int:
     """Where the words and signs at the end begin."""
     if tokens[-1] in SIGNS and len(tokens) > 1:
-        is_angle = tokens[-1] == "\\degree" and (_TRIGONOMETRY & set(tokens) or "\\degree" in tokens[:-1])
-        return len(tokens) if is_angle else len(tokens) - 1
+        return len(tokens) if tokens[-1] == "\\degree" else len(tokens) - 1
     depth = 0
     for index, token in enumerate(tokens):
         if token in OPENERS:
@@ -198,8 +204,10 @@ def _tail(tokens: Tokens) -> int:
         elif index and (is_word(token) or (token in SIGNS and token != "%")):
             if depth == 1 and tokens[index - 1] == "(" and tokens[-1] == ")":  # 5 (approximately)
                 depth, index = 0, index - 1
-            while index > 1 and tokens[index - 1] in SIGNS:
-                index -= 1
+            while index > 1 and (
+                tokens[index - 1] in SIGNS or (tokens[index - 1] == "/" and tokens[index - 2][0].isdigit())
+            ):
+                index -= 1  # 18/day
             return index if depth == 0 and index else len(tokens)
     return len(tokens)
 
