@@ -104,7 +104,7 @@ def _same(asked: Node, given: Node, algebra: Algebra, *, in_list: bool = False) 
     if "words" in (asked.kind, given.kind) or {_phrase(asked), _phrase(given)} <= _SAME_WORDS.keys():
         if _same_words(asked, given):
             return True
-        return _describes_set(asked) and _describes_set(given) and algebra.sets(asked, given)
+        return _same_sets(asked, given, algebra)
     if "residue" in (asked.kind, given.kind):
         return _same_residues(asked, given, algebra)
     if "relation" in (asked.kind, given.kind):
@@ -143,7 +143,7 @@ def _same_shape(asked: Node, given: Node, algebra: Algebra) -> bool:
     if kinds in ({"conditional"}, {"described"}):
         return _same_in_order(asked.items, given.items, algebra)
     if _describes_set(asked) and _describes_set(given):
-        return algebra.sets(asked, given)
+        return _same_sets(asked, given, algebra)
     if (
         kinds <= {"matrix", "tuple", "leaf"}
         and "leaf" in kinds
@@ -194,6 +194,21 @@ def _describes_set(node: Node) -> bool:
     if node.kind == "list":
         return any(map(_describes_set, node.items))
     return _phrase(node) in ("\\mathbb{R}", "\\emptyset") or node.tokens[0] == "\\mathbb{R}"
+
+
+def _same_sets(asked: Node, given: Node, algebra: Algebra) -> bool:
+    """Whether both describe one set, of the same variable where both name one."""
+    names, others = _variables(asked), _variables(given)
+    if len(names) > 1 or len(others) > 1 or (names and others and names != others):
+        return False
+    return _describes_set(asked) and _describes_set(given) and algebra.sets(asked, given)
+
+
+def _variables(node: Node) -> set[Tokens]:
+    if node.kind == "list":
+        return set().union(*map(_variables, node.items))
+    name = _variable(node) if node.kind == "relation" else None
+    return {name} if name is not None else set()
 
 
 # --- parts and their order ---
@@ -283,7 +298,8 @@ def _same_residues(asked: Node, given: Node, algebra: Algebra) -> bool:
         value, other = (asked.items[0], given) if asked.kind == "residue" else (asked, given.items[0])
         return _same(_last(value), _last(other), algebra)
     (one, modulus), (other, modulus_given) = asked.items, given.items
-    if not _same(modulus, modulus_given, algebra):
+    named = one.kind == other.kind == "relation"
+    if not _same(modulus, modulus_given, algebra) or (named and not _same_name(one.items[0], other.items[0])):
         return False
     values = [
         exact_value(parse(_last(node).tokens), QUICK_BITS) if _last(node).kind == "leaf" else None
@@ -336,13 +352,13 @@ def _same_relation(asked: Node, given: Node, algebra: Algebra) -> bool:
         if span is not None:
             return _same(asked, span, algebra)
         if _describes_set(given) and _describes_set(asked):
-            return algebra.sets(asked, given)
+            return _same_sets(asked, given, algebra)
         return _answers_with_name(asked, given, algebra)
     span = _interval(asked)
     if span is not None:
         return _same(span, given, algebra)
     if _describes_set(asked) and _describes_set(given):
-        return algebra.sets(asked, given)
+        return _same_sets(asked, given, algebra)
     if asked.operators[-1] == "\\approx":  # the reference states a value and its rounding
         return any(_same(side, given, algebra) for side in asked.items if not is_name(side))
     # "x = 5" is asked and "5" is given: the name may be left out. Only a name, or a quantity whose value is the answer (AB + CD = 5);
@@ -406,7 +422,7 @@ def _same_relations(asked: Node, given: Node, algebra: Algebra) -> bool:
     if asked.operators == given.operators == ("\\ne",):
         return algebra.equations(_sides(asked), _sides(given))
     if _describes_set(asked) and _describes_set(given):
-        return _variable(asked) == _variable(given) and algebra.sets(asked, given)
+        return _same_sets(asked, given, algebra)
     if given.operators[-1] == "\\approx" and asked.operators == ("=",):  # x = \sqrt{2} \approx 1.41
         return given.items[0].tokens == asked.items[0].tokens and _answers_with_name(
             asked.items[1], given, algebra

@@ -67,23 +67,39 @@ class Spread:
 class Evaluation:
     """The values of some expressions at one point, and whether two of them are one."""
 
-    def __init__(self, expressions: Sequence[Expression], point: dict[str, Fraction]) -> None:
+    def __init__(
+        self, expressions: Sequence[Expression], point: dict[str, Fraction], *, are_two: bool = False
+    ) -> None:
+        """With `are_two`, all that matters is whether two values are one: it stops as soon as they are not."""
         self.is_complex = any(_mentions(expression, ("constant", "i")) for expression in expressions)
         self.point = point
         self.bits = FIRST_BITS
-        while True:
-            self.spread = Spread()
-            with mp.workprec(self.bits):
-                self.values = [self.value(expression) for expression in expressions]
-            needed = 256 + 4 * self.spread.bits
-            if needed <= self.bits:
-                break
-            if needed > MOST_BITS:
-                raise TooLarge
-            # A difference that vanishes looks smaller with every attempt: once is enough to tell it from a small number.
-            if self.bits > FIRST_BITS:
-                break
-            self.bits = needed
+        self.work_out(expressions)
+        needed = 256 + 4 * self.spread.bits
+        if needed <= self.bits or (are_two and self.clearly_differ(*self.values)):
+            return
+        if needed > MOST_BITS:
+            raise TooLarge
+        # Once more is enough: a number that stays as small is there, and one that shrinks again is noise around zero.
+        self.bits = needed
+        self.work_out(expressions)
+
+    def work_out(self, expressions: Sequence[Expression]) -> None:
+        self.spread = Spread()
+        with mp.workprec(self.bits):
+            self.values = [self.value(expression) for expression in expressions]
+
+    def clearly_differ(self, left: Value, right: Value) -> bool:
+        """Whether two values differ by far more than the noise of numbers as large as those met."""
+        if (
+            isinstance(left, mpmath.matrix)
+            or isinstance(right, mpmath.matrix)
+            or mp.isinf(left)
+            or mp.isinf(right)
+        ):
+            return False
+        with mp.workprec(self.bits):
+            return left != right and bool(mp.mag(left - right) > self.spread.largest - self.bits // 4)
 
     def same(self, left: Value, right: Value) -> bool:
         if isinstance(left, mpmath.matrix) or isinstance(right, mpmath.matrix):
@@ -278,11 +294,11 @@ def points(*expressions: Expression) -> Iterator[dict[str, Fraction]]:
         yield point
 
 
-def evaluations(expressions: Sequence[Expression]) -> Iterator[Evaluation]:
+def evaluations(expressions: Sequence[Expression], *, are_two: bool = False) -> Iterator[Evaluation]:
     """Their values at each point where all of them have one."""
     for point in points(*expressions):
         try:
-            evaluation = Evaluation(expressions, point)
+            evaluation = Evaluation(expressions, point, are_two=are_two)
         except NoValue:
             continue
         with mp.workprec(evaluation.bits):  # what the caller does with the values has their precision

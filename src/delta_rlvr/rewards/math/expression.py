@@ -53,7 +53,7 @@ _CALLING = frozenset(
 )
 _COUNTED = {"C": "binom", "P": "arrangements"}
 _UNWORKED = {"\\" + name for name in listed("int iint iiint oint lim limsup liminf sup inf bigcup bigcap")}
-_CLOSERS = {"(": (")", "]"), "[": ("]", ")"), "{": ("}",), "\\langle": ("\\rangle",)}
+_CLOSERS = {"(": ")", "[": "]", "{": "}", "\\langle": "\\rangle"}
 _BRACKETS = {"\\lfloor": ("floor", "\\rfloor"), "\\lceil": ("ceil", "\\rceil")}
 _ENDS = frozenset(
     {")", "]", "}", "\\}", "\\rangle", "\\rfloor", "\\rceil", ",", ";", "+", "-", "&", "\\newrow"}
@@ -102,9 +102,9 @@ class _Parser:
         self.at += 1
         return token
 
-    def expect(self, *allowed: str) -> None:
-        if self.peek() not in allowed:
-            raise UnreadableAnswer(f"{allowed[0]!r} is missing in {join(self.tokens)[:60]!r}")
+    def expect(self, token: str) -> None:
+        if self.peek() != token:
+            raise UnreadableAnswer(f"{token!r} is missing in {join(self.tokens)[:60]!r}")
         self.at += 1
 
     # --- sums, products, powers ---
@@ -306,7 +306,7 @@ class _Parser:
             self.take()
             items.append(self.sum())
         self.bars = bars
-        self.expect(*_CLOSERS[opener])
+        self.expect(_CLOSERS[opener])
         return ("vector", *items) if len(items) > 1 else items[0]
 
     def counted(self) -> Expression:

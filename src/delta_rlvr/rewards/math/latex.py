@@ -128,12 +128,7 @@ class _Reader:
             out.append("\\mod" if run == "mod" else _word(run))
             return
         if len(run) == 1 and run.isascii():
-            is_times = (
-                run == "x" and gap and self.pending[-3:] == ["^", "10", " "] and out and out[-1][0].isdigit()
-            )
-            out.append(
-                "\\cdot" if is_times else _word(run) if self.is_unit(run, out, gap) else run
-            )  # 3 x 10^8
+            self.letter(run, out, gap)
             return
         after_number = bool(out) and (out[-1][0].isdigit() or is_word(out[-1]))
         if after_number and (run.lower() in BARE_UNITS or run in ORDINALS) and not self.has_argument(run):
@@ -155,23 +150,22 @@ class _Reader:
         """Whether a run of so many letters ends where a word may end; a short one needs a space: no, but not at^2."""
         return length > 3 or not self.pending or self.pending[-1].isspace() or self.pending[-1] in ".,;:!?$)"
 
-    def is_unit(self, letter: str, out: list[str], gap: bool) -> bool:
-        """Whether a bare letter is a unit all the same: km/h, 25 m^2 (with a space, which 25m^2 has not)."""
-        if letter not in spelling.UNIT_LETTERS or len(out) < 1:
-            return False
-        after_unit = out[-1] in ("/", "\\cdot") and len(out) > 1 and is_word(out[-2])
-        return after_unit or (
-            letter == "m" and gap and out[-1][0].isdigit() and self.pending[-1:] in (["^"], ["/"])
-        )
+    def letter(self, letter: str, out: list[str], gap: bool) -> None:
+        """A variable, or what else a single letter may be: 3 x 10^8, km/h, 25 m^2 (with a space, which 25m^2 has not)."""
+        after_number = gap and bool(out) and out[-1][0].isdigit()
+        after_unit = len(out) > 1 and out[-1] in ("/", "\\cdot") and is_word(out[-2])
+        if letter == "x" and after_number and self.pending[-3:] == ["^", "10", " "]:
+            out.append("\\cdot")
+        else:
+            has_power = letter == "m" and after_number and self.pending[-1:] in (["^"], ["/"])
+            is_unit = has_power or (letter in spelling.UNIT_LETTERS and after_unit)
+            out.append(_word(letter) if is_unit else letter)
 
     def has_argument(self, function: str) -> bool:
         """Whether ``2 sec x`` goes on like a function: then sec are no seconds."""
         following = next((token for token in reversed(self.pending) if not token.isspace()), "")
-        return (function in spelling.FUNCTIONS and following[:1].isalpha()) or following in (
-            "(",
-            "\\left",
-            "\\theta",
-        )
+        has_letter = function in spelling.FUNCTIONS and following[:1].isalpha()
+        return has_letter or following in ("(", "\\left", "\\theta")
 
     # --- arguments ---
 
@@ -200,7 +194,7 @@ class _Reader:
             if (
                 not self.pending
                 or self.pending[-1] in ("}", ")", "]", "&")
-                or self.pending[-1].startswith("\\end")
+                or self.pending[-1][:4] == "\\end"
             ):
                 raise UnreadableAnswer("the argument of a power, index, fraction or root is missing")
             token = self.pending.pop()
@@ -214,12 +208,8 @@ class _Reader:
                 alone = not self.pending or self.pending[-1][0] in " )}]=,;:."  # the set R^+
                 out = [token] if alone else [token, *self.argument(whole_number=True)]
                 break
-            if (
-                len(token) > 1
-                and token.isalnum()
-                and not (token.isdigit() and whole_number)
-                and token not in spelling.COMMAND_WORDS
-            ):
+            is_whole = (token.isdigit() and whole_number) or token in spelling.COMMAND_WORDS
+            if len(token) > 1 and token.isalnum() and not is_whole:
                 self.pending.append(token[1:])
                 token = token[0]
             self.write(token, out, True, text)
@@ -258,15 +248,13 @@ class _Reader:
             self.argument()
         elif name in spelling.SECOND_ARGUMENT:
             self.argument()
-            inner = self.argument(text=text)
-            out += inner if len(inner) == 1 else ["{", *inner, "}"]
+            out += _grouped(self.argument(text=text))
         elif name in spelling.TRANSPARENT:
             if name == "bbox" and self.skip("["):
                 self.math("]")
-            inner = self.argument(text=text)
+            out += _grouped(self.argument(text=text))
             if name.endswith("brace") and self.skip("_", "^"):
                 self.argument()
-            out += inner if len(inner) == 1 else ["{", *inner, "}"]
         elif name in spelling.TEXT:
             self.skip("*")
             self.text(name, out)
@@ -294,13 +282,10 @@ class _Reader:
         after_value = self.in_unit or (
             bool(out) and (out[-1][0].isdigit() or out[-1] in ("}", ")", "\\degree"))
         )
-        if word in spelling.FUNCTIONS and not (after_value and word in BARE_UNITS):
+        is_unit = after_value and (word in BARE_UNITS or word in spelling.UNIT_LETTERS or word in ("C", "F"))
+        if word in spelling.FUNCTIONS and not is_unit:
             self.command(word, out, True, False)
-        elif (
-            len(word) == 1
-            and name in spelling.UPRIGHT
-            and not (after_value and word in spelling.UNIT_LETTERS | {"C", "F"})
-        ):
+        elif len(word) == 1 and name in spelling.UPRIGHT and not is_unit:
             out.append(word)
         else:
             if inner and out and out[-1][0].isdigit() and inner[0][0].isdigit():
@@ -328,12 +313,7 @@ class _Reader:
             if self.skip("["):
                 self.math("]")
             self.argument()
-        kind = (
-            "matrix" if name in spelling.MATRICES
-            else "vmatrix" if name in spelling.DETERMINANTS
-            else "cases" if name in spelling.CASES
-            else ""
-        )  # fmt: skip
+        kind = spelling.TABLES.get(name, "")
         self.tables += 1
         body = self.math("\\end")
         self.tables -= 1
@@ -352,6 +332,10 @@ class _Reader:
 
 def _word(word: str) -> str:
     return f"\\text{{{word.lower() if word.lower() in ('and', 'or') else word}}}"
+
+
+def _grouped(inner: list[str]) -> list[str]:
+    return inner if len(inner) == 1 else ["{", *inner, "}"]
 
 
 def _is_language(run: str) -> bool:

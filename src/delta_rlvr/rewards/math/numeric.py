@@ -58,7 +58,7 @@ def _same_everywhere(expected: Expression, given: Expression) -> bool:
     if decided is not None:
         return decided
     agreed = outside = 0
-    for point in evaluations([expected, given]):
+    for point in evaluations([expected, given], are_two=True):
         left, right = point.values
         if (
             not point.is_complex

@@ -41,7 +41,10 @@ def real_set(node: Node) -> Stretches | None:
     """The set that an answer describes; None where it is none of real numbers."""
     if node.kind == "tuple" and len(node.items) == 2 and node.form in ("()", "(]", "[)", "[]"):
         low, high = _cut(node.items[0], node.form[0] == "("), _cut(node.items[1], node.form[1] == "]")
-        return None if low is None or high is None or low >= high else ((low, high),)
+        if low is None or high is None or low >= high:
+            return None
+        includes_infinity = (low[0] and node.form[0] == "[") or (high[0] and node.form[1] == "]")
+        return None if includes_infinity else ((low, high),)
     if node.kind == "set":
         points = [_point(item) for item in node.items]
         return (

@@ -94,9 +94,14 @@ SIGNS = {
 """Commands that stand for a sign, a letter or a word."""
 ARGUMENTS = {"frac": 2, "binom": 2, "overline": 1, "dot": 1, "tilde": 1}
 """Commands that keep their arguments, in braces."""
-MATRICES = listed("matrix pmatrix bmatrix Bmatrix smallmatrix array psmallmatrix bsmallmatrix")
-DETERMINANTS = listed("vmatrix Vmatrix")
-CASES = listed("cases dcases rcases")
+TABLES = {
+    **dict.fromkeys(
+        listed("matrix pmatrix bmatrix Bmatrix smallmatrix array psmallmatrix bsmallmatrix"), "matrix"
+    ),
+    **dict.fromkeys(listed("vmatrix Vmatrix"), "vmatrix"),
+    **dict.fromkeys(listed("cases dcases rcases"), "cases"),
+}
+"""Environments with rows and columns, and which kind they are; all others only set lines below each other."""
 WITH_COLUMNS = listed("array alignedat alignat tabular")
 """Environments whose first argument describes their columns."""
 

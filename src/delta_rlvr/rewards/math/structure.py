@@ -22,6 +22,7 @@ from .tokens import (
     join,
     listed,
     split,
+    word_of,
 )
 from .units import NO_UNIT, Unit, take_unit
 
@@ -102,14 +103,8 @@ def _list(tokens: Tokens) -> Node:
         if 1 < len(groups) < len(parts):
             return Node("list", tokens, tuple(map(read, groups)), form=",")
     if len(parts) > 1:
-        parts = _unequal_to_each(parts)
-        is_and = "\\text{and}" in tokens and "\\text{or}" not in tokens
-        return Node(
-            "list",
-            tokens,
-            _expanded(parts),
-            form="and" if is_and else "or" if "\\text{or}" in tokens else ",",
-        )
+        form = "or" if "\\text{or}" in tokens else "and" if "\\text{and}" in tokens else ","
+        return Node("list", tokens, _expanded(_unequal_to_each(parts)), form=form)
     if not parts:
         raise UnreadableAnswer("the answer is empty")
     tokens = parts[0]
@@ -143,7 +138,7 @@ def _set(tokens: Tokens) -> Node:
 def _described(tokens: Tokens, elements: Tokens, condition: Tokens) -> Node:
     r"""\{x \mid 1 < x < 2\}: where a real number is described, the condition says it all."""
     sides = split(elements, {"\\in"})
-    if len(sides[0]) == 1 and (len(sides) == 1 or sides[1] == ("\\mathbb{R}",)):
+    if len(sides[0]) == 1 and sides[0][0] in condition and (len(sides) == 1 or sides[1] == ("\\mathbb{R}",)):
         return read(condition)
     parameter = take_conditions((*elements, ",", *condition))
     if parameter[1] and not parameter[2]:  # \{2k+1 \mid k \in \mathbb{Z}\}
@@ -154,40 +149,12 @@ def _described(tokens: Tokens, elements: Tokens, condition: Tokens) -> Node:
 def _single(tokens: Tokens) -> Node:
     sides, operators = _relation(tokens)
     if operators:
-        items = tuple(read(side) for side in sides)
-        if (
-            len(items) > 2
-            and set(operators) == {"="}
-            and all(map(is_name, items[:-1]))
-            and not letters(items[-1].tokens)
-        ):
-            named = (
-                Node("relation", (*i.tokens, "=", *items[-1].tokens), (i, items[-1]), operators=("=",))
-                for i in items[:-1]
-            )
-            return Node("list", tokens, tuple(named), form="and")  # x = y = 1
-        return Node("relation", tokens, items, operators=operators)
+        return _related(tokens, tuple(map(read, sides)), operators)
     for operation, kind in SET_OPERATIONS.items():
         members = split(tokens, {operation})
         if len(members) > 1 and all(map(bare, members)):
             return Node(kind, tokens, tuple(read(member) for member in members))
-    last = len(tokens) - 1
-    if tokens[0] in OPENERS and closes(tokens, 0) == last:
-        inside = split(tokens[1:-1], {",", ";"})
-        grouping = tokens[0] in ("(", "{") and tokens[-1] in (")", "}")
-        if len(inside) == 1 and (grouping or matrix(inside[0]) is not None):
-            return read(tokens[1:-1])  # brackets that only group
-        if all(map(bare, inside)) and tokens[0] in ("(", "[", "\\langle"):
-            form = (tokens[0] + tokens[-1]).replace("\\langle", "(").replace("\\rangle", ")")
-            return Node("tuple", tokens, tuple(read(part) for part in inside), form=form)
-    if (
-        {tokens[0], tokens[-1]} & {"]", "["} and tokens[0] in "[](" and tokens[-1] in "[])"
-    ):  # ]0, 1[ of the French
-        inside = split(tokens[1:-1], {",", ";"})
-        if len(inside) == 2 and all(map(bare, inside)):
-            form = tokens[0].replace("]", "(") + tokens[-1].replace("[", ")")
-            return Node("tuple", tokens, tuple(map(read, inside)), form=form)
-    found = matrix(tokens) or _cases(tokens)
+    found = _bracketed(tokens) or _outward(tokens) or matrix(tokens) or _cases(tokens)
     if found is not None:
         return found
     terms = split(tokens, {":", "\\text{to}"})
@@ -198,6 +165,43 @@ def _single(tokens: Tokens) -> Node:
     return _leaf(tokens)
 
 
+def _related(tokens: Tokens, items: tuple[Node, ...], operators: Tokens) -> Node:
+    *names, value = items
+    if len(names) > 1 and set(operators) == {"="} and all(map(is_name, names)) and not letters(value.tokens):
+        each = [(*name.tokens, "=", *value.tokens) for name in names]  # x = y = 1
+        return Node("list", tokens, tuple(map(read, each)), form="and")
+    return Node("relation", tokens, items, operators=operators)
+
+
+def _bracketed(tokens: Tokens) -> Node | None:
+    if tokens[0] not in OPENERS or closes(tokens, 0) != len(tokens) - 1:
+        return None
+    inside = split(tokens[1:-1], {",", ";"})
+    grouping = tokens[0] in ("(", "{") and tokens[-1] in (")", "}")
+    if len(inside) == 1 and (grouping or matrix(inside[0]) is not None):
+        return read(tokens[1:-1])  # brackets that only group
+    if tokens[0] not in ("(", "[", "\\langle") or not all(map(bare, inside)):
+        return None
+    form = (tokens[0] + tokens[-1]).replace("\\langle", "(").replace("\\rangle", ")")
+    return Node("tuple", tokens, tuple(map(read, inside)), form=form)
+
+
+def _outward(tokens: Tokens) -> Node | None:
+    """]0, 1[, the open interval of the French."""
+    inside = split(tokens[1:-1], {",", ";"})
+    is_outward = tokens[0] == "]" or tokens[-1] == "["
+    if (
+        not is_outward
+        or tokens[0] not in "[]("
+        or tokens[-1] not in "[])"
+        or len(inside) != 2
+        or not all(map(bare, inside))
+    ):
+        return None
+    form = tokens[0].replace("]", "(") + tokens[-1].replace("[", ")")
+    return Node("tuple", tokens, tuple(map(read, inside)), form=form)
+
+
 def _residue(tokens: Tokens) -> Node | None:
     r"""x \equiv 5 \pmod 7: a value and its modulus."""
     if tokens.count("\\mod") != 1:
@@ -206,11 +210,7 @@ def _residue(tokens: Tokens) -> Node | None:
     value, modulus = tokens[:at], tokens[at + 1 :]
     if value[-1:] == ("(",) and modulus[-1:] == (")",):
         value, modulus = value[:-1], modulus[:-1]
-    if (
-        not bare(value)
-        or not bare(modulus)
-        or any(token in CLOSERS for token in split(modulus, _SEPARATORS)[0] if token != "}")
-    ):
+    if not bare(value) or not bare(modulus) or not CLOSERS.isdisjoint(t for t in modulus if t != "}"):
         return None
     return Node("residue", tokens, (read(value), read(modulus)))
 
@@ -249,12 +249,8 @@ def _expanded(parts: list[Tokens]) -> tuple[Node, ...]:
 def matrix(tokens: Tokens) -> Node | None:
     if not tokens or tokens[0] != "\\begin{matrix}" or closes(tokens, 0) != len(tokens) - 1:
         return None
-    rows = [split(row, {"&"}) for row in split(tokens[1:-1], {"\\newrow"}) if bare(row)]
-    if (
-        not rows
-        or len({len(row) for row in rows}) != 1
-        or not all(bare(cell) for row in rows for cell in row)
-    ):
+    rows = [split(row, {"&"}) for row in filled(tokens[1:-1], {"\\newrow"})]
+    if len({len(row) for row in rows}) != 1 or not all(bare(cell) for row in rows for cell in row):
         raise UnreadableAnswer("the rows of a matrix differ in length or have an empty cell")
     cells = tuple(read(cell) for row in rows for cell in row)
     return Node("matrix", tokens, cells, form=str(len(rows[0])))
@@ -264,22 +260,19 @@ def _cases(tokens: Tokens) -> Node | None:
     """The lines of a system are a list; those of a function by cases are values with their conditions."""
     if tokens[0] != "\\begin{cases}" or closes(tokens, 0) != len(tokens) - 1:
         return None
-    rows = [
-        [bare(cell) for cell in split(row, {"&"})] for row in split(tokens[1:-1], {"\\newrow"}) if bare(row)
-    ]
-    lines = [[cell for cell in row if cell] for row in rows]
-    if any(len(line) > 2 for line in lines) or not lines or not all(lines):
+    lines = [filled(row, {"&"}) for row in filled(tokens[1:-1], {"\\newrow"})]
+    if not lines or not all(1 <= len(line) <= 2 for line in lines):
         raise UnreadableAnswer("the lines of the cases are not understood")
     if all(len(line) == 1 for line in lines) or all(line[-1][0] in RELATIONS for line in lines):
         items = _expanded([tuple(token for cell in line for token in cell) for line in lines])
         return items[0] if len(items) == 1 else Node("list", tokens, items, form="and")
-    drop = ("\\text{if}", "\\text{for}", "\\text{when}", ",")
-    clean = [tuple(tuple(token for token in cell if token not in drop) for cell in line) for line in lines]
-    return Node(
-        "cases",
-        tokens,
-        tuple(Node("conditional", line[0], tuple(read(cell) for cell in line)) for line in clean),
-    )
+    branches = []
+    for line in lines:
+        cells = (
+            tuple(token for token in cell if word_of(token) not in ("if", "for", "when")) for cell in line
+        )
+        branches.append(Node("conditional", line[0], tuple(map(read, cells))))
+    return Node("cases", tokens, tuple(branches))
 
 
 def _leaf(tokens: Tokens) -> Node:
