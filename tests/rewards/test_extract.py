@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from delta_rlvr.rewards import grade_math
@@ -113,3 +115,27 @@ def test_one_letter_is_chosen(text: str) -> None:
 )
 def test_no_letter_or_several_are_chosen(text: str) -> None:
     assert choice_letter(text) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        " " * 300_000 + "x",
+        "x" + " " * 300_000 + "y",
+        "*" * 300_000,
+        "answer " * 40_000,
+        "answer" + " " * 300_000 + "x",
+        "the answer is " + "(" * 300_000,
+        "</think>" * 40_000,
+        "<think>" * 40_000,
+        "\\boxed{" * 40_000,
+        "C) " + "or " * 100_000,
+        "#" * 300_000,
+    ],
+)
+def test_long_completions_take_no_time(text: str) -> None:
+    begin = time.process_time()
+    for extract in EXTRACTORS.values():
+        extract(text)
+    choice_letter(text)
+    assert time.process_time() - begin < 5  # linear: a tenth of a second; quadratic: minutes

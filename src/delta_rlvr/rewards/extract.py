@@ -11,6 +11,10 @@ from collections.abc import Callable
 
 Extractor = Callable[[str], str | None]
 
+MAX_LINE = 5000
+"""Longest line that an answer is looked for in, in characters from its end: longer answers are refused anyway."""
+MAX_PHRASE = 200
+"""Longest phrase around an answer; a limit, so that no pattern below meets a line that it would take long on."""
 _THOUGHT = r"(?:think|thinking|thought|reasoning)"
 _END_OF_THOUGHT = re.compile(rf"</{_THOUGHT}>", re.IGNORECASE)
 _BEGIN_OF_THOUGHT = re.compile(rf"<{_THOUGHT}>", re.IGNORECASE)
@@ -83,8 +87,9 @@ def last_boxed(completion: str) -> str | None:
 
 def answer_line(completion: str) -> str | None:
     """What follows "Answer:" (or "the answer is") on the last line that is not empty; None where that line says something else."""
-    line = _AFTER_ANSWER.sub("", final_answer(completion).rstrip().rsplit("\n", 1)[-1])
-    chosen = _CHOSEN.match(line)
+    line = final_answer(completion).rstrip().rsplit("\n", 1)[-1].strip()[-MAX_LINE:]
+    line = line[:-MAX_PHRASE] + _AFTER_ANSWER.sub("", line[-MAX_PHRASE:])
+    chosen = _CHOSEN.match(line) if len(line) <= MAX_PHRASE else None
     if chosen is not None:  # "Option C is correct."
         return chosen["letter"]
     *_, match = [None, *_ANSWER_LINE.finditer(line)]  # the last one
@@ -103,7 +108,9 @@ def hash_line(completion: str) -> str | None:
 
 def choice_letter(text: str) -> str | None:
     r"""The one letter that an answer chooses: C, (C), \text{(C)}, **C.**, (C) 45; None where it names none or several."""
-    plain = _MARKUP.sub(" ", text).strip()
+    if len(text) > MAX_LINE:
+        return None
+    plain = " ".join(_MARKUP.sub(" ", text).split())
     alone = _CHOICE.fullmatch(plain)
     if alone:
         return alone[1]

@@ -60,7 +60,7 @@ _ENDS = frozenset(
 )
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=128)
 def parse(tokens: Tokens) -> Expression:
     """The expression that the tokens write."""
     parser = _Parser(tokens)

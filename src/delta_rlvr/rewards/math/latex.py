@@ -30,7 +30,7 @@ _SIGNS = {"<=": "\\le", ">=": "\\ge", "==": "=", "~=": "\\approx", "!=": "\\ne",
 _FUNCTION_AND_LETTER = re.compile(r"(sin|cos|tan|cot|sec|csc|log|ln)([a-z])")
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)  # long answers are kept too: this bounds what they take
 def tokens_of(raw: str, *, thousands: bool = True) -> Tokens:
     """The answer as canonical tokens. With `thousands`, the commas of 1,234 belong to the number."""
     plain = _PLAIN_NUMBER.fullmatch(raw) if len(raw) < 100 else None
