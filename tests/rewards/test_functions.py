@@ -57,6 +57,18 @@ def test_math_reward_on_plain_and_chat_completions(completions: list[Any]) -> No
     assert [verdict.answer for verdict in math_reward.last_verdicts] == ["5", "6", None]
 
 
+def test_what_could_not_be_judged_is_counted_and_kept_for_the_log() -> None:
+    def split(text: str) -> str:
+        return text.split()[3]  # fails on short completions
+
+    trainer = Trainer()
+    reward = WeightedReward([(MathReward(extract=split), 1.0)])
+    assert trainer.call(reward, ["it is then 5", "5", "no"], answer=["5"] * 3) == [1.0, 0.0, 0.0]
+    assert trainer.metrics["math_reward/not_graded"] == pytest.approx(2 / 3)
+    assert trainer.extra["math_reward_reason"][1] == "the grader failed: IndexError: list index out of range"
+    assert [verdict.failed for verdict in reward.last_verdicts] == [False, True, True]
+
+
 def test_without_a_trainer() -> None:
     assert MathReward(column="solution")(completions=PLAIN, solution=[5, 6, 7]) == [1.0, 1.0, 0.0]
     assert choice_reward(None, [r"\boxed{B}"], answer=["B"]) == [1.0]
@@ -222,8 +234,15 @@ def verl_call(
 
 
 def test_verl_score() -> None:
-    assert verl_call(r"\boxed{5}", "5") == {"score": 1.0, "acc": 1.0, "reason": "correct", "answer": "5"}
-    assert verl_call("x", "5") == {"score": 0.0, "acc": 0.0, "reason": "no final answer", "answer": ""}
+    assert verl_call(r"\boxed{5}", "5") == {
+        "score": 1.0,
+        "acc": 1.0,
+        "reason": "correct",
+        "answer": "5",
+        "not_graded": 0.0,
+    }
+    assert verl_call("x", "5")["reason"] == "no final answer"
+    assert verl_call(r"\boxed{5}", r"\frac{1}{")["not_graded"] == 1.0
     assert verl_call("Answer: C", "C", grader="choice")["score"] == 1.0
     assert verl_call("Answer: 5", "5", extract="answer_line", reward_router_address="ignored")["score"] == 1.0
     with pytest.raises(ValueError, match="grader='maths'"):
@@ -240,6 +259,7 @@ def test_verl_score_with_shaping() -> None:
         "acc": 1.0,
         "reason": "correct",
         "answer": "5",
+        "not_graded": 0.0,
         "form": 1.0,
         "overlong": -0.75,
     }

@@ -267,7 +267,7 @@ def _order(benchmarks: Sequence[BenchmarkQuestions], key: SampleKey) -> tuple[in
 def versions() -> dict[str, str]:
     """Versions of what a score depends on."""
     found = {"python": platform.python_version()}
-    for name in ("delta-rlvr", "torch", "transformers", "math-verify", "numpy", "scipy", "datasets", "httpx"):
+    for name in ("delta-rlvr", "torch", "transformers", "mpmath", "numpy", "scipy", "datasets", "httpx"):
         try:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from .choice import grade_choice
-from .math import TIMEOUT, grade_math
+from .math.grade import TIMEOUT, grade_math
 from .shaping import Form, SoftOverlong, check_form
 from .verdict import Verdict
 
@@ -55,6 +55,7 @@ def compute_score(
         "acc": verdict.score,
         "reason": verdict.reason,
         "answer": verdict.answer or "",
+        "not_graded": float(verdict.failed),
     }
     if form is not None:
         result["form"] = check_form(solution_str, form).score

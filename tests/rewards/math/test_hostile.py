@@ -19,7 +19,7 @@ from delta_rlvr.rewards import workers as workers_module
 from delta_rlvr.rewards.workers import MEMORY, WorkerPool, shared_pool
 
 NEXT = (r"\boxed{\sqrt{8}+x}", r"x+2\sqrt{2}")
-SLOW = r"\boxed{\binom{100000000}{50000000}}"  # minutes of integer arithmetic inside one C call
+SLOW = r"\boxed{\zeta(\frac{1}{2}+10^{14}i)}"  # minutes inside one call of mpmath
 
 HOSTILE = {
     "tower": r"\boxed{5^{5^{5^{5^5}}}}",
@@ -35,7 +35,8 @@ HOSTILE = {
     "large integer": r"\boxed{" + "9" * 1000 + "}",
     "import": r"\boxed{__import__('os').system('true')}",
     "factorial": r"\boxed{99999999999!}",
-    "binomial": SLOW,
+    "zeta": SLOW,
+    "binomial": r"\boxed{\binom{100000000}{50000000}}",
     "power": r"\boxed{9^{999999999}}",
     "symbolic power": r"\boxed{x^{999999999}}",
     "gamma": r"\boxed{\Gamma(100000000)}",
@@ -121,14 +122,15 @@ def test_memory_is_bounded() -> None:
 def broken_algebra(monkeypatch: pytest.MonkeyPatch, statement: str) -> WorkerPool:
     """A pool whose workers run `statement` where the reference is the square root of 5."""
     patch = f"""
-from delta_rewards import symbolic
+from delta_rewards.math.algebra import ValueAlgebra
+from delta_rewards.math.expression import parse
 import os, signal
-sound = symbolic.SymPyAlgebra.equal
+sound = ValueAlgebra.equal
 def equal(self, reference, prediction):
-    if reference == r"\\sqrt{{5}}":
+    if reference == parse(("\\\\sqrt", "{{", "5", "}}")):
         {statement}
     return sound(self, reference, prediction)
-symbolic.SymPyAlgebra.equal = equal
+ValueAlgebra.equal = equal
 from delta_rewards.worker import main
 """
     monkeypatch.setattr(
@@ -156,7 +158,9 @@ def test_whatever_happens_in_a_worker_is_a_verdict_and_the_next_sample_is_graded
 ) -> None:
     pool = broken_algebra(monkeypatch, statement)
     try:
-        assert grade_math(r"\boxed{\sqrt{6}}", r"\sqrt{5}", timeout=20).reason == reason
+        verdict = grade_math(r"\boxed{\sqrt{6}}", r"\sqrt{5}", timeout=20)
+        assert (verdict.score, verdict.reason) == (0.0, reason)
+        assert verdict.failed == (not reason.startswith("unparsable"))
         assert grade_math(*NEXT).score == 1.0
     finally:
         pool.close()
@@ -179,7 +183,7 @@ import os, signal, sys, threading, time
 from delta_rlvr.rewards import grade_math, grade_math_batch
 from delta_rlvr.rewards.workers import shared_pool
 NEXT = (r"\boxed{{\sqrt{{8}}+x}}", r"x+2\sqrt{{2}}")
-SLOW = r"\boxed{{\binom{{100000000}}{{50000000}}}}"
+SLOW = r"\boxed{{\zeta(\frac{{1}}{{2}}+10^{{14}}i)}}"
 {body}
 """
 
@@ -222,7 +226,7 @@ grade_math(*NEXT)
 threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
 begin = time.monotonic()
 try:
-    grade_math_batch([SLOW + str(n) for n in range(6)] + [SLOW.replace("5", "4")], [r"\\sqrt{5}"] * 7, timeout=3)
+    grade_math_batch([SLOW + str(n) for n in range(6)] + [SLOW.replace("14", "15")], [r"\\sqrt{5}"] * 7, timeout=3)
 except KeyboardInterrupt:
     print("interrupted", time.monotonic() - begin < 10)
 print(grade_math(*NEXT).score)
@@ -273,19 +277,39 @@ def test_workers_never_import_torch_even_when_the_parent_has() -> None:
 grade_math(*NEXT)
 for pid in shared_pool().pids():
     maps = open(f"/proc/{pid}/maps").read()
-    print("torch" in maps, "sympy" not in sys.modules)
+    print("torch" in maps, "mpmath" not in sys.modules)
 """
     result = script(body, preamble="import torch")
     assert set(result.stdout.splitlines()) == {"False True"}, result.stderr
 
 
-def test_a_missing_math_verify_is_an_error_that_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_where_training_was_started_hide_no_module(tmp_path: Path) -> None:
+    for name in ("math", "random", "fractions", "mpmath", "code"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('this file must not be imported')")
+    source = f"from delta_rlvr.rewards import grade_math; print(grade_math(*{NEXT!r}).score)"
+    result = subprocess.run(
+        [sys.executable, "-P", "-c", source], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert result.stdout.strip() == "1.0", result.stderr
+
+
+def test_a_lower_limit_on_memory_than_ours_stays() -> None:
+    body = """
+import resource
+limit = 768 << 20
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+print(grade_math(*NEXT).score)
+"""
+    assert script(body).stdout.strip() == "1.0"
+
+
+def test_a_missing_mpmath_is_an_error_that_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     hidden = """
 import sys
 class Hidden:
     def find_spec(self, name, path=None, target=None):
-        if name == "math_verify":
-            raise ModuleNotFoundError("No module named 'math_verify'")
+        if name == "mpmath":
+            raise ModuleNotFoundError("No module named 'mpmath'")
 sys.meta_path.insert(0, Hidden())
 """
     monkeypatch.setattr(workers_module, "_BOOTSTRAP", hidden + workers_module._BOOTSTRAP)

@@ -7,11 +7,12 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
 from typing import Any
 
-from .compare import CORRECT, NoAlgebra, Undecided, judge
-from .extract import Extractor, extractor
-from .reporting import Progress, reporter
-from .verdict import Verdict
-from .workers import WorkerDied, WorkerOverran, shared_pool
+from ..extract import Extractor, extractor
+from ..reporting import Progress, reporter
+from ..verdict import CORRECT, Verdict
+from ..workers import WorkerDied, WorkerOverran, shared_pool
+from .compare import UNREADABLE_REFERENCE, judge
+from .leaves import Algebra, Undecided
 
 TIMEOUT = 5.0
 """Seconds of algebra one answer may cost."""
@@ -67,14 +68,17 @@ def grade_math_batch(
             raise TypeError(
                 f"completions[{row}] is a {type(completion).__name__}: pass the text of the response"
             )
-        given = find(completion)
-        if given is None or not given.strip():
-            verdicts[row] = NO_ANSWER
-            continue
+        given = None
         try:
-            verdicts[row] = _verdict(judge(reference, given, NoAlgebra()), given)
+            given = find(completion)
+            if given is None or not given.strip():
+                verdicts[row] = NO_ANSWER
+            else:
+                verdicts[row] = _verdict(judge(reference, given, Algebra()), given)
         except Undecided:
-            open_pairs.setdefault((reference, given), []).append(row)
+            open_pairs.setdefault((reference, str(given)), []).append(row)
+        except Exception as error:
+            verdicts[row] = Verdict.from_error(error, given)
     with ExitStack() as stack:
         report = reporter(progress, len(completions), stack)
         done = len(completions) - sum(map(len, open_pairs.values()))
@@ -99,7 +103,9 @@ def _reference(answer: Any, row: int) -> str:
 
 
 def _verdict(reason: str, given: str) -> Verdict:
-    return Verdict(1.0 if reason == CORRECT else 0.0, reason, given)
+    return Verdict(
+        1.0 if reason == CORRECT else 0.0, reason, given, failed=reason.startswith(UNREADABLE_REFERENCE)
+    )
 
 
 def _by_algebra(pairs: list[tuple[str, str]], timeout: float) -> Any:
@@ -122,11 +128,16 @@ def _ask(reference: str, given: str, timeout: float) -> Verdict:
     request = {"reference": reference, "prediction": given}
     for attempt in (1, 2):
         try:
-            return _verdict(shared_pool().ask(request, timeout)["reason"], given)
+            answer = shared_pool().ask(request, timeout)
+            return (
+                Verdict.failure(answer["failure"], given)
+                if "failure" in answer
+                else _verdict(answer["reason"], given)
+            )
         except WorkerOverran:
-            return Verdict(0.0, f"timed out after {timeout:g} s", given)
+            return Verdict.failure(f"timed out after {timeout:g} s", given)
         except WorkerDied as error:
             # Once may be chance (the system ran out of memory elsewhere); the same answer twice is the answer's doing.
             if attempt == 2:
-                return Verdict(0.0, f"the grader's worker crashed on it: {error}", given)
+                return Verdict.failure(f"the grader's worker crashed on it: {error}", given)
     raise AssertionError("unreachable")

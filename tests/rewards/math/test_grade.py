@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from functools import lru_cache
 from pathlib import Path
@@ -9,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from delta_rlvr.rewards import Verdict, grade_math, grade_math_batch
-from delta_rlvr.rewards.extract import answer_line, hash_line, last_boxed
 
 HERE = Path(__file__).parent
 
@@ -35,13 +35,13 @@ def graded(rows: list[tuple[str, str]]) -> list[Verdict]:
 
 def test_equivalent_pairs_all_score_one() -> None:
     table = graded_table("equivalent")
-    assert len({row for row, _ in table}) >= 150
+    assert len({row for row, _ in table}) >= 1000
     assert [(row, verdict.reason) for row, verdict in table if verdict.score != 1.0] == []
 
 
 def test_unequal_pairs_all_score_zero() -> None:
     table = graded_table("unequal")
-    assert len({row for row, _ in table}) >= 150
+    assert len({row for row, _ in table}) >= 600
     assert [row for row, verdict in table if verdict.score != 0.0] == []
 
 
@@ -49,7 +49,7 @@ def test_unequal_pairs_fail_for_the_right_reason() -> None:
     """A table of zeros proves nothing if the grader could not read the answers: nearly all must be read and found wrong."""
     table = graded_table("unequal")
     unread = [(row, verdict.reason) for row, verdict in table if "unparsable" in verdict.reason]
-    assert len(unread) <= 20, unread
+    assert len(unread) <= 30, unread
     assert not any(verdict.reason.startswith(("could not", "timed out", "out of")) for _, verdict in table)
 
 
@@ -64,46 +64,6 @@ def test_every_reference_of_the_tables_answers_itself() -> None:
     ] == []
 
 
-@pytest.mark.parametrize(
-    ("completion", "boxed"),
-    [
-        (r"so \boxed{5}.", "5"),
-        (r"\boxed{3} or \boxed{4}", "4"),  # never joined: the last one counts
-        (r"\boxed{\frac{1}{2}} and then text", r"\frac{1}{2}"),
-        (r"\boxed{\{1,2\}}", r"\{1,2\}"),
-        (r"\boxed{\left\{ x \right.}", r"\left\{ x \right."),  # an escaped brace is not a brace
-        (r"\boxed{a\\b}", r"a\\b"),
-        (r"\boxed{\boxed{5}}", r"\boxed{5}"),
-        (r"\boxed{5} and \boxed{6", "5"),  # cut off: the last balanced one
-        (r"\boxed{ \boxed{5}", "5"),
-        (r"\fbox{5}", "5"),
-        (r"\boxed {5}", "5"),
-        (r"\boxed 5", "5"),
-        (r"\boxedfoo{5}", None),
-        (r"boxed{5}", None),
-        ("no box", None),
-        (r"\boxed{5", None),
-        ("", None),
-    ],
-)
-def test_last_balanced_box(completion: str, boxed: str | None) -> None:
-    assert last_boxed(completion) == boxed
-
-
-def test_other_places_for_the_answer() -> None:
-    assert answer_line("Answer: 4\nno, wait\n**Answer:** 5 \n") == "5"
-    assert answer_line("The final answer is: $\\frac12$") == r"$\frac12$"
-    assert answer_line("Answer: 4\nI am not sure.") is None
-    assert answer_line("") is None
-    assert hash_line("16 - 3 = 13\n#### 18\nbye") == "18"
-    assert grade_math("Answer: 5", 5).reason == "no final answer"
-    assert grade_math("Answer: 5", 5, extract="answer_line").score == 1.0
-    assert grade_math("x\n#### 1,018", "1018", extract="hash_line").score == 1.0
-    assert grade_math("I say 7", 7, extract=lambda text: text.split()[-1]).score == 1.0
-    with pytest.raises(ValueError, match="extract='box' is not known"):
-        grade_math("5", 5, extract="box")
-
-
 def test_a_verdict_says_why() -> None:
     assert grade_math(r"\boxed{5}", "5") == Verdict(1.0, "correct", "5")
     assert grade_math(r"\boxed{6}", "5") == Verdict(0.0, "wrong answer", "6")
@@ -111,8 +71,64 @@ def test_a_verdict_says_why() -> None:
     assert grade_math(r"\boxed{}", "5").reason == "no final answer"
     assert grade_math(r"\boxed{4, 5}", "5").reason == "wrong answer: several answers where one is asked"
     assert grade_math(r"\boxed{\sum_{k=1}^2 k}", "3").reason == r"not worked out: \sum is left in the answer"
-    assert "not understood" in grade_math(r"\boxed{\sqrt{x}+)}", "5").reason
-    assert "reference answer" in grade_math(r"\boxed{5}", r"\frac{1}{").reason
+    assert grade_math(r"\boxed{\sqrt{x}+)}", "5").reason.startswith("unparsable answer: ")
+    unreadable = grade_math(r"\boxed{5}", r"\frac{1}{")
+    assert unreadable.reason.startswith("unparsable reference answer: ")
+    assert unreadable.failed, "no response can be right: the data set needs a look"
+
+
+def test_one_changed_digit_is_another_answer() -> None:
+    """Of every third reference in the tables: a digit of it replaced. (Members of a family may be shifted: left out.)"""
+    generator = random.Random(0)
+    references = sorted({reference for reference, _ in pairs("equivalent")})[::3]
+    rows = []
+    for reference in references:
+        places = [place for place, sign in enumerate(reference) if sign in "123456789"]
+        if places and "mathbb" not in reference:
+            place = generator.choice(places)
+            digit = generator.choice([other for other in "123456789" if other != reference[place]])
+            rows.append((reference, reference[:place] + digit + reference[place + 1 :]))
+    assert len(rows) > 150
+    assert [row for row, verdict in zip(rows, graded(rows), strict=True) if verdict.score] == []
+
+
+@pytest.mark.parametrize(
+    "box", [r"\boxed{$$}", r"\boxed{\\}", "\\boxed{\x00}", "\\boxed{\u200b}", r"\boxed{\,}", r"\boxed{{}}"]
+)
+def test_a_box_with_nothing_in_it_is_an_answer_that_cannot_be_read(box: str) -> None:
+    for reference in ("5", r"x+\sqrt{2}", r"\text{no}"):
+        assert grade_math(f"so {box}", reference).reason == "unparsable answer: the answer is empty"
+
+
+def test_an_error_in_the_grader_is_a_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Were there still an error in it, it would cost one sample, not the run."""
+
+    def broken(*_: object) -> str:
+        raise ZeroDivisionError("oh")
+
+    monkeypatch.setattr("delta_rlvr.rewards.math.grade.judge", broken)
+    verdicts = grade_math_batch([r"\boxed{5}", "no box"], ["5", "5"])
+    assert verdicts[0] == Verdict(0.0, "the grader failed: ZeroDivisionError: oh", "5", failed=True)
+    assert verdicts[1] == Verdict(0.0, "no final answer")
+
+
+def test_an_error_in_an_extractor_of_the_callers_is_a_verdict() -> None:
+    verdicts = grade_math_batch(["", "7"], ["7", "7"], extract=lambda text: text.split()[-1])
+    assert verdicts[0].failed
+    assert verdicts[0].reason == "the grader failed: IndexError: list index out of range"
+    assert verdicts[1] == Verdict(1.0, "correct", "7")
+
+
+def test_a_box_in_an_unfinished_thought_does_not_count() -> None:
+    assert grade_math(r"<think>perhaps \boxed{5}", "5").reason == "no final answer"
+    assert grade_math(r"<think>perhaps \boxed{5}</think> It is \boxed{6}.", "5").reason == "wrong answer"
+    assert grade_math(r"<think>perhaps \boxed{6}</think> It is \boxed{5}.", "5").score == 1.0
+
+
+def test_a_space_before_the_closing_brace() -> None:
+    assert (
+        grade_math("\\boxed{5\\ }", "5").score == 1.0
+    )  # the last backslash stands alone once spaces are stripped
 
 
 def test_numbers_as_references() -> None:
@@ -162,6 +178,7 @@ def test_no_module_of_the_grader_calls_an_evaluating_parser() -> None:
     import delta_rlvr.rewards as rewards
 
     folder = Path(rewards.__file__).parent
-    for name in ("compare", "exact", "extract", "latex", "math", "structure", "symbolic", "worker"):
-        source = (folder / f"{name}.py").read_text()
-        assert not re.search(r"(?<![.\w`])(?:eval|exec|sympify|parse_expr|S)\(", source), name
+    files = [*(folder / "math").glob("*.py"), folder / "extract.py", folder / "worker.py"]
+    assert len(files) >= 10
+    for file in files:
+        assert not re.search(r"(?<![.\w`])(?:eval|exec|sympify|parse_expr|S)\(", file.read_text()), file.name
