@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from delta_rlvr.rewards.code import Call, FunctionTests, Run, StdioTests
-from delta_rlvr.rewards.code_compare import answer_matches, output_matches, values_match
-from delta_rlvr.rewards.code_extract import continue_prompt, extract_code
-from delta_rlvr.rewards.sandbox.wire import encode
+from delta_rlvr.rewards.code.compare import answer_matches, output_matches, values_match
+from delta_rlvr.rewards.code.extract import continue_prompt, extract_code
+from delta_rlvr.rewards.code.sandbox.wire import encode
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import builtins
 import os
 import sys
 
-from delta_rlvr.rewards.sandbox.wire import decode, encode
+from delta_rlvr.rewards.code.sandbox.wire import decode, encode
 
 TYPE_CHECKING = False  # typing's own constant, without the milliseconds that importing typing takes
 if TYPE_CHECKING:
@@ -138,13 +138,13 @@ def main() -> Any:
     if mode == "calls":
         serve_calls(job, requests, replies)
     elif mode == "runs":
-        from delta_rlvr.rewards.sandbox.inside_runs import serve_runs
+        from delta_rlvr.rewards.code.sandbox.inside_runs import serve_runs
 
         code = serve_runs(job, requests, replies)
         if code is not None:
             return code
     else:
-        from delta_rlvr.rewards.sandbox.inside_assertions import serve_assertions
+        from delta_rlvr.rewards.code.sandbox.inside_assertions import serve_assertions
 
         serve_assertions(job, requests, replies)
     os._exit(0)

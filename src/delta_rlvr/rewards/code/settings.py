@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-Sandbox = Literal["bubblewrap", "server", "weak"]
+Sandbox = Literal["bubblewrap", "weak"]
 MEBIBYTE = 1 << 20
 
 
@@ -14,7 +14,7 @@ class CodeSettings:
     """Settings of the code grader."""
 
     sandbox: Sandbox = "bubblewrap"
-    """"bubblewrap" (refused where it cannot work), "server" (SandboxFusion-compatible), or "weak" (limits only)."""
+    """"bubblewrap" (refused where it cannot work), or "weak" (limits only)."""
     seconds_per_test: float = 6.0
     """Wall-clock limit of one call or one run of the program; loading the program has one such limit too."""
     seconds_total: float = 60.0
@@ -35,18 +35,10 @@ class CodeSettings:
     """Installed packages that programs may import beside the standard library; None: numpy where it is installed."""
     workers: int | None = None
     """Programs graded at a time by a batch; None: one for each processor that this process may use."""
-    server_url: str | None = None
-    """Address of the server for sandbox="server", such as "http://localhost:8080"."""
-    server_attempts: int = 3
-    """How often a request is made before a server that fails is an error."""
 
     def __post_init__(self) -> None:
         if self.sandbox not in get_args(Sandbox):
             raise ValueError(f"sandbox must be one of {get_args(Sandbox)}, not {self.sandbox!r}")
-        if (self.sandbox == "server") != (self.server_url is not None):
-            raise ValueError("server_url is needed with sandbox='server', and only there")
-        if self.server_url is not None and not self.server_url.startswith(("http://", "https://")):
-            raise ValueError(f"server_url must begin with http:// or https://, not {self.server_url!r}")
         if self.workers is not None and self.workers < 1:
             raise ValueError(f"workers must be at least 1, not {self.workers}")
         if not 0 < self.seconds_per_test <= self.seconds_total:
@@ -60,7 +52,6 @@ class CodeSettings:
             "open_files",
             "temporary_bytes",
             "output_bytes",
-            "server_attempts",
         ):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")

@@ -20,14 +20,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from delta_rlvr.rewards.code_settings import CodeSettings
-from delta_rlvr.rewards.sandbox import bubblewrap, seccomp
-from delta_rlvr.rewards.sandbox.errors import ProgramFailure, SandboxError, Stopped
-from delta_rlvr.rewards.sandbox.wire import WireError, decode, encode
+from delta_rlvr.rewards.code.sandbox import bubblewrap, seccomp
+from delta_rlvr.rewards.code.sandbox.errors import ProgramFailure, SandboxError, Stopped
+from delta_rlvr.rewards.code.sandbox.wire import WireError, decode, encode
+from delta_rlvr.rewards.code.settings import CodeSettings
 
 START_SECONDS = 60.0  # a machine under load may be slow to start a process; that is not the program's fault
 SLICE_SECONDS = 0.1  # how often a wait looks at the stop signal and the memory in use
-PACKAGE = "delta_rlvr.rewards.sandbox."
+PACKAGE = "delta_rlvr.rewards.code.sandbox."
 MODULES = {
     "calls": ("wire", "inside"),
     "runs": ("wire", "inside", "inside_runs"),
@@ -45,7 +45,7 @@ def take(size):
 for name, code in marshal.loads(take(int(take(8)))):
     sys.modules[name] = type(sys)(name)
     exec(code, sys.modules[name].__dict__)
-exec(sys.modules["delta_rlvr.rewards.sandbox.inside"].main())
+exec(sys.modules["delta_rlvr.rewards.code.sandbox.inside"].main())
 """
 log = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ def _modules(mode: str) -> bytes:
 def _say_weak_once() -> None:
     log.warning(
         "sandbox='weak': programs run as this user with resource limits only. They can read its files, use its "
-        "network and signal its processes. Use bubblewrap or a server for anything a model was trained on."
+        "network and signal its processes. Use bubblewrap for anything a model was trained on."
     )
 
 

@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 
-from delta_rlvr.rewards.sandbox.inside import ERROR_TAIL, describe, read_message, write_message
+from delta_rlvr.rewards.code.sandbox.inside import ERROR_TAIL, describe, read_message, write_message
 
 TYPE_CHECKING = False  # typing's own constant, without the milliseconds that importing typing takes
 if TYPE_CHECKING:

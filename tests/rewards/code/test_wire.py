@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from delta_rlvr.rewards.sandbox.wire import Opaque, WireError, decode, encode
+from delta_rlvr.rewards.code.sandbox.wire import Opaque, WireError, decode, encode
 
 scalars = st.one_of(
     st.none(),

@@ -19,8 +19,8 @@ from delta_rlvr.rewards.code import (
     grade_code,
     parse_tests,
 )
-from delta_rlvr.rewards.code_datasets import evalplus_tests, livecodebench_tests
-from delta_rlvr.rewards.code_tests import dump_tests
+from delta_rlvr.rewards.code.cases import dump_tests
+from delta_rlvr.rewards.code.datasets import evalplus_tests, livecodebench_tests
 
 HUMANEVAL = {
     "task_id": "Own/0",

@@ -19,7 +19,7 @@ from delta_rlvr.rewards.code import (
     StdioTests,
     grade_code,
 )
-from rewards.code_attacks import ATTACKS, HELP, PROGRAM_ATTACKS
+from rewards.code.attacks import ATTACKS, HELP, PROGRAM_ATTACKS
 
 # Short where the attack runs into the limit anyway; long enough for a loaded machine where it has to finish.
 LIMITS = {"memory_bytes": 512 << 20, "temporary_bytes": 16 << 20, "output_bytes": 4 << 20}

@@ -14,8 +14,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from delta_rlvr.rewards.code_settings import CodeSettings
-from delta_rlvr.rewards.code_tests import (
+from delta_rlvr.rewards.code.cases import (
     AssertionTests,
     Call,
     CodeTests,
@@ -25,9 +24,10 @@ from delta_rlvr.rewards.code_tests import (
     StdioTests,
     load_tests,
 )
-from delta_rlvr.rewards.sandbox.errors import ProgramFailure
-from delta_rlvr.rewards.sandbox.runner import make_runner
-from delta_rlvr.rewards.sandbox.wire import decode
+from delta_rlvr.rewards.code.sandbox.errors import ProgramFailure
+from delta_rlvr.rewards.code.sandbox.runner import Runner
+from delta_rlvr.rewards.code.sandbox.wire import decode
+from delta_rlvr.rewards.code.settings import CodeSettings
 
 LARGEST_ARCHIVE = 1 << 30
 # LeetCode's editor imports these for its users, and LiveCodeBench's own harness does too.
@@ -141,7 +141,7 @@ def reference_answers(
     program: str, entry: str, arguments: Sequence[tuple[Any, ...]], settings: CodeSettings | None = None
 ) -> list[Any]:
     """What a reference solution returns, run in a sandbox like any other program."""
-    runner = make_runner(settings or CodeSettings())
+    runner = Runner(settings or CodeSettings())
     try:
         return [decode(answer) for answer in runner.calls(program, entry, arguments)]
     except ProgramFailure as failure:

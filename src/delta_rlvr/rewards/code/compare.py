@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from delta_rlvr.rewards.code_tests import Call, FunctionTests, StdioTests
-from delta_rlvr.rewards.sandbox.wire import WireError, decode, encode
+from delta_rlvr.rewards.code.cases import Call, FunctionTests, StdioTests
+from delta_rlvr.rewards.code.sandbox.wire import WireError, decode, encode
 
 LONGEST_NUMBER = 400  # characters of a printed number that is compared as a number
 NUMBERS = (int, float, complex)

@@ -13,13 +13,12 @@ import sysconfig
 from functools import cache
 from pathlib import Path
 
-from delta_rlvr.rewards.sandbox.errors import SandboxUnavailable
+from delta_rlvr.rewards.code.sandbox.errors import SandboxUnavailable
 
 PACKAGES = "/packages"
 WORK = "/tmp"
 OTHERWISE = (
-    "Or choose another sandbox on purpose: CodeSettings(sandbox='server', server_url=...) sends programs to a "
-    "SandboxFusion-compatible server; CodeSettings(sandbox='weak') runs them here with resource limits only."
+    "Or choose on purpose CodeSettings(sandbox='weak'), which runs programs with resource limits only."
 )
 INSTALL = (
     "the code grader needs bubblewrap 0.7 or newer, and {found}. Install it with one of:\n"

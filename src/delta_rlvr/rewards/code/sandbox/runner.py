@@ -1,4 +1,4 @@
-"""Programs run on this machine, in bubblewrap or (weakly) without it."""
+"""What the grader asks of a sandbox: calls of a function, runs of a whole program, a test's own source against a program."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from delta_rlvr.rewards.code_settings import CodeSettings
-from delta_rlvr.rewards.sandbox.errors import ProgramFailure, SandboxError, SandboxUnavailable
-from delta_rlvr.rewards.sandbox.runner import broken, last_word, raised
-from delta_rlvr.rewards.sandbox.session import Session
-from delta_rlvr.rewards.sandbox.wire import encode
+from delta_rlvr.rewards.code.sandbox.errors import ProgramFailure, SandboxError, SandboxUnavailable
+from delta_rlvr.rewards.code.sandbox.session import Session
+from delta_rlvr.rewards.code.sandbox.wire import encode
+from delta_rlvr.rewards.code.settings import CodeSettings
 
 PAUSES = (0.2, 1.0)  # seconds before a second and a third attempt to start a sandbox
 GRACE_SECONDS = 2.0  # the inside ends a run itself and says so; only where it cannot does the outside
 
 
-class LocalRunner:
-    """One sandbox for each program, two where the tests are source code of their own."""
+class Runner:
+    """One sandbox for each program, two where the tests are source code of their own.
+
+    Every method raises ProgramFailure where the program fails; closing an iterator ends its sandbox.
+    """
 
     def __init__(self, settings: CodeSettings, stop: threading.Event | None = None) -> None:
         self.settings = settings
@@ -154,3 +156,33 @@ def _output(answer: tuple[Any, ...], seconds: float, most_output: int) -> str:
         how = f"ended by signal {-code}" if code < 0 else f"ended with status {code}"
         raise ProgramFailure(how + detail)
     return str(output.decode("utf-8", "replace"))
+
+
+def raised(kind: str, text: str) -> ProgramFailure:
+    """The failure for an exception that the program let out."""
+    if kind == "MemoryError":
+        return ProgramFailure("ran out of memory")
+    if kind == "SystemExit":
+        return ProgramFailure("ended before answering: it called exit")
+    line = text.strip().splitlines()[0][:200] if text.strip() else ""
+    return ProgramFailure(f"raised {kind}: {line}" if line else f"raised {kind}")
+
+
+def broken(kind: str, text: str) -> ProgramFailure:
+    """The failure for a program that could not be loaded."""
+    return ProgramFailure(f"does not load: {raised(kind, text)}")
+
+
+def last_word(message: tuple[Any, ...]) -> None:
+    """Read the tester's last word; it comes from a sandbox that the candidate cannot reach."""
+    if message[0] == "passed":
+        if message[1] == 0:
+            raise ProgramFailure("the tests cannot judge: they never call the program")
+        return
+    _, kind, text = message
+    if message[0] == "unusable":
+        raise ProgramFailure(f"the tests cannot run: their setup {raised(kind, text)}")
+    if kind == "AssertionError":
+        line = text.strip().splitlines()[0][:200] if text.strip() else ""
+        raise ProgramFailure(f"wrong answer: {line}" if line else "wrong answer")
+    raise raised(kind, text)

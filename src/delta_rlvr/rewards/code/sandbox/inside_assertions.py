@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import builtins
 
-from delta_rlvr.rewards.sandbox.inside import describe, read_message, write_message
-from delta_rlvr.rewards.sandbox.wire import decode, encode
+from delta_rlvr.rewards.code.sandbox.inside import describe, read_message, write_message
+from delta_rlvr.rewards.code.sandbox.wire import decode, encode
 
 TYPE_CHECKING = False  # typing's own constant, without the milliseconds that importing typing takes
 if TYPE_CHECKING:

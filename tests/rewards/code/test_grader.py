@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 import signal
 import subprocess
@@ -24,12 +23,11 @@ from delta_rlvr.rewards.code import (
     Run,
     StdioTests,
     code_reward,
-    compute_score,
     grade_code,
     grade_code_batch,
 )
-from delta_rlvr.rewards.code_tests import dump_tests
-from rewards.code_problems import PROBLEMS
+from delta_rlvr.rewards.code.cases import dump_tests
+from rewards.code.problems import PROBLEMS
 
 DOUBLE = FunctionTests("double", (Call((2,), 4), Call((5,), 10)))
 RIGHT = "```python\ndef double(x):\n    return 2 * x\n```"
@@ -63,7 +61,7 @@ def test_the_weak_sandbox_agrees(name):
 
 
 def test_weak_says_so_once(caplog):
-    from delta_rlvr.rewards.sandbox import session
+    from delta_rlvr.rewards.code.sandbox import session
 
     session._say_weak_once.cache_clear()
     for _ in range(2):
@@ -231,15 +229,6 @@ def test_trl_reward_function():
         code_reward(["p"], [RIGHT], cases=[DOUBLE])
 
 
-def test_verl_reward_function():
-    ground_truth = json.dumps({"inputs": ["3\n"], "outputs": ["6\n"]})
-    program = "```python\nprint(2 * int(input()))\n```"
-    result = compute_score("taco", program, ground_truth, extra_info={"index": 1}, anything=2)
-    assert result == {"score": 1.0, "acc": 1.0, "reason": "correct", "answer": "print(2 * int(input()))\n"}
-    slow = compute_score("taco", "while True: pass", ground_truth, settings={"seconds_per_test": 0.5})
-    assert (slow["score"], slow["reason"]) == (0.0, "timed out after 0.5 s (test 1 of 1)")
-
-
 def test_exported_name():
     assert exported is grade_code
 
@@ -248,9 +237,6 @@ def test_exported_name():
     ("fields", "words"),
     [
         ({"sandbox": "docker"}, "sandbox must be one of"),
-        ({"sandbox": "server"}, "server_url is needed"),
-        ({"server_url": "http://x"}, "server_url is needed"),
-        ({"sandbox": "server", "server_url": "localhost:80"}, "must begin with http"),
         ({"workers": 0}, "workers must be at least 1"),
         ({"seconds_per_test": 0}, "seconds_per_test must be above 0"),
         ({"seconds_per_test": 61.0}, "at most seconds_total"),

@@ -1,4 +1,4 @@
-"""Grade programs: `grade_code(completion, tests)` and a batch of them, with the reward functions of TRL and verl.
+"""Grade programs: `grade_code(completion, tests)`, a batch of them, and TRL's reward function.
 
 The program runs in a sandbox; what is expected of it never enters there. See docs/rewards_code.md.
 """
@@ -12,34 +12,16 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any
 
-from delta_rlvr.rewards.code_compare import answer_matches, output_matches
-from delta_rlvr.rewards.code_datasets import parse_tests
-from delta_rlvr.rewards.code_extract import continue_prompt, extract_code
-from delta_rlvr.rewards.code_settings import CodeSettings
-from delta_rlvr.rewards.code_tests import AssertionTests, Call, CodeTests, FunctionTests, Run, StdioTests
+from delta_rlvr.rewards.code.cases import CodeTests, FunctionTests, StdioTests
+from delta_rlvr.rewards.code.compare import answer_matches, output_matches
+from delta_rlvr.rewards.code.datasets import parse_tests
+from delta_rlvr.rewards.code.extract import continue_prompt, extract_code
+from delta_rlvr.rewards.code.sandbox.errors import ProgramFailure
+from delta_rlvr.rewards.code.sandbox.runner import Runner
+from delta_rlvr.rewards.code.settings import CodeSettings
 from delta_rlvr.rewards.functions import RewardFunction
 from delta_rlvr.rewards.reporting import Progress, reporter
-from delta_rlvr.rewards.sandbox.errors import ProgramFailure, SandboxError, SandboxUnavailable
-from delta_rlvr.rewards.sandbox.runner import Runner, make_runner
 from delta_rlvr.rewards.verdict import Verdict
-
-__all__ = [
-    "AssertionTests",
-    "Call",
-    "CodeReward",
-    "CodeSettings",
-    "CodeTests",
-    "FunctionTests",
-    "Run",
-    "SandboxError",
-    "SandboxUnavailable",
-    "StdioTests",
-    "code_reward",
-    "compute_score",
-    "grade_code",
-    "grade_code_batch",
-    "parse_tests",
-]
 
 LONGEST_PROGRAM = 1 << 20
 
@@ -71,7 +53,7 @@ def grade_code(
     if len(program) > LONGEST_PROGRAM:
         return Verdict(0.0, f"the program is longer than {LONGEST_PROGRAM} characters")
     try:
-        _judge(program, tests, make_runner(settings, stop))
+        _judge(program, tests, Runner(settings, stop))
     except ProgramFailure as failure:
         return Verdict(0.0, str(failure), program)
     return Verdict(1.0, "correct", program)
@@ -187,24 +169,3 @@ class CodeReward(RewardFunction):
 
 code_reward = CodeReward()
 """`CodeReward` with its defaults, for `reward_funcs=[code_reward]`."""
-
-
-def compute_score(
-    data_source: str,
-    solution_str: str,
-    ground_truth: Any,
-    extra_info: Mapping[str, Any] | None = None,
-    *,
-    settings: CodeSettings | Mapping[str, Any] | None = None,
-    **_unused: Any,
-) -> dict[str, Any]:
-    """verl's form: `ground_truth` holds the tests (see `parse_tests`), `settings` the fields of CodeSettings."""
-    if settings is not None and not isinstance(settings, CodeSettings):
-        settings = CodeSettings(**settings)
-    verdict = grade_code(solution_str, ground_truth, settings=settings)
-    return {
-        "score": verdict.score,
-        "acc": verdict.score,
-        "reason": verdict.reason,
-        "answer": verdict.answer or "",
-    }
