@@ -43,7 +43,7 @@ def grade_code(
     """
     settings, tests = settings or CodeSettings(), parse_tests(tests)
     if prompt is None:
-        program = extract_code(completion)
+        program = extract_code(completion, None if isinstance(tests, StdioTests) else tests.entry_point)
     elif isinstance(tests, StdioTests):
         raise ValueError("prompt is for tests of a function; a whole program continues nothing")
     else:
