@@ -6,6 +6,7 @@ The program runs in a sandbox; what is expected of it never enters there. See do
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +17,7 @@ from delta_rlvr.rewards.code.cases import CodeTests, FunctionTests, StdioTests
 from delta_rlvr.rewards.code.compare import answer_matches, output_matches
 from delta_rlvr.rewards.code.datasets import parse_tests
 from delta_rlvr.rewards.code.extract import continue_prompt, extract_code
-from delta_rlvr.rewards.code.sandbox.errors import ProgramFailure
+from delta_rlvr.rewards.code.sandbox.errors import ProgramFailure, SandboxError, Stopped
 from delta_rlvr.rewards.code.sandbox.runner import Runner
 from delta_rlvr.rewards.code.settings import CodeSettings
 from delta_rlvr.rewards.functions import RewardFunction
@@ -24,6 +25,8 @@ from delta_rlvr.rewards.reporting import Progress, reporter
 from delta_rlvr.rewards.verdict import Verdict
 
 LONGEST_PROGRAM = 1 << 20
+LONGEST_COMPLETION = 4 << 20
+log = logging.getLogger(__name__)
 
 
 def grade_code(
@@ -38,25 +41,41 @@ def grade_code(
 
     `tests` is a record (FunctionTests, AssertionTests, StdioTests) or a data set's own form of them (`parse_tests`).
     `prompt` is for completions that go on where it ends (HumanEval's form): the program is then the two together.
-    A sandbox that fails raises SandboxError: a broken grader must not look like a wrong program. `stop`, once set
-    by another thread, ends the grading with Stopped.
+    Nothing that a completion says raises. Tests or settings that are wrong do, and so does a sandbox that fails
+    (SandboxError): a broken grader must not look like a wrong program. `stop`, once set by another thread, ends the
+    grading with Stopped.
     """
     settings, tests = settings or CodeSettings(), parse_tests(tests)
-    if prompt is None:
-        program = extract_code(completion, None if isinstance(tests, StdioTests) else tests.entry_point)
-    elif isinstance(tests, StdioTests):
+    if prompt is not None and isinstance(tests, StdioTests):
         raise ValueError("prompt is for tests of a function; a whole program continues nothing")
-    else:
-        program = continue_prompt(prompt, completion, tests.entry_point)
-    if program is None:
-        return Verdict(0.0, "no code")
-    if len(program) > LONGEST_PROGRAM:
-        return Verdict(0.0, f"the program is longer than {LONGEST_PROGRAM} characters")
+    runner = Runner(settings, stop)
+    program = None
     try:
-        _judge(program, tests, Runner(settings, stop))
+        program = _program(completion, tests, prompt)
+        if program is None:
+            return Verdict(0.0, "no code")
+        _judge(program, tests, runner)
     except ProgramFailure as failure:
         return Verdict(0.0, str(failure), program)
+    except (SandboxError, Stopped):
+        raise
+    except Exception as error:  # nothing that a sample says may end a run
+        log.warning("a program could not be graded", exc_info=True)
+        return Verdict.from_error(error, program)
     return Verdict(1.0, "correct", program)
+
+
+def _program(completion: str, tests: CodeTests, prompt: str | None) -> str | None:
+    if len(completion) > LONGEST_COMPLETION:
+        raise ProgramFailure(f"the completion is longer than {LONGEST_COMPLETION} characters")
+    entry_point = None if isinstance(tests, StdioTests) else tests.entry_point
+    if prompt is None or entry_point is None:
+        program = extract_code(completion, entry_point)
+    else:
+        program = continue_prompt(prompt, completion, entry_point)
+    if program is not None and len(program) > LONGEST_PROGRAM:
+        raise ProgramFailure(f"the program is longer than {LONGEST_PROGRAM} characters")
+    return program
 
 
 def _judge(program: str, tests: CodeTests, runner: Runner) -> None:
@@ -67,14 +86,13 @@ def _judge(program: str, tests: CodeTests, runner: Runner) -> None:
             outputs, lambda at, output: output_matches(output, tests.runs[at].output, tests), len(tests.runs)
         )
     elif isinstance(tests, FunctionTests):
-        whole = tests.preamble + program
-        answers = runner.calls(whole, tests.entry_point, [call.arguments for call in tests.calls])
+        arguments = [call.arguments for call in tests.calls]
+        answers = runner.calls(program, tests.entry_point, arguments, tests.preamble)
         _judge_each(
             answers, lambda at, answer: answer_matches(answer, tests.calls[at], tests), len(tests.calls)
         )
     else:
-        whole = tests.preamble + program
-        runner.assertions(whole, tests.entry_point, tests.source, tests.setup, tests.in_place)
+        runner.assertions(program, tests)
 
 
 def _judge_each(results: Any, matches: Callable[[int, Any], bool], count: int) -> None:
@@ -159,12 +177,13 @@ class CodeReward(RewardFunction):
         return grade_code_batch(completions, tests, settings=self.settings)
 
     def log(self, verdicts: list[Verdict], log_metric: Callable[[str, float], None]) -> None:
-        total = max(len(verdicts), 1)
-        log_metric(
-            f"{self.__name__}/no_code", sum(verdict.reason == "no code" for verdict in verdicts) / total
-        )
-        late = sum(verdict.reason.startswith("timed out") for verdict in verdicts)
-        log_metric(f"{self.__name__}/timed_out", late / total)
+        counts = {
+            "no_code": sum(verdict.reason == "no code" for verdict in verdicts),
+            "timed_out": sum(verdict.reason.startswith("timed out") for verdict in verdicts),
+            "not_graded": sum(verdict.failed for verdict in verdicts),
+        }
+        for name, count in counts.items():
+            log_metric(f"{self.__name__}/{name}", count / max(len(verdicts), 1))
 
 
 code_reward = CodeReward()

@@ -1,11 +1,12 @@
 """Values as bytes, for the pipe between the grader and a program that nobody trusts.
 
-Only plain built-in values come out of `decode`, whatever bytes go in: an object with its own `__eq__` cannot cross.
-What has no plain form (an instance, a function, a regular expression's match) arrives as an `Opaque`, which keeps
-its type's name and its truth value and is equal to nothing but itself.
+A small closed language: only plain built-in values come out of `decode`, whatever bytes go in, and reading them takes
+time and memory in proportion to the bytes and items that the reader allows. An object with its own `__eq__` cannot
+cross. What has no plain form (an instance, a function, a regular expression's match) arrives as an `Opaque`, which
+keeps its type's name and its truth value and is equal to nothing but itself.
 
 This file also runs inside the sandbox, where every import costs start-up time: it imports nothing at the top (json
-alone would add 10 ms to a 10 ms start), and keeps to syntax that an old remote interpreter understands.
+alone would add 10 ms to a 10 ms start).
 """
 
 from __future__ import annotations
@@ -15,8 +16,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-DEEPEST = 300
+DEEPEST = 200
 LONGEST_STREAM = 1_000_000
+MOST_ITEMS = 1 << 24
+MOST_ALIKE = 32  # keys with one hash: a set of n of them takes n * n steps to build
+LONGEST_DECIMAL = 10_000  # characters, and the largest exponent: 1e200000000 as a fraction fills the memory
+LONGEST_FRACTION = 200_000  # bits of numerator and denominator, whose common divisor takes quadratic time
+LONGEST_FLOAT = 32
+DATES = {"date": 3, "time": 4, "datetime": 7, "timedelta": 3}  # how many integers make one
 
 
 class WireError(ValueError):
@@ -114,6 +121,9 @@ def _encode_rare(value: Any, put: Callable[[bytes], None], depth: int) -> None:
     elif module == "fractions" and name == "Fraction":
         put(b"x")
         _encode((value.numerator, value.denominator), put, depth + 1)
+    elif module == "datetime" and name in DATES and getattr(value, "tzinfo", None) is None:
+        put(b"D")
+        _encode((name, *_date_numbers(value)), put, depth + 1)
     elif module == "builtins" and name in ("dict_keys", "odict_keys"):
         put(b"k")
         _encode(list(value), put, depth + 1)
@@ -135,108 +145,170 @@ def _encode_rare(value: Any, put: Callable[[bytes], None], depth: int) -> None:
         _encode((name[:200], bool(value)), put, depth + 1)
 
 
-def decode(data: bytes) -> Any:
-    """The value that `data` encodes; WireError for anything else."""
+def _date_numbers(value: Any) -> list[int]:
+    parts = ("days", "seconds", "microseconds")
+    if not hasattr(value, "days"):
+        date = ("year", "month", "day") if hasattr(value, "year") else ()
+        time = ("hour", "minute", "second", "microsecond") if hasattr(value, "hour") else ()
+        parts = (*date, *time)
+    return [getattr(value, part) for part in parts]
+
+
+def decode(data: bytes, most_items: int = MOST_ITEMS) -> Any:
+    """The value that `data` encodes; WireError for anything else, and for more items than `most_items`."""
+    reader = _Reader(data, most_items)
     try:
-        value, end = _decode(data, 0, 0)
+        value = reader.read(0)
     except WireError:
         raise
     except (ValueError, IndexError, TypeError, OverflowError, ArithmeticError, RecursionError) as error:
         raise WireError(f"not an encoded value: {type(error).__name__}") from None
-    if end != len(data):
+    if reader.at != len(data):
         raise WireError("bytes after the value")
     return value
 
 
-def _number(data: bytes, at: int, stop: bytes) -> tuple[bytes, int]:
-    end = data.index(stop, at)
-    return data[at:end], end + 1
+def distinct(items: list[Any]) -> frozenset[Any]:
+    """The items as a set, unless they were made to collide in it."""
+    if len(set(map(hash, items))) < len(items):
+        alike: dict[int, list[Any]] = {}
+        for item in items:
+            same = alike.setdefault(hash(item), [])
+            if item not in same:
+                same.append(item)
+            if len(same) > MOST_ALIKE:
+                raise WireError(f"more than {MOST_ALIKE} items with the same hash")
+    return frozenset(items)
 
 
-def _payload(data: bytes, at: int) -> tuple[bytes, int]:
-    digits, start = _number(data, at, b":")
-    size = int(digits)
-    if size < 0 or start + size > len(data):
-        raise WireError("cut short")
-    return data[start : start + size], start + size
+class _Reader:
+    """Where reading stands: `at` in the bytes, with `left` items still allowed."""
+
+    __slots__ = ("at", "data", "left")
+
+    def __init__(self, data: bytes, left: int) -> None:
+        self.data, self.at, self.left = data, 0, left
+
+    def until(self, stop: bytes, longest: int | None = None) -> bytes:
+        end = self.data.index(stop, self.at, None if longest is None else self.at + longest)
+        text, self.at = self.data[self.at : end], end + 1
+        return text
+
+    def payload(self) -> bytes:
+        size = int(self.until(b":", 20))
+        start = self.at
+        if size < 0 or start + size > len(self.data):
+            raise WireError("cut short")
+        self.at = start + size
+        return self.data[start : self.at]
+
+    def count(self, number: int) -> None:
+        self.left -= number
+        if number < 0 or self.left < 0:
+            raise WireError("too many items")
+
+    def read(self, depth: int) -> Any:
+        if depth > DEEPEST + 2:
+            raise WireError("nested too deep")
+        tag = self.data[self.at : self.at + 1]
+        self.at += 1
+        if tag == b"N":
+            return None
+        if tag == b"T":
+            return True
+        if tag == b"F":
+            return False
+        if tag == b"i":
+            return int(self.until(b";"), 16)  # in a base that is a power of two this takes linear time
+        if tag == b"f":
+            return float(self.until(b";", LONGEST_FLOAT))
+        if tag == b"s":
+            return self.payload().decode("utf-8", "surrogatepass")
+        if tag == b"b":
+            return self.payload()
+        if tag == b"I":
+            return self.integers()
+        if tag == b"c":
+            return complex(float(self.until(b",", LONGEST_FLOAT)), float(self.until(b";", LONGEST_FLOAT)))
+        if tag in (b"l", b"t", b"S", b"z", b"d"):
+            return self.many(tag, depth)
+        return self.rare(tag, depth)
+
+    def integers(self) -> list[int]:
+        raw = self.payload()
+        self.count(raw.count(b",") + 1)
+        pieces = raw.split(b",")
+        if max(map(len, pieces)) > 20:
+            raise WireError("not a short integer")
+        return list(map(int, pieces))
+
+    def many(self, tag: bytes, depth: int) -> Any:
+        number = int(self.until(b":", 20)) * (2 if tag == b"d" else 1)
+        self.count(number)
+        items = [self.read(depth + 1) for _ in range(number)]
+        if tag == b"l":
+            return items
+        if tag == b"t":
+            return tuple(items)
+        if tag == b"d":
+            distinct(items[::2])
+            return dict(zip(items[::2], items[1::2], strict=True))
+        return set(distinct(items)) if tag == b"S" else distinct(items)
+
+    def rare(self, tag: bytes, depth: int) -> Any:
+        if tag == b"m":
+            return _decimal(self.payload())
+        if tag not in (b"r", b"q", b"x", b"k", b"g", b"o", b"D"):
+            raise WireError("unknown tag")
+        inner = self.read(depth + 1)
+        if tag == b"r":
+            return range(*inner)
+        if tag == b"x":
+            return _fraction(*inner)
+        if tag == b"D":
+            return _date(*inner)
+        if tag == b"o":
+            name, truth = inner
+            if type(name) is not str or type(truth) is not bool:
+                raise WireError("malformed opaque value")
+            return Opaque(name, truth)
+        if type(inner) is not list:
+            raise WireError("not a list of items")
+        if tag == b"q":
+            from collections import deque
+
+            return deque(inner)
+        if tag == b"k":
+            distinct(inner)
+            return dict.fromkeys(inner).keys()
+        return iter(inner)
 
 
-def _decode(data: bytes, at: int, depth: int) -> tuple[Any, int]:
-    if depth > DEEPEST + 2:
-        raise WireError("nested too deep")
-    tag = data[at : at + 1]
-    at += 1
-    if tag == b"N":
-        return None, at
-    if tag == b"T":
-        return True, at
-    if tag == b"F":
-        return False, at
-    if tag == b"i":
-        digits, at = _number(data, at, b";")
-        return int(digits, 16), at
-    if tag == b"f":
-        digits, at = _number(data, at, b";")
-        return float(digits), at
-    if tag == b"s":
-        raw, at = _payload(data, at)
-        return raw.decode("utf-8", "surrogatepass"), at
-    if tag == b"b":
-        return _payload(data, at)
-    if tag == b"I":
-        raw, at = _payload(data, at)
-        return list(map(int, raw.split(b","))), at
-    if tag == b"c":
-        real, at = _number(data, at, b",")
-        imaginary, at = _number(data, at, b";")
-        return complex(float(real), float(imaginary)), at
-    if tag in (b"l", b"t", b"S", b"z", b"d"):
-        return _decode_many(tag, data, at, depth)
-    return _decode_rare(tag, data, at, depth)
+def _decimal(text: bytes) -> Any:
+    from decimal import Decimal
+
+    if len(text) > LONGEST_DECIMAL:
+        raise WireError("a decimal with too many digits")
+    number = Decimal(text.decode())
+    if number.is_snan():  # comparing it with anything is an error
+        raise WireError("a signalling not-a-number")
+    if number.is_finite() and abs(number.adjusted()) > LONGEST_DECIMAL:
+        raise WireError("a decimal beyond all measure")
+    return number
 
 
-def _decode_many(tag: bytes, data: bytes, at: int, depth: int) -> tuple[Any, int]:
-    digits, at = _number(data, at, b":")
-    count = int(digits) * (2 if tag == b"d" else 1)
-    if count < 0 or count > len(data) - at:  # each item takes a byte at least
-        raise WireError("cut short")
-    items = []
-    for _ in range(count):
-        item, at = _decode(data, at, depth + 1)
-        items.append(item)
-    if tag == b"l":
-        return items, at
-    if tag == b"t":
-        return tuple(items), at
-    if tag == b"d":
-        return dict(zip(items[::2], items[1::2])), at  # noqa: B905 - an old interpreter may run this
-    return (set(items) if tag == b"S" else frozenset(items)), at
+def _fraction(numerator: int, denominator: int) -> Any:
+    from fractions import Fraction
+
+    for number in (numerator, denominator):
+        if type(number) is not int or number.bit_length() > LONGEST_FRACTION:
+            raise WireError("a fraction with too many digits")
+    return Fraction(numerator, denominator)
 
 
-def _decode_rare(tag: bytes, data: bytes, at: int, depth: int) -> tuple[Any, int]:
-    if tag == b"m":
-        from decimal import Decimal
+def _date(name: str, *numbers: int) -> Any:
+    import datetime
 
-        raw, at = _payload(data, at)
-        return Decimal(raw.decode()), at
-    if tag not in (b"r", b"q", b"x", b"k", b"g", b"o"):
-        raise WireError("unknown tag")
-    inner, at = _decode(data, at, depth + 1)
-    if tag == b"r":
-        return range(*inner), at
-    if tag == b"x":
-        from fractions import Fraction
-
-        return Fraction(*inner), at
-    if tag == b"q":
-        from collections import deque
-
-        return deque(inner), at
-    if tag == b"k":
-        return dict.fromkeys(inner).keys(), at
-    if tag == b"g":
-        return iter(list(inner)), at
-    name, truth = inner
-    if type(name) is not str or type(truth) is not bool:
-        raise WireError("malformed opaque value")
-    return Opaque(name, truth), at
+    if len(numbers) != DATES.get(name) or any(type(number) is not int for number in numbers):
+        raise WireError("malformed date")
+    return getattr(datetime, name)(*numbers)
