@@ -124,7 +124,11 @@ def make_block(text: str, says_python: bool = False) -> Block:
 def _is_escaped(text: str, tree: ast.Module) -> bool:
     """`return a &lt; b` parses: as a & lt, and then b."""
     return ENTITY.search(text) is not None and any(
-        isinstance(node, ast.Name) and node.id in ("lt", "gt", "amp", "quot") for node in ast.walk(tree)
+        isinstance(node, ast.BinOp)
+        and isinstance(node.op, ast.BitAnd)
+        and isinstance(node.right, ast.Name)
+        and node.right.id in ("lt", "gt", "amp", "quot")
+        for node in ast.walk(tree)
     )
 
 

@@ -18,11 +18,10 @@ FUTURE = re.compile(r"^from[ \t]+__future__[ \t]+import[ \t]+[\w, \t]+\n?", re.M
 
 
 def final_answer(completion: str) -> str:
-    """The completion without the thinking before its answer; empty where the thinking never ends."""
+    """The completion without the thinking before its answer, and without thinking that never ends."""
     text = completion.replace("\r\n", "\n").replace("\r", "\n").lstrip("\ufeff")
     answer = re.split(rf"</{THOUGHT}>", text, flags=re.IGNORECASE)[-1]
-    if re.match(rf"\s*<{THOUGHT}>", answer, re.IGNORECASE):
-        return ""
+    answer = re.split(rf"^[ \t]*<{THOUGHT}>", answer, maxsplit=1, flags=re.IGNORECASE | re.MULTILINE)[0]
     return END_TOKENS.sub("\n", answer)
 
 
