@@ -9,25 +9,23 @@ from collections.abc import Iterator
 
 from delta_rlvr.rewards.code.blocks import MOST_CUTS, MOST_PARSED, bare_blocks, fenced_blocks, inline_blocks
 from delta_rlvr.rewards.code.syntax import Block, bound, defines, lines_of, parse
+from delta_rlvr.rewards.extract import final_answer
 
-THOUGHT = r"(?:think|thinking|thought|reasoning)"
-# What a chat template leaves at the end: <|im_end|>, </s>, <end_of_turn>.
+# <|im_end|>, </s>, <end_of_turn>.
 END_TOKENS = re.compile(r"(?:(?:<\|[^\s|<>]{1,40}\|>|</s>|<eos>|<end_of_turn>)\s*){1,8}\Z")
 READS = re.compile(r"\binput\s*\(|\bstdin\b|\bopen\s*\(\s*0\b|\bfileinput\b")
 FUTURE = re.compile(r"^from[ \t]+__future__[ \t]+import[ \t]+[\w, \t]+\n?", re.MULTILINE)
 
 
-def final_answer(completion: str) -> str:
-    """The completion without the thinking before its answer, and without thinking that never ends."""
+def _answer(completion: str) -> str:
+    """The completion without its thoughts, with line ends of one kind, and without what a chat template leaves behind."""
     text = completion.replace("\r\n", "\n").replace("\r", "\n").lstrip("\ufeff")
-    answer = re.split(rf"</{THOUGHT}>", text, flags=re.IGNORECASE)[-1]
-    answer = re.split(rf"^[ \t]*<{THOUGHT}>", answer, maxsplit=1, flags=re.IGNORECASE | re.MULTILINE)[0]
-    return END_TOKENS.sub("\n", answer)
+    return END_TOKENS.sub("\n", final_answer(text))
 
 
 def extract_code(completion: str, entry_point: str | None = None) -> str | None:
     """The program, or None where there is none. `entry_point` is the function asked for; None for a whole program."""
-    answer = final_answer(completion)
+    answer = _answer(completion)
     second_best = None
     for find in (fenced_blocks, bare_blocks, inline_blocks):
         blocks = find(answer)
@@ -104,7 +102,7 @@ def continue_prompt(prompt: str, completion: str, entry_point: str) -> str | Non
             program = _cut(prompt, body, entry_point, cuts_allowed)
             if program is not None:
                 return program
-    return prompt + final_answer(completion)
+    return prompt + _answer(completion)
 
 
 def _block(text: str) -> Block:
@@ -114,7 +112,7 @@ def _block(text: str) -> Block:
 
 def _bodies(completion: str) -> Iterator[str]:
     """What may be the function's body: the text, the text before a fence that closes the prompt's, a block."""
-    answer = final_answer(completion)
+    answer = _answer(completion)
     before, fence, _ = answer.partition("```")
     yield before if fence else answer
     for block in fenced_blocks(answer)[:-4:-1]:
