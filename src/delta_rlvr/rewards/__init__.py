@@ -1,7 +1,7 @@
 """Verifiable rewards: (completion, answer) -> `Verdict`, and the reward functions that training engines call.
 
 Nothing heavy is imported here: mpmath lives in worker processes, the sandbox starts when code is graded.
-The form that verl wants is `delta_rlvr.rewards.verl.compute_score`.
+The form that verl wants is `delta_rlvr.adapters.verl.reward.compute_score`.
 """
 
 from __future__ import annotations

@@ -20,6 +20,12 @@ class Verdict:
     failed: bool = False
     """Whether the grader itself could not judge (a time limit, a crash); the score is then 0. Rewards log the share of these."""
 
+    def __post_init__(self) -> None:
+        # A sample's own words may stand in it: escaped, they can neither steer a terminal nor break a log's line.
+        if not self.reason.isprintable():
+            escaped = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in self.reason)
+            object.__setattr__(self, "reason", "".join(escaped))
+
     @classmethod
     def failure(cls, reason: str, answer: str | None = None) -> Verdict:
         """The verdict on a completion that could not be judged."""

@@ -5,6 +5,10 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+import subprocess
+import sys
+import time
+from fractions import Fraction
 from pathlib import Path
 
 import psutil
@@ -18,8 +22,9 @@ from delta_rlvr.rewards.code import (
     Run,
     StdioTests,
     grade_code,
+    grade_code_batch,
 )
-from rewards.code_attacks import ATTACKS, HELP, PROGRAM_ATTACKS
+from rewards.code.attacks import ATTACKS, CHEATS, COSTLY, FORGE, HELP, PROGRAM_ATTACKS
 
 # Short where the attack runs into the limit anyway; long enough for a loaded machine where it has to finish.
 LIMITS = {"memory_bytes": 512 << 20, "temporary_bytes": 16 << 20, "output_bytes": 4 << 20}
@@ -103,6 +108,42 @@ def test_program_attacks(name, host):
     judge(PROGRAM_ATTACKS[name], tests, f"print({answer!r})", host)
 
 
+FIRST, SECOND = ("SECRET-" + secrets.token_hex(16) for _ in range(2))
+PAIRS = f"[(0, {FIRST!r}), (1, {SECOND!r})]"
+JUDGES = {
+    "text": FunctionTests("secret", (Call((0,), FIRST), Call((1,), SECOND))),
+    "list": FunctionTests("secret", (Call((0,), [7] * 20_000),), absolute_tolerance=1e-6),
+    "set": FunctionTests("secret", (Call((0,), {FIRST, 3}), Call((1,), {SECOND})), comparison="set"),
+    "fraction": FunctionTests("secret", (Call((0,), Fraction(1, 3)),)),
+    "all of map": AssertionTests("secret", f"assert all(map(lambda p: secret(p[0]) == p[1], {PAIRS}))"),
+    "list of map": AssertionTests("secret", f"assert list(map(secret, (0, 1))) == {[FIRST, SECOND]}"),
+    "zip of map": AssertionTests(
+        "secret", f"for p, q in zip({PAIRS}, map(secret, (0, 1))):\n    assert p[1] == q"
+    ),
+    "generator": AssertionTests("secret", f"assert all(secret(n) == want for n, want in {PAIRS})"),
+}
+RIGHT = f"def secret(n):\n    return [{FIRST!r}, {SECOND!r}][n]"
+
+
+@pytest.mark.parametrize("judge", JUDGES)
+def test_no_cheat_is_rewarded_or_reaches_the_grader(judge):
+    by_value = isinstance(JUDGES[judge], FunctionTests)
+    cheats = CHEATS | (COSTLY if by_value else {})  # the rest are compared where they can be killed
+    programs = [f"```python\n{FORGE}{source}\n```" for source in cheats.values()]
+    settings = CodeSettings(seconds_per_test=20.0, workers=2, **LIMITS)
+    start = time.process_time()
+    verdicts = grade_code_batch(programs, [JUDGES[judge]] * len(programs), settings=settings)
+    assert time.process_time() - start < 30  # the grader's own, for all of them
+    assert [name for name, verdict in zip(cheats, verdicts, strict=True) if verdict.score] == []
+    for verdict in verdicts:
+        assert not verdict.failed
+        assert not verdict.reason.startswith("timed out")
+        assert verdict.reason.isprintable()
+        assert len(verdict.reason) < 400
+    if judge == "text" or not by_value:
+        assert grade_code(RIGHT, JUDGES[judge]).reason == "correct"
+
+
 def test_the_grader_keeps_no_memory():
     """Twenty answers of 3 MB each: kept ones would show as 60 MB."""
     tests = FunctionTests("f", (Call((), 1),))
@@ -115,17 +156,16 @@ def test_the_grader_keeps_no_memory():
 
 
 @pytest.mark.parametrize(
-    ("name", "reason"),
+    ("name", "said"),
     [
-        ("network by socket", "raised SystemError: connected"),
-        ("network by ctypes", "raised SystemError: connected"),
-        ("looks for the test file", "wrong answer on test 2 of 2"),  # the first it found
+        ("network by socket", "SystemError: connected"),
+        ("network by ctypes", "SystemError: connected"),
+        ("looks for the test file", "SECRET-"),
     ],
 )
-def test_the_attacks_work_where_nothing_stops_them(name, reason, host):
-    """The control: without namespaces (and only harmless ones are tried so) these do what they are meant to."""
-    answer = "SECRET-" + secrets.token_hex(16)
-    (host.folder / "tests.json").write_text(answer)
-    tests = FunctionTests("secret", (Call((0,), answer), Call((1,), answer[::-1])))
-    verdict = grade_code(host.fill(HELP + ATTACKS[name].source), tests, settings=CodeSettings(sandbox="weak"))
-    assert verdict.reason.startswith(reason), verdict.reason
+def test_the_attacks_work_where_nothing_stops_them(name, said, host):
+    """The control: in an ordinary process (and only harmless ones are tried so) these do what they are meant to."""
+    (host.folder / "tests.json").write_text("SECRET-" + secrets.token_hex(16))
+    program = host.fill(HELP + ATTACKS[name].source) + "\nprint(secret(0))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert said in done.stdout + done.stderr

@@ -53,7 +53,7 @@ ATTACKS = {
     "os._exit(0) at the top": Attack("os._exit(0)", ENDED),
     "os.abort": Attack("def secret(n): os.abort()", ENDED),
     "segmentation fault": Attack("def secret(n):\n    import ctypes\n    ctypes.string_at(0)", ENDED),
-    "execve": Attack("def secret(n): os.execv('/bin/true', ['true'])", ENDED),
+    "execve": Attack("def secret(n): os.execv(sys.executable, [sys.executable, '-c', ''])", ENDED),
     "object equal to everything": Attack(
         "class Equal:\n    __eq__ = __lt__ = __le__ = __gt__ = __ge__ = __contains__ = lambda *a: True\n"
         "    __ne__ = lambda *a: False\n    __hash__ = lambda s: 0\n    __bool__ = lambda s: True\n"
@@ -363,4 +363,84 @@ PROGRAM_ATTACKS = {
         "import signal\nos.kill(os.getppid(), signal.SIGSTOP)\nprint('x')", TIMED_OUT
     ),
     "deletes its folder": Attack("import shutil\nshutil.rmtree('/tmp', ignore_errors=True)", WRONG),
+}
+
+# Functions that want to pass for right, or to take the grader's own process down: judged together, by every kind of test.
+FORGE = (
+    HELP
+    + '''
+def send(data):
+    """Write any message to every pipe that can be found."""
+    data = len(data).to_bytes(4, "big") + data
+    for descriptor in range(3, 40):
+        try:
+            view = memoryview(data)
+            while view: view = view[os.write(descriptor, view):]
+        except OSError: pass
+
+def value(data, number=0):
+    """Answer a call with any bytes."""
+    send(b"t4:s5:valuei%x;b%d:" % (number, len(data)) + data + b"b0:")
+
+def error(base, name):
+    for number in range(3):
+        send(b"t5:s5:errori%x;" % number + b"".join(b"s%d:" % len(s) + s for s in (base, name, b"x")))
+
+PRIME = 2**61 - 1
+def colliding(count): return b"".join(b"i%x;" % (number * PRIME) for number in range(count))
+'''
+)
+CHEATS = {
+    # exceptions that mean something where the tests stand
+    "StopIteration": "def secret(n): raise StopIteration",
+    "StopIteration of next": "def secret(n): return next(iter(()))",
+    "StopIteration under another name": "class ValueError(StopIteration): pass\ndef secret(n): raise ValueError",
+    "StopIteration that claims to be built in": "class ZeroDivisionError(StopIteration): pass\n"
+    "ZeroDivisionError.__module__ = 'builtins'\ndef secret(n): raise ZeroDivisionError",
+    "StopIteration, forged": "def secret(n): error(b'StopIteration', b'StopIteration')",
+    "an exception that is none, forged": "def secret(n): error(b'print', b'print')",
+    "StopAsyncIteration": "def secret(n): raise StopAsyncIteration",
+    "GeneratorExit": "def secret(n): raise GeneratorExit",
+    "KeyboardInterrupt": "def secret(n): raise KeyboardInterrupt",
+    "SystemExit": "def secret(n): raise SystemExit(0)",
+    "its own BaseException": "class Own(BaseException): pass\ndef secret(n): raise Own",
+    "AssertionError": "def secret(n): raise AssertionError",
+    "exception without a text": "class Own(Exception):\n    def __str__(self): raise SystemExit\ndef secret(n): raise Own",
+    "exception with a false pedigree": "class Meta(type):\n    __mro__ = (StopIteration,)\n"
+    "class Own(Exception, metaclass=Meta): pass\ndef secret(n): raise Own",
+    "generator": "def secret(n): yield from ()",
+    "coroutine": "async def secret(n): return 1",
+    # values that lie
+    "equal text": "class Liar(str):\n    __eq__ = lambda *a: True\n    __hash__ = str.__hash__\ndef secret(n): return Liar('x')",
+    "equal number": "class Liar(int):\n    __eq__ = __ge__ = lambda *a: True\n    __mod__ = lambda *a: b'T'\n"
+    "    __hash__ = int.__hash__\ndef secret(n): return Liar(3)",
+    "equal list": "class Liar(list):\n    __eq__ = lambda *a: True\n    __len__ = lambda s: 2\ndef secret(n): return Liar()",
+    "equal class": "class Meta(type):\n    __eq__ = lambda *a: True\n    __hash__ = type.__hash__\n"
+    "class Liar(metaclass=Meta): pass\ndef secret(n): return Liar",
+    "false numpy": "class Liar:\n    __eq__ = lambda *a: True\n    tolist = lambda s: Liar\nLiar.__module__ = 'numpy'\n"
+    "def secret(n): return Liar()",
+    "false decimal": "class Decimal:\n    __str__ = lambda s: 'sNaN'\nDecimal.__module__ = 'decimal'\ndef secret(n): return Decimal()",
+    "false date": "class date:\n    year = month = day = 10**30\ndate.__module__ = 'datetime'\ndef secret(n): return date()",
+    "nothing to look at": "class Odd: pass\nOdd.__module__ = 7\ndef secret(n): return Odd()",
+    "answers before the question": "for number in range(3): value(b'T', number)\ndef secret(n): return None",
+    "patched encoder": "for name, module in list(sys.modules.items()):\n    if name.endswith('wire'): module.encode = lambda v: b'T'\n"
+    "def secret(n): return 1",
+}
+# Values that cost whoever looks at them.
+COSTLY = {
+    "signalling not-a-number": "from decimal import Decimal\ndef secret(n): return Decimal('sNaN')",
+    "the same deep inside": "from decimal import Decimal\ndef secret(n): return {'a': [(Decimal('sNaN'),)]}",
+    "huge exponent": "from decimal import Decimal\ndef secret(n): return Decimal('1e200000000')",
+    "long range": "def secret(n): return range(10**18)",
+    "long integer": "def secret(n): return 1 << (1 << 23)",
+    "long fraction": "from fractions import Fraction\ndef secret(n): return Fraction(3**200_000, 2**300_000)",
+    "colliding set": "def secret(n): value(b'S150000:' + colliding(150_000))",
+    "colliding list": "def secret(n): return [number * PRIME for number in range(150_000)]",
+    "colliding dictionary": "def secret(n): value(b'd75000:' + colliding(150_000))",
+    "colliding message": "def secret(n): send(b'S150000:' + colliding(150_000))",
+    "long message": "def secret(n): send(b't1000000:' + b's0:' * 1_000_000)",
+    "empty sets": "def secret(n): value(b'l1300000:' + b'S0:' * 1_300_000)",
+    "depth": "def secret(n): value(b'l1:' * 1_300_000 + b'N')",
+    "objects": "class Own: pass\ndef secret(n): return [Own() for _ in range(100_000)]",
+    "long error": "def secret(n): send(b't5:s5:errori0;s5:Errors1000000:' + b'x' * 1_000_000 + b's1000000:' + b'\\n' * 1_000_000)",
 }

@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 
-from delta_rlvr.rewards.sandbox.inside import ERROR_TAIL, describe, read_message, write_message
+from delta_rlvr.rewards.code.sandbox.inside import ERROR_TAIL, compiled, describe, read_message, write_message
 
 TYPE_CHECKING = False  # typing's own constant, without the milliseconds that importing typing takes
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ CHUNK = 1 << 16
 def serve_runs(job: dict[str, Any], requests: int, replies: int) -> Any:
     """Answer run requests for ever; returns only in a child, with the code that it has to execute."""
     try:
-        code = compile(job["program"], "main.py", "exec")
+        code = compiled(job["program"], "main.py")
     except BaseException as error:
         write_message(replies, ("broken", *describe(error)))
         return None

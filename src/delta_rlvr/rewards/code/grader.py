@@ -1,4 +1,4 @@
-"""Grade programs: `grade_code(completion, tests)` and a batch of them, with the reward functions of TRL and verl.
+"""Grade programs: `grade_code(completion, tests)`, a batch of them, and TRL's reward function.
 
 The program runs in a sandbox; what is expected of it never enters there. See docs/rewards_code.md.
 """
@@ -6,42 +6,27 @@ The program runs in a sandbox; what is expected of it never enters there. See do
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any
 
-from delta_rlvr.rewards.code_compare import answer_matches, output_matches
-from delta_rlvr.rewards.code_datasets import parse_tests
-from delta_rlvr.rewards.code_extract import continue_prompt, extract_code
-from delta_rlvr.rewards.code_settings import CodeSettings
-from delta_rlvr.rewards.code_tests import AssertionTests, Call, CodeTests, FunctionTests, Run, StdioTests
+from delta_rlvr.rewards.code.cases import CodeTests, FunctionTests, StdioTests
+from delta_rlvr.rewards.code.compare import answer_matches, output_matches
+from delta_rlvr.rewards.code.datasets import parse_tests
+from delta_rlvr.rewards.code.extract import continue_prompt, extract_code
+from delta_rlvr.rewards.code.sandbox.errors import ProgramFailure, SandboxError, Stopped
+from delta_rlvr.rewards.code.sandbox.runner import Runner
+from delta_rlvr.rewards.code.settings import CodeSettings
 from delta_rlvr.rewards.functions import RewardFunction
 from delta_rlvr.rewards.reporting import Progress, reporter
-from delta_rlvr.rewards.sandbox.errors import ProgramFailure, SandboxError, SandboxUnavailable
-from delta_rlvr.rewards.sandbox.runner import Runner, make_runner
 from delta_rlvr.rewards.verdict import Verdict
 
-__all__ = [
-    "AssertionTests",
-    "Call",
-    "CodeReward",
-    "CodeSettings",
-    "CodeTests",
-    "FunctionTests",
-    "Run",
-    "SandboxError",
-    "SandboxUnavailable",
-    "StdioTests",
-    "code_reward",
-    "compute_score",
-    "grade_code",
-    "grade_code_batch",
-    "parse_tests",
-]
-
 LONGEST_PROGRAM = 1 << 20
+LONGEST_COMPLETION = 4 << 20
+log = logging.getLogger(__name__)
 
 
 def grade_code(
@@ -56,25 +41,41 @@ def grade_code(
 
     `tests` is a record (FunctionTests, AssertionTests, StdioTests) or a data set's own form of them (`parse_tests`).
     `prompt` is for completions that go on where it ends (HumanEval's form): the program is then the two together.
-    A sandbox that fails raises SandboxError: a broken grader must not look like a wrong program. `stop`, once set
-    by another thread, ends the grading with Stopped.
+    Nothing that a completion says raises. Tests or settings that are wrong do, and so does a sandbox that fails
+    (SandboxError): a broken grader must not look like a wrong program. `stop`, once set by another thread, ends the
+    grading with Stopped.
     """
     settings, tests = settings or CodeSettings(), parse_tests(tests)
-    if prompt is None:
-        program = extract_code(completion)
-    elif isinstance(tests, StdioTests):
+    if prompt is not None and isinstance(tests, StdioTests):
         raise ValueError("prompt is for tests of a function; a whole program continues nothing")
-    else:
-        program = continue_prompt(prompt, completion, tests.entry_point)
-    if program is None:
-        return Verdict(0.0, "no code")
-    if len(program) > LONGEST_PROGRAM:
-        return Verdict(0.0, f"the program is longer than {LONGEST_PROGRAM} characters")
+    runner = Runner(settings, stop)
+    program = None
     try:
-        _judge(program, tests, make_runner(settings, stop))
+        program = _program(completion, tests, prompt)
+        if program is None:
+            return Verdict(0.0, "no code")
+        _judge(program, tests, runner)
     except ProgramFailure as failure:
         return Verdict(0.0, str(failure), program)
+    except (SandboxError, Stopped):
+        raise
+    except Exception as error:  # nothing that a sample says may end a run
+        log.warning("a program could not be graded", exc_info=True)
+        return Verdict.from_error(error, program)
     return Verdict(1.0, "correct", program)
+
+
+def _program(completion: str, tests: CodeTests, prompt: str | None) -> str | None:
+    if len(completion) > LONGEST_COMPLETION:
+        raise ProgramFailure(f"the completion is longer than {LONGEST_COMPLETION} characters")
+    entry_point = None if isinstance(tests, StdioTests) else tests.entry_point
+    if prompt is None or entry_point is None:
+        program = extract_code(completion, entry_point)
+    else:
+        program = continue_prompt(prompt, completion, entry_point)
+    if program is not None and len(program) > LONGEST_PROGRAM:
+        raise ProgramFailure(f"the program is longer than {LONGEST_PROGRAM} characters")
+    return program
 
 
 def _judge(program: str, tests: CodeTests, runner: Runner) -> None:
@@ -85,14 +86,13 @@ def _judge(program: str, tests: CodeTests, runner: Runner) -> None:
             outputs, lambda at, output: output_matches(output, tests.runs[at].output, tests), len(tests.runs)
         )
     elif isinstance(tests, FunctionTests):
-        whole = tests.preamble + program
-        answers = runner.calls(whole, tests.entry_point, [call.arguments for call in tests.calls])
+        arguments = [call.arguments for call in tests.calls]
+        answers = runner.calls(program, tests.entry_point, arguments, tests.preamble)
         _judge_each(
             answers, lambda at, answer: answer_matches(answer, tests.calls[at], tests), len(tests.calls)
         )
     else:
-        whole = tests.preamble + program
-        runner.assertions(whole, tests.entry_point, tests.source, tests.setup, tests.in_place)
+        runner.assertions(program, tests)
 
 
 def _judge_each(results: Any, matches: Callable[[int, Any], bool], count: int) -> None:
@@ -177,34 +177,14 @@ class CodeReward(RewardFunction):
         return grade_code_batch(completions, tests, settings=self.settings)
 
     def log(self, verdicts: list[Verdict], log_metric: Callable[[str, float], None]) -> None:
-        total = max(len(verdicts), 1)
-        log_metric(
-            f"{self.__name__}/no_code", sum(verdict.reason == "no code" for verdict in verdicts) / total
-        )
-        late = sum(verdict.reason.startswith("timed out") for verdict in verdicts)
-        log_metric(f"{self.__name__}/timed_out", late / total)
+        counts = {
+            "no_code": sum(verdict.reason == "no code" for verdict in verdicts),
+            "timed_out": sum(verdict.reason.startswith("timed out") for verdict in verdicts),
+            "not_graded": sum(verdict.failed for verdict in verdicts),
+        }
+        for name, count in counts.items():
+            log_metric(f"{self.__name__}/{name}", count / max(len(verdicts), 1))
 
 
 code_reward = CodeReward()
 """`CodeReward` with its defaults, for `reward_funcs=[code_reward]`."""
-
-
-def compute_score(
-    data_source: str,
-    solution_str: str,
-    ground_truth: Any,
-    extra_info: Mapping[str, Any] | None = None,
-    *,
-    settings: CodeSettings | Mapping[str, Any] | None = None,
-    **_unused: Any,
-) -> dict[str, Any]:
-    """verl's form: `ground_truth` holds the tests (see `parse_tests`), `settings` the fields of CodeSettings."""
-    if settings is not None and not isinstance(settings, CodeSettings):
-        settings = CodeSettings(**settings)
-    verdict = grade_code(solution_str, ground_truth, settings=settings)
-    return {
-        "score": verdict.score,
-        "acc": verdict.score,
-        "reason": verdict.reason,
-        "answer": verdict.answer or "",
-    }

@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 import base64
+import bisect
+import builtins
+import collections
+import copy
+import heapq
+import itertools
 import json
+import math
+import operator
 import os
 import pickle
+import random
+import re
+import string
 import zlib
 
 import pytest
@@ -19,8 +30,8 @@ from delta_rlvr.rewards.code import (
     grade_code,
     parse_tests,
 )
-from delta_rlvr.rewards.code_datasets import evalplus_tests, livecodebench_tests
-from delta_rlvr.rewards.code_tests import dump_tests
+from delta_rlvr.rewards.code.cases import dump_tests
+from delta_rlvr.rewards.code.datasets import LEETCODE_PREAMBLE, evalplus_tests, livecodebench_tests
 
 HUMANEVAL = {
     "task_id": "Own/0",
@@ -137,6 +148,39 @@ def test_livecodebench_function():
         livecodebench_tests({**row, "metadata": "{}"})
     with pytest.raises(ValueError, match="all 'stdin' or all 'functional'"):
         livecodebench_tests({**row, "public_test_cases": [case, CASES[0]]})
+
+
+def test_leetcodes_names_are_there_and_hide_nothing():
+    """Every name that is built in, every module under its own name, and the classes of collections, not of typing."""
+    names: dict = {}
+    exec(LEETCODE_PREAMBLE, names)
+    shadowed = [
+        name
+        for name in dir(builtins)
+        if not name.startswith("__") and names[name] is not getattr(builtins, name)
+    ]
+    assert shadowed == []
+    for module in (bisect, collections, copy, heapq, itertools, math, operator, random, re, string):
+        assert names[module.__name__] is module
+    assert names["Counter"] is collections.Counter
+    assert names["OrderedDict"] is collections.OrderedDict
+    for name in (
+        "List",
+        "gcd",
+        "inf",
+        "bisect_left",
+        "heappush",
+        "lru_cache",
+        "accumulate",
+        "deepcopy",
+        "reduce",
+    ):
+        assert name in names
+    case = {"inputs": [[2, 10, 1000]], "outputs": [24], "fn_name": "power"}
+    program = (
+        "class Solution:\n    def power(self, a: int, b: int, m: int) -> int:\n        return pow(a, b, m)"
+    )
+    assert grade_code(program, parse_tests(case)).reason == "correct"
 
 
 class Evil:

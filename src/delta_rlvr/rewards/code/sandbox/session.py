@@ -4,30 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import marshal
 import os
 import select
-import shutil
 import signal
 import subprocess
-import tempfile
 import threading
 import time
-import uuid
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from delta_rlvr.rewards.code_settings import CodeSettings
-from delta_rlvr.rewards.sandbox import bubblewrap, seccomp
-from delta_rlvr.rewards.sandbox.errors import ProgramFailure, SandboxError, Stopped
-from delta_rlvr.rewards.sandbox.wire import WireError, decode, encode
+from delta_rlvr.rewards.code.sandbox import bubblewrap, seccomp
+from delta_rlvr.rewards.code.sandbox.errors import ProgramFailure, SandboxError, Stopped
+from delta_rlvr.rewards.code.sandbox.wire import WireError, decode, encode
+from delta_rlvr.rewards.code.settings import CodeSettings
 
 START_SECONDS = 60.0  # a machine under load may be slow to start a process; that is not the program's fault
-SLICE_SECONDS = 0.1  # how often a wait looks at the stop signal and the memory in use
-PACKAGE = "delta_rlvr.rewards.sandbox."
+SLICE_SECONDS = 0.1  # how often a wait looks at the stop signal and at what is in use
+MESSAGE_ITEMS = 8  # the longest message has six; a value travels in one as bytes
+PACKAGE = "delta_rlvr.rewards.code.sandbox."
 MODULES = {
     "calls": ("wire", "inside"),
     "runs": ("wire", "inside", "inside_runs"),
@@ -45,9 +42,8 @@ def take(size):
 for name, code in marshal.loads(take(int(take(8)))):
     sys.modules[name] = type(sys)(name)
     exec(code, sys.modules[name].__dict__)
-exec(sys.modules["delta_rlvr.rewards.sandbox.inside"].main())
+exec(sys.modules["delta_rlvr.rewards.code.sandbox.inside"].main())
 """
-log = logging.getLogger(__name__)
 
 
 @cache
@@ -60,14 +56,6 @@ def _modules(mode: str) -> bytes:
     ]
     data = marshal.dumps(code)
     return b"%8d" % len(data) + data
-
-
-@cache
-def _say_weak_once() -> None:
-    log.warning(
-        "sandbox='weak': programs run as this user with resource limits only. They can read its files, use its "
-        "network and signal its processes. Use bubblewrap or a server for anything a model was trained on."
-    )
 
 
 class Session:
@@ -86,9 +74,14 @@ class Session:
         self._info: int | None = None  # where bubblewrap says which process is the first of the sandbox,
         self._first: int | None = None  # whose end is the end of all of them,
         self._first_handle: int | None = None  # and a hold on it, because a number may be used again
-        self._folder: str | None = None
-        self._marker = uuid.uuid4().hex
-        whole = {**job, "mode": mode, "limits": self._limits(), "packages": self._packages()}
+        self._writable: list[int] = []  # its folders in memory, held open to count what lies in them
+        whole = {
+            **job,
+            "mode": mode,
+            "limits": self._limits(),
+            "packages": bubblewrap.PACKAGES,
+            "folder": bubblewrap.WORK,
+        }
         self._process = self._launch()
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None  # both are pipes
@@ -96,7 +89,7 @@ class Session:
         self._to, self._from = stdin.fileno(), stdout.fileno()
         os.set_blocking(self._to, False)
         os.set_blocking(self._from, False)
-        self._payload = _modules(mode) + self._framed({**whole, "folder": self._folder or bubblewrap.WORK})
+        self._payload = _modules(mode) + self._framed(whole)
 
     def begin(self) -> None:
         """Hand over the job and wait until the sandbox has its limits; nothing of the program has run before."""
@@ -109,6 +102,11 @@ class Session:
             raise SandboxError(f"the sandbox did not start: {self._complaint() or failure}") from None
         if started != ("started",):
             raise SandboxError(f"the sandbox did not report its start but {started!r}")
+        # A program that has ended already took its files with it.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            for folder in bubblewrap.WRITABLE:
+                path = f"/proc/{self._first}/root{folder}"
+                self._writable.append(os.open(path, os.O_PATH | os.O_DIRECTORY))
 
     def __enter__(self) -> Session:
         return self
@@ -127,7 +125,7 @@ class Session:
         if size > self.settings.output_bytes + 4096:
             raise ProgramFailure(f"too much output: more than {self.settings.output_bytes} bytes")
         try:
-            message = decode(self._read(size, deadline, doing))
+            message = decode(self._read(size, deadline, doing), MESSAGE_ITEMS)
         except WireError:
             raise ProgramFailure("wrote something else to the grader's pipe") from None
         if not isinstance(message, tuple) or not message or not isinstance(message[0], str):
@@ -175,10 +173,18 @@ class Session:
                 raise Stopped
             if now - self._checked >= SLICE_SECONDS:
                 self._checked = now
-                if self._first is not None and _memory_of_tree(self._first) > self.settings.memory_bytes:
-                    raise ProgramFailure(f"used more than {self.settings.memory_bytes} bytes of memory")
+                self._check_use()
             if waiting.poll(min(SLICE_SECONDS, deadline - now) * 1000):
                 return
+
+    def _check_use(self) -> None:
+        """What no limit of the kernel bounds: the memory of all processes together, and the number of files."""
+        if self._first is not None and _memory_of_tree(self._first) > self.settings.memory_bytes:
+            raise ProgramFailure(f"used more than {self.settings.memory_bytes} bytes of memory")
+        for folder in self._writable:
+            room = os.fstatvfs(folder)
+            if room.f_files - room.f_ffree > self.settings.files:
+                raise ProgramFailure(f"made more than {self.settings.files} files")
 
     # -- the process ---------------------------------------------------------------------------------------------
 
@@ -194,23 +200,8 @@ class Session:
             "CORE": 0,
         }
 
-    def _packages(self) -> list[str]:
-        if self.settings.sandbox == "bubblewrap":
-            return [bubblewrap.PACKAGES]
-        return sorted({str(path.parent) for path in bubblewrap.package_paths(self.settings.packages)})
-
     def _launch(self) -> subprocess.Popen[bytes]:
         program = [*bubblewrap.python_command(), "-c", BOOT]
-        if self.settings.sandbox == "weak":
-            _say_weak_once()
-            self._folder = tempfile.mkdtemp(prefix="delta-rlvr-weak-")
-            environment = {**bubblewrap.ENVIRONMENT, "HOME": self._folder, "TMPDIR": self._folder}
-            try:
-                return _popen(program, environment | {"DELTA_RLVR_SANDBOX": self._marker}, ())
-            except BaseException:
-                os.rmdir(self._folder)
-                raise
-        bubblewrap.check()
         ends = [*os.pipe(), *os.pipe()]
         info, info_end, rules, rules_end = ends
         try:
@@ -223,7 +214,7 @@ class Session:
                 info=info_end,
                 seccomp=rules if filter_program else None,
             )
-            process = _popen([*words, *program], None, (info_end, rules))
+            process = _popen([*words, *program], (info_end, rules))
             ends.remove(info)
             self._info = info
             return process
@@ -276,22 +267,17 @@ class Session:
             self._first_handle = None
             if not gone:
                 raise SandboxError(f"process {self._first} of a sandbox could not be ended")
-        if self._folder is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            _end_marked(self._marker)
         self._process.kill()
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
             if pipe is not None:
                 pipe.close()
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        for folder in self._writable:
+            os.close(folder)
+        self._writable = []
 
 
-def _popen(
-    words: list[str], environment: dict[str, str] | None, descriptors: tuple[int, ...]
-) -> subprocess.Popen[bytes]:
+def _popen(words: list[str], descriptors: tuple[int, ...]) -> subprocess.Popen[bytes]:
     # A session of its own: a Ctrl-C at the terminal is for the grader, which then ends its sandboxes in order.
     return subprocess.Popen(
         words,
@@ -299,7 +285,9 @@ def _popen(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         bufsize=0,
-        env=environment,
+        env={
+            "PATH": os.environ.get("PATH", os.defpath)
+        },  # a program may see its first process, which is bubblewrap
         pass_fds=descriptors,
         start_new_session=True,
     )
@@ -323,13 +311,3 @@ def _memory_of_tree(first: int) -> int:
             for thread in os.listdir(f"/proc/{process}/task"):
                 waiting += map(int, Path(f"/proc/{process}/task/{thread}/children").read_text().split())
     return total + shared
-
-
-def _end_marked(marker: str) -> None:
-    """Weak mode only: end what left the process group but kept the environment that it was started with."""
-    wanted = f"DELTA_RLVR_SANDBOX={marker}".encode()
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                if wanted in (entry / "environ").read_bytes().split(b"\0"):
-                    os.kill(int(entry.name), signal.SIGKILL)

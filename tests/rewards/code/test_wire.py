@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import datetime
 import decimal
 import enum
 import fractions
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from delta_rlvr.rewards.sandbox.wire import Opaque, WireError, decode, encode
+from delta_rlvr.rewards.code.sandbox.wire import Opaque, WireError, decode, encode
 
 scalars = st.one_of(
     st.none(),
@@ -24,6 +25,10 @@ scalars = st.one_of(
     st.binary(),
     st.decimals(allow_nan=False),
     st.fractions(),
+    st.dates(),
+    st.times(),
+    st.datetimes(),
+    st.timedeltas(),
 )
 hashable = st.recursive(scalars, lambda inner: st.tuples(inner, inner) | st.frozensets(inner, max_size=3))
 values = st.recursive(
@@ -59,7 +64,7 @@ def test_plain_values_come_back(value):
 @settings(max_examples=300, deadline=None)
 @given(
     st.binary(max_size=60)
-    | st.lists(st.sampled_from(b"NTFiflsbcItSzdmrqxkgo0123456789:;,-a"), max_size=40).map(bytes)
+    | st.lists(st.sampled_from(b"NTFiflsbcItSzdmrqxkgoD0123456789:;,-a"), max_size=40).map(bytes)
 )
 def test_any_other_bytes_are_refused_or_plain(data):
     plain = (
@@ -79,11 +84,12 @@ def test_any_other_bytes_are_refused_or_plain(data):
         Opaque,
     )
     rare = (decimal.Decimal, fractions.Fraction, collections.deque, type({}.keys()), type(iter([])))
+    dates = (datetime.date, datetime.time, datetime.datetime, datetime.timedelta)
     try:
         value = decode(data)
     except WireError:
         return
-    assert type(value) in plain + rare
+    assert type(value) in plain + rare + dates
 
 
 def test_values_by_hand():
@@ -159,6 +165,20 @@ MALFORMED += [
     b"x" + encode((1, 0)),
     b"r" + encode("ab"),
 ]
+MALFORMED += [
+    b"m4:sNaN",
+    b"m11:1e200000000",
+    b"f" + b"1" * 100 + b";",
+    b"I30:" + b"1" * 30,
+    b"I3:1, ",
+    b"xt2:T" + encode(2),
+    b"x" + encode((1 << 300_000, 3)),
+    b"S40:" + b"".join(b"i%x;" % (number * (2**61 - 1)) for number in range(40)),
+    b"D" + encode(("date", 2024, 2, 30)),
+    b"D" + encode(("date", 2024, 2)),
+    b"D" + encode(("timezone", 1)),
+    b"qt0:",
+]
 MALFORMED += [b"m3:abc", b"I3:1,x", b"I9999:1", b"q" + encode(3), b"g" + encode(3), b"k" + encode([[]])]
 
 
@@ -168,10 +188,17 @@ def test_malformed_bytes(data):
         decode(data)
 
 
+def test_items_are_counted():
+    assert decode(encode([[1], {2: 3}]), most_items=5) == [[1], {2: 3}]  # 2 + 1 + 2
+    for value in ([[1], {2: 3}], list(range(10)), [None] * 5, {1: 2, 3: 4, 5: 6}):
+        with pytest.raises(WireError, match="too many items"):
+            decode(encode(value), most_items=4)
+
+
 def test_depth_is_bounded_on_the_way_out_too():
     deep: list = []
-    for _ in range(301):
+    for _ in range(201):
         deep = [deep]
-    with pytest.raises(WireError, match="nested more than 300 deep"):
+    with pytest.raises(WireError, match="nested more than 200 deep"):
         encode(deep)
     assert decode(encode(deep[0])) == deep[0]

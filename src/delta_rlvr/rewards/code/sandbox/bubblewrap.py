@@ -13,25 +13,24 @@ import sysconfig
 from functools import cache
 from pathlib import Path
 
-from delta_rlvr.rewards.sandbox.errors import SandboxUnavailable
+from delta_rlvr.rewards.code.sandbox.errors import SandboxUnavailable
 
 PACKAGES = "/packages"
 WORK = "/tmp"
-OTHERWISE = (
-    "Or choose another sandbox on purpose: CodeSettings(sandbox='server', server_url=...) sends programs to a "
-    "SandboxFusion-compatible server; CodeSettings(sandbox='weak') runs them here with resource limits only."
-)
+WRITABLE = (WORK, "/dev/shm")
+# Time zones, and where the loader looks for libraries.
+SMALL = ("/usr/share/zoneinfo", "/etc/localtime", "/etc/ld.so.cache", "/etc/alternatives", "/usr/lib/locale")
 INSTALL = (
     "the code grader needs bubblewrap 0.7 or newer, and {found}. Install it with one of:\n"
     "  sudo apt-get install bubblewrap    (Debian 12, Ubuntu 23.04 and later)\n"
-    "  sudo dnf install bubblewrap\n  sudo pacman -S bubblewrap\n  sudo apk add bubblewrap\n" + OTHERWISE
+    "  sudo dnf install bubblewrap\n  sudo pacman -S bubblewrap\n  sudo apk add bubblewrap"
 )
 BLOCKED = (
     "bubblewrap is installed but cannot make a sandbox here. It said: {words}\n"
     "  in a container: start it with --security-opt seccomp=unconfined --security-opt apparmor=unconfined "
     "--security-opt systempaths=unconfined (as root also --cap-add SYS_ADMIN --cap-add NET_ADMIN)\n"
     "  Ubuntu 24.04: sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0\n"
-    "  older Debian: sudo sysctl kernel.unprivileged_userns_clone=1\n" + OTHERWISE
+    "  older Debian: sudo sysctl kernel.unprivileged_userns_clone=1"
 )
 ENVIRONMENT = {
     "PATH": "/usr/bin:/bin",
@@ -78,29 +77,59 @@ def real_root() -> bool:
 
 @cache
 def _file_system(packages: tuple[str, ...] | None) -> tuple[str, ...]:
-    arguments: list[str] = ["--ro-bind", "/usr", "/usr"]
-    for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"):
-        path = Path("/", name)
-        if path.is_symlink():
-            arguments += ["--symlink", os.readlink(path), str(path)]
-        elif path.is_dir():
-            arguments += ["--ro-bind", str(path), str(path)]
-    for file in ("/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime"):
-        arguments += ["--ro-bind-try", file, file]
-    prefixes = {Path(sys.base_prefix).resolve(), Path(os.path.realpath(sys.executable)).parent.parent}
-    if any(prefix.is_relative_to("/nix") for prefix in prefixes):
-        prefixes = {Path("/nix/store")}
-    for prefix in sorted(prefixes):
-        if not prefix.is_relative_to("/usr"):
-            arguments += _bind(prefix, prefix)
-    installed = Path(
-        sysconfig.get_path("platlib", vars={"platbase": sys.base_prefix, "base": sys.base_prefix})
-    )
-    if installed.is_dir() and not installed.is_relative_to("/usr"):
-        arguments += [*_tmpfs(str(installed), 4096, "0755"), "--remount-ro", str(installed)]
-    for path in package_paths(packages):
-        arguments += _bind(path, Path(PACKAGES, path.name))
+    """The interpreter, its standard library, the shared libraries of the system and the packages: nothing else."""
+    arguments: list[str] = []
+    visible = [*_libraries(), *_interpreter(), *SMALL]
+    if real_root():
+        visible.append(os.path.realpath(shutil.which("setpriv") or ""))
+    for path in filter(os.path.exists, visible):
+        arguments += _bind(Path(path), Path(path))
+    for name in ("bin", "lib", "lib64"):
+        if os.path.islink(f"/{name}"):
+            arguments += ["--symlink", os.readlink(f"/{name}"), f"/{name}"]
+    for folder in _standard_library():
+        for name in ("site-packages", "dist-packages"):
+            if Path(folder, name).is_dir():
+                arguments += [*_tmpfs(f"{folder}/{name}", 4096, "0755"), "--remount-ro", f"{folder}/{name}"]
+    for package in package_paths(packages):
+        arguments += _bind(package, Path(PACKAGES, package.name))
     return tuple(arguments)
+
+
+def _libraries() -> list[str]:
+    """Where the system keeps shared libraries. Debian has a folder for them alone; elsewhere they lie among others."""
+    triplet = sysconfig.get_config_var("MULTIARCH") or ""
+    folders = []
+    for folder in ("/usr/lib", "/lib"):
+        alone = os.path.join(folder, triplet)
+        folders.append(alone if os.path.isdir(alone) else folder)
+    return [
+        folder
+        for folder in (*folders, "/usr/lib64", "/lib64")
+        if os.path.isdir(folder) and not os.path.islink("/" + folder.split("/")[1])
+    ]
+
+
+def _standard_library() -> set[str]:
+    base = {"base": sys.base_prefix, "platbase": sys.base_prefix, "installed_base": sys.base_prefix}
+    return {
+        os.path.realpath(sysconfig.get_path(name, vars=base | {"installed_platbase": sys.base_prefix}))
+        for name in ("stdlib", "platstdlib")
+    }
+
+
+def _interpreter() -> list[str]:
+    """This interpreter's own files: under a prefix that it shares with other software, no more than them."""
+    program = os.path.realpath(sys.executable)
+    prefix = os.path.realpath(sys.base_prefix)
+    if prefix.startswith("/nix/"):
+        return ["/nix/store"]  # every package has a folder of its own there, and needs those of others
+    if prefix in ("/usr", "/usr/local"):
+        library = os.path.join(
+            sysconfig.get_config_var("LIBDIR") or "", sysconfig.get_config_var("INSTSONAME") or ""
+        )
+        return [program, *sorted(_standard_library()), library]
+    return [program, *sorted({os.path.dirname(folder) for folder in _standard_library()})]
 
 
 def _bind(source: Path, target: Path) -> list[str]:
@@ -151,16 +180,10 @@ def command(
     for name, value in ENVIRONMENT.items():
         words += ["--setenv", name, value]
     words += _file_system(packages)
-    words += ["--proc", "/proc", "--dev", "/dev", *_tmpfs("/dev/shm", temporary_bytes, "1777")]
-    words += [
-        "--remount-ro",
-        "/dev",
-        *_tmpfs(WORK, temporary_bytes, "1777"),
-        "--remount-ro",
-        "/",
-        "--chdir",
-        WORK,
-    ]
+    words += ["--proc", "/proc", "--dev", "/dev"]
+    for folder in WRITABLE:
+        words += _tmpfs(folder, temporary_bytes, "1777")
+    words += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", WORK]
     if info is not None:
         words += ["--info-fd", str(info)]
     if seccomp is not None:
@@ -173,8 +196,8 @@ def command(
 
 
 @cache
-def check() -> None:
-    """Raise SandboxUnavailable, with how to change that, unless a sandbox can be made here."""
+def check(packages: tuple[str, ...] | None) -> None:
+    """Raise SandboxUnavailable, with how to change that, unless a sandbox with these packages can be made here."""
     if not sys.platform.startswith("linux") or shutil.which("bwrap") is None:
         raise SandboxUnavailable(INSTALL.format(found="`bwrap` is not on the PATH"))
     said = subprocess.run(["bwrap", "--version"], capture_output=True, text=True, check=False).stdout
@@ -182,10 +205,8 @@ def check() -> None:
     if version < (0, 7):
         raise SandboxUnavailable(INSTALL.format(found=f"this is {said.strip() or 'of an unknown version'}"))
     if real_root() and shutil.which("setpriv") is None:
-        raise SandboxUnavailable(
-            "the code grader needs `setpriv` when run as root: install util-linux. " + OTHERWISE
-        )
-    attempt = [*command(None, 1 << 20), *python_command(), "-c", "import os"]
+        raise SandboxUnavailable("the code grader needs `setpriv` when run as root: install util-linux")
+    attempt = [*command(packages, 1 << 20), *python_command(), "-c", "import os"]
     try:
         result = subprocess.run(attempt, capture_output=True, text=True, check=False, timeout=60)
     except subprocess.TimeoutExpired:

@@ -6,9 +6,10 @@ returned or printed, and a program that takes this code over can only report som
 was expected never enters the sandbox.
 
 Messages are tuples in `wire` form behind a length of four bytes. The grader sends ("call", number, arguments),
-("run", number, input, seconds); the answers are ("started",), ("ready",), ("broken", type, text),
-("value", number, encoded value, encoded arguments), ("error", number, type, text),
-("output", number, status, exit code, output, tail of the error stream).
+("run", number, input, seconds); the answers are ("started",), ("ready",), ("broken", base, type, text),
+("value", number, encoded value, encoded arguments), ("error", number, base, type, text),
+("output", number, status, exit code, output, tail of the error stream). `base` is the built-in exception that the
+type derives from.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import builtins
 import os
 import sys
 
-from delta_rlvr.rewards.sandbox.wire import decode, encode
+from delta_rlvr.rewards.code.sandbox.wire import decode, encode
 
 TYPE_CHECKING = False  # typing's own constant, without the milliseconds that importing typing takes
 if TYPE_CHECKING:
@@ -69,22 +70,36 @@ def plain_builtins() -> None:
     builtins.quit = _sitebuiltins.Quitter("quit", "")  # type: ignore[assignment]
 
 
-def describe(error: BaseException) -> tuple[str, str]:
-    """Type and text of an exception whose class may have been written to misbehave."""
+def describe(error: BaseException) -> tuple[str, str, str]:
+    """Built-in base, type and text of an exception whose class may have been written to misbehave."""
     try:
-        return type(error).__name__[:100], str(error)[:ERROR_TAIL]
+        base = next(kind.__name__ for kind in type(error).__mro__ if kind.__module__ == "builtins")
+        return base, type(error).__name__[:100], str(error)[:ERROR_TAIL]
     except BaseException:
-        return "Exception", "an exception that cannot be printed"
+        return "BaseException", "Exception", "an exception that cannot be printed"
 
 
-def load(program: str, entry: str) -> Callable[..., Any]:
+def compiled(source: str, name: str) -> Any:
+    """The program's code, without the `from __future__` of this file."""
+    return compile(source, name, "exec", dont_inherit=True)
+
+
+def load(preamble: str, program: str, entry: str) -> Callable[..., Any]:
     """Run the program's top level as a module of its own and return the function `entry`."""
     module = type(sys)("candidate")
     sys.modules["candidate"] = module
-    exec(compile(program, "candidate.py", "exec"), module.__dict__)
-    found = module.__dict__.get(entry)
-    if found is None and "Solution" in module.__dict__:
-        found = getattr(module.__dict__["Solution"](), entry, None)  # LeetCode's form
+    names = module.__dict__
+    exec(
+        compiled(preamble, "preamble.py"), names
+    )  # apart, so that `from __future__` may stand first in the program
+    try:
+        exec(compiled(program, "candidate.py"), names)
+    except (EOFError, AssertionError):
+        if entry not in names:  # else it had gone on to ask a user for input, or to test itself by an example
+            raise
+    found = names.get(entry)
+    if found is None and "Solution" in names:
+        found = getattr(names["Solution"](), entry, None)  # LeetCode's form
     if not callable(found):
         raise NameError("the program defines no function " + entry)
     return found
@@ -104,7 +119,7 @@ def answer(
 
 def serve_calls(job: dict[str, Any], requests: int, replies: int) -> None:
     try:
-        function = load(job["program"], job["entry"])
+        function = load(job["preamble"], job["program"], job["entry"])
     except BaseException as error:
         write_message(replies, ("broken", *describe(error)))
         return
@@ -131,20 +146,20 @@ def start(limits: dict[str, int], folder: str) -> tuple[int, int]:
 def main() -> Any:
     """Serve one program; in the child of a whole-program run, return the code for the top level to execute."""
     job = read_message(0)
-    sys.path.extend(job["packages"])
+    sys.path.append(job["packages"])
     sys.argv = ["main.py"]
     requests, replies = start(job["limits"], job["folder"])
     mode = job["mode"]
     if mode == "calls":
         serve_calls(job, requests, replies)
     elif mode == "runs":
-        from delta_rlvr.rewards.sandbox.inside_runs import serve_runs
+        from delta_rlvr.rewards.code.sandbox.inside_runs import serve_runs
 
         code = serve_runs(job, requests, replies)
         if code is not None:
             return code
     else:
-        from delta_rlvr.rewards.sandbox.inside_assertions import serve_assertions
+        from delta_rlvr.rewards.code.sandbox.inside_assertions import serve_assertions
 
         serve_assertions(job, requests, replies)
     os._exit(0)

@@ -14,8 +14,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from delta_rlvr.rewards.code_settings import CodeSettings
-from delta_rlvr.rewards.code_tests import (
+from delta_rlvr.rewards.code.cases import (
     AssertionTests,
     Call,
     CodeTests,
@@ -25,22 +24,31 @@ from delta_rlvr.rewards.code_tests import (
     StdioTests,
     load_tests,
 )
-from delta_rlvr.rewards.sandbox.errors import ProgramFailure
-from delta_rlvr.rewards.sandbox.runner import make_runner
-from delta_rlvr.rewards.sandbox.wire import decode
+from delta_rlvr.rewards.code.sandbox.errors import ProgramFailure
+from delta_rlvr.rewards.code.sandbox.runner import Runner
+from delta_rlvr.rewards.code.sandbox.wire import decode
+from delta_rlvr.rewards.code.settings import CodeSettings
 
 LARGEST_ARCHIVE = 1 << 30
-# LeetCode's editor imports these for its users, and LiveCodeBench's own harness does too.
+# LeetCode's editor imports these for its users, and LiveCodeBench's own harness does too. The order matters: a module
+# wins over its namesake (bisect.bisect, random.random), and what is built in over everything (pow, compile, open).
 LEETCODE_PREAMBLE = """\
-import bisect, collections, copy, functools, heapq, itertools, math, operator, random, re, string, sys
-from bisect import *
-from collections import *
-from functools import *
-from heapq import *
-from itertools import *
-from math import *
-from operator import *
 from typing import *
+from operator import *
+from string import *
+from re import *
+from io import *
+from sys import *
+from copy import *
+from random import *
+from math import *
+from bisect import *
+from heapq import *
+from collections import *
+from itertools import *
+from functools import *
+import bisect, collections, copy, functools, heapq, io, itertools, math, operator, random, re, string, sys
+from builtins import *
 sys.setrecursionlimit(50000)
 """
 # EvalPlus compares these answers as sets, or only for being there (a match object has no plain form).
@@ -141,7 +149,7 @@ def reference_answers(
     program: str, entry: str, arguments: Sequence[tuple[Any, ...]], settings: CodeSettings | None = None
 ) -> list[Any]:
     """What a reference solution returns, run in a sandbox like any other program."""
-    runner = make_runner(settings or CodeSettings())
+    runner = Runner(settings or CodeSettings())
     try:
         return [decode(answer) for answer in runner.calls(program, entry, arguments)]
     except ProgramFailure as failure:

@@ -1,11 +1,9 @@
-"""How programs are run: which sandbox, and what they may use of the machine."""
+"""How programs are run: what they may use of the machine."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
 
-Sandbox = Literal["bubblewrap", "server", "weak"]
 MEBIBYTE = 1 << 20
 
 
@@ -13,8 +11,6 @@ MEBIBYTE = 1 << 20
 class CodeSettings:
     """Settings of the code grader."""
 
-    sandbox: Sandbox = "bubblewrap"
-    """"bubblewrap" (refused where it cannot work), "server" (SandboxFusion-compatible), or "weak" (limits only)."""
     seconds_per_test: float = 6.0
     """Wall-clock limit of one call or one run of the program; loading the program has one such limit too."""
     seconds_total: float = 60.0
@@ -28,25 +24,17 @@ class CodeSettings:
     open_files: int = 128
     """Files that the program may have open."""
     temporary_bytes: int = 64 * MEBIBYTE
-    """Room in the sandbox's own temporary folder, which lies in memory."""
+    """Room in each of the sandbox's two folders for temporary files, which lie in memory."""
+    files: int = 10_000
+    """Files that each of these folders may hold."""
     output_bytes: int = 16 * MEBIBYTE
     """Size of one answer or output of the program."""
     packages: tuple[str, ...] | None = None
     """Installed packages that programs may import beside the standard library; None: numpy where it is installed."""
     workers: int | None = None
     """Programs graded at a time by a batch; None: one for each processor that this process may use."""
-    server_url: str | None = None
-    """Address of the server for sandbox="server", such as "http://localhost:8080"."""
-    server_attempts: int = 3
-    """How often a request is made before a server that fails is an error."""
 
     def __post_init__(self) -> None:
-        if self.sandbox not in get_args(Sandbox):
-            raise ValueError(f"sandbox must be one of {get_args(Sandbox)}, not {self.sandbox!r}")
-        if (self.sandbox == "server") != (self.server_url is not None):
-            raise ValueError("server_url is needed with sandbox='server', and only there")
-        if self.server_url is not None and not self.server_url.startswith(("http://", "https://")):
-            raise ValueError(f"server_url must begin with http:// or https://, not {self.server_url!r}")
         if self.workers is not None and self.workers < 1:
             raise ValueError(f"workers must be at least 1, not {self.workers}")
         if not 0 < self.seconds_per_test <= self.seconds_total:
@@ -59,8 +47,8 @@ class CodeSettings:
             "file_bytes",
             "open_files",
             "temporary_bytes",
+            "files",
             "output_bytes",
-            "server_attempts",
         ):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
