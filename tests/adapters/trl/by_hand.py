@@ -118,7 +118,7 @@ class _Batch:
             entropy=entropy,
             round_number=round_number,
         )
-        if isinstance(method.rule, DeltaConfig) and options.reference_tolerance is not None:
+        if type(method.rule) is DeltaConfig and options.reference_tolerance is not None:
             self._check_against_reference(model, hidden, entropy, groups)
 
     def _advantages(self):
