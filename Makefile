@@ -27,6 +27,7 @@ lint: setup-dev
 # What each performance claim of docs/results.md is measured by (the CPU's part of it).
 bench: setup-dev
 	$(BIN)/python benchmarks/coefficients.py
+	$(BIN)/python benchmarks/rules.py
 	$(BIN)/python benchmarks/trl_overhead.py
 	$(BIN)/python benchmarks/generation.py
 	$(BIN)/python benchmarks/grade_math.py
