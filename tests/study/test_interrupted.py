@@ -112,7 +112,9 @@ def test_a_signal_stops_where_nothing_is_lost(
 
     def update_and_signal(self: StackedTraining, *given: Any) -> Any:
         calls.append(self.done)
-        if len(calls) == 3:  # the first update of the second batch; the second one is made before the study stops
+        if (
+            len(calls) == 3
+        ):  # the first update of the second batch; the second one is made before the study stops
             os.kill(os.getpid(), signal.SIGTERM)
         return update(self, *given)
 
@@ -163,7 +165,9 @@ def test_a_checkpoint_that_cannot_be_written_or_read(
     written: Path, expected: str, tmp_path: Path, capsys: Any
 ) -> None:
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, limits[1]))  # a checkpoint has more than ten megabytes
+    resource.setrlimit(
+        resource.RLIMIT_FSIZE, (1 << 20, limits[1])
+    )  # a checkpoint has more than ten megabytes
     try:
         assert main(study_command(written, tmp_path / "full", "--checkpoint-seconds", "0")) == 0
     finally:
@@ -245,7 +249,14 @@ def test_nothing_of_a_finished_stack_stays_alive(
     def watched(self: StackedTraining, collector: Any, *given: Any, **settings: Any) -> None:
         assert not [kept() for kept in alive if kept() is not None]
         build(self, collector, *given, **settings)
-        parts = [self, self.optimizer, collector, collector.sampler, collector.policy, *self.policy.parameters()]
+        parts = [
+            self,
+            self.optimizer,
+            collector,
+            collector.sampler,
+            collector.policy,
+            *self.policy.parameters(),
+        ]
         alive.extend(weakref.ref(part) for part in parts)
 
     monkeypatch.setattr(StackedTraining, "__init__", watched)
@@ -282,7 +293,11 @@ def test_a_second_process_is_refused_and_a_dead_one_leaves_no_lock(
         holder.wait()
         assert holder.stdout is not None
         holder.stdout.close()
-    with locked(tmp_path), pytest.raises(RunFolderError, match=f"in use by process {os.getpid()}"), locked(tmp_path):
+    with (
+        locked(tmp_path),
+        pytest.raises(RunFolderError, match=f"in use by process {os.getpid()}"),
+        locked(tmp_path),
+    ):
         pass
 
 
@@ -376,10 +391,12 @@ def test_a_diverged_run_is_kept_as_such_and_the_state_knows_it(
     told = capsys.readouterr().out
     assert "diverged in batch" in told
     outcomes = [json.loads(line) for line in (tmp_path / "runs.jsonl").read_text().splitlines()]
-    assert [line["after"] is None for line in outcomes] == [line["run"]["arm"] == "delta" for line in outcomes]
+    assert [line["after"] is None for line in outcomes] == [
+        line["run"]["arm"] == "delta" for line in outcomes
+    ]
     assert all(line["diverged"] == len(line["curve"]) for line in outcomes if line["run"]["arm"] == "delta")
     assert all("diverged" not in line for line in outcomes if line["run"]["arm"] == "dapo")
-    assert "2 runs of delta diverged" in told
+    assert "phrased-sums: left out, as they diverged: delta, seeds 0, 1." in told
     assert not Study(read_protocols(written)[0], tmp_path).missing()
 
 

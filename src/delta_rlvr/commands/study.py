@@ -139,33 +139,35 @@ def _machine(options: argparse.Namespace) -> Machine:
 
 
 def show(table: StudyTable, console: Console) -> None:
-    """The held-out scores, and what they tell."""
+    """The scores by which the study is decided, and what they tell."""
     for task in table.tasks:
-        shown = Table(
-            title=f"{task.task}: held-out accuracy, {100 * task.before:.1f} % before training",
-            title_justify="left",
-        )
-        for heading in (
-            "arm",
-            "seeds",
-            "after",
-            "SD",
-            f"against {table.protocol.baseline}",
-            "p paired",
-            "p Holm",
-        ):
-            # Arms may differ in their settings alone: a name is folded, never cut.
-            shown.add_column(heading, justify="left" if heading == "arm" else "right", overflow="fold")
-        for found in task.heldout:
-            shown.add_row(
-                found.method,
-                str(found.seeds),
-                f"{100 * found.mean:.1f}",
-                "-" if found.sd is None else f"{100 * found.sd:.1f}",
-                told_gap(found),
-                told_p(found.p_paired),
-                "primary" if found is table.primary else told_p(found.p_holm),
+        for column in table.shown(task):
+            shown = Table(
+                title=f"{task.task}: {column.measure.name}; held-out {100 * task.before:.1f} % before training",
+                title_justify="left",
             )
-        console.print(shown)
-    for told in sentences(table):
-        console.print(told, markup=False, highlight=False)
+            headings = (
+                "arm",
+                "seeds",
+                "mean",
+                "SD",
+                f"against {table.protocol.baseline}",
+                "p paired",
+                "p Holm",
+            )
+            for heading in headings:
+                # Arms may differ in their settings alone: a name is folded, never cut.
+                shown.add_column(heading, justify="left" if heading == "arm" else "right", overflow="fold")
+            for row in column.rows:
+                shown.add_row(
+                    row.method,
+                    str(row.seeds),
+                    f"{column.measure.scale * row.mean:.1f}",
+                    "-" if row.sd is None else f"{column.measure.scale * row.sd:.1f}",
+                    told_gap(row, column.measure),
+                    told_p(row.p_paired),
+                    "primary" if row is table.primary else told_p(row.p_holm),
+                )
+            console.print(shown)
+    for sentence in sentences(table):
+        console.print(sentence, markup=False, highlight=False)

@@ -117,7 +117,9 @@ class Study:
 
     def missing(self) -> list[Run]:
         done = {outcome.run for outcome in self.outcomes()}
-        return [run for run in self.protocol.runs() if run not in done]
+        return [
+            run for run in self.protocol.runs() if run not in done and run.arm not in self.protocol.retired
+        ]
 
     def go(
         self,

@@ -173,7 +173,10 @@ class Session:
             nonlocal saved, began
             self._batch_seconds, began = time.monotonic() - began, time.monotonic()
             mean = sum(batch.accuracy for batch in statistics) / len(statistics)
-            self.progress.where = f"{name}, {number + 1} of {self.protocol.training.batches} batches done, accuracy {mean:.3f} on average"
+            batches = self.protocol.training.batches
+            self.progress.where = (
+                f"{name}, {number + 1} of {batches} batches done, accuracy {mean:.3f} on average"
+            )
             self.progress.advance(len(stack.runs))
             if time.monotonic() - saved >= self.machine.checkpoint_seconds:
                 self._save(training)

@@ -82,7 +82,6 @@ class Run:
     """Share of the verdicts that training sees flipped."""
 
     def __post_init__(self) -> None:
-        study_method(self.arm)
         if self.seed < 0:
             raise ValueError(f"seed={self.seed}: give at least 0")
         if not 0 <= self.reward_noise < 0.5:
