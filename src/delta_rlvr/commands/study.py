@@ -31,6 +31,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="folder of the outcomes (default: runs/NAME, the file's name without .yaml); run again to go on",
     )
     parser.add_argument(
+        "--model",
+        help="where the protocol's model lies on this machine: a folder or a GGUF file (default: as the protocol names it)",
+    )
+    parser.add_argument(
         "--device",
         default="cuda" if torch.cuda.is_available() else "cpu",
         help="cpu, cuda or cuda:N (default: cuda where there is one)",
@@ -93,7 +97,8 @@ def run(options: argparse.Namespace) -> int:
     for protocol in read_protocols(options.protocol):
         # A variant's name is STUDY/VARIANT, and its folder is one within the study's.
         variant = protocol.name.partition("/")[2]
-        study = Study(protocol, options.output / variant if options.output else Path("runs") / protocol.name)
+        folder = options.output / variant if options.output else Path("runs") / protocol.name
+        study = Study(protocol, folder, options.model)
         if not options.table:
             missing = study.missing()
             tell(f"{protocol.name}: {protocol.question}")

@@ -98,8 +98,10 @@ class Collector:
         group: int,
         number: int = 0,
         temperature: float = 1.0,
+        ragged: bool = False,
     ) -> list[Rollouts]:
-        """One rollout batch a policy. `number` tells the batches of a run apart."""
+        """One rollout batch a policy. `number` tells the batches of a run apart. `ragged` leaves padding out of the old-log-prob
+        pass: the same up to rounding, and quicker for long prompts that begin alike."""
         if len({len(batch.problems) for batch in batches}) != 1:
             raise ValueError("every policy must be asked the same number of prompts: they run side by side")
         with self.phases("sampling"):
@@ -120,7 +122,9 @@ class Collector:
                 ]
             )
         with self.phases("old log-probs"):
-            hidden, logps, entropy = self.score(prompts, prompt_mask, ids, group, temperature)
+            hidden, logps, entropy = self.score(
+                prompts, prompt_mask, ids, group, temperature, mask if ragged else None
+            )
         with self.phases("judging"):
             judged = list(verdicts)
         prompts = prompts.repeat_interleave(group, dim=1)
@@ -182,21 +186,26 @@ class Collector:
         ids: Int[Tensor, "run batch time"],
         group: int,
         temperature: float,
+        mask: Bool[Tensor, "run batch time"] | None = None,
     ) -> tuple[
         Float[Tensor, "run batch time width"],
         Float[Tensor, "run batch time"],
         Float[Tensor, "run batch time"],
     ]:
-        """The old-log-prob pass, a few prompts with their responses at a time: hidden states, log-probs, entropy."""
+        """The old-log-prob pass, a few prompts with their responses at a time: hidden states, log-probs, entropy. With `mask` only
+        valid tokens are worked on."""
 
         def by_pieces(rows_at_once: int) -> tuple[Tensor, ...]:
             pieces = []
             for rows in row_pieces(ids.shape[1], ids.shape[0], rows_at_once, whole=group):
                 asked = slice(rows.start // group, rows.stop // group)
+                valid = None if mask is None else mask[:, rows]
                 hidden = self.policy.response_hidden(
-                    prompts[:, asked], prompt_mask[:, asked], ids[:, rows], copies=group
+                    prompts[:, asked], prompt_mask[:, asked], ids[:, rows], copies=group, mask=valid
                 )
-                logps, entropy = self.policy.token_logps(hidden, ids[:, rows], temperature, entropy=True)
+                logps, entropy = self.policy.token_logps(
+                    hidden, ids[:, rows], temperature, entropy=True, mask=valid
+                )
                 assert entropy is not None
                 pieces.append((hidden, logps, entropy))
             return tuple(torch.cat(parts, dim=1) for parts in zip(*pieces, strict=True))

@@ -60,6 +60,9 @@ class Protocol:
     """Number of seeds by arm. Seeds count from `first_seed`, so arms share theirs."""
     baseline: str = "dapo"
     model: str = DEFAULT_POLICY
+    """As `load_policy` takes it. Whoever runs the study may say where it lies on their machine."""
+    model_sha256: str | None = None
+    """Of a GGUF file: no other weights are taken."""
     first_seed: int = 0
     reward_noise: float = 0.0
     """Share of the verdicts that training sees flipped; held-out scores never are."""

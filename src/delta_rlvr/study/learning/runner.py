@@ -21,6 +21,7 @@ from delta_rlvr.study.learning.stopping import Stop, Stopped
 from delta_rlvr.study.learning.training import Run, TrainingSettings
 from delta_rlvr.study.phases import Phases
 from delta_rlvr.tasks import load_policy
+from delta_rlvr.tasks.models import gguf_digest, is_gguf
 
 RUNS = "runs.jsonl"
 PROTOCOL = "protocol.json"
@@ -60,9 +61,11 @@ class Outcome:
 class Study:
     """A protocol and the folder that its outcomes are kept in."""
 
-    def __init__(self, protocol: Protocol, folder: Path):
+    def __init__(self, protocol: Protocol, folder: Path, model: str | None = None):
+        """`model`: where the protocol's model lies on this machine, if not where its name says."""
         self.protocol = protocol
         self.folder = folder
+        self.model = model or protocol.model
         written = self._written()
         if written is None:
             return
@@ -72,7 +75,7 @@ class Study:
         for key, kind in (("training", TrainingSettings), ("heldout", HeldoutSettings)):
             before[key] = {**plain(asdict(kind())), **before.get(key, {})}
         # More seeds or arms may be added; what the runs that are there were made with may not change.
-        fixed = ("model", "first_seed", "reward_noise", "training", "heldout")
+        fixed = ("model", "model_sha256", "first_seed", "reward_noise", "training", "heldout")
         changed = [key for key in fixed if before.get(key) != now_written[key]]
         if changed:
             raise ValueError(
@@ -85,14 +88,23 @@ class Study:
 
     def write_protocol(self, machine: Machine) -> None:
         """Beside the outcomes: what they were made with."""
-        # Folders that are older than this entry do not tell.
-        before = (self._written() or {}).get("compute_dtype", machine.precision)
+        written = self._written() or {}
+        # Folders that are older than these entries do not tell.
+        before = written.get("compute_dtype", machine.precision)
         if before != machine.precision:
             raise ValueError(
                 f"{self.folder} holds runs in {before}, not {machine.precision}: give --dtype {before}, or another --output"
             )
+        digest = gguf_digest(self.model) if is_gguf(self.model) else None
+        expected = self.protocol.model_sha256 or written.get("model_sha256", digest)
+        if digest != expected:
+            raise ValueError(
+                f"--model {self.model} has other weights (SHA-256 {digest}) than the protocol or the runs of {self.folder} (SHA-256 "
+                f"{expected})"
+            )
         told = {
             "protocol": asdict(self.protocol),
+            "model_sha256": digest,
             "compute_dtype": machine.precision,
             "versions": versions(),
             "written": now(),
@@ -142,7 +154,7 @@ class Study:
         phases = Phases(tell=tell)
         with locked(self.folder), Progress(tell, phases) as progress:
             self.write_protocol(machine)
-            model, tokenizer = load_policy(self.protocol.model)
+            model, tokenizer = load_policy(self.model)
             with Judge(tokenizer, machine.workers) as judge:
                 session = Session(
                     self.protocol,

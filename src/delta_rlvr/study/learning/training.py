@@ -215,6 +215,7 @@ class StackedTraining:
             group=settings.group,
             number=number,
             temperature=settings.temperature,
+            ragged=settings.split == "prompts",
         )
         with self.phases("weights"):
             weights = self.weigh(rollouts, number)
@@ -292,14 +293,16 @@ class StackedTraining:
             self.optimizer.zero_grad(set_to_none=True)
             for piece in row_pieces(rows.shape[1], len(self.runs), rows_at_once, whole):
                 first = slice(piece.start, piece.stop, whole)  # of the responses that share a prompt
+                mask = stacked["mask"][:, piece]
                 hidden = self.policy.response_hidden(
                     stacked["prompt_ids"][:, first],
                     stacked["prompt_mask"][:, first],
                     stacked["completion_ids"][:, piece],
                     copies=whole,
+                    mask=mask if self.settings.split == "prompts" else None,
                 )
                 logps, _ = self.policy.token_logps(
-                    hidden, stacked["completion_ids"][:, piece], self.settings.temperature
+                    hidden, stacked["completion_ids"][:, piece], self.settings.temperature, mask=mask
                 )
                 losses = []
                 for place in training:
@@ -307,7 +310,7 @@ class StackedTraining:
                         logps[place],
                         stacked["logps"][place, piece],
                         stacked["advantages"][place, piece],
-                        stacked["mask"][place, piece],
+                        mask[place],
                         weights[place, piece],
                     )
                     method = self.methods[place]
