@@ -187,10 +187,10 @@ def limited_memory(monkeypatch: pytest.MonkeyPatch, *, rows: int, runs: int) -> 
     """A device that fits so many rows into a training pass, and so many runs into a rollout batch."""
     response_hidden, collect = StackedPolicy.response_hidden, training_module.Collector.collect
 
-    def crowded(self: StackedPolicy, prompts: Any, mask: Any, responses: Any, copies: int = 1) -> Any:
+    def crowded(self: StackedPolicy, prompts: Any, prompt_mask: Any, responses: Any, **settings: Any) -> Any:
         if responses.shape[0] * responses.shape[1] > rows:
             raise torch.OutOfMemoryError("pretended")
-        return response_hidden(self, prompts, mask, responses, copies)
+        return response_hidden(self, prompts, prompt_mask, responses, **settings)
 
     def crowded_runs(self: Any, batches: Any, **settings: Any) -> Any:
         if len(batches) > runs and settings["number"] == 2:

@@ -8,11 +8,12 @@ import signal
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self
 
 from delta_rlvr.tasks import Problem, Task, decisive_tokens
+from delta_rlvr.tasks.problem_set import ProblemSet
 from delta_rlvr.tasks.token_texts import token_texts
 
 
@@ -37,7 +38,7 @@ class Judged:
     texts: list[str]
     correct: list[float]
     decisive: list[list[int]] | None
-    """0/1 a token of each response."""
+    """For each token of each response 1 if it decided, else 0."""
 
 
 def knows_decisive(task: Task) -> bool:
@@ -77,7 +78,7 @@ class Judge:
         """The verdicts on each policy's responses. Processes begin at once, so that other work can be done before they are read."""
         if self._pool is None:
             return map(self._reader.judge, asked)
-        return self._pool.map(_judge_in_worker, asked)
+        return self._pool.map(_judge_in_worker, map(_light, asked))
 
 
 class _Reader:
@@ -117,6 +118,13 @@ class _Reader:
             special = token in self._special
             self._pieces[token] = "" if special else token_texts(self._tokenizer, [token])[0]
         return self._pieces[token]
+
+
+def _light(asked: Asked) -> Asked:
+    """Without the problems that nobody asked: a task of rows brings thousands, which would be sent to a process with every batch."""
+    if not isinstance(asked.task, ProblemSet):
+        return asked
+    return replace(asked, task=replace(asked.task, train=(), heldout=()))
 
 
 _worker: _Reader | None = None

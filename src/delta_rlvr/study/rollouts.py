@@ -150,7 +150,10 @@ class Collector:
         self, questions: Sequence[Sequence[Problem]]
     ) -> tuple[Int[Tensor, "run prompts prompt"], Bool[Tensor, "run prompts prompt"]]:
         """Each policy's prompts, left-padded to one length, and which of their tokens are real."""
-        encoded = [[encode_prompt(self.tokenizer, p.prompt) for p in asked] for asked in questions]
+        # Runs of one seed are asked the same: every prompt is encoded once.
+        known = {id(p): p for asked in questions for p in asked}
+        ids_of = {key: encode_prompt(self.tokenizer, p.prompt) for key, p in known.items()}
+        encoded = [[ids_of[id(p)] for p in asked] for asked in questions]
         longest = max(len(ids) for rows in encoded for ids in rows)
         padding = self.tokenizer.pad_token_id
         padded = [[[padding] * (longest - len(ids)) + ids for ids in rows] for rows in encoded]

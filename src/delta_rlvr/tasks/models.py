@@ -128,15 +128,19 @@ def _save_unquantized(quantized: Path, folder: Path) -> None:
     try:
         loaded: Any = AutoModelForCausalLM.from_pretrained(quantized.parent, dtype="float32", **source)
         tokenizer: Any = AutoTokenizer.from_pretrained(quantized.parent, **source)
-    except (OSError, ValueError, KeyError, NotImplementedError, IndexError) as error:
+    except (OSError, ValueError, KeyError, NotImplementedError, IndexError, TypeError) as error:
         raise ValueError(
             f"{quantized}: transformers cannot read this GGUF file ({str(error).splitlines()[0]})"
         ) from error
     settings = loaded.config.to_dict()
     # The object remembers that it was quantized and refuses to be saved; a fresh one with its weights does not.
     settings.pop("quantization_config", None)
-    plain: Any = type(loaded)(type(loaded.config)(**settings))
-    plain.load_state_dict(loaded.state_dict())
+    with torch.device("meta"):  # without weights of its own
+        plain: Any = type(loaded)(type(loaded.config)(**settings))
+    # Quantized weights lose nothing that matters in 16 bits, and take half the disk.
+    weights = {name: weight.to(torch.bfloat16) for name, weight in loaded.state_dict().items()}
+    plain.load_state_dict(weights, assign=True)
+    plain.tie_weights()
     # The reader of GGUF files may take the beginning of a turn for its end; the model's own settings are right.
     if settings.get("eos_token_id") is not None:
         tokenizer.eos_token = tokenizer.convert_ids_to_tokens(settings["eos_token_id"])
@@ -146,6 +150,5 @@ def _save_unquantized(quantized: Path, folder: Path) -> None:
     # It also gives byte-level tokens a decoder that eats some characters.
     if "ByteLevel" in json.dumps(json.loads(tokenizer.backend_tokenizer.to_str())["decoder"]):
         tokenizer.backend_tokenizer.decoder = decoders.ByteLevel()
-    # Quantized weights lose nothing that matters in 16 bits, and take half the disk.
-    plain.to(torch.bfloat16).save_pretrained(folder, max_shard_size="1TB")
+    plain.save_pretrained(folder, max_shard_size="1TB")
     tokenizer.save_pretrained(folder)

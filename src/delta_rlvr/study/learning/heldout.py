@@ -55,7 +55,8 @@ def heldout_accuracies(
     rows_at_once: int = 65_536,
 ) -> list[float]:
     """Accuracy (avg@samples over the problems) of each policy on its own task; `limits` are their longest responses."""
-    questions = [settings.questions(task) for task in tasks]
+    by_task = {id(task): settings.questions(task) for task in {id(task): task for task in tasks}.values()}
+    questions = [by_task[id(task)] for task in tasks]
 
     def by_pieces(rows: int) -> list[list[float]]:
         step = max(1, rows // (len(tasks) * settings.samples))

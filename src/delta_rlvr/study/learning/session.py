@@ -154,7 +154,8 @@ class Session:
 
     def _train_and_score(self, stack: Stack, name: str) -> list[Trained]:
         self.progress.where = name
-        tasks = [get_task(run.task) for run in stack.runs]
+        named = {name: get_task(name) for name in dict.fromkeys(run.task for run in stack.runs)}
+        tasks = [named[run.task] for run in stack.runs]
         training = StackedTraining(
             self._collector(tasks), stack.runs, self.protocol.training, rows_at_once=self.machine.rows
         )

@@ -85,27 +85,95 @@ def _taken(values: Shaped[Tensor, "run some *rest"], chosen: Int[Tensor, " run_o
 
 
 @dataclass(frozen=True)
+class SharedPrompts:
+    """The prompts of each run in one row: `prefix` tokens that all begin with, then `rest` places for each of `count` prompts."""
+
+    ids: Int[Tensor, "run token"]
+    positions: Int[Tensor, "run token"]
+    prefix: int
+    """The same number in every run."""
+    count: int
+    rest: int
+    """Padding after a prompt is among them."""
+    last: Int[Tensor, "run prompt"]
+    """Where in the row each prompt ends."""
+    bias: Float[Tensor, "one one rest key"]
+    """Added to the scores of the rest of a prompt: 0, or -inf where it must not look. Padding comes after all that looks."""
+
+    @classmethod
+    def over(
+        cls,
+        prompts: Int[Tensor, "run prompt prompt_time"],
+        lengths: Int[Tensor, "run prompt"],
+        dtype: torch.dtype,
+    ) -> SharedPrompts:
+        """For prompts whose valid tokens come first."""
+        runs, count, _ = prompts.shape
+        prefix = shared_prefix(prompts, lengths)
+        rest = _round_up(int(lengths.max()) - prefix)
+        whole = prefix + rest
+        prompts = F.pad(
+            prompts, (0, whole - prompts.shape[-1])
+        )  # or cut: no valid token stands behind the longest
+        key = torch.arange(whole, device=prompts.device)
+        return cls(
+            torch.cat([prompts[:, 0, :prefix], prompts[:, :, prefix:].flatten(1)], dim=1),
+            torch.cat([key[:prefix].expand(runs, -1), key[prefix:].repeat(runs, count)], dim=1),
+            prefix,
+            count,
+            rest,
+            torch.arange(count, device=prompts.device) * rest + lengths - 1,
+            _bias((key <= key[prefix:, None])[None, None], dtype),
+        )
+
+    @property
+    def length(self) -> int:
+        """Tokens of a row."""
+        return self.prefix + self.count * self.rest
+
+    def keys(
+        self, part: Float[Tensor, "run kv_head token head_width"]
+    ) -> Float[Tensor, "run_prompt kv_head key head_width"]:
+        """Keys or values of the whole of each prompt."""
+        shared = part[:, None, :, : self.prefix].expand(-1, self.count, -1, -1, -1)
+        rests = part[:, :, self.prefix : self.length].unflatten(2, (self.count, -1)).transpose(1, 2)
+        return torch.cat([shared, rests], dim=3).flatten(0, 1)
+
+    def attend(
+        self,
+        query: Float[Tensor, "run head token head_width"],
+        key: Float[Tensor, "run kv_head token head_width"],
+        value: Float[Tensor, "run kv_head token head_width"],
+        keys: Float[Tensor, "run_prompt kv_head key head_width"],
+        values: Float[Tensor, "run_prompt kv_head key head_width"],
+    ) -> Float[Tensor, "run head row head_width"]:
+        """What the prompts' tokens see. `keys` and `values` are those of whole prompts, which others look at too."""
+        rests = query[:, :, self.prefix : self.length].unflatten(2, (self.count, -1)).transpose(1, 2)
+        mixed = _attention(rests.flatten(0, 1), keys, values, self.bias)
+        mixed = mixed.unflatten(0, (-1, self.count)).transpose(1, 2).flatten(2, 3)
+        if not self.prefix:
+            return mixed
+        first = causal_attention(*(part[:, :, : self.prefix] for part in (query, key, value)))
+        return torch.cat([first, mixed], dim=2)
+
+    def ends(self, hidden: Float[Tensor, "run token width"]) -> Float[Tensor, "run prompt width"]:
+        """What stands at the last token of each prompt."""
+        return hidden.gather(1, self.last[..., None].expand(-1, -1, hidden.shape[-1]))
+
+
+@dataclass(frozen=True)
 class Ragged:
-    """Where each token of a run stands: `prefix` of them, then `count` times `rest`, then those of the responses."""
+    """Prompts, and behind them in the same row the tokens of all responses."""
 
     ids: Int[Tensor, "run one token"]
     positions: Int[Tensor, "run one token"]
-    prefix: int
-    """Tokens that all prompts of a run begin with; the same number in every run."""
-    count: int
-    """Prompts of a run."""
-    rest: int
-    """Places for the rest of a prompt, padding after it included."""
+    prompts: SharedPrompts
     copies: int
     """Responses to each prompt."""
     packing: Packing
     """Of the responses."""
-    last: Int[Tensor, "run prompt"]
-    """The last token of each prompt."""
-    prompt_bias: Float[Tensor, "one one rest key"]
-    """Added to the scores of the rest of a prompt: 0, or -inf where it must not look."""
     bias: Float[Tensor, "response one time key"]
-    """The same for responses, which look at their prompt and at themselves."""
+    """Added to the scores of a response with its prompt's places and its own."""
 
     @classmethod
     def over(
@@ -118,39 +186,22 @@ class Ragged:
         dtype: torch.dtype,
     ) -> Ragged:
         """For prompts and responses whose valid tokens come first."""
-        (runs, count, _), device = prompts.shape, prompts.device
-        prefix = shared_prefix(prompts, lengths)
-        rest = _round_up(int(lengths.max()) - prefix)
+        shared = SharedPrompts.over(prompts, lengths, dtype)
         time = _round_up(responses.shape[-1])
-        whole = prefix + rest
-        prompts = F.pad(
-            prompts, (0, whole - prompts.shape[-1])
-        )  # or cut: no valid token stands behind the longest
         responses, mask = (F.pad(part, (0, time - part.shape[-1])) for part in (responses, mask))
         packing = Packing.over(mask.flatten(1))
-
-        key = torch.arange(whole + time, device=device)
-        own = lengths.repeat_interleave(copies, dim=1)[..., None] + key[:time]
-        ids = [prompts[:, 0, :prefix], prompts[:, :, prefix:].flatten(1), packing.pack(responses.flatten(1))]
-        positions = [
-            key[:prefix].expand(runs, -1),
-            key[prefix:whole].repeat(runs, count),
-            packing.pack(own.flatten(1)),
-        ]
-        seen_by_prompt = key[:whole] <= key[prefix:whole, None]
+        whole = shared.prefix + shared.rest
+        key = torch.arange(whole + time, device=responses.device)
+        places = lengths.repeat_interleave(copies, dim=1)[..., None] + key[:time]
         in_prompt = key < lengths.flatten()[:, None, None]
         in_response = (key >= whole) & (key <= key[whole:, None])
         seen = (in_prompt | in_response).repeat_interleave(copies, dim=0)
         return cls(
-            torch.cat(ids, dim=1)[:, None],
-            torch.cat(positions, dim=1)[:, None],
-            prefix,
-            count,
-            rest,
+            torch.cat([shared.ids, packing.pack(responses.flatten(1))], dim=1)[:, None],
+            torch.cat([shared.positions, packing.pack(places.flatten(1))], dim=1)[:, None],
+            shared,
             copies,
             packing,
-            torch.arange(count, device=device) * rest + lengths - 1,
-            _bias(seen_by_prompt[None, None], dtype),
             _bias(seen[:, None], dtype),
         )
 
@@ -160,47 +211,29 @@ class Ragged:
         key: Float[Tensor, "run kv_head token head_width"],
         value: Float[Tensor, "run kv_head token head_width"],
     ) -> Float[Tensor, "run head token head_width"]:
-        """Each part of the row with what it may look at."""
-        mixed = []
-        if self.prefix:
-            mixed.append(causal_attention(*(part[:, :, : self.prefix] for part in (query, key, value))))
-        key, value = (part.transpose(1, 2) for part in (key, value))
-        key_of_prompt, value_of_prompt = self._prompt_keys(key), self._prompt_keys(value)
-        start, end = self.prefix, self.prefix + self.count * self.rest
-        of_rest = query[:, :, start:end].unflatten(2, (self.count, -1)).transpose(1, 2).flatten(0, 1)
-        of_rest = _attention(of_rest, key_of_prompt, value_of_prompt, self.prompt_bias)
-        mixed.append(of_rest.unflatten(0, (-1, self.count)).transpose(1, 2).flatten(2, 3))
-        of_responses = _attention(
-            self._by_response(query.transpose(1, 2)).transpose(1, 2),
-            torch.cat([key_of_prompt.repeat_interleave(self.copies, dim=0), self._by_response(key)], dim=1),
-            torch.cat(
-                [value_of_prompt.repeat_interleave(self.copies, dim=0), self._by_response(value)], dim=1
-            ),
-            self.bias,
+        """Prompts look at themselves, responses at their prompt and themselves."""
+        keys, values = self.prompts.keys(key), self.prompts.keys(value)
+        of_prompts = self.prompts.attend(query, key, value, keys, values)
+        keys, values = (
+            torch.cat([prompt.repeat_interleave(self.copies, dim=0), self._placed(own)], dim=2)
+            for prompt, own in ((keys, key), (values, value))
         )
+        of_responses = _attention(self._placed(query), keys, values, self.bias)
         places = of_responses.transpose(1, 2).unflatten(0, (len(query), -1)).flatten(1, 2)
-        mixed.append(self.packing.pack(places).transpose(1, 2))
-        return torch.cat(mixed, dim=2)
+        return torch.cat([of_prompts, self.packing.pack(places).transpose(1, 2)], dim=2)
 
     def predicting(self, hidden: Float[Tensor, "run token width"]) -> Float[Tensor, "run batch time width"]:
         """The states that predict the tokens of the responses: the prompt's last, then those of the tokens before."""
-        end = self.prefix + self.count * self.rest
-        last = hidden.gather(1, self.last[..., None].expand(-1, -1, hidden.shape[-1]))
-        of_responses = self.packing.unpack(hidden[:, end:]).unflatten(1, (self.count * self.copies, -1))
-        return torch.cat(
-            [last.repeat_interleave(self.copies, dim=1)[:, :, None], of_responses[:, :, :-1]], dim=2
-        )
+        last = self.prompts.ends(hidden).repeat_interleave(self.copies, dim=1)
+        own = self.packing.unpack(hidden[:, self.prompts.length :]).unflatten(1, (last.shape[1], -1))
+        return torch.cat([last[:, :, None], own[:, :, :-1]], dim=2)
 
-    def _prompt_keys(self, part: Tensor) -> Float[Tensor, "run_prompt key kv_head head_width"]:
-        end = self.prefix + self.count * self.rest
-        rests = part[:, self.prefix : end].unflatten(1, (self.count, -1))
-        shared = part[:, None, : self.prefix].expand(-1, self.count, -1, -1, -1)
-        return torch.cat([shared, rests], dim=2).flatten(0, 1)
-
-    def _by_response(self, part: Tensor) -> Float[Tensor, "response time any_head head_width"]:
-        end = self.prefix + self.count * self.rest
-        placed = self.packing.unpack(part[:, end:])
-        return placed.unflatten(1, (self.count * self.copies, -1)).flatten(0, 1)
+    def _placed(
+        self, part: Float[Tensor, "run any_head token head_width"]
+    ) -> Float[Tensor, "response any_head time head_width"]:
+        """The responses' tokens, each response in a row of its own."""
+        own = self.packing.unpack(part[:, :, self.prompts.length :].transpose(1, 2))
+        return own.unflatten(1, (self.prompts.count * self.copies, -1)).flatten(0, 1).transpose(1, 2)
 
 
 def shared_prefix(prompts: Int[Tensor, "run prompt prompt_time"], lengths: Int[Tensor, "run prompt"]) -> int:
@@ -213,11 +246,11 @@ def shared_prefix(prompts: Int[Tensor, "run prompt prompt_time"], lengths: Int[T
 
 def _attention(
     query: Float[Tensor, "row head time head_width"],
-    key: Float[Tensor, "row key kv_head head_width"],
-    value: Float[Tensor, "row key kv_head head_width"],
+    key: Float[Tensor, "row kv_head key head_width"],
+    value: Float[Tensor, "row kv_head key head_width"],
     bias: Float[Tensor, "some_rows one time key"],
 ) -> Float[Tensor, "row head time head_width"]:
-    key, value = for_all_heads(query, key.transpose(1, 2), value.transpose(1, 2))
+    key, value = for_all_heads(query, key, value)
     return F.scaled_dot_product_attention(query, key, value, attn_mask=bias)
 
 
