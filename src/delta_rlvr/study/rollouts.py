@@ -214,7 +214,7 @@ class Collector:
             return tuple(torch.cat(parts, dim=1) for parts in zip(*pieces, strict=True))
 
         (hidden, logps, entropy), self.rows_at_once = with_fewer_rows(
-            by_pieces, self.rows_at_once, ids.shape[0] * group, self.phases.tell
+            by_pieces, min(self.rows_at_once, ids[..., 0].numel()), len(ids) * group, self.phases.tell
         )
         return hidden, logps, entropy
 
@@ -233,7 +233,7 @@ def make_collector(
 ) -> Collector:
     """Copies of a model, ready to be sampled from. `one_line`: a response ends with its line."""
     ends = end_tokens(model, tokenizer) | (line_ends(tokenizer) if one_line else set())
-    policy = StackedPolicy.from_model(model, runs, compute_dtype=compute_dtype).to(device)
+    policy = StackedPolicy.from_model(model, runs, compute_dtype=compute_dtype, device=device)
     sampler = StackedSampler(policy, ends=ends, pad=tokenizer.pad_token_id)
     return Collector(policy, sampler, tokenizer, judge=judge, rows_at_once=rows_at_once, phases=phases)
 

@@ -20,7 +20,7 @@ from delta_rlvr.study.stack.memory import with_fewer_rows
 from delta_rlvr.tasks import Problem, Task
 
 # Of one decoding step, over all rows: drawing a token takes 28 bytes of each for a moment.
-_LOGITS_AT_ONCE = 1 << 28
+_LOGITS_AT_ONCE = 1 << 29
 
 NAME = "heldout"  # of the questions: part of each sample's seed, and `evaluate_policy`'s default
 
@@ -59,7 +59,8 @@ def heldout_accuracies(
     questions = [by_task[id(task)] for task in tasks]
 
     def by_pieces(rows: int) -> list[list[float]]:
-        step = max(1, rows // (len(tasks) * settings.samples))
+        pieces = -(-settings.problems // max(1, rows // (len(tasks) * settings.samples)))
+        step = -(-settings.problems // pieces)  # of like size: another size is another set of graphs
         correct: list[list[float]] = [[] for _ in tasks]
         for start in range(0, settings.problems, step):
             part = [asked[start : start + step] for asked in questions]

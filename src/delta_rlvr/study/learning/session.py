@@ -133,7 +133,7 @@ class Session:
         if self.stop.due():
             raise Stopped
         tasks = [get_task(name) for name in names]
-        with self.phases("held-out"):
+        with self.phases("held-out score of the start"):
             return dict(zip(names, self._score(self._collector(tasks), tasks), strict=True))
 
     def run(self, stack: Stack, name: str) -> list[Trained] | None:
@@ -154,15 +154,17 @@ class Session:
 
     def _train_and_score(self, stack: Stack, name: str) -> list[Trained]:
         self.progress.where = name
-        named = {name: get_task(name) for name in dict.fromkeys(run.task for run in stack.runs)}
+        named = {spec: get_task(spec) for spec in {run.task for run in stack.runs}}
         tasks = [named[run.task] for run in stack.runs]
-        training = StackedTraining(
-            self._collector(tasks), stack.runs, self.protocol.training, rows_at_once=self.machine.rows
-        )
-        state = stack.state()
-        if state is not None:
-            training.restore(state)
+        with self.phases("building the stack"):
+            training = StackedTraining(
+                self._collector(tasks), stack.runs, self.protocol.training, rows_at_once=self.machine.rows
+            )
+            state = stack.state()
+            if state is not None:
+                training.restore(state)
             del state  # the file that it is mapped from may be replaced
+        if training.done:
             self.phases.tell(f"  going on after batch {training.done} of {self.protocol.training.batches}")
         saved, began = time.monotonic(), time.monotonic()
 

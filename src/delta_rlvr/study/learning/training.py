@@ -327,7 +327,10 @@ class StackedTraining:
         with self.phases("forward and backward"):
             # No weight has moved yet: a pass that did not fit can be made again.
             totals, self.rows_at_once = with_fewer_rows(
-                forward_and_backward, self.rows_at_once, len(self.runs) * whole, self.phases.tell
+                forward_and_backward,
+                min(self.rows_at_once, rows.numel()),
+                len(self.runs) * whole,
+                self.phases.tell,
             )
         with self.phases("optimizer"):
             norms = clip_gradients(self.policy, self.settings.max_grad_norm)

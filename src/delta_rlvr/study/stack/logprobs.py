@@ -14,7 +14,8 @@ from torch import Tensor
 
 # Of float32 logits held at once; the backward pass of a chunk takes about twice as much for a moment. Each chunk adds to the
 # gradient of the whole head, so that few large ones are quicker where there is room.
-_LOGIT_BYTES = {"cpu": 1 << 29, "cuda": 1 << 31}
+_LOGIT_BYTES = {"cuda": 1 << 31}
+_FEW_LOGIT_BYTES = 1 << 29
 
 
 def token_logps(
@@ -54,7 +55,8 @@ def head_logits(
 
 def _rows_at_once(head: Float[Tensor, "run vocab width"]) -> int:
     """Rows of each run whose logits are made together."""
-    return max(1, _LOGIT_BYTES[head.device.type] // (4 * head.shape[0] * head.shape[1]))
+    held = _LOGIT_BYTES.get(head.device.type, _FEW_LOGIT_BYTES)
+    return max(1, held // (4 * head.shape[0] * head.shape[1]))
 
 
 class _TokenLogps(torch.autograd.Function):

@@ -69,12 +69,32 @@ class StackedPolicy(nn.Module):
 
     @classmethod
     def from_model(
-        cls, model: PreTrainedModel, runs: int, *, compute_dtype: torch.dtype = torch.float32
+        cls,
+        model: PreTrainedModel,
+        runs: int,
+        *,
+        compute_dtype: torch.dtype = torch.float32,
+        device: str | torch.device = "cpu",
     ) -> StackedPolicy:
         """`runs` policies, each with the weights of `model`."""
         if runs < 1:
             raise ValueError(f"runs: at least one is needed, not {runs}")
-        return cls.from_models([model] * runs, compute_dtype=compute_dtype)
+        # Repeated on the device: the host is slow to copy, and the way there is long.
+        one = cls.from_models([model], compute_dtype=compute_dtype).to(device)
+
+        def repeated(weight: Tensor) -> Tensor:
+            return weight.detach().repeat(runs, *[1] * (weight.dim() - 1))
+
+        return cls(
+            one.shape,
+            compute_dtype,
+            embedding=repeated(one.embedding),
+            layers=[
+                {name: repeated(weight) for name, weight in layer.named_parameters()} for layer in one.layers
+            ],
+            norm=repeated(one.norm),
+            head=None if one.untied_head is None else repeated(one.untied_head),
+        )
 
     @classmethod
     def from_models(
@@ -95,17 +115,15 @@ class StackedPolicy(nn.Module):
         def stacked(weight_of: Callable[[PreTrainedModel], Tensor]) -> Tensor:
             return torch.stack([weight_of(model).detach().float() for model in models])
 
-        def layer_weight(number: int, name: str) -> Tensor:
-            return stacked(lambda model: layer_weights(model, number)[name])
+        def stacked_layer(number: int) -> dict[str, Tensor]:
+            each = [layer_weights(model, number) for model in models]
+            return {name: torch.stack([weights[name].float() for weights in each]) for name in each[0]}
 
         return cls(
             shape,
             compute_dtype,
             embedding=stacked(lambda model: model.model.embed_tokens.weight),
-            layers=[
-                {name: layer_weight(number, name) for name in layer_weights(models[0], number)}
-                for number in range(shape.layers)
-            ],
+            layers=[stacked_layer(number) for number in range(shape.layers)],
             norm=stacked(lambda model: model.model.norm.weight),
             head=None if shape.tied else stacked(lambda model: model.lm_head.weight),
         )
