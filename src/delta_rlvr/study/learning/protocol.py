@@ -87,9 +87,7 @@ class Protocol:
                 f"protocol {self.name!r}: the primary comparison is not among the arms and tasks"
             )
         knowing = [
-            arm
-            for arm in self.arms
-            if arm not in self.retired and "decisive" in study_method(arm).rule.needs
+            arm for arm in self.arms if arm not in self.retired and "decisive" in study_method(arm).rule.needs
         ]
         for name in self.tasks:
             try:

@@ -89,7 +89,8 @@ class _TokenLogps(torch.autograd.Function):
         parts = (part.split(ctx.rows, 1) for part in (hidden, tokens, normalizers, gradient))
         for chunk, chosen, normalizer, up in zip(*parts, strict=True):
             logits = _scaled(head_logits(chunk, weight), ctx.temperature)
-            slope = logits.sub_(normalizer[..., None]).exp_().mul_(-up[..., None])
+            # Not in place: many gradients may come at once (vmap), and the probabilities are the same for all of them.
+            slope = logits.sub_(normalizer[..., None]).exp_() * -up[..., None]
             slope.scatter_add_(-1, chosen[..., None], up[..., None])
             slope = _scaled(slope, ctx.temperature).to(hidden.dtype)
             of_hidden.append(torch.bmm(slope, weight))
