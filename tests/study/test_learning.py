@@ -14,7 +14,7 @@ from delta_rlvr.cli import main
 from delta_rlvr.credit import DeltaConfig
 from delta_rlvr.evaluate import evaluate_policy
 from delta_rlvr.evaluate.seeds import SeedComparison, adjust, compare_seeds
-from delta_rlvr.study.judging import Judge
+from delta_rlvr.study.judging import Asked, Judge, _light
 from delta_rlvr.study.learning.curves import curves_figure
 from delta_rlvr.study.learning.heldout import HeldoutSettings, heldout_accuracies
 from delta_rlvr.study.learning.protocol import Protocol, read_protocols
@@ -25,7 +25,8 @@ from delta_rlvr.study.rollouts import Batch, Collector, advantages, flip
 from delta_rlvr.study.stack.policy import StackedPolicy
 from delta_rlvr.study.stack.sampling import StackedSampler
 from delta_rlvr.study.weighing import Weigher, study_method
-from delta_rlvr.tasks import get_task, load_policy
+from delta_rlvr.tasks import Problem, get_task, load_policy
+from delta_rlvr.tasks.problem_set import ProblemSet
 
 TASK = get_task("phrased-sums")
 
@@ -174,6 +175,17 @@ def test_judging_in_processes_is_the_same() -> None:
         assert first.decisive is not None
         assert second.decisive is not None
         assert torch.equal(first.decisive, second.decisive)
+
+
+def test_processes_are_not_sent_the_problems_that_nobody_asked() -> None:
+    problems = [Problem(f"p/{number}", f"What is {number}?", str(number), "math") for number in range(20)]
+    task = ProblemSet.split("p", problems, shots=2)
+    asked = Asked(task, task.train[:2], 1, [[1], [2]])
+    sent = _light(asked)
+    assert isinstance(sent.task, ProblemSet)
+    assert (sent.task.train, sent.task.heldout) == ((), ())
+    answers = [str(problem.answer) for problem in asked.problems]
+    assert [verdict.score for verdict in sent.task.grade_batch(asked.problems, answers)] == [1.0, 1.0]
 
 
 # ---------------------------------------------------------------- protocols

@@ -361,8 +361,9 @@ def test_input_that_does_not_fit_is_refused():
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("kind", ["qwen3", "llama untied"])
-def test_values_and_gradients_on_the_gpu_are_those_on_the_cpu(kind):
+@pytest.mark.parametrize("kind", ["qwen3", "llama untied", "qwen2 tied"])
+@pytest.mark.parametrize("ragged", [False, True])
+def test_values_and_gradients_on_the_gpu_are_those_on_the_cpu(kind, ragged):
     """float32, with a prompt read once for three responses; its kernels differ from those of the CPU."""
     results = []
     for device in ("cpu", "cuda"):
@@ -372,7 +373,9 @@ def test_values_and_gradients_on_the_gpu_are_those_on_the_cpu(kind):
         prompt_mask = torch.ones_like(prompts, dtype=torch.bool)
         prompt_mask[:, 1, :4] = False
         responses = torch.randint(3, policy.head.shape[1], (3, 6, 9), generator=generator).to(device)
-        logps, _ = policy.token_logps(policy.response_hidden(prompts, prompt_mask, responses, 3), responses)
+        mask = (torch.arange(9) < torch.tensor([9, 1, 4, 8, 2, 7])[:, None]).expand(3, -1, -1).to(device)
+        hidden = policy.response_hidden(prompts, prompt_mask, responses, 3, mask=mask if ragged else None)
+        logps = policy.token_logps(hidden, responses)[0] * mask
         logps.mean().backward()
         gradients = [weight.grad.cpu() for weight in policy.parameters()]
         results.append([logps.detach().cpu(), *gradients])

@@ -213,7 +213,7 @@ class Study:
         begun_stacks(self.folder, [])  # deletes what is left of stacks that were split
 
     def _keep(self, outcomes: Sequence[Outcome]) -> None:
-        # A run is kept once, also where two processes made it.
+        # A run is kept once, whoever made it again.
         new = {outcome.run for outcome in outcomes}
         kept = [*(outcome for outcome in self.outcomes() if outcome.run not in new), *outcomes]
         with atomic(self.folder / RUNS) as file:

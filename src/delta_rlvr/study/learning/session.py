@@ -195,7 +195,7 @@ class Session:
             with self.phases("held-out"):
                 after = self._score(training.collector, tasks)
         except (Stopped, torch.OutOfMemoryError):
-            if not training.within_batch:
+            if not training.within_batch and training.done > stack.done:
                 self._save(training)
             raise
         finally:
