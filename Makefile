@@ -30,6 +30,7 @@ bench: setup-dev
 	$(BIN)/python benchmarks/rules.py
 	$(BIN)/python benchmarks/trl_overhead.py
 	$(BIN)/python benchmarks/generation.py
+	$(BIN)/python benchmarks/study_step.py
 	$(BIN)/python benchmarks/grade_math.py
 	$(BIN)/python benchmarks/grade_code.py
 

@@ -14,6 +14,7 @@ from delta_rlvr.rewards.extract import (
     final_answer,
     hash_line,
     last_boxed,
+    last_number,
 )
 
 
@@ -139,3 +140,14 @@ def test_long_completions_take_no_time(text: str) -> None:
         extract(text)
     choice_letter(text)
     assert time.process_time() - begin < 5  # linear: a tenth of a second; quadratic: minutes
+
+
+def test_the_last_number() -> None:
+    assert last_number("5 + 2.50 = 7.50. So the answer is $1,234.") == "1234"
+    assert last_number("It sinks 10-5 = 5 to (-3.5) m.") == "-3.5"
+    assert last_number("10-5") == "5"
+    assert last_number("1,2") == "2"  # a list, not a number
+    assert last_number("none") is None
+    assert last_number("<think>7</think> The answer is 5.") == "5"
+    assert last_number("<think>7") is None
+    assert grade_math("So 7 - 2 = 5. The answer is 5.", 5, extract="last_number").score == 1.0

@@ -13,7 +13,7 @@ Trains a language model with reinforcement learning from verifiable rewards. Wit
 bundled tiny policy on the built-in task: a few minutes on a laptop's CPU.
 
 what to train
-  --model NAME            {default_policy} (bundled, the default), smollm2-135m, a folder, or a hub id
+  --model NAME            {default_policy} (bundled, the default), smollm2-135m, a GGUF file, a folder, or a hub id
   --task NAME             {default_task} (the default), another built-in task, reasoning-gym:NAME,
                           problems.jsonl, or a hub data set; settings follow as ?key=value&key=value
   --template NAME         prompt template for rows of a file or data set

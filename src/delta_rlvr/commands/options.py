@@ -47,7 +47,9 @@ class TrainOptions:
 
     model: str = field(
         default=DEFAULT_POLICY,
-        metadata={"help": "Policy: 'builtin' (bundled, tiny), 'smollm2-135m', a folder, or a hub id."},
+        metadata={
+            "help": "Policy: 'builtin' (bundled, tiny), 'smollm2-135m', a GGUF file, a folder, or a hub id."
+        },
     )
     task: str = field(
         default=DEFAULT_TASK,

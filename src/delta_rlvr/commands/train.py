@@ -27,6 +27,7 @@ from delta_rlvr.commands.training_problems import TaskReward, row, training_prob
 from delta_rlvr.rewards import OverlongReward, RewardFunction, SoftOverlong
 from delta_rlvr.runs import RunDescription, RunFolderError, RunWriter
 from delta_rlvr.tasks import Task, decisive_tokens, get_task, load_policy
+from delta_rlvr.tasks.models import gguf_digest, is_gguf
 from delta_rlvr.tasks.problem_set import ProblemSet
 
 _PACKAGES = ("torch", "transformers", "trl", "accelerate", "peft", "datasets", "numpy", "delta-rlvr")
@@ -128,8 +129,8 @@ def _complete(config: DeltaTrainerConfig, options: TrainOptions, task: Task, tel
     """Fill in what the task knows, and refuse or correct what could not work."""
     if config.max_steps <= 0 and options.train_problems is None and not isinstance(task, ProblemSet):
         raise ValueError("say how long to train: --steps N, or --train_problems N with --num_train_epochs E")
-    if options.model.startswith(("/", ".", "~")) and not Path(options.model).is_dir():
-        raise ValueError(f"--model {options.model}: there is no such folder")
+    if options.model.startswith(("/", ".", "~")) and not Path(options.model).exists():
+        raise ValueError(f"--model {options.model}: there is no such folder or file")
     if config.max_completion_length is None:
         config.max_completion_length = task.max_tokens
     if config.save_total_limit == 1:
@@ -211,6 +212,8 @@ def _writer(
 def run_settings(options: TrainOptions, config: DeltaTrainerConfig) -> dict[str, Any]:
     """Every setting of a run, flat: what `run.json` keeps."""
     settings = {**dataclasses.asdict(options), **config.to_dict()}
+    if is_gguf(options.model):
+        settings["model_sha256"] = gguf_digest(options.model)
     return {key: value for key, value in settings.items() if key != "resume"}
 
 

@@ -22,6 +22,8 @@ _BEGIN_OF_THOUGHT = re.compile(rf"<{_THOUGHT}>", re.IGNORECASE)
 # \\boxed is \boxed, escaped once too often.
 _BRACES = re.compile(r"\\{1,2}(?:boxed|fbox)(?![A-Za-z])\s*(?P<open>\{)?|\\.|[{}]", re.DOTALL)
 _UNBRACED = re.compile(r"[-+]?[0-9A-Za-z.,/]+")
+# A sign counts where it cannot be a minus between two terms.
+_NUMBER = re.compile(r"(?:(?<![\w)\]])-)?\d+(?:,\d{3})*(?:\.\d+)?")
 # What stands after the answer on its line: tokens of a chat template, and the phrase that Minerva's prompt teaches.
 _AFTER_ANSWER = re.compile(r"(?:\s*<\|[^|<>\s]{1,40}\|>|\s*</s>|\.?\s*I hope (?:it|this) is correct\.?)+\s*$")
 _ANSWER_LINE = re.compile(
@@ -106,6 +108,12 @@ def hash_line(completion: str) -> str | None:
     return rest.split("\n", 1)[0].strip() or None
 
 
+def last_number(completion: str) -> str | None:
+    """The last number of the completion, without the commas between its digits: "The answer is $1,234." gives 1234."""
+    numbers = _NUMBER.findall(final_answer(completion))
+    return numbers[-1].replace(",", "") if numbers else None
+
+
 def choice_letter(text: str) -> str | None:
     r"""The one letter that an answer chooses: C, (C), \text{(C)}, **C.**, (C) 45; None where it names none or several."""
     if len(text) > MAX_LINE:
@@ -136,6 +144,7 @@ EXTRACTORS: dict[str, Extractor] = {
     "answer_line": answer_line,
     "boxed_or_line": boxed_or_line,
     "hash_line": hash_line,
+    "last_number": last_number,
     "whole": whole,
 }
 

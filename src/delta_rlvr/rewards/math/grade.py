@@ -33,7 +33,7 @@ def grade_math(
         answer: the reference answer, as text (LaTeX or plain) or a number.
         timeout: seconds that algebra may take; the limit holds from any thread.
         extract: where the final answer stands: "boxed" (the last balanced ``\boxed{}``), "answer_line", "boxed_or_line", "hash_line",
-            "whole", or a function from the completion to the answer (None: there is none).
+            "last_number", "whole", or a function from the completion to the answer (None: there is none).
     """
     return grade_math_batch([completion], [answer], timeout=timeout, extract=extract)[0]
 
