@@ -7,7 +7,7 @@ import pytest
 
 from delta_rlvr.report.clouds import clouds, default_minimum
 from delta_rlvr.report.comparison import comparison
-from delta_rlvr.report.discriminator import auroc, overlap, step_view, summary
+from delta_rlvr.report.discriminator import overlap, step_view, summary
 from delta_rlvr.report.dynamics import POINTS, columns, notes, panels
 from delta_rlvr.report.groups import compare_settings, group_runs
 from delta_rlvr.report.tokenview import nice, token_view
@@ -152,12 +152,6 @@ class TestDiscriminator:
         assert overlap(same, same + 5) == pytest.approx(0.0)
         half = np.concatenate([same[:480], same[480:] + 7])  # one half shared, one half apart
         assert overlap(same, half) == pytest.approx(0.5, abs=0.02)
-
-    def test_auroc_against_counting_pairs(self):
-        draw = np.random.default_rng(0)
-        a, b = draw.integers(0, 9, 60).astype(float), draw.integers(2, 9, 50).astype(float)
-        pairs = np.sign(a[:, None] - b[None, :])
-        assert auroc(a, b) == pytest.approx(float((pairs + 1).mean() / 2))
 
     def test_negative_margins_are_turned_around(self):
         # Both sides agree with their own centroid: margins 2 on both, so scores +2 and -2, fully apart.
