@@ -11,7 +11,6 @@ import torch
 
 from delta_rlvr.cli import main
 from delta_rlvr.evaluate import evaluate_policy
-from delta_rlvr.evaluate.seeds import adjust, compare_seeds
 from delta_rlvr.study.arms import ORACLES, arm_weights, get_arm
 from delta_rlvr.study.judging import Judge
 from delta_rlvr.study.learning.curves import curves_figure
@@ -332,15 +331,6 @@ def test_a_run_is_kept_once(tmp_path: Path) -> None:
     study._keep([outcome("dapo", 0, 0.6, 0.4)])
     assert {found.run.seed: found.after for found in study.outcomes()} == {0: 0.6, 1: 0.5}
     assert len(study.outcomes()) == 2
-
-
-def test_seed_comparisons_need_the_baseline() -> None:
-    with pytest.raises(ValueError, match="baseline"):
-        compare_seeds({"delta": {0: 0.5}}, "dapo")
-    alone = adjust(compare_seeds({"dapo": {0: 0.5}, "delta": {0: 0.6}}, "dapo"))
-    assert alone[1].p_paired is None
-    assert alone[1].difference is not None
-    assert alone[1].difference.mean == pytest.approx(0.1)
 
 
 def test_an_arm_may_have_settings_of_its_own() -> None:

@@ -10,11 +10,12 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from delta_rlvr.evaluate.seeds import gap_text, p_text
 from delta_rlvr.runs.files import atomic, dump
 from delta_rlvr.study.learning.curves import curves_figure
 from delta_rlvr.study.learning.protocol import read_protocols
 from delta_rlvr.study.learning.runner import Machine, Study
-from delta_rlvr.study.learning.table import StudyTable, markdown, sentences, study_table, told_gap, told_p
+from delta_rlvr.study.learning.table import StudyTable, markdown, sentences, study_table
 
 _LOG_WIDTH = 150  # a file has no width: tables should not wrap at 80
 
@@ -134,15 +135,15 @@ def show(table: StudyTable, console: Console) -> None:
         ):
             # Arms may differ in their settings alone: a name is folded, never cut.
             shown.add_column(heading, justify="left" if heading == "arm" else "right", overflow="fold")
-        for found in task.heldout:
+        for row in task.heldout:
             shown.add_row(
-                found.method,
-                str(found.seeds),
-                f"{100 * found.mean:.1f}",
-                "-" if found.sd is None else f"{100 * found.sd:.1f}",
-                told_gap(found),
-                told_p(found.p_paired),
-                "primary" if found is table.primary else told_p(found.p_holm),
+                row.method,
+                str(row.seeds),
+                f"{100 * row.mean:.1f}",
+                "-" if row.sd is None else f"{100 * row.sd:.1f}",
+                gap_text(row),
+                p_text(row.p_paired),
+                "primary" if row is table.primary else p_text(row.p_holm),
             )
         console.print(shown)
     for told in sentences(table):

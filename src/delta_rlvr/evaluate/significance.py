@@ -22,6 +22,8 @@ from scipy import stats
 from delta_rlvr.evaluate.bootstrap import LEVEL, RESAMPLES, Interval, mean_interval
 
 Alternative = Literal["two-sided", "greater", "less"]
+SIGNIFICANCE = 0.05
+"""Differences with a smaller p-value are called more than chance."""
 
 # The exact distribution is kept on a lattice of at most this many sums; 16 samples a question on 3,000
 # questions need a hundred thousand.

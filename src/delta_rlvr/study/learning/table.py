@@ -7,8 +7,16 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from delta_rlvr.evaluate.compare import LEVEL
-from delta_rlvr.evaluate.seeds import SeedComparison, adjust, compare_seeds
+from delta_rlvr.evaluate.seeds import (
+    SeedComparison,
+    adjust,
+    compare_seeds,
+    gap_text,
+    is_significant,
+    mean_text,
+    p_text,
+    paired_sentence,
+)
 from delta_rlvr.study.learning.protocol import Protocol
 from delta_rlvr.study.learning.runner import Outcome
 
@@ -23,7 +31,7 @@ class TaskTable:
     heldout: list[SeedComparison]
     """Held-out accuracy after training."""
     speed: list[SeedComparison]
-    """Mean accuracy over all rollout batches: who learns faster has more of it."""
+    """Mean accuracy over all rollout batches: an arm that learns faster has more of it."""
 
 
 @dataclass(frozen=True)
@@ -63,11 +71,11 @@ def study_table(protocol: Protocol, outcomes: Sequence[Outcome]) -> StudyTable:
         )
     primary = next(
         (
-            found
+            row
             for table in tables
-            for found in table.heldout
+            for row in table.heldout
             if protocol.primary is not None
-            and (table.task, found.method) == (protocol.primary.task, protocol.primary.arm)
+            and (table.task, row.method) == (protocol.primary.task, protocol.primary.arm)
         ),
         None,
     )
@@ -77,18 +85,18 @@ def study_table(protocol: Protocol, outcomes: Sequence[Outcome]) -> StudyTable:
 def _compare(protocol: Protocol, outcomes: Sequence[Outcome], score: Any) -> list[SeedComparison]:
     scores: dict[str, dict[int, float]] = {}
     for arm in protocol.arms:
-        found = {outcome.run.seed: score(outcome) for outcome in outcomes if outcome.run.arm == arm}
-        if found:
-            scores[arm] = found
+        by_seed = {outcome.run.seed: score(outcome) for outcome in outcomes if outcome.run.arm == arm}
+        if by_seed:
+            scores[arm] = by_seed
     return compare_seeds(scores, protocol.baseline)
 
 
 def _adjusted(tables: Sequence[TaskTable], primary: SeedComparison | None) -> list[TaskTable]:
     """Holm over every comparison of every task, for held-out scores and for speed apart; the primary one stands alone."""
 
-    def adjusted(rows: list[list[SeedComparison]]) -> list[list[SeedComparison]]:
-        done = iter(adjust([found for row in rows for found in row if found is not primary]))
-        return [[found if found is primary else next(done) for found in row] for row in rows]
+    def adjusted(columns: list[list[SeedComparison]]) -> list[list[SeedComparison]]:
+        done = iter(adjust([row for column in columns for row in column if row is not primary]))
+        return [[row if row is primary else next(done) for row in column] for column in columns]
 
     return [
         replace(table, heldout=heldout, speed=speed)
@@ -105,37 +113,21 @@ def sentences(table: StudyTable) -> list[str]:
     """What the numbers support, in plain words."""
     said = []
     baseline = table.protocol.baseline
-    found = table.primary
-    if found is not None and found.p_paired is not None and found.difference is not None:
+    if table.primary is not None and table.primary.p_paired is not None:
         assert table.protocol.primary is not None
-        gap = found.difference
-        told = (
-            f"Primary comparison, {found.method} against {baseline} on {table.protocol.primary.task}, {found.pairs} paired seeds: "
-            f"{100 * gap.mean:+.1f} points ({100 * gap.low:+.1f} to {100 * gap.high:+.1f}), p = {found.p_paired:.3g}"
-        )
-        if found.p_paired < LEVEL:
-            said.append(f"{told}: more than seeds do.")
-        else:
-            said.append(
-                f"{told}: no difference that seeds could not make. A true one of {100 * (found.detectable or 0):.1f} points "
-                "would have been found in four of five such studies."
-            )
-    for task in table.tasks:
-        for what, column in (("held-out accuracy", task.heldout), ("accuracy over training", task.speed)):
+        task = table.protocol.primary.task
+        said.append(f"Primary comparison on {task}: {paired_sentence(table.primary, baseline)}")
+    for task_table in table.tasks:
+        columns = (("held-out accuracy", task_table.heldout), ("accuracy over training", task_table.speed))
+        for what, column in columns:
             apart = [
-                f"{found.method} {100 * found.difference.mean:+.1f}"
-                for found in column
-                if found.difference is not None and _apart(found)
+                f"{row.method} {gap_text(row)}" for row in column if is_significant(row.p_mann_whitney_holm)
             ]
-            told = ", ".join(apart) if apart else "none"
             said.append(
-                f"{task.task}, {what}: arms apart from {baseline} at the 5 % level (unpaired over all seeds, Holm): {told}."
+                f"{task_table.task}, {what}: arms that differ from {baseline} at the 5 % level "
+                f"(unpaired over all seeds, Holm): {', '.join(apart) or 'none'}."
             )
     return said
-
-
-def _apart(found: SeedComparison) -> bool:
-    return found.p_mann_whitney_holm is not None and found.p_mann_whitney_holm < LEVEL
 
 
 def markdown(table: StudyTable) -> str:
@@ -147,38 +139,18 @@ def markdown(table: StudyTable) -> str:
     for task in table.tasks:
         lines += [f"**{task.task}** (held-out before training: {100 * task.before:.1f} %)", ""]
         lines += [f"| {' | '.join(headings)} |", "|---" * len(headings) + "|"]
-        for found, speed in zip(task.heldout, task.speed, strict=True):
-            cells = [found.method, str(found.seeds), _spread(found), told_gap(found), told_p(found.p_paired)]
+        for row, speed in zip(task.heldout, task.speed, strict=True):
+            cells = [row.method, str(row.seeds), mean_text(row), gap_text(row), p_text(row.p_paired)]
             cells += [
-                "primary" if found is table.primary else told_p(found.p_holm),
-                told_p(found.p_mann_whitney_holm),
+                "primary" if row is table.primary else p_text(row.p_holm),
+                p_text(row.p_mann_whitney_holm),
             ]
             cells += [
-                _spread(speed),
-                told_gap(speed),
-                told_p(speed.p_holm),
-                told_p(speed.p_mann_whitney_holm),
+                mean_text(speed),
+                gap_text(speed),
+                p_text(speed.p_holm),
+                p_text(speed.p_mann_whitney_holm),
             ]
             lines.append(f"| {' | '.join(cells)} |")
         lines.append("")
     return "\n".join(lines)
-
-
-def _spread(found: SeedComparison) -> str:
-    sd = "" if found.sd is None else f" ± {100 * found.sd:.1f}"
-    return f"{100 * found.mean:.1f}{sd}"
-
-
-def told_gap(found: SeedComparison) -> str:
-    """The difference to the baseline in points, with its interval where there is one."""
-    gap = found.difference
-    if gap is None:
-        return "-"
-    return f"{100 * gap.mean:+.1f}" + (
-        f" ({100 * gap.low:+.1f} to {100 * gap.high:+.1f})" if found.pairs > 1 else ""
-    )
-
-
-def told_p(value: float | None) -> str:
-    """A p-value as tables show it."""
-    return "-" if value is None else "< 0.001" if value < 0.001 else f"{value:.3f}"
