@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from delta_rlvr.commands.options import parse_train_options
+from delta_rlvr.commands.options import given_options, parse_train_options
 from delta_rlvr.commands.train import run_settings, train
 from delta_rlvr.evaluate.seeds import gap_text, mean_text, p_text, seed_table
 from delta_rlvr.objectives import get_method
@@ -37,9 +37,9 @@ def run(arguments: list[str]) -> int:
         raise ValueError(f"--seeds {mine.seeds}: give at least 1")
     for name in methods:
         get_method(name)
-    for flag in ("--method", "--resume"):
-        if any(word == flag or word.startswith(f"{flag}=") for word in theirs):
-            raise ValueError(f"{flag} is not for compare: it runs --methods, and goes on by itself")
+    for name in ("method", "resume"):
+        if name in given_options(theirs):
+            raise ValueError(f"--{name} is not for compare: it runs --methods, and goes on by itself")
     console = Console()
     folder = Path(mine.output)
     # Seed by seed, so that an interrupted comparison has the same seeds of every method.

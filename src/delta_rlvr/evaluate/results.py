@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from delta_rlvr.evaluate.bootstrap import Interval, mean_interval
-from delta_rlvr.evaluate.errors import EvaluationError
+from delta_rlvr.evaluate.errors import EvaluationError, EvaluationFailed
 from delta_rlvr.evaluate.metrics import average_at_k, majority_vote, pass_at_k
 from delta_rlvr.evaluate.records import Sample
 from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey
@@ -163,7 +163,7 @@ def build_result(
             strata.append(means)
     if not strata:
         reason = next(iter(unscored.values()), "nothing was asked")
-        raise EvaluationError(f"not one sample could be scored; the first reason is: {reason}")
+        raise EvaluationFailed(f"not one sample could be scored; the first reason is: {reason}")
     average = mean_interval(strata, seed=settings.seed)
     scored = [name for name, values in numbers.items() if values["questions"]]
     document = {

@@ -24,7 +24,7 @@ from typing import Any, Literal, TypeVar
 
 import httpx
 
-from delta_rlvr.evaluate.errors import EvaluationError
+from delta_rlvr.evaluate.errors import EvaluationError, EvaluationFailed
 from delta_rlvr.evaluate.records import Completion, Failure, Outcome, SampleRequest
 from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey
 
@@ -165,7 +165,7 @@ class ServerSampler:
         )
         failure = await self._patiently(client, "models", request, self._check_models, wait_if_down=False)
         if failure is not None:
-            raise EvaluationError(f"{self.server.url}/models: {failure.reason}")
+            raise EvaluationFailed(f"{self.server.url}/models: {failure.reason}")
 
     def _check_models(self, response: httpx.Response) -> None:
         if response.status_code in (401, 403):
@@ -225,7 +225,7 @@ class ServerSampler:
                 self._tell(f"{name}: try {attempt + 1} of {tries} in {pause:.0f} s", str(trouble))
                 await asyncio.sleep(pause)
         if trouble.down:  # not this request's fault: the others would fail as well
-            raise EvaluationError(str(trouble))
+            raise EvaluationFailed(str(trouble))
         return Failure(f"{trouble} ({tries} tries)")
 
     async def _send(self, client: httpx.AsyncClient, request: httpx.Request) -> httpx.Response:

@@ -14,6 +14,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from delta_rlvr.exit_codes import ExitCode
+
 SCHEMA = 1
 RUN = "run.json"
 METRICS = "metrics.jsonl"
@@ -40,6 +42,8 @@ _ROLLOUT_NAME = re.compile(r"step_(\d+)\.jsonl\.gz")
 
 class RunFolderError(Exception):
     """A run folder cannot be used as asked; the message says why and what to do."""
+
+    exit_code = ExitCode.BAD_INPUT
 
 
 def rollout_path(folder: Path, step: int) -> Path:

@@ -13,6 +13,7 @@ from urllib.parse import quote
 import torch
 
 from delta_rlvr.evaluate.results import versions
+from delta_rlvr.exit_codes import at_work
 from delta_rlvr.runs.files import atomic, dump, now, plain
 from delta_rlvr.study.judging import Judge
 from delta_rlvr.study.learning.heldout import HeldoutSettings, heldout_accuracies
@@ -149,7 +150,7 @@ class Study:
         self.write_protocol(machine)
         model, tokenizer = load_policy(self.protocol.model)
         stacks = _stacks(self.missing(), machine.runs_at_once)
-        with Judge(tokenizer, machine.workers) as judge:
+        with at_work(), Judge(tokenizer, machine.workers) as judge:
             before = start_scores(self.protocol, model, tokenizer, judge, machine) if stacks else {}
             for number, runs in enumerate(stacks, start=1):
                 began = time.perf_counter()
