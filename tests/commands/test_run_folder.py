@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerFast
 
 from delta_rlvr.evaluate.results import EvaluationResult
 from delta_rlvr.tasks import get_task, load_policy
-from delta_rlvr.tasks.token_texts import token_texts
+from delta_rlvr.tasks.token_texts import token_texts, vocabulary_texts
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "run_schema.md"
 
@@ -253,6 +253,13 @@ def test_a_character_stands_at_the_token_that_completes_it():
         "\ufffd",
         "",
     ]  # half a character is not one
+
+
+def test_a_token_alone_keeps_its_leading_space():
+    tokenizer = byte_fallback()
+    assert vocabulary_texts(tokenizer, [257, 258, 0xE2]) == ["a", " b", "\ufffd"]
+    bytes_only = bytes_alone()
+    assert vocabulary_texts(bytes_only, bytes_only.encode(" a")) == [" ", "a"]
 
 
 def test_bytes_that_are_no_characters():

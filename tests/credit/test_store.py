@@ -36,6 +36,18 @@ def test_budget_then_recompute():
     assert str(store) == "6 tokens: 0.0 MB on cpu, 4 tokens recomputed at every pass, for want of room"
 
 
+def test_the_ranks_of_a_node_share_its_memory(monkeypatch):
+    monkeypatch.setattr(
+        store_module.os, "sysconf", {"SC_AVPHYS_PAGES": 1000, "SC_PAGE_SIZE": 4096}.__getitem__
+    )
+    device = torch.device("cuda")
+    # Half of 4,096,000 bytes, among one rank and among eight.
+    assert RowStore()._free_on_host(device) == 2_048_000
+    assert RowStore(ranks_on_node=8)._free_on_host(device) == 256_000
+    assert RowStore(host_bytes=5, ranks_on_node=8)._free_on_host(device) == 5
+    assert RowStore(ranks_on_node=8)._free_on_host(torch.device("cpu")) is None
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 def test_device_host_and_recompute_in_one_batch(dtype, monkeypatch):

@@ -86,6 +86,11 @@ def test_copies_of_a_prompt_lie_side_by_side_over_the_ranks(two_ranks):
     assert len(set(zip(prompts, groups, strict=True))) == len(set(prompts)) == 3
 
 
+def test_the_ranks_of_a_node_know_of_each_other(two_ranks):
+    """Each may pin its part of the host's memory alone."""
+    assert [rank["ranks_on_node"] for rank in two_ranks("order")] == [2, 2]
+
+
 def test_a_sharded_head_is_gathered(two_ranks):
     for rank in two_ranks("sharded head"):
         assert rank["local_rows"] < 585
