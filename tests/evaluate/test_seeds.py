@@ -15,6 +15,7 @@ from delta_rlvr.evaluate.seeds import (
     seed_table,
     student_interval,
 )
+from rounding import EXACT
 
 DAPO = [0.50, 0.52, 0.47, 0.55, 0.51, 0.49]
 DELTA = [0.56, 0.57, 0.55, 0.58, 0.57, 0.53]  # above by 6, 5, 8, 3, 6, 4 points: 32 in all, 5 1/3 on average
@@ -29,10 +30,10 @@ def test_rows_by_hand_and_by_scipy():
     compared = seed_table(by_seed(dapo=DAPO, delta=DELTA, grpo=GRPO))
     dapo, delta, grpo = compared.rows
     assert compared.test == "paired"
-    assert dapo.mean == pytest.approx(3.04 / 6, rel=1e-14)
-    assert dapo.sd == pytest.approx(np.std(DAPO, ddof=1), rel=1e-14)
+    assert dapo.mean == pytest.approx(3.04 / 6, rel=EXACT)
+    assert dapo.sd == pytest.approx(np.std(DAPO, ddof=1), rel=EXACT)
     assert dapo.difference is None
-    assert delta.difference.mean == pytest.approx(0.32 / 6, rel=1e-14)
+    assert delta.difference.mean == pytest.approx(0.32 / 6, rel=EXACT)
     # Six differences of one sign: of 64 ways to flip them 2 are as extreme. Twice that for two comparisons (Holm).
     assert compared.p(delta) == 2 / 64
     assert compared.p_adjusted(delta) == 4 / 64
@@ -43,9 +44,9 @@ def test_rows_by_hand_and_by_scipy():
         flips = stats.permutation_test(
             (np.array(values) - np.array(DAPO),), np.mean, permutation_type="samples", n_resamples=np.inf
         )
-        assert row.p_paired == pytest.approx(flips.pvalue, rel=1e-12)
+        assert row.p_paired == pytest.approx(flips.pvalue, rel=EXACT)
         expected = stats.mannwhitneyu(values, DAPO, alternative="two-sided", method=everything)
-        assert row.p_mann_whitney == pytest.approx(expected.pvalue, rel=1e-12)
+        assert row.p_mann_whitney == pytest.approx(expected.pvalue, rel=EXACT)
 
 
 def test_the_seeds_decide_the_test_not_the_scores():
@@ -59,19 +60,21 @@ def test_the_seeds_decide_the_test_not_the_scores():
     others = seed_table(by_seed(dapo=DAPO) | by_seed(100, delta=DELTA))
     (row,) = others.rows[1:]
     assert (others.test, row.pairs, row.p_paired) == ("unpaired", 0, None)
-    assert row.difference.mean == pytest.approx(0.32 / 6, rel=1e-12)
+    assert row.difference.mean == pytest.approx(0.32 / 6, rel=EXACT)
     # Welch by hand: variances over n, degrees of freedom by Welch and Satterthwaite.
     errors = [np.var(values, ddof=1) / 6 for values in (DELTA, DAPO)]
     freedom = sum(errors) ** 2 / sum(error**2 / 5 for error in errors)
     reach = stats.t.ppf(0.975, freedom) * np.sqrt(sum(errors))
-    assert row.difference.high == pytest.approx(0.32 / 6 + reach, rel=1e-9)
+    assert row.difference.high == pytest.approx(
+        0.32 / 6 + reach, rel=1e-9
+    )  # scipy inverts Student's t to ten digits
 
 
 def test_one_seed_has_no_spread_and_no_test():
     for scores in (by_seed(dapo=[0.5], delta=[0.6]), by_seed(dapo=[0.5]) | by_seed(7, delta=[0.6])):
         first, second = adjust(compare_seeds(scores, "dapo"))
         assert first.sd is None
-        assert second.difference.mean == pytest.approx(0.1, rel=1e-12)
+        assert second.difference.mean == pytest.approx(0.1, rel=EXACT)
         assert second.p_paired is second.p_mann_whitney is second.p_holm is None
         assert gap_text(second) == "+10.0"
         assert mean_text(second) == "60.0"
@@ -137,5 +140,7 @@ def test_texts():
     assert (p_words(0.0004), p_words(0.0312)) == ("p < 0.001", "p = 0.031")
     # Student's t with 3 degrees of freedom: 3.1824 * sd / 2, sd = sqrt(0.0005 / 3).
     low, high = student_interval([0.60, 0.61, 0.62, 0.63])
-    assert high - 0.615 == pytest.approx(3.182446 * (0.0005 / 3) ** 0.5 / 2, rel=1e-6)
-    assert low + high == pytest.approx(2 * 0.615, rel=1e-12)
+    assert high - 0.615 == pytest.approx(
+        3.182446 * (0.0005 / 3) ** 0.5 / 2, rel=1e-6
+    )  # the digits of the quantile
+    assert low + high == pytest.approx(2 * 0.615, rel=EXACT)

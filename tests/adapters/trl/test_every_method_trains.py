@@ -7,6 +7,7 @@ import torch
 from real_generation import build_real, train_for_real
 
 from delta_rlvr.objectives import METHODS
+from rounding import rounding
 
 NOT_MEAN_ONE = {"delta-no-norm"}
 """Methods whose weights are not normalised, by definition."""
@@ -23,7 +24,7 @@ def test_three_steps(method):
         if method in NOT_MEAN_ONE:
             assert 0.8 <= weights.mean().item() <= 1.2
         else:
-            assert weights.mean().item() == pytest.approx(1, abs=1e-5)
+            assert weights.mean().item() == pytest.approx(1, abs=rounding(count))
     uniform = method in ("grpo", "dapo", "sapo", "fipo")
     assert all((weights == 1).all() == uniform for weights in seen["weights"])
     delta = METHODS[method].delta
@@ -48,7 +49,7 @@ def test_what_a_run_logs_and_shows_to_observers():
     lines = [line for line in trainer.state.log_history if "credit/weight_mean" in line]
     assert len(lines) == 3
     for line in lines:
-        assert line["credit/weight_mean"] == pytest.approx(1, abs=1e-5)
+        assert line["credit/weight_mean"] == pytest.approx(1, abs=rounding(100))
         assert line["credit/gamma_positive"] > 0
         assert line["credit/centroid_gap"] > 0
         assert line["credit/store_bytes"] > 0
