@@ -10,8 +10,6 @@ from credit_batches import CONFIGS, HEAD, make_batch, rank_main
 from delta_rlvr.credit import CreditStream, RowStore, credit_record
 from rounding import assert_clear_cut, rounding
 
-pytestmark = pytest.mark.numeric
-
 # Weights are computed in float64 and stored in float32: another order of the sums may move a last digit, of weights up to 4.
 STORED = rounding(1, size=4.0)
 
@@ -29,7 +27,7 @@ def assert_same(ours, theirs):
 
 
 def each_config(function):
-    return pytest.mark.parametrize("config", CONFIGS, ids=repr)(function)
+    return pytest.mark.numeric(pytest.mark.parametrize("config", CONFIGS, ids=repr)(function))
 
 
 @each_config
