@@ -18,6 +18,7 @@ from delta_rlvr.study.rollouts import Collector, Rollouts
 from delta_rlvr.study.stack.policy import StackedPolicy
 from delta_rlvr.study.stack.sampling import StackedSampler
 from delta_rlvr.tasks import get_task, load_policy
+from rounding import MODEL, rounding
 
 SETTINGS = TrainingSettings(steps=4, prompts=6, group=4, updates=2)
 TASK = get_task("phrased-sums")
@@ -181,7 +182,9 @@ def test_a_replayed_run_has_the_same_weights_after_every_step(
     step = 0
     for batch in trainer.batches:
         rollouts = as_rollouts(batch, collector)
-        close = 1e-5 if step == 0 else 2e-3  # later batches are scored by weights that Adam has moved
+        close = (
+            rounding(MODEL, size=2.0) if step == 0 else 2e-3
+        )  # later batches are scored by weights that Adam has moved
         torch.testing.assert_close(
             rollouts.logps[batch.mask], batch.logps[batch.mask], atol=close, rtol=close
         )
@@ -190,6 +193,7 @@ def test_a_replayed_run_has_the_same_weights_after_every_step(
         torch.testing.assert_close(found[0], expected, atol=close, rtol=close)
         for _ in range(SETTINGS.updates):
             losses, norms = training.update([rollouts], found, trainer.rows[step][None])
+            # As above: after Adam's first step.
             assert losses[0] == pytest.approx(log[step]["loss"], abs=2e-4)
             assert norms[0] == pytest.approx(log[step]["grad_norm"], rel=1e-3)
             assert norms[0] > 0

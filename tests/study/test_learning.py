@@ -13,7 +13,7 @@ import torch
 from delta_rlvr.cli import main
 from delta_rlvr.credit import DeltaConfig
 from delta_rlvr.evaluate import evaluate_policy
-from delta_rlvr.evaluate.seeds import SeedComparison, adjust, compare_seeds
+from delta_rlvr.evaluate.seeds import SeedComparison
 from delta_rlvr.study.judging import Asked, Judge, _light
 from delta_rlvr.study.learning.curves import curves_figure
 from delta_rlvr.study.learning.heldout import HeldoutSettings, heldout_accuracies
@@ -27,6 +27,7 @@ from delta_rlvr.study.stack.sampling import StackedSampler
 from delta_rlvr.study.weighing import Weigher, study_method
 from delta_rlvr.tasks import Problem, get_task, load_policy
 from delta_rlvr.tasks.problem_set import ProblemSet
+from rounding import MODEL, rounding
 
 TASK = get_task("phrased-sums")
 
@@ -69,7 +70,8 @@ def test_a_run_does_not_depend_on_what_runs_beside_it() -> None:
     first = StackedTraining(alone, [run], settings).train()
     second = StackedTraining(beside, others, settings).train()
     assert first[0][0].accuracy == second[1][0].accuracy
-    assert first[0][0].losses == pytest.approx(second[1][0].losses, abs=1e-5)
+    assert first[0][0].losses == pytest.approx(second[1][0].losses, abs=rounding(MODEL * 2, size=3.0))
+    # After the first step: Adam divides by the gradient's size, so that entries that are all but 0 may step either way.
     assert first[0][0].gradient_norms == pytest.approx(second[1][0].gradient_norms, rel=1e-3)
     gaps = [
         (a[0] - b[1]).abs().max()
@@ -88,7 +90,7 @@ def test_whole_prompts_are_the_same_update_read_once() -> None:
             made, [Run("phrased-sums", "delta", 3)], settings, rows_at_once=5
         ).train()
         norms[split] = statistics[0][0].gradient_norms
-    assert norms["prompts"] == pytest.approx(norms["responses"], rel=1e-4)
+    assert norms["prompts"] == pytest.approx(norms["responses"], rel=rounding(MODEL))
 
 
 def test_mini_batches_of_prompts_hold_whole_groups() -> None:
@@ -130,12 +132,13 @@ def test_advantages_by_hand() -> None:
     # Group 1: mean 1/4, std (ddof 1) of (1, 0, 0, 0) = 1/2: (3/4)/(1/2 + 1e-4) and -(1/4)/(1/2 + 1e-4). Group 2 is all alike.
     found = advantages(torch.tensor([1.0, 0, 0, 0, 1, 1, 1, 1]), 4)
     expected = [1.49970, -0.49990, -0.49990, -0.49990, 0, 0, 0, 0]
-    assert found.tolist() == pytest.approx(expected, abs=1e-5)
+    assert found.tolist() == pytest.approx(expected, abs=5e-6)  # the digits above
 
 
 def test_noise_flips_its_share_and_always_the_same() -> None:
     correct = torch.arange(20_000) % 2 * 1.0
     flipped = flip(correct, 0.2, seed=3, number=1)
+    # 20,000 draws: more than three standard deviations of their share (0.0028).
     assert (flipped != correct).float().mean().item() == pytest.approx(0.2, abs=0.01)
     assert torch.equal(flipped, flip(correct, 0.2, seed=3, number=1))
     assert not torch.equal(flipped, flip(correct, 0.2, seed=3, number=2))
@@ -154,9 +157,12 @@ def test_oracle_weights_by_hand() -> None:
     count, known = int(rollouts.mask.sum()), int((rollouts.decisive & sided).sum())
     total = 1.5 * known + 0.5 * (count - known)
     torch.testing.assert_close(
-        weights[rollouts.decisive & sided], torch.full((known,), 1.5 * count / total), atol=1e-5, rtol=0
+        weights[rollouts.decisive & sided],
+        torch.full((known,), 1.5 * count / total),
+        atol=rounding(),
+        rtol=rounding(),
     )
-    assert weights[rollouts.mask].mean().item() == pytest.approx(1.0, abs=1e-5)
+    assert weights[rollouts.mask].mean().item() == pytest.approx(1.0, abs=rounding(count))
     only = weigher.weights(study_method("oracle-only").rule)
     assert (only > 0).sum() == known
 
@@ -442,15 +448,6 @@ def test_a_run_is_kept_once(tmp_path: Path) -> None:
     study._keep([outcome("dapo", 0, 0.6, 0.4)])
     assert {found.run.seed: found.after for found in study.outcomes()} == {0: 0.6, 1: 0.5}
     assert len(study.outcomes()) == 2
-
-
-def test_seed_comparisons_need_the_baseline() -> None:
-    with pytest.raises(ValueError, match="baseline"):
-        compare_seeds({"delta": {0: 0.5}}, "dapo")
-    alone = adjust(compare_seeds({"dapo": {0: 0.5}, "delta": {0: 0.6}}, "dapo"))
-    assert alone[1].p_paired is None
-    assert alone[1].difference is not None
-    assert alone[1].difference.mean == pytest.approx(0.1)
 
 
 def test_an_arm_may_have_settings_of_its_own() -> None:

@@ -10,13 +10,14 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from delta_rlvr.evaluate.seeds import gap_text, p_text
 from delta_rlvr.runs.files import atomic, dump
 from delta_rlvr.study.learning.curves import curves_figure
 from delta_rlvr.study.learning.protocol import read_protocols
 from delta_rlvr.study.learning.runner import Study
 from delta_rlvr.study.learning.session import Machine
 from delta_rlvr.study.learning.stopping import Stop
-from delta_rlvr.study.learning.table import StudyTable, markdown, sentences, study_table, told_gap, told_p
+from delta_rlvr.study.learning.table import StudyTable, markdown, sentences, study_table
 
 _LOG_WIDTH = 150  # a file has no width: tables should not wrap at 80
 
@@ -167,11 +168,11 @@ def show(table: StudyTable, console: Console) -> None:
                 shown.add_row(
                     row.method,
                     str(row.seeds),
-                    f"{column.measure.scale * row.mean:.1f}",
-                    "-" if row.sd is None else f"{column.measure.scale * row.sd:.1f}",
-                    told_gap(row, column.measure),
-                    told_p(row.p_paired),
-                    "primary" if row is table.primary else told_p(row.p_holm),
+                    f"{column.measure.unit.scale * row.mean:.1f}",
+                    "-" if row.sd is None else f"{column.measure.unit.scale * row.sd:.1f}",
+                    gap_text(row, column.measure.unit),
+                    p_text(row.p_paired),
+                    "primary" if row is table.primary else p_text(row.p_holm),
                 )
             console.print(shown)
     for sentence in sentences(table):

@@ -24,6 +24,7 @@ from delta_rlvr.commands.heldout import HeldoutScore, tell_change
 from delta_rlvr.commands.options import TrainOptions, parse_train_options
 from delta_rlvr.commands.progress import Teller, TrainingProgress
 from delta_rlvr.commands.training_problems import TaskReward, row, training_problems
+from delta_rlvr.exit_codes import at_work
 from delta_rlvr.rewards import OverlongReward, RewardFunction, SoftOverlong
 from delta_rlvr.runs import RunDescription, RunFolderError, RunWriter
 from delta_rlvr.tasks import Task, decisive_tokens, get_task, load_policy
@@ -81,7 +82,7 @@ def _train(
     main = trainer.accelerator.is_main_process
     writer = _writer(options, config, settings, step, steps) if main else None
     final: dict[str, Any] = {}
-    with writer or nullcontext(), _failure_told(teller):
+    with at_work(), writer or nullcontext(), _failure_told(teller):
         if writer:
             teller.log_to(folder / "log.txt")
         heldout = HeldoutScore(options, config, task, trainer, teller)

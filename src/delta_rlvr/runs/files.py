@@ -19,6 +19,7 @@ try:
     import fcntl
 except ImportError:  # Windows: a second process is then not kept out
     fcntl = None  # type: ignore[assignment]
+from delta_rlvr.exit_codes import ExitCode
 
 SCHEMA = 1
 RUN = "run.json"
@@ -46,6 +47,8 @@ _ROLLOUT_NAME = re.compile(r"step_(\d+)\.jsonl\.gz")
 
 class RunFolderError(Exception):
     """A run folder cannot be used as asked; the message says why and what to do."""
+
+    exit_code = ExitCode.BAD_INPUT
 
 
 def rollout_path(folder: Path, step: int) -> Path:

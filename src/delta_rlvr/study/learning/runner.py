@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from delta_rlvr.evaluate.results import versions
+from delta_rlvr.exit_codes import at_work
 from delta_rlvr.runs.files import atomic, dump, locked, now, plain
 from delta_rlvr.study.judging import Judge
 from delta_rlvr.study.learning.checkpoint import Stack, begun_stacks, path_of
@@ -155,7 +156,7 @@ class Study:
         with locked(self.folder), Progress(tell, phases) as progress:
             self.write_protocol(machine)
             model, tokenizer = load_policy(self.model)
-            with Judge(tokenizer, machine.workers) as judge:
+            with at_work(), Judge(tokenizer, machine.workers) as judge:
                 session = Session(
                     self.protocol,
                     self.folder,

@@ -7,8 +7,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from delta_rlvr.evaluate.compare import LEVEL
-from delta_rlvr.evaluate.seeds import SeedComparison, adjust, compare_seeds
+from delta_rlvr.evaluate.seeds import (
+    POINTS,
+    SeedComparison,
+    Unit,
+    adjust,
+    compare_seeds,
+    gap_text,
+    is_significant,
+    mean_text,
+    p_text,
+    paired_sentence,
+)
 from delta_rlvr.study.learning.curves import smooth
 from delta_rlvr.study.learning.protocol import BatchesTo, EndPoint, Primary, Protocol
 from delta_rlvr.study.learning.runner import Outcome
@@ -23,8 +33,7 @@ class Measure:
     name: str
     heading: str
     score: Callable[[Outcome], float]
-    scale: float = 100.0
-    unit: str = "points"
+    unit: Unit = POINTS
 
 
 def _after(outcome: Outcome) -> float:
@@ -40,8 +49,7 @@ def _measure(end_point: EndPoint) -> Measure:
             f"rollout batches to {100 * goal:g} %",
             f"batches to {100 * goal:g} %",
             lambda outcome: batches_to(goal, outcome.curve),
-            1.0,
-            "batches",
+            Unit(1, "batches"),
         )
     if end_point == "held_out":
         return Measure("heldout", "held-out accuracy", "held-out", _after)
@@ -200,45 +208,27 @@ def sentences(table: StudyTable) -> list[str]:
     """What the numbers support, in plain words."""
     said = []
     baseline = table.protocol.baseline
-    found, declared = table.primary, table.protocol.primary
-    if declared is not None and found is not None and found.difference is not None:
+    declared = table.protocol.primary
+    if declared is not None and table.primary is not None and table.primary.difference is not None:
         measure = _measure(declared.end_point)
-        gap, scale = found.difference, measure.scale
-        told = (
-            f"Primary comparison, {found.method} against {baseline} on {', '.join(declared.tasks)}, {measure.name}, "
-            f"{found.pairs} paired seeds: {scale * gap.mean:+.1f} {measure.unit} ({scale * gap.low:+.1f} to {scale * gap.high:+.1f})"
-        )
-        if found.p_paired is None:
-            said.append(f"{told}: one pair cannot be tested.")
-        elif found.p_paired < LEVEL:
-            said.append(
-                f"{told}, p = {found.p_paired:.3g}: more than seed-to-seed variation would often make."
-            )
-        else:
-            said.append(
-                f"{told}, p = {found.p_paired:.3g}: indistinguishable from seed-to-seed variation. A true difference of "
-                f"{scale * (found.detectable or 0):.1f} {measure.unit} would have shown in four of five such studies."
-            )
+        where = f"on {', '.join(declared.tasks)}, {measure.name}"
+        said.append(f"Primary comparison: {paired_sentence(table.primary, baseline, where, measure.unit)}")
     for task in table.tasks:
         for column in task.columns:
             apart = [
-                f"{row.method} {column.measure.scale * row.difference.mean:+.1f}"
+                f"{row.method} {gap_text(row, column.measure.unit)}"
                 for row in column.rows
-                if row.difference is not None and _apart(row)
+                if is_significant(row.p_mann_whitney_holm)
             ]
             said.append(
-                f"{task.task}, {column.measure.name}: arms apart from {baseline} at the 5 % level "
-                f"(unpaired over all seeds, Holm): {', '.join(apart) if apart else 'none'}."
+                f"{task.task}, {column.measure.name}: arms that differ from {baseline} at the 5 % level "
+                f"(unpaired over all seeds, Holm): {', '.join(apart) or 'none'}."
             )
         said += [
             f"{task.task}: left out, as they diverged: {arm}, seeds {', '.join(map(str, seeds))}."
             for arm, seeds in task.diverged.items()
         ]
     return said
-
-
-def _apart(found: SeedComparison) -> bool:
-    return found.p_mann_whitney_holm is not None and found.p_mann_whitney_holm < LEVEL
 
 
 def markdown(table: StudyTable) -> str:
@@ -258,29 +248,10 @@ def markdown(table: StudyTable) -> str:
         for rows in zip(*(column.rows for column in task.columns), strict=True):
             cells = [rows[0].method, str(rows[0].seeds)]
             for column, row in zip(task.columns, rows, strict=True):
-                cells += [_spread(row, column.measure), told_gap(row, column.measure)]
-                cells += [told_p(row.p_paired)] if column.measure.key in paired else []
-                cells += ["primary" if row is table.primary else told_p(row.p_holm)]
-                cells += [told_p(row.p_mann_whitney_holm)]
+                cells += [mean_text(row, column.measure.unit), gap_text(row, column.measure.unit)]
+                cells += [p_text(row.p_paired)] if column.measure.key in paired else []
+                cells += ["primary" if row is table.primary else p_text(row.p_holm)]
+                cells += [p_text(row.p_mann_whitney_holm)]
             lines.append(f"| {' | '.join(cells)} |")
         lines.append("")
     return "\n".join(lines)
-
-
-def _spread(row: SeedComparison, measure: Measure) -> str:
-    sd = "" if row.sd is None else f" ± {measure.scale * row.sd:.1f}"
-    return f"{measure.scale * row.mean:.1f}{sd}"
-
-
-def told_gap(row: SeedComparison, measure: Measure) -> str:
-    """The difference to the baseline in the measure's unit, with its interval where there is one."""
-    gap, scale = row.difference, measure.scale
-    if gap is None:
-        return "-"
-    interval = f" ({scale * gap.low:+.1f} to {scale * gap.high:+.1f})" if row.pairs > 1 else ""
-    return f"{scale * gap.mean:+.1f}{interval}"
-
-
-def told_p(value: float | None) -> str:
-    """A p-value as tables show it."""
-    return "-" if value is None else "< 0.001" if value < 0.001 else f"{value:.3f}"
