@@ -12,7 +12,7 @@ from replayed_training import GENERATIONS, LEARNING_RATE, SHAPES, TEMPERATURE, r
 import credit_reference as reference
 from delta_rlvr.credit import DeltaConfig, credit_record
 from delta_rlvr.objectives import LossInputs, policy_loss
-from rounding import MODEL, rounding
+from rounding import MODEL, assert_clear_cut, rounding
 
 
 @dataclass
