@@ -184,7 +184,7 @@ def test_run_json_and_scores(finished):
     info = run_info(folder)
     assert (info["schema"], info["engine"], info["method"], info["seed"]) == (1, "trl", "delta", 42)
     assert (info["status"], info["steps"], info["steps_planned"]) == ("finished", 4, 4)
-    assert info["delta"]["lambda_max"] == 1.2
+    assert info["rule"]["lambda_max"] == 1.2
     assert info["settings"]["num_generations"] == 4
     assert {"python", "torch", "trl", "delta_rlvr"} <= info["versions"].keys()
     for when in ("before", "after"):

@@ -188,7 +188,7 @@ def test_a_replayed_run_has_the_same_weights_after_every_step(
         torch.testing.assert_close(
             rollouts.logps[batch.mask], batch.logps[batch.mask], atol=close, rtol=close
         )
-        found = training.weigh([rollouts], step)
+        found, _ = training.weigh([rollouts], step)
         expected = batch.record.padded(batch.record.weights, batch.mask)
         torch.testing.assert_close(found[0], expected, atol=close, rtol=close)
         for _ in range(SETTINGS.updates):

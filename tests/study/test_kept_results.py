@@ -74,7 +74,7 @@ def test_faster_learning_on_smollm2_by_an_independent_loop() -> None:
     assert table.primary.difference.mean == pytest.approx(statistics.fmean(gaps))
     assert table.primary.p_paired == pytest.approx(p)
     assert (
-        "accuracy over training, 12 paired seeds: +1.2 points (+0.4 to +2.0), p = 0.0181"
+        "accuracy over training, 12 paired seeds: +1.2 points (+0.4 to +2.0), p = 0.018"
         in sentences(table)[0]
     )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args, get_type_hints
 
 import torch
@@ -23,6 +23,19 @@ from delta_rlvr.study.stack.memory import with_fewer_rows
 from delta_rlvr.study.stack.policy import clip_gradients
 from delta_rlvr.study.weighing import Weigher, study_method
 from delta_rlvr.tasks import Problem, Task, get_task
+
+DIAGNOSTICS = (
+    "weight_positive_mean",
+    "weight_negative_mean",
+    "update_share_positive",
+    "update_share_plain",
+    "rank_positive",
+    "rank_negative",
+    "saturated",
+    "reliability",
+)
+"""Numbers about the weights that outcomes keep (`CreditRecord.summary`, `credit.diagnostics`)."""
+DIAGNOSED_EVERY = 5
 
 
 @dataclass(frozen=True)
@@ -110,6 +123,8 @@ class BatchStatistics:
     """Loss of each update."""
     gradient_norms: tuple[float, ...]
     """Before clipping."""
+    diagnostics: Mapping[str, float] = field(default_factory=dict)
+    """What the weights do to the update (`DIAGNOSTICS`), in every `DIAGNOSED_EVERY`-th batch."""
 
 
 class StackedTraining:
@@ -218,7 +233,7 @@ class StackedTraining:
             ragged=settings.split == "prompts",
         )
         with self.phases("weights"):
-            weights = self.weigh(rollouts, number)
+            weights, diagnostics = self.weigh(rollouts, number)
         steps = []
         for rows in self._mini_batches(number):
             steps.append(self.update(rollouts, weights, rows))
@@ -237,6 +252,7 @@ class StackedTraining:
                     settings.group,
                     losses=tuple(losses[place] for losses, _ in steps),
                     norms=tuple(norms[place] for _, norms in steps),
+                    diagnostics=diagnostics[place],
                 )
                 for place, batch in enumerate(rollouts)
             ]
@@ -250,9 +266,12 @@ class StackedTraining:
         )
 
     @torch.no_grad()
-    def weigh(self, rollouts: Sequence[Rollouts], number: int) -> Float[Tensor, "run batch time"]:
-        """Each run's token weights, by its own method; 0 for those that have ended."""
+    def weigh(
+        self, rollouts: Sequence[Rollouts], number: int
+    ) -> tuple[Float[Tensor, "run batch time"], list[dict[str, float]]]:
+        """Each run's token weights, by its own method, and its diagnostics; 0 and none for those that have ended."""
         weights = []
+        diagnostics: list[dict[str, float]] = [{} for _ in self.runs]
         for place, (run, method, batch) in enumerate(zip(self.runs, self.methods, rollouts, strict=True)):
             if place in self.diverged:
                 weights.append(torch.zeros_like(batch.logps))
@@ -266,8 +285,13 @@ class StackedTraining:
                 temperature=self.settings.temperature,
                 keys=keys,
             )
-            weights.append(weigher.weights(method.rule))
-        return torch.stack(weights)
+            diagnose = number % DIAGNOSED_EVERY == 0
+            record = weigher.record(method.rule, diagnose=diagnose)
+            weights.append(record.padded(record.weights, batch.mask))
+            if diagnose:
+                known = record.summary()
+                diagnostics[place] = {name: known[name] for name in DIAGNOSTICS if name in known}
+        return torch.stack(weights), diagnostics
 
     def update(
         self,
@@ -380,6 +404,7 @@ def _statistics(
     *,
     losses: tuple[float, ...],
     norms: tuple[float, ...],
+    diagnostics: Mapping[str, float],
 ) -> BatchStatistics:
     sided = rollouts.mask & (rollouts.advantages != 0)[:, None]
     values = torch.stack(
@@ -393,4 +418,6 @@ def _statistics(
         ]
     ).tolist()
     accuracy, reward, signal_groups, length, entropy, weight_sd = values
-    return BatchStatistics(number, accuracy, reward, signal_groups, length, entropy, weight_sd, losses, norms)
+    return BatchStatistics(
+        number, accuracy, reward, signal_groups, length, entropy, weight_sd, losses, norms, diagnostics
+    )
