@@ -17,6 +17,7 @@ import json
 import statistics
 import tempfile
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -84,10 +85,11 @@ def long_responses(method: str, folder: Path, arguments: Any) -> dict[str, Any]:
     from delta_rlvr.tasks.models import resolve_model
 
     length, responses = arguments.length, 2 * GENERATIONS
+    shape: dict[str, Any] = SHAPES[arguments.model]
     torch.manual_seed(0)
     with torch.device(arguments.device):
         torch.set_default_dtype(torch.bfloat16)
-        model = Qwen3ForCausalLM(Qwen3Config(**SHAPES[arguments.model], max_position_embeddings=2 * length))
+        model = Qwen3ForCausalLM(Qwen3Config(**shape, max_position_embeddings=2 * length))
         torch.set_default_dtype(torch.float32)
     tokenizer = AutoTokenizer.from_pretrained(resolve_model("builtin"))
 
@@ -132,7 +134,7 @@ def long_responses(method: str, folder: Path, arguments: Any) -> dict[str, Any]:
     return {
         "responses": responses,
         "tokens": tokens,
-        "store_megabytes_expected": tokens * SHAPES[arguments.model]["hidden_size"] * 2 / 1e6,
+        "store_megabytes_expected": tokens * shape["hidden_size"] * 2 / 1e6,
         "store_megabytes": max(line.get("credit/store_bytes", 0) for line in trainer.state.log_history) / 1e6,
         **{f"seconds_{phase}": seconds for phase, seconds in trainer.seconds.items()},
     }
@@ -169,9 +171,9 @@ def main() -> None:
                 if arguments.model in SHAPES:
                     if not lora:
                         continue
-                    result = with_peak(lambda m=method, f=folder: long_responses(m, f, arguments))
+                    result = with_peak(partial(long_responses, method, folder, arguments))
                 else:
-                    result = with_peak(lambda m=method, f=folder, a=lora: train(m, f, arguments, a))
+                    result = with_peak(partial(train, method, folder, arguments, lora))
                 name = f"{method}{', LoRA' if lora else ''}"
                 results["runs"][name] = result
                 print(name, json.dumps({key: _short(value) for key, value in result.items()}), flush=True)

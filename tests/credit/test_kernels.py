@@ -15,18 +15,22 @@ COMPARE = """
 import torch
 from delta_rlvr.credit import kernels
 torch.manual_seed(0)
-for count, width, dtype in ((700, 300, torch.bfloat16), (5, 64, torch.float32), (1, 7, torch.float16), (0, 8, torch.float32)):
+for count, width, dtype, chunks in (
+    (700, 300, torch.bfloat16, 3), (5, 64, torch.float32, 1), (1, 7, torch.float16, 1), (0, 8, torch.float32, 1)
+):
     rows = torch.randn(count, width, device=DEVICE).to(dtype)
+    cut = torch.arange(count).tensor_split(chunks)
+    parts = kernels.Parts([(int(one[0]) if len(one) else 0, rows[one].clone()) for one in cut])
     weights = torch.rand(2, count, dtype=torch.float64, device=DEVICE)
     total = torch.ones(2, width, dtype=torch.float64, device=DEVICE)
-    kernels.add_side_sums(total, weights, rows)
+    kernels.add_side_sums(total, weights, parts)
     # float32 products, summed in float32 over 256 rows and in float64 beyond: 2^-24 a term, and the terms are near one
     torch.testing.assert_close(total, 1 + weights @ rows.double(), atol=2e-5, rtol=1e-6)
     vectors = torch.randn(2, width, dtype=torch.float64, device=DEVICE)
     slots = torch.randint(0, 2, (count,), device=DEVICE)
-    products = torch.zeros(count, dtype=torch.float64, device=DEVICE)
-    kernels.store_side_products(products, rows, vectors, slots)
-    torch.testing.assert_close(products, (rows.double() * vectors[slots]).sum(1), atol=2e-5, rtol=1e-6)
+    products = torch.zeros(count, dtype=torch.float32, device=DEVICE)
+    kernels.store_side_products(products, parts, vectors, slots)
+    torch.testing.assert_close(products.double(), (rows.double() * vectors[slots]).sum(1), atol=2e-5, rtol=1e-6)
 """
 
 

@@ -102,6 +102,11 @@ class RowStore:
             )
 
     @property
+    def resident(self) -> bool:
+        """Whether all rows wait on the device."""
+        return all(chunk.place == "device" for chunk in self._chunks)
+
+    @property
     def bounds(self) -> list[tuple[int, int]]:
         """(start, stop) of each chunk."""
         return [(chunk.start, chunk.stop) for chunk in self._chunks]
