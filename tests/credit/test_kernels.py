@@ -59,6 +59,7 @@ def test_a_wrong_count_is_told(wrong):
     mask = torch.ones(2, 5, dtype=torch.bool)
     stream.add(torch.randn(2, 5, 3), mask=mask, token_count=wrong)
     with pytest.raises(
-        ValueError, match=f"token_count: {wrong} tokens were added, but the masks have 10 valid ones"
+        ValueError,
+        match=f"token_count: {wrong} tokens were added, but the masks or lengths have 10 valid ones",
     ):
         stream.solve(torch.tensor([1.0, -1.0]), logps=-torch.rand(10))

@@ -12,7 +12,8 @@ from tensordict import TensorDict
 from verl.single_controller.base.decorator import Dispatch, register
 from verl.utils import tensordict_utils as tu
 
-from delta_rlvr.adapters.verl.internals import DeltaWorker, weighted_loss
+from delta_rlvr.adapters.verl.internals.loss import weighted_loss
+from delta_rlvr.adapters.verl.internals.worker import DeltaWorker
 from delta_rlvr.adapters.verl.settings import read_settings
 
 
