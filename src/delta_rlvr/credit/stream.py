@@ -100,8 +100,8 @@ class CreditStream:
 
         `arrays`: what the rule needs of each token (`TOKEN_ARRAYS`). They, and `logps`, may be left out and given to `solve` for the
         whole batch at once, as they often are known only after the pass. `token_count`: the valid tokens of the mask, or the sum of
-        the lengths, where the caller knows it: then nothing waits for the device. `recompute` gives the same `hidden` again; it is asked
-        for only where the store has no room.
+        the lengths, where the caller knows it: then nothing waits for the device. `recompute` gives the same `hidden` again; it
+        is asked for only where the store has no room.
         """
         require(
             (mask is None) != (lengths is None),
