@@ -76,11 +76,13 @@ def test_a_stock_run_without_a_block_is_left_alone(config: Any) -> None:
 def test_a_plug_in_that_fails_to_import_stops_the_launch_with_its_reason(
     config: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from verl.trainer.ppo.ray_trainer import RayPPOTrainer
     from verl.trainer.ppo.v1 import get_trainer_cls
     from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY
 
     from delta_rlvr.adapters.verl.plugin import register_failure
 
+    monkeypatch.setattr(RayPPOTrainer, "__new__", RayPPOTrainer.__new__)
     monkeypatch.setitem(TRAINER_REGISTRY, "delta_sync", TRAINER_REGISTRY["delta_sync"])
     register_failure(ImportError("delta-rlvr plugs into verl>=0.9,<0.10; verl 0.10.2 is installed"))
     with pytest.raises(
