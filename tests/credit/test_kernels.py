@@ -63,6 +63,22 @@ def test_a_wrong_count_is_told(wrong):
     mask = torch.ones(2, 5, dtype=torch.bool)
     stream.add(torch.randn(2, 5, 3), mask=mask, token_count=wrong)
     with pytest.raises(
-        ValueError, match=f"token_count: {wrong} tokens were added, but the masks have 10 valid ones"
+        ValueError,
+        match=f"token_count: {wrong} tokens were added, but the masks or lengths have 10 valid ones",
     ):
         stream.solve(torch.tensor([1.0, -1.0]), logps=-torch.rand(10))
+
+
+def test_packed_rows_of_a_known_count_are_added_without_a_wait():
+    """Tensors on the device "meta" have no values: code that reads one, as code that waits for a GPU does, raises."""
+    stream = CreditStream(device="meta")
+    stream.add(
+        torch.empty(5, 3, device="meta"),
+        lengths=torch.empty(2, dtype=torch.int64, device="meta"),
+        token_count=5,
+    )
+    assert len(stream.store) == 5
+    wrong = CreditStream()
+    wrong.add(torch.randn(5, 3), lengths=torch.tensor([2, 4]), token_count=5)
+    with pytest.raises(ValueError, match="token_count: 5 tokens were added, but the masks or lengths have 6"):
+        wrong.solve(torch.tensor([1.0, -1.0]), logps=-torch.rand(6))
