@@ -195,6 +195,7 @@ def test_a_replayed_run_has_the_same_weights_after_every_step(
             losses, norms = training.update([rollouts], found, trainer.rows[step][None])
             # As above: after Adam's first step.
             assert losses[0] == pytest.approx(log[step]["loss"], abs=2e-4)
+            # The same: after Adam's first step.
             assert norms[0] == pytest.approx(log[step]["grad_norm"], rel=1e-3)
             assert norms[0] > 0
             policy.load_into(0, model)

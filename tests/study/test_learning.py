@@ -168,6 +168,7 @@ def test_outcomes_say_what_the_weights_did() -> None:
     assert second.keys() == set(DIAGNOSTICS)
     kept = _outcome(runs[1], 0.5, Trained(0.5, weighed, None))
     assert kept.diagnostics["batch"] == [0, 5]
+    # Outcomes keep four digits.
     assert kept.diagnostics["saturated"][0] == pytest.approx(second["saturated"], rel=1e-3)
     assert Outcome.from_dict(json.loads(json.dumps(kept.as_dict()))) == kept
 
