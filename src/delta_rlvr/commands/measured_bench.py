@@ -22,7 +22,7 @@ from delta_rlvr.study.measured.table import HEADINGS, cells, markdown, measured_
 OUTPUT, QUICK_OUTPUT = Path("runs/measured"), Path("runs/measured-quick")
 RESULT, TABLE, FIGURE = "measured_credit.json", "measured_credit.md", "measured_credit.svg"
 
-QUICK = {
+QUICK: dict[str, Any] = {
     "batches": 2,
     "prompts": 4,
     "responses": 4,
@@ -84,11 +84,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, console: Console, chosen: dict[str, Any]) -> int:
     """`chosen`: the settings that both kinds of labels have, as the options give them."""
-    settings = MeasuredSettings(
-        **(QUICK if options.quick else {}),
-        **chosen,
-        **{name: value for name in OPTIONS if (value := getattr(options, name)) is not None},
-    )
+    own = {name: value for name in OPTIONS if (value := getattr(options, name)) is not None}
+    settings = MeasuredSettings(**((QUICK if options.quick else {}) | chosen | own))
     folder: Path = options.output or (QUICK_OUTPUT if options.quick else OUTPUT)
 
     def say(text: str) -> None:

@@ -24,7 +24,7 @@ from delta_rlvr.study.measured.fidelity import (
     PARTS,
     UPDATE_STREAM,
     add_gradient,
-    gradient_numbers,
+    gradient_batches,
     inner_products,
     methods_at_once,
     update_products,
@@ -39,6 +39,7 @@ from delta_rlvr.study.planted.updates import method_weights
 from delta_rlvr.study.rollouts import Batch, Collector, Rollouts, make_collector
 from delta_rlvr.study.stack.memory import free_memory
 from delta_rlvr.study.stack.model_weights import shape_of
+from delta_rlvr.study.stack.sampling import StackedSampler
 from delta_rlvr.study.weighing import Weigher
 from delta_rlvr.tasks import Task, get_task, load_policy
 from delta_rlvr.tasks.token_texts import token_texts
@@ -56,6 +57,8 @@ class _Cell:
     decisive: bool
     methods: list[Method]
     collector: Collector
+    sampler: StackedSampler
+    """Of continuations."""
 
 
 class MeasuredBench:
@@ -142,7 +145,15 @@ class MeasuredBench:
                     rows_at_once=self.settings.pass_rows,
                     phases=self.phases,
                 )
-                cell = _Cell(policy, name, task, decisive, self.settings.compared(decisive), collector)
+                cell = _Cell(
+                    policy,
+                    name,
+                    task,
+                    decisive,
+                    self.settings.compared(decisive),
+                    collector,
+                    collector.sampler.another(),
+                )
                 for unit in self._units(policy, name):
                     if not (self.folder / unit.path).is_file():
                         self._keep(self.folder / unit.path, self._labels(cell, unit))
@@ -187,6 +198,7 @@ class MeasuredBench:
                     number=unit.number,
                     temperature=settings.temperature,
                     rows_at_once=settings.rows_at_once,
+                    sampler=cell.sampler,
                     tell=self.say,
                 ),
                 budget=settings.budget,
@@ -289,7 +301,7 @@ class MeasuredBench:
         if path.is_file():
             kept = torch.load(path, map_location=self.device, weights_only=True)
             return kept["parts"], kept["facts"]
-        numbers = gradient_numbers(settings.gradient_rollouts)
+        numbers, group = gradient_batches(settings.gradient_rollouts)
         self.progress.begin(f"{cell.policy}, {cell.task_name}, gradient of the expected reward", numbers)
         size = sum(weight.numel() for weight in cell.collector.policy.parameters())
         parts = torch.zeros(PARTS, size, device=self.device)
@@ -304,6 +316,7 @@ class MeasuredBench:
                 batch,
                 number,
                 numbers,
+                group=group,
                 temperature=settings.temperature,
                 pass_rows=settings.pass_rows,
             )

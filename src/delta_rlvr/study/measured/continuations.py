@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import cycle, islice
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -13,6 +14,7 @@ from jaxtyping import Float
 from delta_rlvr.study.judging import Asked
 from delta_rlvr.study.rollouts import Collector, Rollouts
 from delta_rlvr.study.stack.memory import with_fewer_rows
+from delta_rlvr.study.stack.sampling import StackedSampler
 from delta_rlvr.tasks import Problem, Task
 
 COPIES = 8
@@ -88,14 +90,16 @@ class StackContinuations:
         number: int = 0,
         temperature: float = 1.0,
         rows_at_once: int = 1024,
+        sampler: StackedSampler | None = None,
         tell: Callable[[str], None] = lambda _: None,
     ):
-        """`number` tells the batches of one seed apart."""
+        """`number` tells the batches of one seed apart; `sampler` is one of the collector's policy, its own if none is given."""
         if collector.policy.runs != 1:
             raise ValueError(
                 f"{collector.policy.runs} runs in the stack: credit is measured of one at a time"
             )
         self.collector, self.task, self.responses = collector, task, responses
+        self.sampler = sampler or collector.sampler
         self.temperature, self.rows_at_once, self.tell = temperature, rows_at_once, tell
         self._key = seed + _STREAM, number
         self._known: dict[tuple[int, tuple[int, ...]], float] = {}
@@ -159,8 +163,9 @@ class StackContinuations:
         found: list[list[list[int]]] = []
         for start in range(0, len(part), at_once):
             some = list(part[start : start + at_once])
-            # The sampler keeps its memory while the number of rows stays the same.
-            filled = some + [some[-1]] * (min(at_once, len(part)) - len(some))
+            # On CUDA the sampler keeps its memory and its graphs while the number of rows stays the same.
+            rows = at_once if self.collector.policy.device.type == "cuda" else len(some)
+            filled = list(islice(cycle(some), rows))
             prompts = [
                 self.responses[chunk.response].prompt
                 + self.responses[chunk.response].tokens[: chunk.position]
@@ -172,10 +177,10 @@ class StackContinuations:
             ids = torch.tensor([[padding] * (longest - len(row)) + row for row in prompts])
             real = torch.tensor([[False] * (longest - len(row)) + [True] * len(row) for row in prompts])
             uniforms = np.zeros((len(filled) * COPIES, max(left)))
-            for place, chunk in enumerate(some):
-                rows = slice(place * COPIES, (place + 1) * COPIES)
-                uniforms[rows, : left[place]] = self._draws(chunk, left[place])
-            sampled, mask = self.collector.sampler.sample(
+            for place, chunk in enumerate(filled):
+                drawn = slice(place * COPIES, (place + 1) * COPIES)
+                uniforms[drawn, : left[place]] = self._draws(chunk, left[place])
+            sampled, mask = self.sampler.sample(
                 ids[None], real[None], torch.from_numpy(uniforms)[None], self.temperature, COPIES
             )
             lengths = (

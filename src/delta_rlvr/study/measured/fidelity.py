@@ -31,8 +31,8 @@ from delta_rlvr.study.stack.policy import StackedPolicy
 
 PARTS = 4
 """Independent parts of the gradient."""
-GRADIENT_GROUP = 64
-"""Rollouts of a prompt that are made at once."""
+LARGEST_GROUP = 64
+"""Rollouts of a prompt that are made at once, at most."""
 
 # Seeds of rollouts that must not be those of the measured ones.
 GRADIENT_STREAM, UPDATE_STREAM = 1 << 44, 1 << 43
@@ -43,9 +43,10 @@ _FEW_FLOATS = 1 << 28
 _COLUMNS = 1 << 22
 
 
-def gradient_numbers(rollouts: int) -> int:
-    """Batches of rollouts behind the gradient: as many in each part."""
-    return PARTS * max(1, math.ceil(rollouts / (GRADIENT_GROUP * PARTS)))
+def gradient_batches(rollouts: int) -> tuple[int, int]:
+    """Batches of rollouts behind the gradient, as many in each part, and the rollouts of a prompt in each of them."""
+    group = min(LARGEST_GROUP, max(2, rollouts // PARTS))
+    return PARTS * math.ceil(rollouts / (group * PARTS)), group
 
 
 @torch.no_grad()
@@ -62,21 +63,20 @@ def add_gradient(
     number: int,
     numbers: int,
     *,
+    group: int,
     temperature: float,
     pass_rows: int,
 ) -> float:
     """Add one batch of plain rollouts to its part of the gradient of the expected reward; their mean reward."""
-    rollouts = collector.collect(
-        [batch], group=GRADIENT_GROUP, number=number, temperature=temperature, ragged=True
-    )[0]
-    plain = replace(rollouts, advantages=leave_one_out(rollouts.correct, GRADIENT_GROUP))
+    rollouts = collector.collect([batch], group=group, number=number, temperature=temperature, ragged=True)[0]
+    plain = replace(rollouts, advantages=leave_one_out(rollouts.correct, group))
     update = update_vectors(
         collector.policy,
         plain,
         [torch.ones_like(plain.logps)],
-        rows_at_once=max(pass_rows, GRADIENT_GROUP),
+        rows_at_once=max(pass_rows, group),
         temperature=temperature,
-        copies=GRADIENT_GROUP,
+        copies=group,
     )[0]
     parts[number % PARTS] += update * (PARTS / (numbers * len(plain.mask)))
     return rollouts.correct.mean().item()

@@ -133,6 +133,10 @@ class StackedSampler:
         self._graphs: dict[_Step, torch.cuda.CUDAGraph] = {}
         self._slots: _Slots | None = None
 
+    def another(self) -> StackedSampler:
+        """A sampler of the same policies with memory of its own, for batches of another size: each keeps its graphs."""
+        return StackedSampler(self._policy, ends=self._ends, pad=self._pad, cuda_graph=self._use_graphs)
+
     @torch.no_grad()
     def sample(
         self,
