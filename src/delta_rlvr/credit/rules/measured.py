@@ -4,10 +4,10 @@
     score  = max(0, sign(A) credit)                       in [0, 1], as rewards are
     weight = (lambda_min + (lambda_max - lambda_min) score) N / Z, with lambda_min on tokens without an advantage
 
-Where this differs from VinePPO: there the credit is the advantage of a whole reasoning step. Here the advantage stays the group's, as in
-every method of this package, and the credit tells its tokens apart: a token of a right response counts by what it added to the chance of
-being right, a token of a wrong one by what it took away. Tokens that did the opposite of their response's verdict count as those that did
-nothing. With lambda_min = 0 weights are proportional to the score; a range above 0 bounds them as DelTA's are.
+Where this differs from VinePPO: there the credit is the advantage of a whole reasoning step. Here the advantage stays the group's, as
+in every method of this package, and the credit tells its tokens apart: a token of a right response counts by what it added to the
+chance of being right, a token of a wrong one by what it took away. Tokens that did the opposite of their response's verdict count as
+those that did nothing. With lambda_min = 0 weights are proportional to the score; a range above 0 bounds them as DelTA's are.
 """
 
 from __future__ import annotations

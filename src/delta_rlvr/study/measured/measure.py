@@ -18,6 +18,8 @@ from delta_rlvr.study.measured.continuations import COPIES, Chunk, Continuations
 from delta_rlvr.study.measured.estimate import MeasuredCredit, estimate
 from delta_rlvr.study.measured.nodes import Nodes, cut, importance, pilot_ends, pilot_next, share_out
 
+TOLERANCE = 0.005
+"""Tokens between which the sum of 1 - p is at most this share their value, if nothing else is said."""
 PILOT = 2
 """Chunks of a node in the pilot."""
 

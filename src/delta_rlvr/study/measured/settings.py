@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from delta_rlvr.objectives import Method
-from delta_rlvr.study.measured.measure import check_budget
+from delta_rlvr.study.measured.measure import TOLERANCE, check_budget
 from delta_rlvr.study.planted.methods import bench_method, every_method
 from delta_rlvr.study.planted.settings import BASELINE, RIVAL, Unit
 from delta_rlvr.tasks import DEFAULT_POLICY, DEFAULT_TASK
@@ -34,7 +34,7 @@ class MeasuredSettings:
     """Responses of a batch whose tokens are measured: of groups with both outcomes, as many right as wrong ones where there are."""
     budget: int = 1024
     """Continuations of a measured response, on average."""
-    tolerance: float = 0.005
+    tolerance: float = TOLERANCE
     """Tokens between which the sum of 1 - p is at most this share their value."""
     update_batches: int = 16
     """Rollout batches of one set of prompts whose updates are compared with the gradient (0: none)."""

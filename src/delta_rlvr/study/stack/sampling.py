@@ -133,9 +133,12 @@ class StackedSampler:
         self._graphs: dict[_Step, torch.cuda.CUDAGraph] = {}
         self._slots: _Slots | None = None
 
-    def another(self) -> StackedSampler:
-        """A sampler of the same policies with memory of its own, for batches of another size: each keeps its graphs."""
-        return StackedSampler(self._policy, ends=self._ends, pad=self._pad, cuda_graph=self._use_graphs)
+    def another(self, policy: StackedPolicy | None = None) -> StackedSampler:
+        """A sampler with memory of its own, of the same policies if no others are given. Batches of another size then do not cost
+        this one its graphs."""
+        return StackedSampler(
+            policy or self._policy, ends=self._ends, pad=self._pad, cuda_graph=self._use_graphs
+        )
 
     @torch.no_grad()
     def sample(
