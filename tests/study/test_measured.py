@@ -10,8 +10,11 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
+from delta_rlvr.cli import main
 from delta_rlvr.study.judging import Judge
+from delta_rlvr.study.learning.training import Run, StackedTraining, TrainingSettings
 from delta_rlvr.study.measured.agreement import top
+from delta_rlvr.study.measured.bench import check_verifiable
 from delta_rlvr.study.measured.continuations import (
     COPIES,
     Chunk,
@@ -33,7 +36,7 @@ from delta_rlvr.study.measured.measure import measure
 from delta_rlvr.study.measured.nodes import cut, importance, pilot_ends, pilot_next, share_out
 from delta_rlvr.study.planted.updates import update_vectors
 from delta_rlvr.study.rollouts import Batch, make_collector
-from delta_rlvr.tasks import Problem
+from delta_rlvr.tasks import Problem, load_policy
 
 END, LIMIT, VOCAB = 0, 3, 5
 PROMPT = [4, 3]
@@ -74,10 +77,8 @@ class SumIsOdd:
         return None
 
 
-@pytest.fixture(scope="module")
-def toy():
-    torch.manual_seed(3)
-    config = LlamaConfig(
+def toy_config():
+    return LlamaConfig(
         vocab_size=VOCAB,
         hidden_size=8,
         intermediate_size=12,
@@ -91,7 +92,12 @@ def toy():
         pad_token_id=None,
         rope_parameters={"rope_type": "default", "rope_theta": 500.0},
     )
-    model, tokenizer = LlamaForCausalLM(config), DigitTokenizer()
+
+
+@pytest.fixture(scope="module")
+def toy():
+    torch.manual_seed(3)
+    model, tokenizer = LlamaForCausalLM(toy_config()), DigitTokenizer()
     collector = make_collector(model, tokenizer, runs=1, one_line=False, judge=Judge(tokenizer))
     return collector, SumIsOdd()
 
@@ -330,3 +336,99 @@ def test_a_policy_that_cannot_be_stacked_is_refused():
     model = GPT2LMHeadModel(GPT2Config(vocab_size=8, n_embd=8, n_layer=1, n_head=1, n_positions=8))
     with pytest.raises(ValueError, match="can be stacked, not GPT2"):
         make_collector(model, DigitTokenizer(), runs=1, one_line=False, judge=Judge(DigitTokenizer()))
+
+
+def test_a_policy_of_a_stack_alone_follows_it(toy):
+    model = LlamaForCausalLM(toy_config())
+    collector = make_collector(model, DigitTokenizer(), runs=2, one_line=False, judge=Judge(DigitTokenizer()))
+    second = collector.alone(1)
+    ids, mask = torch.tensor([[PROMPT]]), torch.ones(1, 1, 2, dtype=torch.bool)
+    with torch.no_grad():
+        collector.policy.embedding[1] += 0.5  # as an optimizer does
+        collector.policy.layers[0].qkv[1] *= 2
+        both = collector.policy.hidden(ids.expand(2, 1, 2), mask.expand(2, 1, 2))
+        torch.testing.assert_close(second.policy.hidden(ids, mask), both[1:])
+        assert not torch.allclose(both[0], both[1])
+
+
+def test_a_study_arm_weighs_by_measured_credit():
+    """One batch of the bundled policy beside a plain arm: the credit is there, and the other arm does not notice."""
+    model, tokenizer = load_policy()
+    settings = TrainingSettings(steps=1, prompts=2, group=4, updates=1, max_tokens=32, continuations=16)
+    task = "phrased-sums?addends=2&low=1&high=30&phrasings=1"
+
+    def train(*arms):
+        collector = make_collector(
+            model, tokenizer, runs=len(arms), one_line=False, judge=Judge(tokenizer), rows_at_once=64
+        )
+        training = StackedTraining(collector, [Run(task, arm, 3) for arm in arms], settings)
+        seen = {}
+        weigh = training.weigh
+        training.weigh = lambda rollouts, number: seen.setdefault(
+            "weights", (rollouts, weigh(rollouts, number))
+        )[1]
+        training.train()
+        return training, *seen["weights"]
+
+    training, rollouts, weights = train("dapo", "measured")
+    assert rollouts[0].measured is None
+    credit = rollouts[1].measured
+    live = rollouts[1].advantages != 0
+    assert live.any()
+    assert credit[live].abs().sum() > 0
+    assert (credit[~live] == 0).all()
+    surprise = -torch.expm1(rollouts[1].logps)
+    assert (credit.abs() <= surprise + 1e-6).all()
+    pushed = rollouts[1].advantages.sign()[:, None] * credit > 0
+    assert (weights[1][rollouts[1].mask & ~pushed] == 0).all()
+    assert weights[1][rollouts[1].mask].mean().item() == pytest.approx(1, abs=1e-5)
+    plain, _, alone = train("dapo")
+    torch.testing.assert_close(alone[0], weights[0])
+    torch.testing.assert_close(plain.policy.embedding[0], training.policy.embedding[0], rtol=1e-4, atol=1e-6)
+
+
+TINY = ["--labels", "measured", "--model", "builtin", "--device", "cpu", "--group", "4", "--prompts", "4"]
+TINY += ["--responses", "4", "--batches", "1", "--budget", "32"]
+
+
+def test_the_command_goes_on_and_gives_the_same_tables(tmp_path, capsys):
+    task = "phrased-sums?addends=2&low=1&high=30&phrasings=1&max_tokens=32"
+    given = [*TINY, "--task", task, "--methods", "delta,oracle-only", "--update-batches", "2"]
+    given += ["--gradient-rollouts", "8", "--output"]
+    assert main(["credit-bench", *given, str(tmp_path / "whole")]) == 0
+    told = capsys.readouterr().out
+    assert "gain" in told
+    assert main(["credit-bench", *given, str(tmp_path / "torn"), "--seconds", "0.001"]) == 0
+    assert "stopped before all was measured" in capsys.readouterr().out
+    assert main(["credit-bench", *given, str(tmp_path / "torn")]) == 0
+    for name in ("measured_credit.json", "measured_credit.md", "measured_credit.svg"):
+        assert (tmp_path / "torn" / name).read_text() == (tmp_path / "whole" / name).read_text()
+    result = json.loads((tmp_path / "whole" / "measured_credit.json").read_text())
+    rows = {row["method"]: row for row in result["rows"] if row["slice"] == "all"}
+    assert list(rows) == ["labels", "dapo", "surprise", "entropy", "delta", "oracle-only"]
+    assert rows["dapo"]["sign"]["mean"] in (0.5, None)
+    assert rows["dapo"]["over"]["mean"] == 0
+    assert rows["delta"]["gain"]["mean"] < 1.5
+    assert main(["credit-bench", *given, str(tmp_path / "whole"), "--budget", "64"]) == 1
+    assert "other settings (budget was 32 and is now 64)" in capsys.readouterr().err
+
+
+def test_refusals_in_words(tmp_path, capsys):
+    for given, words in (
+        (["--labels", "planted", "--budget", "64"], "it belongs to --labels measured"),
+        (["--labels", "measured", "--shots", "2"], "write it into the task"),
+        (["--labels", "measured", "--methods", "measured"], "needs continuations of whole rollout batches"),
+        (["--labels", "measured", "--budget", "4"], "at least 16 continuations"),
+        (["--labels", "measured", "--update-batches", "1"], "bias from variance"),
+    ):
+        assert main(["credit-bench", *given, "--output", str(tmp_path / "none")]) == 1
+        assert words in capsys.readouterr().err
+
+
+def test_a_task_without_a_verdict_is_refused():
+    class Unjudged(SumIsOdd):
+        def grade(self, problem, completion):
+            raise NotImplementedError("nobody knows")
+
+    with pytest.raises(ValueError, match="no verifiable reward"):
+        check_verifiable(Unjudged())
