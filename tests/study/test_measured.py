@@ -354,21 +354,25 @@ def test_a_policy_of_a_stack_alone_follows_it(toy):
 def test_a_study_arm_weighs_by_measured_credit():
     """One batch of the bundled policy beside a plain arm: the credit is there, and the other arm does not notice."""
     model, tokenizer = load_policy()
-    settings = TrainingSettings(steps=1, prompts=2, group=4, updates=1, max_tokens=32, continuations=16)
-    task = "phrased-sums?addends=2&low=1&high=30&phrasings=1"
+    settings = TrainingSettings(steps=1, prompts=4, group=4, updates=1, continuations=16)
+    task = "phrased-sums"
 
     def train(*arms):
         collector = make_collector(
             model, tokenizer, runs=len(arms), one_line=False, judge=Judge(tokenizer), rows_at_once=64
         )
         training = StackedTraining(collector, [Run(task, arm, 3) for arm in arms], settings)
-        seen = {}
+        seen = []
         weigh = training.weigh
-        training.weigh = lambda rollouts, number: seen.setdefault(
-            "weights", (rollouts, weigh(rollouts, number))
-        )[1]
+
+        def watched(rollouts, number):
+            seen.append((rollouts, weigh(rollouts, number)))
+            return seen[-1][1]
+
+        training.weigh = watched
         training.train()
-        return training, *seen["weights"]
+        rollouts, (weights, _) = seen[0]
+        return training, rollouts, weights
 
     training, rollouts, weights = train("dapo", "measured")
     assert rollouts[0].measured is None
@@ -392,8 +396,7 @@ TINY += ["--responses", "4", "--batches", "1", "--budget", "32"]
 
 
 def test_the_command_goes_on_and_gives_the_same_tables(tmp_path, capsys):
-    task = "phrased-sums?addends=2&low=1&high=30&phrasings=1&max_tokens=32"
-    given = [*TINY, "--task", task, "--methods", "delta,oracle-only", "--update-batches", "2"]
+    given = [*TINY, "--task", "phrased-sums", "--methods", "delta,oracle-only", "--update-batches", "2"]
     given += ["--gradient-rollouts", "8", "--output"]
     assert main(["credit-bench", *given, str(tmp_path / "whole")]) == 0
     told = capsys.readouterr().out

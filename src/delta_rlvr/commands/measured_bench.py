@@ -32,7 +32,16 @@ QUICK: dict[str, Any] = {
 }
 """A look in a minute: too little to conclude from."""
 
-OPTIONS = ("responses", "budget", "tolerance", "update_batches", "gradient_rollouts", "dtype", "pass_rows")
+OPTIONS = (
+    "responses",
+    "budget",
+    "tolerance",
+    "update_batches",
+    "gradient_rollouts",
+    "max_tokens",
+    "dtype",
+    "pass_rows",
+)
 """Settings that only measured labels have."""
 
 
@@ -65,6 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         help=f"plain rollouts of a prompt behind the gradient (default: {given.gradient_rollouts})",
     )
+    group.add_argument("--max-tokens", type=int, help="longest response (default: the task's own limit)")
     group.add_argument(
         "--dtype", choices=DTYPES, help=f"precision of the matrix products (default: {given.dtype})"
     )

@@ -181,12 +181,11 @@ class MeasuredBench:
                 "mixed_groups": (rollouts.correct.view(-1, settings.group).std(1) > 0).float().mean().item(),
             },
             "records": [],
-            "responses": [],
         }
         rows = choose(rollouts, settings.responses)
         if not rows:
             return document
-        responses = responses_of(rollouts, rows, cell.task.max_tokens)
+        responses = responses_of(rollouts, rows, self._limit(cell))
         with self.phases("continuations"):
             credits = measure(
                 responses,
@@ -223,7 +222,7 @@ class MeasuredBench:
                 for name, rho in weights.items()
             ),
         ]
-        document["responses"] = [
+        tokens = [
             {
                 "row": row,
                 "group": int(rollouts.groups[row]),
@@ -237,9 +236,10 @@ class MeasuredBench:
             }
             for place, (row, one, credit) in enumerate(zip(rows, responses, credits, strict=True))
         ]
+        self._keep(self.folder / "responses" / unit.path.relative_to("batches"), tokens)
         self.say(
             f"{unit.policy}, {unit.task}, batch {unit.number + 1}: {len(rows)} responses, "
-            f"{int(sum(one.samples.sum() for one in credits)) // 2} continuations, "
+            f"about {settings.budget * len(rows)} continuations, "
             f"{document['facts']['sure_share']:.0%} of the tokens have a credit that is not 0 by its interval"
         )
         return document
@@ -293,6 +293,9 @@ class MeasuredBench:
                 )
             self._keep(path, document)
         self._gradient_path(cell.policy, cell.task_name).unlink(missing_ok=True)
+        self.say(
+            f"{cell.policy}, {cell.task_name}: updates of {len(cell.methods)} methods compared with the gradient"
+        )
 
     def _gradient(self, cell: _Cell) -> tuple[Float[Tensor, "part parameters"], dict[str, float]]:
         """The gradient of the expected reward on the first batch's prompts; kept while updates are compared with it."""
@@ -306,7 +309,7 @@ class MeasuredBench:
         size = sum(weight.numel() for weight in cell.collector.policy.parameters())
         parts = torch.zeros(PARTS, size, device=self.device)
         problems = cell.task.problems("train", settings.prompts, seed=settings.seed)
-        batch = Batch(cell.task, problems, settings.seed + GRADIENT_STREAM, cell.task.max_tokens)
+        batch = Batch(cell.task, problems, settings.seed + GRADIENT_STREAM, self._limit(cell))
         accuracy = 0.0
         for number in range(numbers):
             self._look()
@@ -344,7 +347,7 @@ class MeasuredBench:
     def _collect(self, cell: _Cell, seed: int, number: int, start: int) -> Rollouts:
         settings = self.settings
         problems = cell.task.problems("train", settings.prompts, seed=settings.seed, start=start)
-        batch = Batch(cell.task, problems, seed, cell.task.max_tokens, decisive=cell.decisive)
+        batch = Batch(cell.task, problems, seed, self._limit(cell), decisive=cell.decisive)
         return cell.collector.collect(
             [batch], group=settings.group, number=number, temperature=settings.temperature, ragged=True
         )[0]
@@ -366,7 +369,10 @@ class MeasuredBench:
             rows_at_once=self.settings.pass_rows,
         )
 
-    def _keep(self, path: Path, document: dict[str, Any]) -> None:
+    def _limit(self, cell: _Cell) -> int:
+        return self.settings.max_tokens or cell.task.max_tokens
+
+    def _keep(self, path: Path, document: Any) -> None:
         with atomic(path) as file:
             file.write(dump(document).encode())
 

@@ -40,6 +40,8 @@ class MeasuredSettings:
     """Rollout batches of one set of prompts whose updates are compared with the gradient (0: none)."""
     gradient_rollouts: int = 512
     """Plain rollouts of each of these prompts behind the gradient of the expected reward."""
+    max_tokens: int | None = None
+    """Longest response; None for the task's own limit."""
     seed: int = 0
     """Of prompts, rollouts and continuations."""
     learning_rate: float = 5e-4
@@ -67,6 +69,8 @@ class MeasuredSettings:
         ):
             if getattr(self, name) < least:
                 raise ValueError(f"{name}={getattr(self, name)}: give at least {least}")
+        if self.max_tokens is not None and self.max_tokens < 1:
+            raise ValueError(f"max_tokens={self.max_tokens}: give at least 1")
         if self.update_batches == 1:
             raise ValueError("update_batches=1: give 0, or at least 2, which tell bias from variance")
         check_budget(self.budget, self.tolerance)
