@@ -11,9 +11,10 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 from delta_rlvr.cli import main
+from delta_rlvr.exit_codes import ExitCode
 from delta_rlvr.study.judging import Judge
 from delta_rlvr.study.learning.training import Run, StackedTraining, TrainingSettings
-from delta_rlvr.study.measured.agreement import top
+from delta_rlvr.study.measured.agreement import choose, top
 from delta_rlvr.study.measured.bench import check_verifiable
 from delta_rlvr.study.measured.continuations import (
     COPIES,
@@ -21,6 +22,7 @@ from delta_rlvr.study.measured.continuations import (
     Response,
     StackContinuations,
     checked_reward,
+    responses_of,
 )
 from delta_rlvr.study.measured.estimate import MeasuredCredit, estimate
 from delta_rlvr.study.measured.fidelity import (
@@ -34,9 +36,10 @@ from delta_rlvr.study.measured.fidelity import (
 )
 from delta_rlvr.study.measured.measure import measure
 from delta_rlvr.study.measured.nodes import cut, importance, pilot_ends, pilot_next, share_out
+from delta_rlvr.study.planted.measures import auroc
 from delta_rlvr.study.planted.updates import update_vectors
 from delta_rlvr.study.rollouts import Batch, make_collector
-from delta_rlvr.tasks import Problem, load_policy
+from delta_rlvr.tasks import Problem, get_task, load_policy
 
 END, LIMIT, VOCAB = 0, 3, 5
 PROMPT = [4, 3]
@@ -412,7 +415,7 @@ def test_the_command_goes_on_and_gives_the_same_tables(tmp_path, capsys):
     assert rows["dapo"]["sign"]["mean"] in (0.5, None)
     assert rows["dapo"]["over"]["mean"] == 0
     assert rows["delta"]["gain"]["mean"] < 1.5
-    assert main(["credit-bench", *given, str(tmp_path / "whole"), "--budget", "64"]) == 1
+    assert main(["credit-bench", *given, str(tmp_path / "whole"), "--budget", "64"]) == ExitCode.BAD_INPUT
     assert "other settings (budget was 32 and is now 64)" in capsys.readouterr().err
 
 
@@ -424,7 +427,7 @@ def test_refusals_in_words(tmp_path, capsys):
         (["--labels", "measured", "--budget", "4"], "at least 16 continuations"),
         (["--labels", "measured", "--update-batches", "1"], "bias from variance"),
     ):
-        assert main(["credit-bench", *given, "--output", str(tmp_path / "none")]) == 1
+        assert main(["credit-bench", *given, "--output", str(tmp_path / "none")]) == ExitCode.BAD_INPUT
         assert words in capsys.readouterr().err
 
 
@@ -435,3 +438,27 @@ def test_a_task_without_a_verdict_is_refused():
 
     with pytest.raises(ValueError, match="no verifiable reward"):
         check_verifiable(Unjudged())
+
+
+def test_measured_credit_singles_out_the_planted_tokens():
+    """On wrong responses of the bundled policy, among those that could still have been right: a slip in a response whose problem the
+    policy never solves decides nothing, whatever the planted label says."""
+    model, tokenizer = load_policy()
+    task = get_task("phrased-sums")
+    collector = make_collector(model, tokenizer, runs=1, one_line=False, judge=Judge(tokenizer))
+    batch = Batch(task, task.problems("train", 16), 0, task.max_tokens, decisive=True)
+    rollouts = collector.collect([batch], group=8)[0]
+    wrong = [row for row in choose(rollouts, 8) if rollouts.correct[row] == 0]
+    responses = responses_of(rollouts, wrong, task.max_tokens)
+    credits = measure(
+        responses, StackContinuations(collector, task, responses, seed=0), budget=256, tolerance=0.005
+    )
+    planted = [rollouts.decisive[row][rollouts.mask[row]] for row in wrong]
+    open_still = [
+        place
+        for place, (flags, one) in enumerate(zip(planted, credits, strict=True))
+        if one.value[int(flags.nonzero()[0, 0])] >= 0.1
+    ]
+    assert len(open_still) >= 3
+    size = torch.cat([torch.from_numpy(credits[place].credit).abs() for place in open_still])
+    assert auroc(size, torch.cat([planted[place] for place in open_still])) >= 0.95

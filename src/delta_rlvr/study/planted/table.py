@@ -98,7 +98,10 @@ def facts(documents: Sequence[Document]) -> list[dict[str, Any]]:
             "policy": policy,
             "task": task,
             "batches": len(batches),
-            **{key: _mean([batch[key] for batch in batches]) for key in batches[0]},
+            **{
+                key: _mean([batch.get(key) for batch in batches])
+                for key in dict.fromkeys(key for batch in batches for key in batch)
+            },
         }
         for (policy, task), batches in cells.items()
     ]
