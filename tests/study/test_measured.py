@@ -250,6 +250,10 @@ def test_fidelity_by_hand():
     assert one.over == pytest.approx((0.6 + 0.6 + 1) / 3 - 1)
     assert one.aim == pytest.approx(3 / math.sqrt(11 / 3))
     assert one.noise == pytest.approx(1 - 11 / 59)
+    none = gradient_facts(np.zeros((4, 4)))  # no rollout was right
+    assert none["square"] == 0
+    assert math.isnan(none["reliability"])
+    assert math.isnan(fidelity(products, plain, np.zeros((2, 2))).gain)
     lost = np.array([[1.0, -0.1], [-0.1, 1.0]])
     assert math.isnan(fidelity(products, plain, lost).gain)
 

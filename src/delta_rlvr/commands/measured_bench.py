@@ -12,6 +12,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from delta_rlvr.exit_codes import at_work
 from delta_rlvr.runs.files import atomic, dump, locked
 from delta_rlvr.study.learning.stopping import Stop
 from delta_rlvr.study.measured.bench import DTYPES, MeasuredBench
@@ -107,7 +108,8 @@ def run(options: argparse.Namespace, console: Console, chosen: dict[str, Any]) -
     bench = MeasuredBench(settings, folder, device=options.device, workers=workers, stop=stop, say=say)
     with locked(folder), stop:
         bench.prepare()
-        done = bench.go()
+        with at_work():
+            done = bench.go()
         result = measured_result(bench.documents(), bench.fidelities(), settings)
         for name, text in (
             (RESULT, dump(result, indent=1)),

@@ -154,10 +154,11 @@ def gradient_facts(products: Float[np.ndarray, "part part"]) -> dict[str, float]
     first = np.array(half) / (parts // 2)
     second = (1 - np.array(half)) / (parts - parts // 2)
     lengths = (first @ products @ first) * (second @ products @ second)
+    whole = float(products.mean())  # 0 where no rollout had a signal
     return {
         "square": _off_diagonal(products),
         "halves_cosine": float(first @ products @ second / math.sqrt(lengths)) if lengths > 0 else math.nan,
-        "reliability": _off_diagonal(products) / float(products.mean()),
+        "reliability": _off_diagonal(products) / whole if whole > 0 else math.nan,
     }
 
 
