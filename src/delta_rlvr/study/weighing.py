@@ -11,8 +11,8 @@ from delta_rlvr.credit.rule import check_needs
 from delta_rlvr.objectives import Method, get_method
 from delta_rlvr.study.rollouts import Rollouts
 
-GIVEN = ("hidden", "head", "groups", "logps", "entropy", "tokens", "decisive")
-"""What a rule may need in a study or a benchmark."""
+GIVEN = ("hidden", "head", "groups", "logps", "entropy", "tokens", "decisive", "measured")
+"""What a rule may need in a study."""
 
 
 def study_method(spec: str) -> Method:
@@ -72,6 +72,7 @@ class Weigher:
                 tokens=batch.completion_ids,
                 entropy=batch.entropy,
                 decisive=batch.decisive,
+                measured=batch.measured,
             )
             self._streams[rule.stores] = stream
         return self._streams[rule.stores]

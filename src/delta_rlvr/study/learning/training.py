@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, get_args, get_type_hints
 
 import torch
@@ -18,6 +18,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from delta_rlvr.objectives import LossInputs, policy_loss
+from delta_rlvr.study.measured.continuations import StackContinuations, responses_of
+from delta_rlvr.study.measured.measure import TOLERANCE, check_budget, measure
 from delta_rlvr.study.rollouts import Batch, Collector, Rollouts, draws, row_pieces
 from delta_rlvr.study.stack.memory import with_fewer_rows
 from delta_rlvr.study.stack.policy import clip_gradients
@@ -61,6 +63,8 @@ class TrainingSettings:
     """Of sampling, and of the policy that is trained."""
     max_tokens: int | None = None
     """Longest response; None for the task's own limit."""
+    continuations: int = 128
+    """Continuations of a response, on average, for arms whose weights need measured credit; no others make any."""
 
     def __post_init__(self) -> None:
         for name in ("steps", "prompts", "updates", "max_tokens"):
@@ -173,6 +177,13 @@ class StackedTraining:
             fused=self.policy.device.type == "cuda" or None,
         )
         self._problems = _problems(self.runs, self.tasks, settings)
+        check_budget(settings.continuations, TOLERANCE)
+        self._alone = {
+            place: collector.alone(place)
+            for place, method in enumerate(self.methods)
+            if "measured" in method.rule.needs
+        }
+        """Policies whose rollouts are continued, each as a stack of its own."""
 
     def train(
         self, on_batch: Callable[[int, list[BatchStatistics]], None] | None = None
@@ -232,6 +243,9 @@ class StackedTraining:
             temperature=settings.temperature,
             ragged=settings.split == "prompts",
         )
+        if self._alone:
+            with self.phases("continuations"):
+                rollouts = [self._measured(place, batch, number) for place, batch in enumerate(rollouts)]
         with self.phases("weights"):
             weights, diagnostics = self.weigh(rollouts, number)
         steps = []
@@ -264,6 +278,30 @@ class StackedTraining:
             f"{run.arm} on {run.task}, seed {run.seed}, diverged in batch {number + 1}: its loss or gradient is not finite; "
             "it ends here, the others go on"
         )
+
+    @torch.no_grad()
+    def _measured(self, place: int, rollouts: Rollouts, number: int) -> Rollouts:
+        """The rollouts with the credit of their tokens, for arms that weigh by it: of the responses that have an advantage, and for the
+        verdicts themselves where training sees some of them flipped."""
+        if place not in self._alone or place in self.diverged:
+            return rollouts
+        credit = torch.zeros_like(rollouts.logps)
+        rows = (rollouts.advantages != 0).nonzero()[:, 0].tolist()
+        responses = responses_of(rollouts, rows, self.limits[place])
+        continuations = StackContinuations(
+            self._alone[place],
+            self.tasks[place],
+            responses,
+            seed=self.runs[place].seed,
+            number=number,
+            temperature=self.settings.temperature,
+            rows_at_once=self.rows_at_once,
+            tell=self.phases.tell,
+        )
+        found = measure(responses, continuations, budget=self.settings.continuations, tolerance=TOLERANCE)
+        for row, one in zip(rows, found, strict=True):
+            credit[row, : len(one.credit)] = torch.from_numpy(one.credit).to(credit)
+        return replace(rollouts, measured=credit)
 
     @torch.no_grad()
     def weigh(
