@@ -79,14 +79,6 @@ def test_a_loss_that_contradicts_the_method(method, loss_type):
         config(method=method, loss_type=loss_type)
 
 
-@pytest.mark.parametrize("loss_type", ["vespo", "luspo", "sapo", "nonsense"])
-def test_a_loss_without_token_weights(loss_type):
-    with pytest.raises(
-        ValueError, match=rf"loss_type='{loss_type}' does not take a weight per token; use one of dapo"
-    ):
-        config(method="delta", loss_type=loss_type)
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

@@ -14,9 +14,6 @@ GIVEN = ("hidden", "head", "groups", "logps", "entropy", "tokens")
 
 _LOSS_TYPES = {"token_mean": "dapo", "sequence_mean": "grpo"}
 
-# TRL computes these per token from (batch, time) advantages, so that a token weight carries over to them as it is.
-_WEIGHTABLE_LOSSES = ("dapo", "grpo", "bnpo", "dr_grpo", "cispo")
-
 
 @dataclass
 class DeltaTrainerConfig(GRPOConfig):
@@ -34,6 +31,19 @@ class DeltaTrainerConfig(GRPOConfig):
         metadata={
             "help": "Methods whose weights the token view shows beside the method's own, with commas. Those that need hidden states "
             "which the method does not store are left out."
+        },
+    )
+    logps_from: str = field(
+        default="policy",
+        metadata={
+            "help": "Where rules that need log-probs take them from: policy (a forward pass), or sampler (those that vLLM or a "
+            "rollout_func returns with the samples: no pass at all, but the sampler's numerics)."
+        },
+    )
+    equal_work: bool = field(
+        default=False,
+        metadata={
+            "help": "Run the old-log-prob pass for every method, needed or not, so that the seconds of two methods compare."
         },
     )
     store_device_gb: float | None = field(
@@ -64,13 +74,10 @@ class DeltaTrainerConfig(GRPOConfig):
             raise ValueError(
                 f"loss_type={self.loss_type!r}: method {self.method!r} is defined with {own!r}; leave it out"
             )
-        elif self.loss_type not in _WEIGHTABLE_LOSSES and self.loss_type != own:
-            raise ValueError(
-                f"loss_type={self.loss_type!r} does not take a weight per token; use one of {', '.join(_WEIGHTABLE_LOSSES)}"
-            )
         if (
             surrogate.kind == "clip"
             and self.epsilon_high is None
+            and self.epsilon == surrogate.low  # another epsilon alone is TRL's symmetric clip
             and surrogate.high != surrogate.low
             and self.loss_type != "cispo"  # where epsilon_high is another thing: the largest ratio
         ):
@@ -78,6 +85,8 @@ class DeltaTrainerConfig(GRPOConfig):
         if surrogate.dual is not None and self.delta is None:
             # TRL's two-sided clip is the dual clip: min(r, c) A where A < 0, and no change where A > 0.
             self.delta = surrogate.dual
+        if self.logps_from not in ("policy", "sampler"):
+            raise ValueError(f"logps_from={self.logps_from!r}: choose policy or sampler")
         for name in ("store_device_gb", "store_host_gb"):
             value = getattr(self, name)
             if value is not None and value < 0:

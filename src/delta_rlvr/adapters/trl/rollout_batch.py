@@ -20,6 +20,8 @@ class RolloutBatch:
     """The optimizer step that it is first used in, from 1."""
     rows: list[dict[str, Any]]
     """The data set's row of each response."""
+    prompts: list[str]
+    """The prompt of each response as the policy read it, without special tokens."""
     groups: Int[Tensor, " batch"]
     """Number of the prompt in the whole batch."""
     completion_ids: Int[Tensor, "batch time"]
@@ -27,7 +29,8 @@ class RolloutBatch:
     """Valid response tokens: no padding, no tool output, no masked truncation."""
     rewards: Float[Tensor, " batch"]
     advantages: Float[Tensor, " batch"]
-    logps: Float[Tensor, "batch time"]
+    logps: Float[Tensor, "batch time"] | None
+    """Old log-probs; None where nothing had to be known of the policy."""
     entropy: Float[Tensor, "batch time"] | None
     record: CreditRecord
     others: dict[str, Float[Tensor, " token"]]

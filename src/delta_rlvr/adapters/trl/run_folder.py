@@ -108,7 +108,7 @@ class RunFolderCallback(TrainerCallback):
                 "step": batch.step,
                 "group": group,
                 "index": index,
-                "prompt": _as_text(batch.rows[row]["prompt"]),
+                "prompt": _as_text(batch.rows[row].get("prompt")) or batch.prompts[row],
                 "prompt_id": batch.rows[row].get("id"),
                 "response": "".join(tokens),
                 "reward": batch.rewards[row].item(),
@@ -117,8 +117,9 @@ class RunFolderCallback(TrainerCallback):
                 "answer": _as_text(batch.rows[row].get("answer")),
                 "tokens": tokens,
                 "ids": ids,
-                "logps": batch.logps[row][mask].tolist(),
             }
+            if batch.logps is not None:
+                line["logps"] = batch.logps[row][mask].tolist()
             if batch.entropy is not None:
                 line["entropy"] = batch.entropy[row][mask].tolist()
             packed = slice(starts[row], starts[row] + length)

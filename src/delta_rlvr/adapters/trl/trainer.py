@@ -4,25 +4,31 @@ nowhere else (its data sampler, in resume.py).
 What happens in a rollout batch, and what we add to it:
 
     _generate                               we note the tool mask and the time
-    _get_per_token_logps_and_entropies      TRL's old-log-prob pass: a hook keeps the hidden states it computes anyway
+    _get_per_token_logps_and_entropies      TRL's old-log-prob pass, where it runs one: a hook keeps the hidden states
     _calculate_rewards                      we refuse infinite rewards and note the time
-    advantages                              now the coefficients can be solved; they ride as per-token advantages
+    advantages                              now the weights can be solved for; they ride as per-token advantages
     _compute_loss                           stock (FIPO's surrogate weighs tokens anew, once the new log-probs are there)
 
-TRL skips the old-log-prob pass where the ratio would be one. We ask for it always: it is the pass that the hidden states come from,
-and with it every method does the same work.
+TRL skips the old-log-prob pass where the ratio would be one. A rule that looks at the policy then has three ways (`_plan`):
+- late: one forward covers the rollout batch, so the weights are solved for inside the training forward, from its own hidden states,
+  before the loss reads the advantages. No pass is added.
+- forced: several forwards share the rollout batch, so the pass is run for the weights alone. Its log-probs do not reach the loss and
+  its random numbers are its own: training goes on as if it had not been.
+- none: the rule needs nothing of a pass (or takes the sampler's log-probs: `logps_from="sampler"`).
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import time
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import torch
 import torch.distributed as dist
@@ -41,24 +47,44 @@ from delta_rlvr.adapters.trl.version import VERSION_HELP, check_trl_version
 from delta_rlvr.credit import CreditRecord, CreditStream, RowStore, TokenRule
 from delta_rlvr.objectives import get_method
 
+Plan: TypeAlias = Literal["stock", "forced", "late", "none"]
+
+
+@dataclass(frozen=True)
+class _Pending:
+    """What is known of a rollout batch beside its tensors."""
+
+    rows: list[dict[str, Any]]
+    prompt_ids: Int[Tensor, "batch prompt"]
+    prompt_mask: Int[Tensor, "batch prompt"]
+
 
 class DeltaTrainer(GRPOTrainer):
     """A drop-in for `GRPOTrainer` that weighs tokens by `args.method`."""
 
     args: DeltaTrainerConfig
 
-    def __init__(self, *args: Any, **kwargs: Any):
+    def __init__(
+        self,
+        model: Any,
+        reward_funcs: Any = None,
+        args: DeltaTrainerConfig | None = None,
+        *others: Any,
+        **kwargs: Any,
+    ):
         check_trl_version()
-        config = kwargs.get("args") or (args[2] if len(args) > 2 else None)
-        if not isinstance(config, DeltaTrainerConfig):
+        if args is None:
+            name = model if isinstance(model, str) else model.config._name_or_path
+            args = DeltaTrainerConfig(f"{name.split('/')[-1]}-DelTA")
+        if not isinstance(args, DeltaTrainerConfig):
             raise TypeError(
-                f"args: DeltaTrainer needs a DeltaTrainerConfig, not {type(config).__name__}; "
+                f"args: DeltaTrainer needs a DeltaTrainerConfig, not {type(args).__name__}; "
                 "it takes every option of GRPOConfig"
             )
-        super().__init__(*args, **kwargs)
+        super().__init__(model, reward_funcs, args, *others, **kwargs)
         if self.rollout_func is not None:
             self.rollout_func = _refusing_empty(self.rollout_func)
-        self.method = config.resolved_method
+        self.method = args.resolved_method
         self.seconds: dict[str, float] = defaultdict(float)
         """Seconds by phase since somebody last cleared it."""
         self.observers: list[Callable[[RolloutBatch], None]] = []
@@ -66,79 +92,116 @@ class DeltaTrainer(GRPOTrainer):
         self.looks_closely: Callable[[int], bool] = lambda step: False
         """For which steps observers also want entropies and the weights of `args.shown_methods`."""
         self._store = RowStore(
-            device_bytes=_bytes(config.store_device_gb), host_bytes=_bytes(config.store_host_gb)
+            device_bytes=_bytes(args.store_device_gb), host_bytes=_bytes(args.store_host_gb)
         )
+        self._plan_now: Plan = "none"
         self._capture: Capture | None = None
+        self._pending: _Pending | None = None
         self._tool_masks: list[list[int]] | None = None
         self._rewards: Tensor | None = None
         self._loss_inputs: dict[str, Any] | None = None
+        self._iterations: int | None = None
         self._check_head()
         self.add_callback(ExactResume(self))
 
     # ------------------------------------------------------------------ the rollout batch
 
+    @property
+    def _plan(self) -> Plan:
+        """How this rollout batch's weights come to what they need of the policy."""
+        if self._stock_pass:
+            return "stock"
+        looked_at = {"hidden", "head", "logps", "entropy"} & set(self.method.rule.needs)
+        if self.args.logps_from == "sampler":
+            looked_at -= {"logps"}
+        if not (looked_at or self._closely or self.args.equal_work):
+            return "none"
+        return "late" if self.passes_per_batch == 1 and not self.args.equal_work else "forced"
+
+    @property
+    def _stock_pass(self) -> bool:
+        """Whether TRL runs its old-log-prob pass by itself."""
+        corrected = self.use_vllm and self.vllm_importance_sampling_correction
+        return bool(self.args.gradient_accumulation_steps % self.passes_per_batch) or corrected
+
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         assert self.model is not None
         if not self.model.training:
             return super()._generate_and_score_completions(inputs)
-        self._capture = capture = Capture()
-        with self._old_logps_always():
+        self._plan_now = plan = self._plan
+        self._capture = self._pending = None
+        try:
             output = super()._generate_and_score_completions(inputs)
-        if self._capture is not None or "old_per_token_logps" not in output:
+        finally:
+            self._restore_iterations()
+            self._plan_now = "none"  # no later pass is the old policy's
+        capture, self._capture = self._capture, None
+        if plan in ("stock", "forced") and (capture is None or "old_per_token_logps" not in output):
             raise RuntimeError(f"TRL {trl.__version__} ran no old-log-prob pass: {VERSION_HELP}")
-        advantages = output["advantages"]
-        with self._timed("credit"):
-            record = self._weigh(capture, output, inputs)
-        if record is not None:
-            self._report(record, capture, output, inputs, advantages)
-        self._store.clear()
-        return output
-
-    def _weigh(
-        self, capture: Capture, output: dict[str, Any], inputs: list[dict[str, Any]]
-    ) -> CreditRecord | None:
-        """Solve for the coefficients and multiply them into the advantages."""
+        if plan == "forced":
+            del output["old_per_token_logps"]
         if int(output["num_items_in_batch"]) == 0:
             warnings.warn(
                 "no completion of this batch has a token to learn from (all were cut at max_completion_length and "
                 "masked, or empty): it adds nothing to the gradient. Raise max_completion_length",
                 stacklevel=2,
             )
-            return None
-        mask, advantages = capture.mask, output["advantages"]
-        record = self._solve(self.method.rule, capture, output, advantages, diagnose=self._closely)
-        if not self.method.rule.constant:
-            # Every clip is homogeneous in A, so weighing the advantage is weighing the loss (Eq. 8).
-            output["advantages"] = advantages[:, None] * record.padded(record.weights, mask).to(
-                advantages.dtype
-            )
-        return record
+            self._store.clear()
+            return output
+        pending = _Pending(inputs, output["prompt_ids"], output["prompt_mask"])
+        if plan == "late":
+            # TRL shuffles the rows: this travels with them.
+            output["delta_row"] = torch.arange(len(inputs), device=output["advantages"].device)
+            self._pending = pending
+            return output
+        if capture is None:  # plan "none"
+            mask = (output["completion_mask"] * output.get("tool_mask", 1)).bool()
+            capture = Capture(self._stream(), mask, output["completion_ids"])
+            capture.without_hidden()
+            if self.args.logps_from == "sampler" and "logps" in self.method.rule.needs:
+                capture.keep(self._sampler_logps(output), None)
+        output["advantages"] = self._weigh(capture, pending, output["advantages"])
+        return output
+
+    def _weigh(self, capture: Capture, pending: _Pending, advantages: Float[Tensor, " batch"]) -> Tensor:
+        """The advantages times the weights [batch, time], or as they are where every weight is one."""
+        with self._timed("credit"):
+            record = self._solve(self.method.rule, capture, advantages, diagnose=self._closely)
+        self._report(record, capture, pending, advantages)
+        self._store.clear()
+        if self.method.rule.constant:
+            return advantages
+        # Every clip is homogeneous in A, so weighing the advantage is weighing the loss (Eq. 8).
+        return advantages[:, None] * record.padded(record.weights, capture.mask).to(advantages.dtype)
 
     def _solve(
         self,
         rule: TokenRule,
         capture: Capture,
-        output: dict[str, Any],
         advantages: Float[Tensor, " batch"],
         diagnose: bool = False,
     ) -> CreditRecord:
+        count = len(advantages)
+        first = self.accelerator.process_index * count
+        numbers = torch.arange(first, first + count, device=self.accelerator.device)
         return capture.stream.solve(
             advantages,
-            logps=output["old_per_token_logps"][capture.mask],
+            logps=None if capture.logps is None else capture.logps[capture.mask],
             entropy=None if capture.entropy is None else capture.entropy[capture.mask],
-            groups=self._groups(len(advantages)),
+            groups=self._groups(count),
+            keys=numbers,
             round_number=self._round_number,
             config=rule,
             diagnose=diagnose,
         )
 
     def _other_weights(
-        self, capture: Capture, output: dict[str, Any], advantages: Float[Tensor, " batch"]
+        self, capture: Capture, advantages: Float[Tensor, " batch"]
     ) -> dict[str, Float[Tensor, " token"]]:
         """What other methods would have weighed the same tokens with, where it can be read from the rows that were stored."""
         rules = {name: get_method(name).rule for name in self.args.shown_methods if name != self.method.name}
         return {
-            name: self._solve(rule, capture, output, advantages).weights
+            name: self._solve(rule, capture, advantages).weights
             for name, rule in rules.items()
             if capture.stream.reads(rule)
         }
@@ -197,14 +260,7 @@ class DeltaTrainer(GRPOTrainer):
         assert self.num_generations is not None
         return torch.arange(first, first + count, device=self.accelerator.device) // self.num_generations
 
-    def _report(
-        self,
-        record: CreditRecord,
-        capture: Capture,
-        output: dict[str, Any],
-        inputs: list[dict[str, Any]],
-        advantages: Tensor,
-    ) -> None:
+    def _report(self, record: CreditRecord, capture: Capture, pending: _Pending, advantages: Tensor) -> None:
         """Metrics for TRL's trackers, and the batch for the observers."""
         metrics = self._metrics["train"]
         for name, value in record.summary().items():
@@ -217,17 +273,21 @@ class DeltaTrainer(GRPOTrainer):
         assert self._rewards is not None
         batch = RolloutBatch(
             step=self.state.global_step + 1,
-            rows=inputs,
-            groups=self._groups(len(inputs)),
-            completion_ids=output["completion_ids"],
+            rows=pending.rows,
+            prompts=self._tokenizer.batch_decode(
+                [ids[real.bool()] for ids, real in zip(pending.prompt_ids, pending.prompt_mask, strict=True)],
+                skip_special_tokens=True,
+            ),
+            groups=self._groups(len(pending.rows)),
+            completion_ids=capture.tokens,
             mask=capture.mask,
             rewards=self._rewards,
             advantages=advantages,
-            logps=output["old_per_token_logps"],
+            logps=capture.logps,
             entropy=capture.entropy,
             record=record,
-            others=self._other_weights(capture, output, advantages) if self._closely else {},
-            vocabulary=self._vocabulary_sums(record, output["completion_ids"][capture.mask]),
+            others=self._other_weights(capture, advantages) if self._closely else {},
+            vocabulary=self._vocabulary_sums(record, capture.tokens[capture.mask]),
         )
         for observe in self.observers:
             observe(batch)
@@ -243,7 +303,16 @@ class DeltaTrainer(GRPOTrainer):
         with self._timed("generate"):
             generated = super()._generate(prompts)
         self._tool_masks = generated[2]
+        if self._plan_now == "forced" and self.model is not None and self.model.training:
+            # TRL asks next whether a whole number of generations fits an optimizer step, and skips the pass if so: none fits now.
+            # Only now, and only until the pass begins: rollout functions and rewards see the real number.
+            self._iterations = self.num_iterations
+            self.num_iterations = self.args.gradient_accumulation_steps + 1
         return generated
+
+    def _restore_iterations(self) -> None:
+        if self._iterations is not None:
+            self.num_iterations, self._iterations = self._iterations, None
 
     def _get_per_token_logps_and_entropies(
         self,
@@ -254,38 +323,58 @@ class DeltaTrainer(GRPOTrainer):
         *args: Any,
         **kwargs: Any,
     ) -> Any:
-        capture = self._capture
-        if capture is not None and model is self.model:
-            # The first pass of a rollout batch is the old policy's; under PEFT the reference pass comes on the same model after it.
-            self._capture = None
+        run = functools.partial(
+            super()._get_per_token_logps_and_entropies,
+            model,
+            input_ids,
+            attention_mask,
+            logits_to_keep,
+            *args,
+        )
+        # The first pass of a rollout batch is the old policy's; under PEFT the reference pass comes on the same model after it.
+        if self._plan_now in ("stock", "forced") and self._capture is None and model is self.model:
+            self._restore_iterations()
             # Only now, because a whole head must not lie about while completions are generated.
-            capture.stream = self._stream()
-            capture.mask = self._valid_tokens(attention_mask[:, -logits_to_keep:])
-            capture.tokens = input_ids[:, -logits_to_keep:]
+            mask = self._valid_tokens(attention_mask[:, -logits_to_keep:])
+            self._capture = capture = Capture(self._stream(), mask, input_ids[:, -logits_to_keep:])
             wanted = "entropy" in self.method.rule.needs or self._closely
             kwargs["compute_entropy"] = kwargs.get("compute_entropy", False) or wanted
-            with self._timed("logps"), capture.hook(self._backbone()):
-                result = super()._get_per_token_logps_and_entropies(
-                    model, input_ids, attention_mask, logits_to_keep, *args, **kwargs
-                )
-            capture.entropy = result[1]
+            with self._timed("logps"), self._own_random_numbers(), self._hooked(capture):
+                result = run(**kwargs)
+            capture.keep(result[0], result[1])
             return result
-        result = super()._get_per_token_logps_and_entropies(
-            model, input_ids, attention_mask, logits_to_keep, *args, **kwargs
-        )
+        result = run(**kwargs)
         if self._loss_inputs is not None:
-            self._reweigh(result[0], self._loss_inputs)
+            self._before_loss(result, self._loss_inputs)
         return result
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
-        if not self.method.surrogate.reweighs:
+        late = self._pending is not None and "delta_row" in inputs
+        if not (late or self.method.surrogate.reweighs):
             return super()._compute_loss(model, inputs)
         # The buffered batch must keep its advantages for the next pass over it.
         self._loss_inputs = inputs = dict(inputs)
         try:
-            return super()._compute_loss(model, inputs)
+            if not late:
+                return super()._compute_loss(model, inputs)
+            order = inputs["delta_row"].argsort()
+            mask = (inputs["completion_mask"] * inputs.get("tool_mask", 1)).bool()[order]
+            self._capture = Capture(self._stream(), mask, inputs["completion_ids"][order], order)
+            with self._hooked(self._capture):
+                return super()._compute_loss(model, inputs)
         finally:
-            self._loss_inputs = None
+            self._loss_inputs = self._pending = self._capture = None
+
+    def _before_loss(self, result: Any, inputs: dict[str, Any]) -> None:
+        """Between TRL's forward and its loss: what can be known of the weights only now."""
+        if self._pending is not None and self._capture is not None:
+            capture, order = self._capture, self._capture.order
+            assert order is not None
+            capture.keep(result[0], result[1])
+            weighed = self._weigh(capture, self._pending, inputs["advantages"][order])
+            inputs["advantages"] = weighed[inputs["delta_row"]]
+        if self.method.surrogate.reweighs:
+            self._reweigh(result[0], inputs)
 
     def _reweigh(self, logps: Tensor, inputs: dict[str, Any]) -> None:
         """Scale the advantages by the surrogate's weights at the current policy, between TRL's forward and its loss."""
@@ -328,7 +417,7 @@ class DeltaTrainer(GRPOTrainer):
 
     def _valid_tokens(self, completion_mask: Tensor) -> Bool[Tensor, "batch time"]:
         """Completion tokens that count: not padding (nor masked truncation), not a tool's output."""
-        mask = completion_mask.bool()
+        mask = completion_mask.bool().clone()
         if self._tool_masks is None:
             return mask
         for row, tool_mask in enumerate(self._tool_masks):
@@ -360,15 +449,33 @@ class DeltaTrainer(GRPOTrainer):
         sharded = self.is_fsdp_enabled and self.accelerator.num_processes > 1
         return whole_head(self._causal_model(), fsdp_root=self.model_wrapped if sharded else None)
 
+    def _sampler_logps(self, output: dict[str, Any]) -> Float[Tensor, "batch time"]:
+        """The log-probs that came with the samples. A token whose log-prob the sampler could not give counts as certain."""
+        if "sampling_per_token_logps" not in output:
+            raise ValueError(
+                "logps_from='sampler': the sampler gave no log-probs; use vLLM, a rollout_func that returns them, or "
+                "logps_from='policy'"
+            )
+        logps = output["sampling_per_token_logps"]
+        self._metrics["train"]["credit/unknown_logps"].append(logps.isnan().float().mean().item())
+        return logps.nan_to_num(nan=0.0).clamp(max=0)
+
+    def _hooked(self, capture: Capture) -> contextlib.AbstractContextManager[None]:
+        """Hidden states are kept only for rules that read them."""
+        if capture.stream.needs_hidden:
+            return capture.hook(self._backbone())
+        capture.without_hidden()
+        return contextlib.nullcontext()
+
     @contextlib.contextmanager
-    def _old_logps_always(self) -> Iterator[None]:
-        """TRL runs its old-log-prob pass unless a whole number of generations fits an optimizer step; here none does."""
-        real = self.num_iterations
-        self.num_iterations = self.args.gradient_accumulation_steps + 1
-        try:
+    def _own_random_numbers(self) -> Iterator[None]:
+        """A pass that TRL would not have run must not move the numbers that training draws (dropout)."""
+        if self._plan_now != "forced":
             yield
-        finally:
-            self.num_iterations = real
+            return
+        device = self.accelerator.device
+        with torch.random.fork_rng([device] if device.type == "cuda" else []):
+            yield
 
     @contextlib.contextmanager
     def _timed(self, phase: str) -> Iterator[None]:
