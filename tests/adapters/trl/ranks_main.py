@@ -72,10 +72,9 @@ def sharded_head():
 def seen_order():
     """Which prompts each rank got, in its order."""
     trainer = build("delta", "one micro-batch", ranks=2, max_steps=1)
-    groups = []
-    trainer.observers.append(lambda batch: groups.append(batch.groups.tolist()))
     trainer.train()
-    return {"prompts": [row["prompt"] for row in trainer.generations[0]["rows"]], "groups": groups[0]}
+    prompts = [row["prompt"] for row in trainer.generations[0]["rows"]]
+    return {"prompts": prompts, "groups": trainer.batches[0].groups.tolist()}
 
 
 def main(folder):

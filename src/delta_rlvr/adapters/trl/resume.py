@@ -102,6 +102,16 @@ class ExactResume(TrainerCallback):
         self, args: Any, state: TrainerState, control: TrainerControl, train_dataloader: Any = None, **_: Any
     ) -> None:
         accumulation = args.gradient_accumulation_steps
+        if (
+            args.load_best_model_at_end
+            and args.save_strategy == SaveStrategy.STEPS
+            and state.save_steps * accumulation % self._trainer.passes_per_batch
+        ):
+            raise ValueError(
+                f"load_best_model_at_end: a save due at step {state.save_steps} waits for the end of a rollout batch, so the model "
+                "that was evaluated there would not be saved; make save_steps and eval_steps a multiple of the "
+                f"{args.updates_per_batch:g} steps that a batch is used for"
+            )
         try:
             length = len(train_dataloader)
         except TypeError:  # a data set that is streamed
@@ -118,16 +128,6 @@ class ExactResume(TrainerCallback):
                 f"step {state.global_step} lies within a rollout batch, the rest of which is in no checkpoint: the run goes on with "
                 "a new batch, and is not the uninterrupted one. Resume from a checkpoint where a batch ends",
                 stacklevel=2,
-            )
-        if (
-            args.load_best_model_at_end
-            and args.save_strategy == SaveStrategy.STEPS
-            and state.save_steps * accumulation % self._trainer.passes_per_batch
-        ):
-            raise ValueError(
-                f"load_best_model_at_end: a save due at step {state.save_steps} waits for the end of a rollout batch, so the model "
-                "that was evaluated there would not be saved; make save_steps and eval_steps a multiple of the "
-                f"{args.updates_per_batch:g} steps that a batch is used for"
             )
         if epochs:
             sampler = _sampler(train_dataloader)

@@ -6,15 +6,17 @@ What happens in a rollout batch, and what we add to it:
     _generate                               we note the tool mask and the time
     _get_per_token_logps_and_entropies      TRL's old-log-prob pass, where it runs one: a hook keeps the hidden states
     _calculate_rewards                      we refuse infinite rewards and note the time
-    advantages                              now the weights can be solved for; they ride as per-token advantages
-    _compute_loss                           stock (FIPO's surrogate weighs tokens anew, once the new log-probs are there)
+    advantages                              now the weights can be solved for; they ride as advantages per token
+    _compute_loss                           stock, but for what can be known only between its forward and its loss (below)
 
-TRL skips the old-log-prob pass where the ratio would be one. A rule that looks at the policy then has three ways (`_plan`):
-- late: one forward covers the rollout batch, so the weights are solved for inside the training forward, from its own hidden states,
-  before the loss reads the advantages. No pass is added.
-- forced: several forwards share the rollout batch, so the pass is run for the weights alone. Its log-probs do not reach the loss and
-  its random numbers are its own: training goes on as if it had not been.
-- none: the rule needs nothing of a pass (or takes the sampler's log-probs: `logps_from="sampler"`).
+How the weights come to what their rule needs of the policy (`_plan`):
+
+    stock     TRL runs its old-log-prob pass anyway: it is captured.
+    late      TRL skips the pass, and one training forward covers the rollout batch: that forward is captured, and the weights are
+              solved for before the loss reads the advantages. No pass is added.
+    forced    TRL skips the pass, and several forwards share the rollout batch: the pass is run for the weights alone. Its log-probs
+              do not reach the loss and its random numbers are its own, so training goes on as if it had not been.
+    none      The rule needs nothing of a pass, or takes the sampler's log-probs (`logps_from="sampler"`).
 """
 
 from __future__ import annotations
@@ -26,37 +28,31 @@ import time
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import torch
-import torch.distributed as dist
 import trl
 from accelerate.utils import is_peft_model
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor
 from trl import GRPOTrainer
 
 from delta_rlvr.adapters.trl.capture import Capture
+from delta_rlvr.adapters.trl.checks import refuse_infinite, refusing_empty
 from delta_rlvr.adapters.trl.config import DeltaTrainerConfig
 from delta_rlvr.adapters.trl.head import check_head, logit_scale, whole_head
 from delta_rlvr.adapters.trl.resume import ExactResume
-from delta_rlvr.adapters.trl.rollout_batch import RolloutBatch, vocabulary_sums
+from delta_rlvr.adapters.trl.rollout_batch import RolloutBatch
 from delta_rlvr.adapters.trl.version import VERSION_HELP, check_trl_version
-from delta_rlvr.credit import CreditRecord, CreditStream, RowStore, TokenRule
-from delta_rlvr.objectives import get_method
+from delta_rlvr.adapters.trl.weighing import Rollout, Weigher
+from delta_rlvr.credit import CreditStream, RowStore
+from delta_rlvr.objectives import Method
 
-Plan: TypeAlias = Literal["stock", "forced", "late", "none"]
+Plan: TypeAlias = Literal["stock", "late", "forced", "none"]
 
-
-@dataclass(frozen=True)
-class _Pending:
-    """What is known of a rollout batch beside its tensors."""
-
-    rows: list[dict[str, Any]]
-    prompt_ids: Int[Tensor, "batch prompt"]
-    prompt_mask: Int[Tensor, "batch prompt"]
+_OF_THE_POLICY = frozenset({"hidden", "head", "logps", "entropy"})
+"""What a rule may need that takes a forward pass to know."""
 
 
 class DeltaTrainer(GRPOTrainer):
@@ -83,35 +79,45 @@ class DeltaTrainer(GRPOTrainer):
             )
         super().__init__(model, reward_funcs, args, *others, **kwargs)
         if self.rollout_func is not None:
-            self.rollout_func = _refusing_empty(self.rollout_func)
-        self.method = args.resolved_method
+            self.rollout_func = refusing_empty(self.rollout_func)
+        elif self._reads_the_sampler and not self.use_vllm:
+            raise ValueError(
+                "logps_from='sampler': transformers' generation gives no log-probs; use vLLM or a rollout_func that "
+                "returns them, or logps_from='policy'"
+            )
         self.seconds: dict[str, float] = defaultdict(float)
         """Seconds by phase since somebody last cleared it."""
         self.observers: list[Callable[[RolloutBatch], None]] = []
         """Called with every training rollout batch, on every rank."""
         self.looks_closely: Callable[[int], bool] = lambda step: False
         """For which steps observers also want entropies and the weights of `args.shown_methods`."""
-        self._store = RowStore(
-            device_bytes=_bytes(args.store_device_gb), host_bytes=_bytes(args.store_host_gb)
-        )
+        store = RowStore(device_bytes=_bytes(args.store_device_gb), host_bytes=_bytes(args.store_host_gb))
+        self._weigher = Weigher(self.method, args.shown_methods, store, self.accelerator)
+        # Of the rollout batch that is being made:
         self._plan_now: Plan = "none"
         self._capture: Capture | None = None
-        self._pending: _Pending | None = None
         self._tool_masks: list[list[int]] | None = None
         self._rewards: Tensor | None = None
-        self._loss_inputs: dict[str, Any] | None = None
         self._iterations: int | None = None
+        # Of the loss that is being computed:
+        self._late: Rollout | None = None
+        self._loss_inputs: dict[str, Any] | None = None
         self._check_head()
         self.add_callback(ExactResume(self))
+
+    @property
+    def method(self) -> Method:
+        """The method that `args.method` spells."""
+        return self.args.resolved_method
 
     # ------------------------------------------------------------------ the rollout batch
 
     @property
     def _plan(self) -> Plan:
-        """How this rollout batch's weights come to what they need of the policy."""
+        """How the next rollout batch's weights come to what they need of the policy."""
         if self._stock_pass:
             return "stock"
-        looked_at = {"hidden", "head", "logps", "entropy"} & set(self.method.rule.needs)
+        looked_at = _OF_THE_POLICY & set(self.method.rule.needs)
         if self.args.logps_from == "sampler":
             looked_at -= {"logps"}
         if not (looked_at or self._closely or self.args.equal_work):
@@ -129,15 +135,14 @@ class DeltaTrainer(GRPOTrainer):
         if not self.model.training:
             return super()._generate_and_score_completions(inputs)
         self._plan_now = plan = self._plan
-        self._capture = self._pending = None
+        self._capture = self._late = None
         try:
             output = super()._generate_and_score_completions(inputs)
         finally:
             self._restore_iterations()
             self._plan_now = "none"  # no later pass is the old policy's
         capture, self._capture = self._capture, None
-        if plan in ("stock", "forced") and (capture is None or "old_per_token_logps" not in output):
-            raise RuntimeError(f"TRL {trl.__version__} ran no old-log-prob pass: {VERSION_HELP}")
+        self._check_pass(plan, capture, output)
         if plan == "forced":
             del output["old_per_token_logps"]
         if int(output["num_items_in_batch"]) == 0:
@@ -146,70 +151,82 @@ class DeltaTrainer(GRPOTrainer):
                 "masked, or empty): it adds nothing to the gradient. Raise max_completion_length",
                 stacklevel=2,
             )
-            self._store.clear()
+            self._weigher.store.clear()
             return output
-        pending = _Pending(inputs, output["prompt_ids"], output["prompt_mask"])
+        rollout = self._rollout(inputs, output)
         if plan == "late":
-            # TRL shuffles the rows: this travels with them.
+            # TRL shuffles the rows: their numbers travel with them.
             output["delta_row"] = torch.arange(len(inputs), device=output["advantages"].device)
-            self._pending = pending
+            self._late = rollout
             return output
-        if capture is None:  # plan "none"
-            mask = (output["completion_mask"] * output.get("tool_mask", 1)).bool()
-            capture = Capture(self._stream(), mask, output["completion_ids"])
-            capture.without_hidden()
-            if self.args.logps_from == "sampler" and "logps" in self.method.rule.needs:
-                capture.keep(self._sampler_logps(output), None)
-        output["advantages"] = self._weigh(capture, pending, output["advantages"])
+        if capture is None:
+            capture = Capture(self._stream(), _valid_tokens(output), output["completion_ids"])
+            with capture.opened(None):
+                pass
+        output["advantages"] = self._weigh(capture, rollout, output["advantages"])
         return output
 
-    def _weigh(self, capture: Capture, pending: _Pending, advantages: Float[Tensor, " batch"]) -> Tensor:
-        """The advantages times the weights [batch, time], or as they are where every weight is one."""
-        with self._timed("credit"):
-            record = self._solve(self.method.rule, capture, advantages, diagnose=self._closely)
-        self._report(record, capture, pending, advantages)
-        self._store.clear()
-        if self.method.rule.constant:
-            return advantages
-        # Every clip is homogeneous in A, so weighing the advantage is weighing the loss (Eq. 8).
-        return advantages[:, None] * record.padded(record.weights, capture.mask).to(advantages.dtype)
+    def _check_pass(self, plan: Plan, capture: Capture | None, output: dict[str, Any]) -> None:
+        """Refuse a TRL that did something else than planned."""
+        asked, ran = plan in ("stock", "forced"), "old_per_token_logps" in output
+        if asked != ran or asked != (capture is not None):
+            did = "an" if ran else "no"
+            raise RuntimeError(f"TRL {trl.__version__} ran {did} old-log-prob pass: {VERSION_HELP}")
+        if capture is not None and not torch.equal(capture.mask, _valid_tokens(output)):
+            raise RuntimeError(
+                f"TRL {trl.__version__} counts other tokens than its pass was captured for: {VERSION_HELP}"
+            )
 
-    def _solve(
-        self,
-        rule: TokenRule,
-        capture: Capture,
-        advantages: Float[Tensor, " batch"],
-        diagnose: bool = False,
-    ) -> CreditRecord:
-        count = len(advantages)
-        first = self.accelerator.process_index * count
-        numbers = torch.arange(first, first + count, device=self.accelerator.device)
-        return capture.stream.solve(
-            advantages,
-            logps=None if capture.logps is None else capture.logps[capture.mask],
-            entropy=None if capture.entropy is None else capture.entropy[capture.mask],
-            groups=self._groups(count),
-            keys=numbers,
+    def _rollout(self, inputs: list[dict[str, Any]], output: dict[str, Any]) -> Rollout:
+        assert self._rewards is not None
+        assert self.num_generations is not None
+        first = self.accelerator.process_index * len(inputs)
+        numbers = torch.arange(first, first + len(inputs), device=self.accelerator.device)
+        return Rollout(
+            step=self.state.global_step + 1,
             round_number=self._round_number,
-            config=rule,
-            diagnose=diagnose,
+            closely=self._closely,
+            rows=inputs,
+            prompt_ids=output["prompt_ids"],
+            prompt_mask=output["prompt_mask"],
+            numbers=numbers,
+            # TRL lays the copies of a prompt side by side over all ranks.
+            groups=numbers // self.num_generations,
+            rewards=self._rewards,
+            sampler_logps=self._sampler_logps(output) if self._reads_the_sampler else None,
         )
 
-    def _other_weights(
-        self, capture: Capture, advantages: Float[Tensor, " batch"]
-    ) -> dict[str, Float[Tensor, " token"]]:
-        """What other methods would have weighed the same tokens with, where it can be read from the rows that were stored."""
-        rules = {name: get_method(name).rule for name in self.args.shown_methods if name != self.method.name}
-        return {
-            name: self._solve(rule, capture, advantages).weights
-            for name, rule in rules.items()
-            if capture.stream.reads(rule)
-        }
+    def _weigh(
+        self, capture: Capture, rollout: Rollout, advantages: Float[Tensor, " batch"]
+    ) -> Float[Tensor, "batch ..."]:
+        """The advantages times the weights [batch, time], or as they are where every weight is one."""
+        with self._timed("credit"):
+            record = self._weigher.weigh(capture, rollout, advantages)
+        metrics = self._metrics["train"]
+        for name, value in record.summary().items():
+            if not self.method.rule.constant or name == "zero_advantage":
+                metrics[f"credit/{name}"].append(value)
+        if capture.stream.needs_hidden:
+            metrics["credit/store_bytes"].append(float(record.store_bytes))
+        if self.observers:
+            vocabulary = max(len(self._tokenizer), self._causal_model().get_input_embeddings().num_embeddings)
+            batch = self._weigher.show(capture, rollout, advantages, record, vocabulary)
+            for observe in self.observers:
+                observe(batch)
+        self._weigher.store.clear()
+        if self.method.rule.constant:
+            return advantages
+        # Every loss of TRL is homogeneous in A, so weighing the advantage is weighing the loss (Eq. 8).
+        return advantages[:, None] * record.padded(record.weights, capture.mask).to(advantages.dtype)
 
     @property
     def _closely(self) -> bool:
         """Whether an observer wants to look closely at this batch."""
         return self.looks_closely(self.state.global_step + 1)
+
+    @property
+    def _reads_the_sampler(self) -> bool:
+        return self.args.logps_from == "sampler" and "logps" in self.method.rule.needs
 
     @property
     def passes_per_batch(self) -> int:
@@ -240,72 +257,15 @@ class DeltaTrainer(GRPOTrainer):
         accumulation = self.args.gradient_accumulation_steps
         return self.state.global_step * accumulation + self._step % accumulation
 
-    def _stream(self) -> CreditStream:
-        rules = [self.method.rule]
-        if self._closely:  # hidden states may be kept for the others' weights alone
-            rules += [get_method(name).rule for name in self.args.shown_methods]
-        storing = [rule for rule in rules if rule.stores is not None and "head" not in rule.needs]
-        return CreditStream(
-            rules[0] if rules[0].stores is not None else next(iter(storing), rules[0]),
-            head=self._head().to(self.accelerator.device) if self._needs_head else None,
-            temperature=self.temperature / self._logit_scale,
-            store=self._store,
-            process_group=dist.group.WORLD if self.accelerator.num_processes > 1 else None,
-            device=self.accelerator.device,
-        )
-
-    def _groups(self, count: int) -> Int[Tensor, " batch"]:
-        """Which prompt a row of this rank answers: TRL lays the copies of a prompt side by side over all ranks."""
-        first = self.accelerator.process_index * count
-        assert self.num_generations is not None
-        return torch.arange(first, first + count, device=self.accelerator.device) // self.num_generations
-
-    def _report(self, record: CreditRecord, capture: Capture, pending: _Pending, advantages: Tensor) -> None:
-        """Metrics for TRL's trackers, and the batch for the observers."""
-        metrics = self._metrics["train"]
-        for name, value in record.summary().items():
-            if not self.method.rule.constant or name == "zero_advantage":
-                metrics[f"credit/{name}"].append(value)
-        if capture.stream.needs_hidden:
-            metrics["credit/store_bytes"].append(float(record.store_bytes))
-        if not self.observers:
-            return
-        assert self._rewards is not None
-        batch = RolloutBatch(
-            step=self.state.global_step + 1,
-            rows=pending.rows,
-            prompts=self._tokenizer.batch_decode(
-                [ids[real.bool()] for ids, real in zip(pending.prompt_ids, pending.prompt_mask, strict=True)],
-                skip_special_tokens=True,
-            ),
-            groups=self._groups(len(pending.rows)),
-            completion_ids=capture.tokens,
-            mask=capture.mask,
-            rewards=self._rewards,
-            advantages=advantages,
-            logps=capture.logps,
-            entropy=capture.entropy,
-            record=record,
-            others=self._other_weights(capture, advantages) if self._closely else {},
-            vocabulary=self._vocabulary_sums(record, capture.tokens[capture.mask]),
-        )
-        for observe in self.observers:
-            observe(batch)
-
-    def _vocabulary_sums(self, record: CreditRecord, ids: Int[Tensor, " token"]) -> Float[Tensor, "4 vocab"]:
-        size = max(len(self._tokenizer), self._causal_model().get_input_embeddings().num_embeddings)
-        sums = vocabulary_sums(record, ids, size)
-        return self.accelerator.reduce(sums, reduction="sum") if self.accelerator.num_processes > 1 else sums
-
     # ------------------------------------------------------------------ TRL's steps, overridden
 
     def _generate(self, prompts: list[Any]) -> Any:
         with self._timed("generate"):
             generated = super()._generate(prompts)
         self._tool_masks = generated[2]
-        if self._plan_now == "forced" and self.model is not None and self.model.training:
+        if self._plan_now == "forced":
             # TRL asks next whether a whole number of generations fits an optimizer step, and skips the pass if so: none fits now.
-            # Only now, and only until the pass begins: rollout functions and rewards see the real number.
+            # Only until the pass begins: rollout functions and rewards see the real number.
             self._iterations = self.num_iterations
             self.num_iterations = self.args.gradient_accumulation_steps + 1
         return generated
@@ -335,54 +295,48 @@ class DeltaTrainer(GRPOTrainer):
         if self._plan_now in ("stock", "forced") and self._capture is None and model is self.model:
             self._restore_iterations()
             # Only now, because a whole head must not lie about while completions are generated.
-            mask = self._valid_tokens(attention_mask[:, -logits_to_keep:])
+            mask = self._written_tokens(attention_mask[:, -logits_to_keep:])
             self._capture = capture = Capture(self._stream(), mask, input_ids[:, -logits_to_keep:])
             wanted = "entropy" in self.method.rule.needs or self._closely
             kwargs["compute_entropy"] = kwargs.get("compute_entropy", False) or wanted
-            with self._timed("logps"), self._own_random_numbers(), self._hooked(capture):
+            with self._timed("logps"), self._own_random_numbers(), capture.opened(self._backbone()):
                 result = run(**kwargs)
             capture.keep(result[0], result[1])
             return result
-        result = run(**kwargs)
-        if self._loss_inputs is not None:
-            self._before_loss(result, self._loss_inputs)
+        inputs = self._loss_inputs
+        if inputs is None:
+            return run(**kwargs)
+        if self._late is None:
+            result = run(**kwargs)
+        else:
+            rows = inputs["delta_row"]
+            order = rows.argsort()
+            mask = _valid_tokens(inputs)[order]
+            capture = Capture(self._stream(), mask, inputs["completion_ids"][order], order)
+            with capture.opened(self._backbone()):
+                result = run(**kwargs)
+            capture.keep(result[0], result[1])
+            inputs["advantages"] = self._weigh(capture, self._late, inputs["advantages"][order])[rows]
+        if self.method.surrogate.reweighs:
+            self._reweigh(result[0], inputs)
         return result
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
-        late = self._pending is not None and "delta_row" in inputs
-        if not (late or self.method.surrogate.reweighs):
+        if self._late is None and not self.method.surrogate.reweighs:
             return super()._compute_loss(model, inputs)
         # The buffered batch must keep its advantages for the next pass over it.
         self._loss_inputs = inputs = dict(inputs)
         try:
-            if not late:
-                return super()._compute_loss(model, inputs)
-            order = inputs["delta_row"].argsort()
-            mask = (inputs["completion_mask"] * inputs.get("tool_mask", 1)).bool()[order]
-            self._capture = Capture(self._stream(), mask, inputs["completion_ids"][order], order)
-            with self._hooked(self._capture):
-                return super()._compute_loss(model, inputs)
+            return super()._compute_loss(model, inputs)
         finally:
-            self._loss_inputs = self._pending = self._capture = None
-
-    def _before_loss(self, result: Any, inputs: dict[str, Any]) -> None:
-        """Between TRL's forward and its loss: what can be known of the weights only now."""
-        if self._pending is not None and self._capture is not None:
-            capture, order = self._capture, self._capture.order
-            assert order is not None
-            capture.keep(result[0], result[1])
-            weighed = self._weigh(capture, self._pending, inputs["advantages"][order])
-            inputs["advantages"] = weighed[inputs["delta_row"]]
-        if self.method.surrogate.reweighs:
-            self._reweigh(result[0], inputs)
+            self._loss_inputs = self._late = None
 
     def _reweigh(self, logps: Tensor, inputs: dict[str, Any]) -> None:
         """Scale the advantages by the surrogate's weights at the current policy, between TRL's forward and its loss."""
         old = inputs.get("old_per_token_logps")
-        mask = inputs["completion_mask"] * inputs.get("tool_mask", 1)
         advantages = inputs["advantages"][:, None].expand_as(logps)
         log_ratio = torch.zeros_like(logps) if old is None else logps.detach() - old
-        weights = self.method.surrogate.reweigh(log_ratio, advantages, mask.bool())
+        weights = self.method.surrogate.reweigh(log_ratio, advantages, _valid_tokens(inputs))
         inputs["advantages"] = advantages * weights.to(advantages.dtype)
 
     def _calculate_rewards(
@@ -390,13 +344,7 @@ class DeltaTrainer(GRPOTrainer):
     ) -> Tensor:
         with self._timed("reward"):
             rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
-        infinite = rewards.isinf().nonzero()
-        if len(infinite):
-            row, column = infinite[0].tolist()
-            raise ValueError(
-                f"rewards: {self.reward_func_names[column]!r} gave {rewards[row, column].item()} for response {row} of the "
-                "batch; give a finite number, or None for a response that cannot be scored"
-            )
+        refuse_infinite(rewards, self.reward_func_names)
         first = self.accelerator.process_index * len(prompts)
         weighted = (rewards * self.reward_weights.to(rewards.device)).nansum(dim=1)
         weighted[rewards.isnan().all(dim=1)] = (
@@ -415,15 +363,18 @@ class DeltaTrainer(GRPOTrainer):
 
     # ------------------------------------------------------------------ what we need to know of the model
 
-    def _valid_tokens(self, completion_mask: Tensor) -> Bool[Tensor, "batch time"]:
-        """Completion tokens that count: not padding (nor masked truncation), not a tool's output."""
+    def _written_tokens(self, completion_mask: Tensor) -> Bool[Tensor, "batch time"]:
+        """`_valid_tokens` of a batch whose pass has just begun."""
         mask = completion_mask.bool().clone()
-        if self._tool_masks is None:
-            return mask
-        for row, tool_mask in enumerate(self._tool_masks):
+        for row, tool_mask in enumerate(self._tool_masks or []):
             written = torch.tensor(tool_mask, dtype=torch.bool, device=mask.device)
             mask[row, : len(written)] &= written
         return mask
+
+    def _stream(self) -> CreditStream:
+        return self._weigher.stream(
+            closely=self._closely, head=self._head, temperature=self.temperature / self._logit_scale
+        )
 
     def _causal_model(self) -> Any:
         model = self.accelerator.unwrap_model(self.model)
@@ -433,15 +384,11 @@ class DeltaTrainer(GRPOTrainer):
         """The module whose output is the LM head's input."""
         return self._causal_model().base_model
 
-    @property
-    def _needs_head(self) -> bool:
-        return "head" in self.method.rule.needs
-
     def _check_head(self) -> None:
         """Refuse at the start what the head proxies cannot follow."""
         model = self._causal_model()
         self._logit_scale = logit_scale(model.config.get_text_config())
-        if self._needs_head:
+        if self._weigher.needs_head:
             check_head(model, self.method.name)
 
     def _head(self) -> Float[Tensor, "vocab width"]:
@@ -453,19 +400,12 @@ class DeltaTrainer(GRPOTrainer):
         """The log-probs that came with the samples. A token whose log-prob the sampler could not give counts as certain."""
         if "sampling_per_token_logps" not in output:
             raise ValueError(
-                "logps_from='sampler': the sampler gave no log-probs; use vLLM, a rollout_func that returns them, or "
-                "logps_from='policy'"
+                "logps_from='sampler': the rollout_func gave no logprobs; let it return them, or use logps_from='policy'"
             )
         logps = output["sampling_per_token_logps"]
-        self._metrics["train"]["credit/unknown_logps"].append(logps.isnan().float().mean().item())
+        unknown = logps[_valid_tokens(output)].isnan().float().mean().item()
+        self._metrics["train"]["credit/unknown_logps"].append(unknown)
         return logps.nan_to_num(nan=0.0).clamp(max=0)
-
-    def _hooked(self, capture: Capture) -> contextlib.AbstractContextManager[None]:
-        """Hidden states are kept only for rules that read them."""
-        if capture.stream.needs_hidden:
-            return capture.hook(self._backbone())
-        capture.without_hidden()
-        return contextlib.nullcontext()
 
     @contextlib.contextmanager
     def _own_random_numbers(self) -> Iterator[None]:
@@ -485,19 +425,9 @@ class DeltaTrainer(GRPOTrainer):
             self.seconds[phase] += time.perf_counter() - start
 
 
-def _refusing_empty(rollout_func: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
-    """TRL fails on a completion without a token, and does not say on which."""
-
-    def checked(prompts: list[Any], trainer: Any) -> dict[str, Any]:
-        output = rollout_func(prompts, trainer)
-        for number, tokens in enumerate(output.get("completion_ids", [])):
-            if not len(tokens):
-                raise ValueError(
-                    f"rollout_func gave no token for response {number}: give at least the end-of-sequence token"
-                )
-        return output
-
-    return checked
+def _valid_tokens(batch: dict[str, Any]) -> Bool[Tensor, "batch time"]:
+    """Completion tokens that count: not padding (nor masked truncation), not a tool's output."""
+    return (batch["completion_mask"] * batch.get("tool_mask", 1)).bool()
 
 
 def _bytes(gigabytes: float | None) -> int | None:
