@@ -74,7 +74,11 @@ def seen_order():
     trainer = build("delta", "one micro-batch", ranks=2, max_steps=1)
     trainer.train()
     prompts = [row["prompt"] for row in trainer.generations[0]["rows"]]
-    return {"prompts": prompts, "groups": trainer.batches[0].groups.tolist()}
+    return {
+        "prompts": prompts,
+        "groups": trainer.batches[0].groups.tolist(),
+        "ranks_on_node": trainer._weigher.store.ranks_on_node,
+    }
 
 
 def main(folder):

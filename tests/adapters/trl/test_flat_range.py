@@ -5,6 +5,8 @@ import torch
 from real_generation import build_real
 from replayed_training import parameters_of
 
+from rounding import MODEL, rounding
+
 SHAPES = {
     "late": {},
     "TRL skips the old pass": {"gradient_accumulation_steps": 2},
@@ -23,12 +25,12 @@ def test_flat_range_is_stock_dapo(shape):
 
     assert [g["rows"] for g in ours.generations] == [g["rows"] for g in stock.generations]
     expected = [micro["loss"] for micro in stock.losses]
-    assert [micro["loss"] for micro in ours.losses] == pytest.approx(expected, abs=1e-6)
+    assert [micro["loss"] for micro in ours.losses] == pytest.approx(expected, abs=rounding(MODEL * 5))
     # (Responses of one length make the loss of a whole batch 0, but not its gradient.)
     assert max((value - before[name]).abs().max() for name, value in parameters_of(stock).items()) > 1e-3
     for name, value in stock.model.named_parameters():
         torch.testing.assert_close(
-            dict(ours.model.named_parameters())[name], value, atol=1e-5, rtol=0, msg=name
+            dict(ours.model.named_parameters())[name], value, atol=rounding(MODEL * 5), rtol=0, msg=name
         )
 
     # It was not short-circuited: states of every token waited in the store, and every batch was solved.

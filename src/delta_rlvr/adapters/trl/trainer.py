@@ -24,6 +24,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
+import platform
 import time
 import warnings
 from collections import defaultdict
@@ -33,7 +34,7 @@ from typing import Any, Literal, TypeAlias
 
 import torch
 import trl
-from accelerate.utils import is_peft_model
+from accelerate.utils import gather_object, is_peft_model
 from jaxtyping import Bool, Float
 from torch import Tensor
 from trl import GRPOTrainer
@@ -91,7 +92,11 @@ class DeltaTrainer(GRPOTrainer):
         """Called with every training rollout batch, on every rank."""
         self.looks_closely: Callable[[int], bool] = lambda step: False
         """For which steps observers also want entropies and the weights of `args.shown_methods`."""
-        store = RowStore(device_bytes=_bytes(args.store_device_gb), host_bytes=_bytes(args.store_host_gb))
+        store = RowStore(
+            device_bytes=_bytes(args.store_device_gb),
+            host_bytes=_bytes(args.store_host_gb),
+            ranks_on_node=gather_object([platform.node()]).count(platform.node()),
+        )
         self._weigher = Weigher(self.method, args.shown_methods, store, self.accelerator)
         # Of the rollout batch that is being made:
         self._plan_now: Plan = "none"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch.distributed as dist
-from accelerate import Accelerator
+from accelerate.accelerator import Accelerator
 from jaxtyping import Float, Int
 from torch import Tensor
 
