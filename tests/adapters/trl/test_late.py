@@ -136,7 +136,7 @@ def test_the_weights_of_other_methods():
         )
         for name, weights in mine.others.items():
             torch.testing.assert_close(weights, theirs.others[name], **CLOSE, msg=name)
-            assert weights.std() > 0.01
+            assert weights.std() > 1e-3  # a thousand times what the two may differ by
         torch.testing.assert_close(mine.entropy[mine.mask], theirs.entropy[theirs.mask], **CLOSE)
 
 

@@ -97,6 +97,9 @@ class DeltaTrainerConfig(GRPOConfig):
             if value is not None and value < 0:
                 raise ValueError(f"{name}={value}: give a size in GB, 0 or more")
         super().__post_init__()
+        if self.deepspeed_plugin is not None:
+            # DeepSpeed clips gradients itself, and a config that does not name the norm would leave them as they are.
+            self.deepspeed_plugin.deepspeed_config.setdefault("gradient_clipping", self.max_grad_norm)
 
     def _set_clip(self, surrogate: Surrogate) -> None:
         """The method's own clip where none is given; an epsilon alone is TRL's symmetric one."""
