@@ -26,7 +26,9 @@ for requirement in extras["trl"]:
     print(f"{name}=={lowest}" if sys.argv[1] == "lowest" else requirement)
 PY
 grep '^torch==' constraints.txt >"$place/torch.txt"
-"$place/bin/python" -m pip install --quiet --upgrade --upgrade-strategy eager -c "$place/torch.txt" -r "$place/requirements.txt" \
+# uv resolves in seconds what pip may search minutes for.
+"$place/bin/python" -m pip install --quiet uv
+"$place/bin/uv" pip install --quiet --python "$place/bin/python" --upgrade -c "$place/torch.txt" -r "$place/requirements.txt" \
   -e ".[math,tasks]" "pytest>=8" "pytest-timeout>=2.3" "pytest-xdist>=3.6" "hypothesis>=6.100"
 "$place/bin/python" -m pip list --format=freeze | grep -iE '^(torch|trl|transformers|accelerate|peft|datasets|tokenizers|huggingface.hub|numpy)=='
 if [ $# -eq 0 ]; then

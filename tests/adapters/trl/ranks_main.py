@@ -13,7 +13,9 @@ from replayed_training import build, parameters_of, rollout  # noqa: E402
 
 from support_methods import TRAINABLE  # noqa: E402
 
-SEVERAL_UPDATES = ("dapo", "dapo-ft", "sapo", "fipo", "delta", "delta-group", "delta-top50")
+SHAPES = ("one micro-batch", "accumulation 4", "several updates")
+EVERY_SHAPE = ("dapo", "dapo-ft", "sapo", "fipo", "delta", "delta-group", "delta-top50")
+"""The methods that are tried in all of them; the others in the first."""
 
 
 def replayed(method, shape, **options):
@@ -85,9 +87,7 @@ def main(folder):
     rank = os.environ["RANK"]
     jobs = {}
     for method in TRAINABLE:
-        shapes = ["one micro-batch", "accumulation 4"]
-        shapes += ["several updates"] if method in SEVERAL_UPDATES else []
-        for shape in shapes:
+        for shape in SHAPES if method in EVERY_SHAPE else SHAPES[:1]:
             jobs[f"{method}, {shape}"] = lambda m=method, s=shape: replayed(m, s)
     jobs["uneven"] = without_tokens_on_one_rank
     jobs["order"] = seen_order

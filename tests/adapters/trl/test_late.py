@@ -91,19 +91,24 @@ def test_several_generations_a_step():
 
 
 @pytest.mark.parametrize(
-    "settings",
+    ("method", "settings"),
     [
-        {"tools": True},
-        {"mask_truncated_completions": True},
-        {"pad_to_multiple_of": 8},
-        {"gradient_checkpointing": True, "gradient_checkpointing_kwargs": {"use_reentrant": False}},
-        {"gradient_checkpointing": True, "gradient_checkpointing_kwargs": {"use_reentrant": True}},
-        {"bf16": True},
-        {"loss_type": "grpo", "importance_sampling_level": "sequence"},
+        ("delta-topk", {"tools": True}),
+        ("delta", {"mask_truncated_completions": True}),
+        ("delta-topk", {"pad_to_multiple_of": 8}),
+        (
+            "delta",
+            {"gradient_checkpointing": True, "gradient_checkpointing_kwargs": {"use_reentrant": False}},
+        ),
+        (
+            "delta-topk",
+            {"gradient_checkpointing": True, "gradient_checkpointing_kwargs": {"use_reentrant": True}},
+        ),
+        ("delta", {"bf16": True}),
+        ("delta", {"loss_type": "grpo", "importance_sampling_level": "sequence"}),
     ],
     ids=["tools", "truncated", "padded", "checkpointing", "reentrant", "bf16", "sequence level"],
 )
-@pytest.mark.parametrize("method", ["delta", "delta-topk"])
 def test_settings_of_trl(method, settings):
     late, early = both(method, **settings)
     assert_same(late, early)
