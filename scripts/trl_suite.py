@@ -38,7 +38,6 @@ def pytest_configure(config: Any) -> None:
     if "TRL_SUITE_METHOD" not in os.environ:
         return
     import trl
-
     from transformers import Trainer
 
     # The tests of another version may ask for packages that the installed TRL has no question for.
