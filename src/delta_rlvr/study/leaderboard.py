@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from delta_rlvr.evaluate.bootstrap import Interval, mean_interval
 from delta_rlvr.objectives import get_method
+from delta_rlvr.study.learning.training import TrainingSettings
 
 BENCH, COSTS, RUNS, PROTOCOL = "credit_bench.json", "rule_costs.json", "runs.jsonl", "protocol.json"
 BASELINE = "dapo"
@@ -93,7 +94,9 @@ def _learning(folder: Path) -> dict[str, dict[str, list[tuple[float, float]]]]:
     seen: set[tuple[str, ...]] = set()
     for path in sorted(folder.glob(f"*/{RUNS}")):
         protocol = _read(path.parent / PROTOCOL)["protocol"]
-        settings = json.dumps([protocol["training"], protocol["reward_noise"]], sort_keys=True)
+        # A setting that is newer than the outcomes had its default then.
+        training = asdict(TrainingSettings(**protocol["training"]))
+        settings = json.dumps([training, protocol["reward_noise"]], sort_keys=True)
         outcomes = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
         finished = {
             (one["run"]["arm"], one["run"]["task"], one["run"]["seed"]): (
