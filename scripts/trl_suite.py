@@ -22,7 +22,6 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -68,11 +67,13 @@ def pytest_configure(config: Any) -> None:
         return
     from delta_rlvr.adapters.trl import DeltaTrainer, DeltaTrainerConfig
 
-    @dataclass
-    class Config(DeltaTrainerConfig):
-        method: str = os.environ["TRL_SUITE_METHOD"]
+    given = DeltaTrainerConfig.__init__
 
-    trl.GRPOTrainer, trl.GRPOConfig = DeltaTrainer, Config
+    def with_method(self: Any, *args: Any, **kwargs: Any) -> None:
+        given(self, *args, **{"method": method, **kwargs})
+
+    DeltaTrainerConfig.__init__ = with_method  # type: ignore[method-assign]
+    trl.GRPOTrainer, trl.GRPOConfig = DeltaTrainer, DeltaTrainerConfig
 
 
 def _not_available(name: str) -> Any:

@@ -15,8 +15,9 @@ from rounding import rounding
 
 pytestmark = pytest.mark.timeout(600)
 
+# Shapes in which an update goes over the whole rollout batch: where it does not, other ranks shuffle other rows into it.
 REPLAYED = ["delta, one micro-batch", "delta-topk, accumulation 4"]
-MORE_REPLAYED = ["delta-head, one micro-batch", "delta-group, several updates", "dapo, several updates"]
+MORE_REPLAYED = ["delta-head, one micro-batch", "delta-group, accumulation 4", "dapo, accumulation 4"]
 
 
 @pytest.fixture(scope="module")

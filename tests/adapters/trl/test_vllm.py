@@ -12,7 +12,7 @@ import pytest
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(3600),
     pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vLLM is not installed"),
 ]
 
@@ -34,7 +34,7 @@ def train(tmp_path_factory):
                 capture_output=True,
                 text=True,
                 check=False,
-                timeout=600,
+                timeout=1700,
             )
             assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-6000:]
         return json.loads(place.read_text())
