@@ -135,7 +135,7 @@ def explain(
             output,
             title=title or f"Credit of {source} under {model}",
             lede=_lede(rollouts, advantages, groups, records[first.name]),
-            sections=("tokens", "clouds", "discriminator"),
+            sections=("tokens", "weights", "clouds", "discriminator"),
             megabytes=megabytes,
         )
 
