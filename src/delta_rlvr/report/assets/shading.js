@@ -2,23 +2,21 @@
 
 const BUCKETS = 15; // odd: the middle one is the scale's centre
 
-/** The weights that a key names: the run's own, another method's, or ones. */
-function weightsOf(key, response) {
-  if (key === "plain") return new Array(response.tokens.length).fill(1);
-  return key.startsWith("other:") ? response.other_weights?.[key.slice(6)] : response[key];
-}
-
 /** A function from a token's place to its value under a shading; undefined where there is none. `totals`: the step's updates, by weights. */
 function valueReader(shading, response, totals) {
-  const known = (column, value = (entry) => entry) => (place) =>
-    (column?.[place] === undefined || column[place] === null ? undefined : value(column[place], place));
-  if (shading.key === "probability") return known(response.logps, Math.exp);
-  if (!isShare(shading)) return known(weightsOf(shading.key, response));
-  const key = shading.key.slice(6);
+  const { key } = shading;
   const { logps } = response;
-  const part = Math.abs(response.advantage ?? 0) / totals[key];
-  return known(weightsOf(key, response), (weight, place) =>
-    (Number.isFinite(logps?.[place]) && totals[key] ? weight * part * -Math.expm1(logps[place]) : undefined));
+  const known = (value) => (value === null ? undefined : value);
+  if (key === "probability") return (place) => (Number.isFinite(logps?.[place]) ? Math.exp(logps[place]) : undefined);
+  if (key === "plain") return () => 1;
+  if (key.startsWith("other:")) return (place) => known(response.other_weights?.[key.slice(6)]?.[place]);
+  if (!isShare(shading)) return (place) => known(response[key]?.[place]);
+  const weight = valueReader({ key: key.slice(6) }, response, totals);
+  const part = Math.abs(response.advantage ?? 0) / totals[key.slice(6)];
+  return (place) => {
+    const share = Number.isFinite(logps?.[place]) ? weight(place) * part * -Math.expm1(logps[place]) : NaN;
+    return Number.isFinite(share) ? share : undefined;
+  };
 }
 
 /** Few tokens have most of the update, so that shares are shaded by their square root: the others can be seen, too. */

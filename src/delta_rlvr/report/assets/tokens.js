@@ -1,6 +1,7 @@
 // The token view: pick a run, a step and a prompt; see its responses by side, shaded token by token.
 
 const RANKED = 200; // how far down the highest and lowest tokens can be stepped through
+const FRAME_WORK = 5; // milliseconds of a frame's 16.7
 
 class TokenView {
   constructor(root, runs) {
@@ -8,15 +9,29 @@ class TokenView {
     this.selected = null;
     this.texts = [];
     this.ranks = null;
+    this.coming = new Set(); // blocks that come into view
     this.observer = new IntersectionObserver((entries) => {
-      for (const { target, isIntersecting } of entries) {
-        const { text, block } = target.owner;
-        if (isIntersecting) text.open(block);
-        else text.close(block);
+      for (const { target: { owner }, isIntersecting } of entries) {
+        if (isIntersecting) this.coming.add(owner);
+        else if (!this.coming.delete(owner)) owner.text.close(owner.block);
       }
+      this.#open();
     }, { rootMargin: "250px", scrollMargin: "250px" });
     this.#build(runs.filter((run) => run.steps.length));
     this.ready = this.follow(looking.shown);
+  }
+
+  /** Open what comes into view, a few milliseconds' worth in each frame: scrolling stays smooth. */
+  #open() {
+    const end = performance.now() + FRAME_WORK;
+    for (const owner of this.coming) {
+      if (performance.now() > end) {
+        requestAnimationFrame(() => this.#open());
+        return;
+      }
+      this.coming.delete(owner);
+      owner.text.open(owner.block);
+    }
   }
 
   #build(runs) {
@@ -144,6 +159,7 @@ class TokenView {
 
   #start(prompt, block) {
     this.observer.disconnect();
+    this.coming.clear();
     this.selected = null;
     this.texts = [];
     this.decisiveLegend.hidden = !block.responses.some(({ decisive }) => decisive);
@@ -261,7 +277,7 @@ class TokenView {
     ];
     const others = Object.keys(response.other_weights ?? {});
     const row = (name, key) => el("tr", {}, el("th", { scope: "row" }, visible(name)),
-      el("td", {}, number(weightsOf(key, response)[place], 4)), el("td", {}, valueText({ key: "share:" }, read(`share:${key}`), 3)));
+      el("td", {}, number(read(key), 4)), el("td", {}, valueText({ key: "share:" }, read(`share:${key}`), 3)));
     const table = others.length ? el("table", {}, el("thead", {}, el("tr", {}, ...["other weights", "", "share"].map((name) => el("th", { scope: "col" }, name)))),
       el("tbody", {}, ...others.map((name) => row(name, `other:${name}`)), row("every weight 1", "plain"))) : null;
     this.details.replaceChildren(
