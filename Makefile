@@ -6,15 +6,21 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 export OMP_NUM_THREADS ?= $(shell nproc)
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: demo test test-slow lint bench setup setup-dev system clean
+.PHONY: demo test test-numeric test-slow lint bench setup setup-dev system clean
 
 # Trains the bundled policy on the built-in task and ends with a report; every run has a folder of its own.
 demo: setup
 	$(BIN)/delta-rlvr train --output runs/demo-$$(date +%Y%m%d-%H%M%S)
 
-# Every test has one thread: there are as many test processes as cores.
+# Every test has one thread: there are as many test processes as cores. Then the numeric ones again, under the processor's other
+# vector instructions and under two threads.
 test: lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow and not gpu and not server" -n $$(nproc) --dist loadscope
+	$(BIN)/python scripts/numeric_passes.py
+
+# The numeric tests under every pair of vector instructions and thread count.
+test-numeric: setup-dev
+	$(BIN)/python scripts/numeric_passes.py --all
 
 test-slow: setup-dev
 	$(BIN)/python -m pytest -m slow
@@ -27,8 +33,10 @@ lint: setup-dev
 # What each performance claim of docs/results.md is measured by (the CPU's part of it).
 bench: setup-dev
 	$(BIN)/python benchmarks/coefficients.py
+	$(BIN)/python benchmarks/rules.py
 	$(BIN)/python benchmarks/trl_overhead.py
 	$(BIN)/python benchmarks/generation.py
+	$(BIN)/python benchmarks/study_step.py
 	$(BIN)/python benchmarks/grade_math.py
 	$(BIN)/python benchmarks/grade_code.py
 

@@ -96,8 +96,8 @@ class Bench:
         for start in range(0, len(self.ids), self.micro):
             hidden, logps = self.forward(start)
             rows = slice(start, start + self.micro)
-            tokens = {"tokens": self.ids[rows, 1:]} if "tokens" in self.config.needs else {}
-            stream.add(hidden, logps, self.mask[rows], token_count=sum(self.counts[rows]), **tokens)
+            tokens = self.ids[rows, 1:] if "tokens" in self.config.needs else None
+            stream.add(hidden, logps, self.mask[rows], token_count=sum(self.counts[rows]), tokens=tokens)
             del hidden, logps  # an engine's hook does not hold on to them through the next forward either
         return stream
 
@@ -220,7 +220,9 @@ def main() -> None:
     )
     parser.add_argument("--length", type=int, help="tokens of a response (default: 256, 2048)")
     parser.add_argument("--micro-rows", type=int, default=4, help="responses a forward")
-    parser.add_argument("--proxy", default="output_row", choices=["output_row", "topk_hidden", "head", "centred_row"])
+    parser.add_argument(
+        "--proxy", default="output_row", choices=["output_row", "topk_hidden", "head", "centred_row"]
+    )
     parser.add_argument("--refinements", type=int, default=1)
     parser.add_argument("--store", choices=["device", "host"], default="device")
     parser.add_argument("--rounds", type=int, default=5)

@@ -77,7 +77,7 @@ def left_padded_prompts(size: Size, runs: int) -> tuple[torch.Tensor, torch.Tens
 def stacked_arm(model: PreTrainedModel, size: Size, runs: int, device: str) -> Callable[[], int]:
     """A function that samples once and says how many tokens it made."""
     dtype = size.cuda_dtype if device == "cuda" else torch.float32
-    policy = StackedPolicy.from_model(model, runs, compute_dtype=dtype).to(device)
+    policy = StackedPolicy.from_model(model, runs, compute_dtype=dtype, device=device)
     sampler = StackedSampler(policy, ends=(), pad=PAD)
     prompts, mask = (part.to(device) for part in left_padded_prompts(size, runs))
 

@@ -82,17 +82,15 @@ def main() -> None:
     )
     parser.add_argument("--programs", type=int, default=200)
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--sandbox", choices=("bubblewrap", "weak"), default="bubblewrap")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
     arguments = parser.parse_args()
-    settings = CodeSettings(sandbox=arguments.sandbox, workers=arguments.workers)
+    settings = CodeSettings(workers=arguments.workers)
     for style in STYLES:
         graded_per_second(style, 2, settings)  # the check for bubblewrap, and the file cache
     load = os.getloadavg()[0]
     rates = {style: graded_per_second(style, arguments.programs, settings) for style in STYLES}
     plain = plain_per_second(arguments.programs, arguments.workers)
     result = {
-        "sandbox": arguments.sandbox,
         "programs": arguments.programs,
         "workers": arguments.workers,
         "load_average_before": round(load, 2),
@@ -103,9 +101,7 @@ def main() -> None:
     if arguments.json:
         print(json.dumps(result))
         return
-    print(
-        f"{arguments.programs} programs, {arguments.workers} workers, {arguments.sandbox}, load before {load:.1f}"
-    )
+    print(f"{arguments.programs} programs, {arguments.workers} workers, load before {load:.1f}")
     for style, rate in rates.items():
         print(
             f"{style:<12} {rate:6.1f} programs/s   {rate / plain:5.2f} of a plain interpreter's {plain:.1f}"

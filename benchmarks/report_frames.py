@@ -28,7 +28,24 @@ from delta_rlvr.report import write_report
 from delta_rlvr.runs import RunDescription, RunWriter
 
 BUDGET = 1000 / 60
-WORDS = ["So", " first", " we", " add", " the", " sum", " of", "\n", " and", " is", " 17", ".", " x", " =", " 4", " Hence"]
+WORDS = [
+    "So",
+    " first",
+    " we",
+    " add",
+    " the",
+    " sum",
+    " of",
+    "\n",
+    " and",
+    " is",
+    " 17",
+    ".",
+    " x",
+    " =",
+    " 4",
+    " Hence",
+]
 
 
 def make_run(folder: Path, responses: int, tokens: int) -> Path:
@@ -64,7 +81,9 @@ def make_run(folder: Path, responses: int, tokens: int) -> Path:
 
 def frames(browser: Browser, page: Page, action: Any, seconds: float) -> dict[str, float]:
     """Do something once a frame; frames a second by the clock, and the main thread's processor time a frame."""
-    browser.start_tracing(page=page, categories=["toplevel", "devtools.timeline", "disabled-by-default-devtools.timeline"])
+    browser.start_tracing(
+        page=page, categories=["toplevel", "devtools.timeline", "disabled-by-default-devtools.timeline"]
+    )
     times: list[float] = page.evaluate(
         """([action, seconds]) => new Promise((resolve) => {
           const times = [];
@@ -103,10 +122,14 @@ def main_thread(events: list[dict[str, Any]]) -> list[float]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--tokens", type=int, default=20_000, help="of each response (default: %(default)s)")
     parser.add_argument("--responses", type=int, default=4, help="default: %(default)s")
-    parser.add_argument("--seconds", type=float, default=4.0, help="for each thing that is done (default: %(default)s)")
+    parser.add_argument(
+        "--seconds", type=float, default=4.0, help="for each thing that is done (default: %(default)s)"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the result there too")
     arguments = parser.parse_args()
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -127,7 +150,9 @@ def main() -> int:
         results["two bands"] = frames(browser, page, "response", arguments.seconds)
         version = browser.version
         browser.close()
-    print(f"{arguments.responses} responses of {arguments.tokens:,} tokens, Chromium {version}; a frame has {BUDGET:.1f} ms")
+    print(
+        f"{arguments.responses} responses of {arguments.tokens:,} tokens, Chromium {version}; a frame has {BUDGET:.1f} ms"
+    )
     print(f"{'':12}{'frames/s':>10}{'median gap':>12}{'cpu a frame':>13}{'busiest task':>14}")
     for name, found in results.items():
         print(

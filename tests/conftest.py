@@ -1,9 +1,13 @@
-"""Lets every test import the modules that lie beside this file (`from credit_reference import ...`)."""
+"""Lets every test import the modules that lie beside this file (`from credit_reference import ...`), and says under which vector
+instructions and with how many threads torch ran."""
 
+import os
 import signal
 import sys
 import threading
 from pathlib import Path
+
+import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -13,3 +17,32 @@ if (
     and signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 ):
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+_ran_under = set()
+
+
+def pytest_sessionfinish(session):
+    if "torch" not in sys.modules:
+        return
+    import torch
+
+    capability, threads = torch.backends.cpu.get_cpu_capability(), torch.get_num_threads()
+    asked = os.environ.get("ATEN_CPU_CAPABILITY", capability)
+    assert asked.lower() == capability.lower(), f"asked for {asked}, torch runs {capability}"
+    told = (
+        f"torch ran with CPU capability {capability} and {threads} {'thread' if threads == 1 else 'threads'}"
+    )
+    if hasattr(session.config, "workeroutput"):  # one of pytest-xdist's workers
+        session.config.workeroutput["ran_under"] = told
+    else:
+        _ran_under.add(told)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    _ran_under.add(getattr(node, "workeroutput", {}).get("ran_under"))
+
+
+def pytest_terminal_summary(terminalreporter):
+    for told in sorted(filter(None, _ran_under)):
+        terminalreporter.write_line(told)

@@ -1,9 +1,13 @@
 """The methods that an engine can run, for tests that go through all of them. Beside the tests: spawned processes import it too."""
 
-from delta_rlvr.objectives import all_methods
+from delta_rlvr.objectives import all_methods, get_method
+
+# With their defaults these leave every token of the tests' random policies alone: STARE above its target entropy, NTHR below its
+# threshold, RSI-S inside its band. Here they weigh tokens.
+_SPELLED = {"stare": "stare?target_entropy=inf", "nthr": "nthr?beta=0", "rsi-s": "rsi-s?low=0.9&high=1.1"}
 
 TRAINABLE = {
-    name: method
+    _SPELLED.get(name, name): get_method(_SPELLED.get(name, name))
     for name, method in all_methods().items()
     if set(method.rule.needs) <= {"hidden", "head", "groups", "logps", "entropy", "tokens"}
 }

@@ -1,13 +1,19 @@
-"""The command line itself: help that comes at once, and mistakes that are one line and exit code 2."""
+"""The command line itself: help that comes at once, and exit codes that mean the same for every command."""
 
+import errno
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from delta_rlvr import __version__
 from delta_rlvr.cli import COMMANDS, EXTRAS, main
+from delta_rlvr.evaluate.errors import EvaluationError, EvaluationFailed
+from delta_rlvr.exit_codes import ExitCode, WorkFailed, at_work, exit_code_of
 from delta_rlvr.objectives import all_methods
+from delta_rlvr.runs import RunFolderError
 
 
 def run_fresh(arguments, *unwanted):
@@ -75,6 +81,84 @@ def test_every_option_is_listed(capsys):
         "--deepspeed",
     ):
         assert option in told
+
+
+BAD_INPUT = {
+    "train": ["--steps", "0"],
+    "compare": ["--methods", "dapo"],
+    "evaluate": ["--benchmarks", "no-such-benchmark"],
+    "report": ["no-such-run"],
+    "explain": ["--model", "builtin", "--rollouts", "no-such-file.jsonl"],
+    "credit-bench": ["--batches", "0"],
+    "study": ["no-such-file.yaml"],
+    "methods": ["--no-such-option"],
+}
+
+OUTCOMES = [
+    (lambda: 0, 0),
+    (lambda: 3, 3),  # done in part: only a command itself can know
+    (lambda: WorkFailed("the server is gone"), 1),
+    (lambda: EvaluationFailed("the server is gone"), 1),
+    (lambda: FloatingPointError("the loss is not finite"), 1),
+    (lambda: OSError(errno.ENOSPC, "No space left on device"), 1),
+    (lambda: ConnectionResetError("gone"), 1),
+    (lambda: ValueError("--steps 0"), 2),
+    (lambda: FileNotFoundError(errno.ENOENT, "No such file or directory", "x"), 2),
+    (lambda: PermissionError(errno.EACCES, "Permission denied", "x"), 2),
+    (lambda: ModuleNotFoundError("No module named 'trl'"), 2),
+    (lambda: RunFolderError("holds another run"), 2),
+    (lambda: EvaluationError("say what to evaluate on"), 2),
+    (lambda: KeyboardInterrupt(), 130),
+]
+
+
+def test_every_command_has_a_mistake_here():
+    assert BAD_INPUT.keys() == COMMANDS.keys()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_bad_input_ends_every_command_with_2(command, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    try:
+        code = main([command, *BAD_INPUT[command]])
+    except SystemExit as stop:  # argparse's way
+        code = stop.code
+    assert code == 2
+    assert capsys.readouterr().err.strip().splitlines()[-1].startswith(f"delta-rlvr {command}: ")
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_exit_code_means_the_same_for_every_command(command, capsys, monkeypatch):
+    for outcome, code in OUTCOMES:
+
+        def run(_, outcome=outcome):
+            what = outcome()
+            if isinstance(what, BaseException):
+                raise what
+            return what
+
+        monkeypatch.setitem(COMMANDS, command, run)
+        assert main([command]) == code, repr(outcome())
+        assert "Traceback" not in capsys.readouterr().err
+
+
+def test_an_error_at_work_is_no_bad_input():
+    with pytest.raises(WorkFailed, match="the grader broke") as caught, at_work():
+        raise ValueError("the grader broke")
+    assert exit_code_of(caught.value) is ExitCode.FAILED
+    with pytest.raises(RuntimeError), at_work():  # a bug keeps its traceback
+        raise RuntimeError("a bug")
+    assert exit_code_of(RuntimeError("a bug")) is None
+
+
+def test_help_and_docs_have_the_table_of_exit_codes(capsys):
+    main(["--help"])
+    said = capsys.readouterr().out
+    docs = (Path(__file__).parents[1] / "docs" / "training.md").read_text(encoding="utf-8")
+    for code in ExitCode:
+        assert re.search(rf"\b{code.value} [a-z]", said)
+        assert f"| {code.value} |" in docs
 
 
 def test_an_unknown_command(capsys):

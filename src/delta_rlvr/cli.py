@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 
 from delta_rlvr import __version__
+from delta_rlvr.exit_codes import ExitCode, exit_code_of
 
 USAGE = """usage: delta-rlvr COMMAND [OPTION ...]
 
@@ -21,50 +22,49 @@ USAGE = """usage: delta-rlvr COMMAND [OPTION ...]
   methods     the methods by name, and where the paper has them
 
 `delta-rlvr COMMAND --help` says more. Without options, `delta-rlvr train` trains the bundled tiny policy in a few minutes.
+Exit codes: 0 done, 1 failed at work, 2 bad input, 3 done in part (the same command goes on), 130 interrupted.
 DELTA_RLVR_TRACEBACK=1 in the environment shows where in the code an error came from.
 """
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a command; a mistake of the user's is one line on standard error and exit code 2."""
+    """Run a command; its exit code. What a person can put right is one line on standard error."""
     # One process on a shared machine must not start a thread for each core it can see but not have.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     given = list(sys.argv[1:] if arguments is None else arguments)
     if not given or given[0] in ("-h", "--help", "help"):
         sys.stdout.write(USAGE)
-        return 0
+        return ExitCode.DONE
     if given[0] in ("-V", "--version"):
         print(f"delta-rlvr {__version__}")
-        return 0
+        return ExitCode.DONE
     command, rest = given[0], given[1:]
     if command not in COMMANDS:
         print(
             f"delta-rlvr: there is no command {command!r} (there are: {', '.join(COMMANDS)})", file=sys.stderr
         )
-        return 2
+        return ExitCode.BAD_INPUT
     try:
         return COMMANDS[command](rest)
-    except KeyboardInterrupt:
-        print("\ninterrupted; what was written is kept", file=sys.stderr)
-        return 130
+    except KeyboardInterrupt as interrupt:
+        print(
+            f"\ndelta-rlvr {command}: interrupted; {str(interrupt) or 'what was written is kept'}",
+            file=sys.stderr,
+        )
+        return ExitCode.INTERRUPTED
     except ModuleNotFoundError as error:
         extra = EXTRAS[command]
         print(
             f'delta-rlvr {command}: {error}. Install it with: pip install "delta-rlvr[{extra}]"',
             file=sys.stderr,
         )
-        return 2
-    except _users_mistakes() as error:
-        if os.environ.get("DELTA_RLVR_TRACEBACK"):
+        return ExitCode.BAD_INPUT
+    except Exception as error:
+        code = exit_code_of(error)
+        if code is None or os.environ.get("DELTA_RLVR_TRACEBACK"):
             raise
         print(f"delta-rlvr {command}: {error}", file=sys.stderr)
-        return 2
-
-
-def _users_mistakes() -> tuple[type[Exception], ...]:
-    from delta_rlvr.runs import RunFolderError
-
-    return ValueError, OSError, ImportError, FloatingPointError, RunFolderError
+        return code
 
 
 def _train(arguments: list[str]) -> int:

@@ -115,6 +115,7 @@ def test_resume_without_a_run(capsys, tmp_path):
         (["--methods", "dapo,delta", "--eval_problems", "0"], "compare needs a held-out score"),
         (["--methods", "dapo,delta", "--method", "dapo"], "--method is not for compare"),
         (["--methods", "dapo,delta", "--resume=true"], "--resume is not for compare"),
+        (["--methods", "dapo,delta", "--metho", "dapo"], "--method is not for compare"),
         ([], "--methods"),
     ],
 )

@@ -1,76 +1,21 @@
-"""`delta-rlvr compare`: the table against scipy and numbers by hand, and a comparison that is interrupted and goes on."""
+"""`delta-rlvr compare`: terminal, stored file and page say the same; a comparison that is interrupted goes on."""
 
+import io
 import json
 import os
+import re
 import signal
 import statistics
 
-import numpy as np
 import pytest
 from command_line import metrics, run, run_info, start
-from scipy import stats
+from rich.console import Console
 
-from delta_rlvr.commands.compare import comparison_rows, sentence
+from delta_rlvr.commands.compare import conclude
+from delta_rlvr.runs import RunDescription, RunWriter
 
 OPTIONS = ["--per_device_train_batch_size", 8, "--num_generations", 4, "--steps", 2, "--save_steps", 2]
 OPTIONS += ["--eval_problems", 6, "--eval_samples", 2, "--rollouts_every", 0]
-
-DAPO = [0.50, 0.52, 0.47, 0.55, 0.51, 0.49]
-DELTA = [0.56, 0.57, 0.55, 0.58, 0.57, 0.53]  # above by 6, 5, 8, 3, 6, 4 points: 32 in all, 5 1/3 on average
-GRPO = [0.49, 0.53, 0.48, 0.54, 0.52, 0.48]
-
-
-def test_rows_by_hand_and_by_scipy():
-    dapo, delta, grpo = comparison_rows({"dapo": DAPO, "delta": DELTA, "grpo": GRPO})
-    assert dapo["mean"] == pytest.approx(3.04 / 6)
-    assert dapo["sd"] == pytest.approx(np.std(DAPO, ddof=1))
-    assert "difference" not in dapo
-    assert delta["difference"] == pytest.approx(0.32 / 6)
-    # Six differences of one sign: of 64 ways to flip them 2 are as extreme. Twice that for two comparisons (Holm).
-    assert delta["p_paired"] == pytest.approx(2 / 64)
-    assert delta["p_holm"] == pytest.approx(4 / 64)
-    # Differences -1, 1, 1, -1, 1, -1 points add up to 0: every flip is as extreme.
-    assert grpo["p_paired"] == pytest.approx(1.0)
-    assert grpo["p_holm"] == pytest.approx(1.0)
-    for row, values in ((delta, DELTA), (grpo, GRPO)):
-        flips = stats.permutation_test(
-            (np.array(values) - np.array(DAPO),), np.mean, permutation_type="samples", n_resamples=np.inf
-        )
-        assert row["p_paired"] == pytest.approx(flips.pvalue)
-        method = "asymptotic" if len({*values, *DAPO}) < 12 else "exact"
-        expected = stats.mannwhitneyu(values, DAPO, alternative="two-sided", method=method)
-        assert row["p_mann_whitney"] == pytest.approx(expected.pvalue)
-
-
-def test_one_seed_has_no_spread_and_no_test():
-    first, second = comparison_rows({"dapo": [0.5], "delta": [0.6]})
-    assert first["sd"] is None
-    assert second["difference"] == pytest.approx(0.1)
-    assert "p_paired" not in second
-
-
-# The smallest p that n seeds can give is 2 / 2^n, times the number of comparisons: 5 seeds 1/16, 6 seeds 1/32, 7 seeds 1/64.
-@pytest.mark.parametrize(
-    ("methods", "seeds", "words"),
-    [
-        (2, 1, "With 1 seed and 1 comparison a test paired by seed cannot come below p = 1,"),
-        (2, 5, "cannot come below p = 0.0625, whatever the difference: take 6 seeds or more"),
-        (3, 6, "With 6 seeds and 2 comparisons a test paired by seed cannot come below p = 0.0625"),
-        (3, 6, "take 7 seeds or more"),
-    ],
-)
-def test_too_few_seeds(methods, seeds, words):
-    scores = {f"method{n}": [0.5 + n / 10 + s / 1000 for s in range(seeds)] for n in range(methods)}
-    assert words in sentence(comparison_rows(scores), seeds)
-
-
-def test_enough_seeds():
-    told = sentence(comparison_rows({"dapo": DAPO, "delta": DELTA}), 6)
-    assert told.startswith("delta is above dapo by 5.3% (p = 0.031). ")
-    told = sentence(comparison_rows({"delta": DELTA, "dapo": DAPO}), 6)
-    assert told.startswith("dapo is below delta by 5.3% (p = 0.031). ")
-    told = sentence(comparison_rows({"dapo": DAPO, "grpo": GRPO}), 6)
-    assert told.startswith("No method differs from dapo at the 5 % level")
 
 
 @pytest.mark.parametrize("with_what", [signal.SIGKILL, signal.SIGINT])
@@ -108,6 +53,55 @@ def test_interrupted_and_started_again(tmp_path, with_what):
         assert stored["scores"][method] == finals
         row = next(row for row in stored["rows"] if row["method"] == method)
         assert row["mean"] == pytest.approx(statistics.fmean(finals))
-        assert f"{row['mean']:.1%}" in told
+        assert f" {100 * row['mean']:.1f} " in told
         assert len(metrics(folder / f"{method}-seed42")) == 2
     assert "<html" in (folder / "report.html").read_text(encoding="utf-8")[:2000]
+
+
+def finished_runs(folder, scores):
+    """Run folders as `compare` leaves them, with given final scores."""
+    for method, values in scores.items():
+        for seed, accuracy in enumerate(values):
+            description = RunDescription(
+                "trl", method, seed, "builtin", "sums", {"output_dir": f"{method}{seed}"}
+            )
+            with RunWriter.create(folder / f"{method}-seed{seed}", description) as writer:
+                spread = {"low": accuracy - 0.03, "high": accuracy + 0.03, "problems": 200, "samples": 4}
+                writer.update(final={"after": {"accuracy": accuracy, **spread}})
+
+
+@pytest.mark.parametrize(
+    ("scores", "words"),
+    [
+        # Every seed gains 5 or 6 points, and seeds lie far apart: sign flips see 2 / 64, ranks see nothing.
+        (
+            {"dapo": [0.40, 0.45, 0.50, 0.55, 0.60, 0.65], "delta": [0.45, 0.51, 0.55, 0.61, 0.65, 0.71]},
+            "delta differs from dapo by +5.5 points",
+        ),
+        ({"dapo": [0.5], "delta": [0.9]}, "cannot come below p = 1,"),
+        ({"dapo": [0.5] * 6, "delta": [0.51, 0.49] * 3, "grpo": [0.5, 0.51] * 3}, "take 7 seeds or more"),
+    ],
+)
+def test_terminal_file_and_page_give_one_test_and_one_conclusion(tmp_path, scores, words):
+    finished_runs(tmp_path, scores)
+    console = Console(record=True, width=400, file=io.StringIO())
+    assert conclude(tmp_path, list(scores), range(len(scores["dapo"])), console) == 0
+    said = console.export_text()
+    stored = json.loads((tmp_path / "comparison.json").read_text())
+    html = (tmp_path / "report.html").read_text(encoding="utf-8")
+    (model,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', html, re.DOTALL)
+    page = json.loads(model)
+    sentence = page["comparison"]["sentence"]
+    assert words in sentence
+    assert page["lede"] == stored["sentence"] == sentence
+    assert sentence in said.replace("\n", " ")
+    assert [row["method"] for row in stored["rows"]] == list(scores)
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in said.splitlines() if "│" in line]
+    shown = {row[0]: row[2:] for row in rows}
+    assert len(page["comparison"]["tests"]) == len(scores) - 1
+    for test in page["comparison"]["tests"]:
+        method, _, baseline = test["pair"].partition(" against ")
+        assert baseline == "dapo"
+        assert shown[method] == [test["difference"], test["p"], test["p_adjusted"]]
+        assert test["test"] in said
+    assert "%" not in "".join(test["difference"] for test in page["comparison"]["tests"])

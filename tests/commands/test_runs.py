@@ -12,6 +12,7 @@ from command_line import SMALL, assert_same_run, metrics, run_info
 from safetensors.torch import load_file
 
 from delta_rlvr.cli import main
+from delta_rlvr.commands.options import parse_train_options
 from delta_rlvr.runs import read_run
 
 pytestmark = pytest.mark.timeout(600)
@@ -181,6 +182,23 @@ def test_epochs_instead_of_steps(tmp_path):
     assert len(metrics(tmp_path / "run")) == 8
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--num-train-epochs", "2"],
+        ["--num-train-epochs=2"],
+        ["--num_train_epochs", "2"],
+        ["--num-train-ep", "2"],
+    ],
+)
+def test_epochs_are_seen_however_the_parser_takes_them(words):
+    _, config = parse_train_options(words)
+    assert (config.num_train_epochs, config.max_steps) == (2, -1)
+    # Another model has no steps of its own that could win.
+    assert parse_train_options(["--model", "x", *words])[1].max_steps == -1
+    assert parse_train_options([])[1].max_steps == 80
+
+
 def test_a_settings_file_and_flags_over_it(tmp_path):
     settings = tmp_path / "settings.yaml"
     settings.write_text(
@@ -200,7 +218,9 @@ def test_a_failure_is_kept_in_the_folder(tmp_path, monkeypatch, capsys):
         raise ValueError("the grader broke")
 
     monkeypatch.setattr(TaskReward, "judge", broken)
-    assert main(["train", *SMALL, "--steps", "2", "--output", str(tmp_path)]) == 2
+    assert (
+        main(["train", *SMALL, "--steps", "2", "--output", str(tmp_path)]) == 1
+    )  # at work, not in the input
     assert capsys.readouterr().err == "delta-rlvr train: the grader broke\n"
     info = run_info(tmp_path)
     assert (info["status"], info["error"]) == ("failed", "ValueError: the grader broke")

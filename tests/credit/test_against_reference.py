@@ -26,8 +26,13 @@ from delta_rlvr.credit import DeltaConfig, credit_record
 from delta_rlvr.credit.rules.forking import ForkingTokens
 from delta_rlvr.credit.rules.uncertainty import Entropy, Surprise
 from delta_rlvr.credit.rules.uniform import ResponseMean
+from rounding import rounding
 
 CASES = 6  # a setting; the settings below make it some eight hundred batches
+
+# Both sides compute in float64. The library is given float32 advantages, log-probs and entropies, whose sum may cancel
+# ("sharpness"), and stores its record in float32.
+INPUTS, STORED = rounding(100), rounding(10)
 
 SETTINGS = [
     {"refinements": k, "scope": scope, **variant}
@@ -67,6 +72,11 @@ BEYOND = [
 def refused(proxy, settings):
     """What the head's gradient is too large for."""
     return proxy == "head" and (settings.get("whiten") == "full" or "own_response" in settings)
+
+
+def assert_close(ours, expected, tolerance):
+    """As close as the largest of the numbers allows."""
+    np.testing.assert_allclose(ours, expected, atol=tolerance * np.abs(expected).max(initial=1.0), rtol=0)
 
 
 def tensor(array, dtype=torch.float32):
@@ -123,7 +133,10 @@ def far_from_threshold(expected, settings, tolerance):
 
 
 @pytest.mark.filterwarnings("ignore:no contrast")
-@pytest.mark.parametrize("proxy", ["full", "output_row", "sharpness", "topk_hidden", "head"])
+@pytest.mark.parametrize(
+    "proxy",
+    ["full", pytest.param("output_row", marks=pytest.mark.numeric), "sharpness", "topk_hidden", "head"],
+)
 @pytest.mark.parametrize(
     "settings", [*SETTINGS, *BEYOND], ids=lambda s: "-".join(f"{k}={v}" for k, v in s.items())
 )
@@ -136,26 +149,26 @@ def test_fp32_inputs_match_the_loop(proxy, settings):
     compared = 0
     for _ in range(CASES if proxy in ("full", "output_row", "sharpness") else CASES // 3):
         record, expected, mask = run_both(random_case(rng), proxy, settings, rng)
-        if not far_from_threshold(expected, settings, 1e-5):
+        if not far_from_threshold(expected, settings, INPUTS):
             continue
         compared += 1
         weights = record.padded(record.weights, mask).double().numpy()
-        np.testing.assert_allclose(weights, expected["weights"], atol=1e-5, rtol=0)
+        assert_close(weights, expected["weights"], STORED)
         scored = expected["scored"]
         margins = record.padded(record.margin, mask).double().numpy()
-        np.testing.assert_allclose(margins[scored], expected["margin"][scored], rtol=1e-4, atol=1e-4)
+        assert_close(margins[scored], expected["margin"][scored], INPUTS)
         found = record.discriminator
         for number, group in enumerate(found.groups.tolist()):
             for column, sign in enumerate((1, -1)):
                 assert found.masses[number, column].item() == pytest.approx(
-                    expected["masses"].get((group, sign), 0.0), abs=1e-5
+                    expected["masses"].get((group, sign), 0.0), rel=INPUTS
                 )
                 if (group, sign) in expected["gamma"]:
                     gamma = expected["gamma"][group, sign]
-                    assert found.gamma[number, column].item() == pytest.approx(gamma, rel=1e-4, abs=1e-6)
+                    assert found.gamma[number, column].item() == pytest.approx(gamma, rel=INPUTS)
             if group in expected["centroid_gap"]:
                 gap = expected["centroid_gap"][group]
-                assert found.centroid_gap[number].item() == pytest.approx(gap, rel=1e-4, abs=1e-5)
+                assert found.centroid_gap[number].item() == pytest.approx(gap, rel=INPUTS)
     assert compared >= 2
 
 
@@ -169,9 +182,9 @@ def test_bf16_store_matches_the_loop_on_what_it_stores(proxy, settings):
     rng = np.random.default_rng(11)
     for _ in range(CASES):
         record, expected, mask = run_both(random_case(rng), proxy, settings, rng, torch.bfloat16)
-        if far_from_threshold(expected, settings, 1e-3):
+        if far_from_threshold(expected, settings, INPUTS):
             weights = record.padded(record.weights, mask).double().numpy()
-            np.testing.assert_allclose(weights, expected["weights"], atol=1e-5, rtol=0)
+            assert_close(weights, expected["weights"], STORED)
 
 
 @pytest.mark.parametrize("proxy", ["output_row", "topk_hidden"])
@@ -199,9 +212,10 @@ def test_bf16_store_is_close_to_exact_hidden_states(proxy):
         exact = output_row(hidden, logps) if proxy == "output_row" else topk_hidden(hidden, head, tokens, 5)
         expected = reference_coefficients(exact, advantages, mask)["weights"]
         ours = weights.padded(weights.weights, torch.as_tensor(mask)).double().numpy()
-        np.testing.assert_allclose(ours, expected, atol=2e-3, rtol=0)
+        np.testing.assert_allclose(ours, expected, atol=2e-3, rtol=0)  # the method's contract, not rounding
 
 
+@pytest.mark.numeric
 @pytest.mark.filterwarnings("ignore:no contrast")
 @pytest.mark.parametrize("which", ["top", "bottom"])
 @pytest.mark.parametrize("share", [0.5, 0.3])
@@ -220,14 +234,15 @@ def test_selection_keeps_what_the_loop_keeps(which, share):
         ranked = np.sort(
             expected["raw"][np.asarray(case["mask"]) & (np.asarray(case["advantages"]) != 0)[:, None]]
         )
-        if np.diff(ranked).min(initial=1) < 1e-5:
-            continue  # a tie: decided by the draw
+        if np.diff(ranked).min(initial=1) < INPUTS:
+            continue  # closer than float32 inputs can tell
         weights, _ = selection(expected["raw"], case["advantages"], case["mask"], share, which)
-        np.testing.assert_allclose(record.padded(record.weights, mask).double().numpy(), weights, rtol=1e-6)
+        assert_close(record.padded(record.weights, mask).double().numpy(), weights, STORED)
         compared += 1
     assert compared >= 10
 
 
+@pytest.mark.numeric
 def test_forking_tokens_and_response_means_match_the_loop():
     rng = np.random.default_rng(9)
     for _ in range(60):
@@ -237,13 +252,14 @@ def test_forking_tokens_and_response_means_match_the_loop():
         entropy = tensor(case["entropy"], torch.float64)
         forking = credit_record(*arguments, config=ForkingTokens(0.8), entropy=entropy)
         expected, _ = forking_tokens(case["entropy"], case["mask"], 0.8)
-        np.testing.assert_allclose(forking.padded(forking.weights, mask).numpy(), expected, rtol=1e-6)
+        assert_close(forking.padded(forking.weights, mask).numpy(), expected, STORED)
         means = credit_record(*arguments, config=ResponseMean())
-        np.testing.assert_allclose(
-            means.padded(means.weights, mask).numpy(), grpo_weights(case["mask"]), rtol=1e-6
+        assert_close(
+            means.padded(means.weights, mask).numpy(), np.asarray(grpo_weights(case["mask"])), STORED
         )
 
 
+@pytest.mark.numeric
 @pytest.mark.parametrize("bounds", [(0.8, 1.2), (0.5, 1.5), (0.0, 2.0)])
 def test_surprise_and_entropy_match_the_loop(bounds):
     rng = np.random.default_rng(10)
@@ -258,6 +274,4 @@ def test_surprise_and_entropy_match_the_loop(bounds):
         ):
             record = credit_record(*arguments, config=rule, entropy=entropy)
             expected = scored_weights(score, case["advantages"], case["mask"], *bounds)
-            np.testing.assert_allclose(
-                record.padded(record.weights, mask).numpy(), expected, rtol=1e-5, atol=1e-6
-            )
+            assert_close(record.padded(record.weights, mask).numpy(), expected, STORED)

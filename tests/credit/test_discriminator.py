@@ -14,6 +14,9 @@ from delta_rlvr.credit import (
     update_direction,
 )
 from delta_rlvr.credit.diagnostics import rank_correlation
+from rounding import rounding
+
+pytestmark = pytest.mark.numeric
 
 
 class TinyPolicy(nn.Module):
@@ -84,6 +87,7 @@ def test_predicted_sign_is_what_a_small_step_does(rollout, weighted):
         for parameter in model.parameters():
             parameter += rate * parameter.grad
     change = model.head(model.hidden(context))[0, -1].log_softmax(-1) - candidate_logps
+    # To first order: what is left is the curvature, a share of about the step's size (1e-6 times a sum of gradients).
     torch.testing.assert_close(change / rate, predicted, rtol=1e-3, atol=1e-4)
     assert torch.equal(change.sign(), predicted.sign())
     assert {1.0, -1.0} <= set(predicted.sign().tolist())
@@ -121,8 +125,8 @@ def test_head_proxy_is_the_real_gradient_of_the_head(rollout):
             head=model.head.weight,
             tokens=ids[:, 1:],
         )
-        torch.testing.assert_close(ours.weights, real.weights, atol=1e-6, rtol=0)
-        torch.testing.assert_close(ours.margin, real.margin, atol=1e-6, rtol=1e-5)
+        torch.testing.assert_close(ours.weights, real.weights, atol=rounding(10), rtol=0)
+        torch.testing.assert_close(ours.margin, real.margin, atol=rounding(10), rtol=0)
 
 
 def test_agreement_is_perfect_for_the_yardstick_and_less_for_proxies(rollout):
@@ -154,5 +158,5 @@ def test_rank_correlation_equals_scipy():
     for _ in range(5):
         first, second = torch.randint(0, 6, (40,)).double(), torch.randn(40).double()
         assert rank_correlation(first, second) == pytest.approx(
-            stats.spearmanr(first, second).statistic, abs=1e-12
+            stats.spearmanr(first, second).statistic, abs=rounding(40, dtype=torch.float64)
         )

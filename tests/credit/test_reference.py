@@ -53,6 +53,7 @@ MIRRORED: dict[str, Any] = {
 
 
 def close(actual: Any, expected: Any, tolerance: float = 1e-12) -> None:
+    """float64 on both sides; numbers that a comment gives with ten digits are compared to 1e-9."""
     np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=tolerance)
 
 

@@ -6,6 +6,7 @@ import torch
 from delta_rlvr.credit import CreditStream, DeltaConfig, RowStore, credit_record
 from delta_rlvr.credit import store as store_module
 from delta_rlvr.credit.linear import add_weighted_sums, merge, split, store_inner_products
+from rounding import rounding
 
 
 def read(store):
@@ -36,6 +37,18 @@ def test_budget_then_recompute():
     assert str(store) == "6 tokens: 0.0 MB on cpu, 4 tokens recomputed at every pass, for want of room"
 
 
+def test_the_ranks_of_a_node_share_its_memory(monkeypatch):
+    monkeypatch.setattr(
+        store_module.os, "sysconf", {"SC_AVPHYS_PAGES": 1000, "SC_PAGE_SIZE": 4096}.__getitem__
+    )
+    device = torch.device("cuda")
+    # Half of 4,096,000 bytes, among one rank and among eight.
+    assert RowStore()._free_on_host(device) == 2_048_000
+    assert RowStore(ranks_on_node=8)._free_on_host(device) == 256_000
+    assert RowStore(host_bytes=5, ranks_on_node=8)._free_on_host(device) == 5
+    assert RowStore(ranks_on_node=8)._free_on_host(torch.device("cpu")) is None
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 def test_device_host_and_recompute_in_one_batch(dtype, monkeypatch):
@@ -61,12 +74,12 @@ def test_bf16_on_tensor_cores_is_as_good_as_float64():
     total = torch.zeros(6, 512, device="cuda", dtype=torch.float64)
     add_weighted_sums(total, split(weights, rows.dtype), rows)
     exact = weights @ rows.double()
-    assert ((merge(total, 2) - exact).norm() / exact.norm()).item() < 1e-5
+    assert ((merge(total, 2) - exact).norm() / exact.norm()).item() < rounding(5000)
     vectors = torch.randn(2, 512, device="cuda", dtype=torch.float64)
     products = torch.zeros(5000, 6, device="cuda", dtype=torch.float64)
     store_inner_products(products, rows, split(vectors, rows.dtype))
     exact = rows.double() @ vectors.T
-    assert ((merge(products.T, 2).T - exact).norm() / exact.norm()).item() < 1e-5
+    assert ((merge(products.T, 2).T - exact).norm() / exact.norm()).item() < rounding(512)
 
 
 @pytest.mark.gpu
@@ -83,4 +96,5 @@ def test_coefficients_on_the_gpu_equal_those_on_the_cpu():
             for rows in torch.arange(24).split(7):
                 stream.add(hidden[rows].cuda(), logps[rows].cuda(), mask[rows].cuda())
             ours = stream.solve(advantages.cuda(), groups=groups.cuda()).weights
-            torch.testing.assert_close(ours.cpu(), expected, atol=2e-5, rtol=0)
+            # On tensor cores sums over 2,400 tokens and 256 entries are float32, margins are then divided by their spread.
+            torch.testing.assert_close(ours.cpu(), expected, atol=rounding(4000), rtol=0)

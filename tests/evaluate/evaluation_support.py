@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -71,11 +72,19 @@ def digit_grade(problem: Problem, completion: str) -> Verdict:
     return Verdict(float(int(digit) % 2 == 0), "correct" if int(digit) % 2 == 0 else "wrong answer", digit)
 
 
+Answer = Callable[[str, dict[str, Any], int], tuple[Any, ...]]
+"""(path, body, tries so far) -> status, document and, where it wants them, headers."""
+
+
 class StubServer:
     """An OpenAI-compatible server whose answers a function decides."""
 
-    def __init__(self, answer: Callable[[str, dict[str, Any], int], tuple[int, Any]]) -> None:
+    def __init__(self, answer: Answer, models: Callable[[int], tuple[Any, ...]] | None = None) -> None:
+        """`models`: the answer to a request for the list of models, by how many came before."""
         self.answer = answer
+        self.models = models or (lambda tries: (200, {"data": [{"id": "tiny"}]}))
+        self.times: list[float] = []
+        """When each completion was asked for."""
         self.requests: list[tuple[str, dict[str, Any]]] = []
         self.most_at_once = 0
         self.headers: list[dict[str, str]] = []
@@ -88,12 +97,16 @@ class StubServer:
             def log_message(self, *_: Any) -> None: ...
 
             def do_GET(self) -> None:
-                self.reply(200, {"data": [{"id": "tiny"}]})
+                with stub._lock:
+                    tries = stub._tries["models"]
+                    stub._tries["models"] += 1
+                self.reply(*stub.models(tries))
 
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 with stub._lock:
                     stub.requests.append((self.path, body))
+                    stub.times.append(time.monotonic())
                     stub.headers.append(dict(self.headers))
                     name = json.dumps(body, sort_keys=True)
                     tries = stub._tries[name]
@@ -101,20 +114,21 @@ class StubServer:
                     stub._now += 1
                     stub.most_at_once = max(stub.most_at_once, stub._now)
                 try:
-                    status, document = stub.answer(self.path, body, tries)
+                    status, *rest = stub.answer(self.path, body, tries)
                 finally:
                     with stub._lock:
                         stub._now -= 1
                 if status == 0:  # hang up without a word
                     self.connection.close()
                     return
-                self.reply(status, document)
+                self.reply(status, *rest)
 
-            def reply(self, status: int, document: Any) -> None:
+            def reply(self, status: int, document: Any, headers: dict[str, str] | None = None) -> None:
                 content = document.encode() if isinstance(document, str) else json.dumps(document).encode()
                 try:
                     self.send_response(status)
-                    self.send_header("Content-Length", str(len(content)))
+                    for name, value in ({"Content-Length": str(len(content))} | (headers or {})).items():
+                        self.send_header(name, value)
                     self.end_headers()
                     self.wfile.write(content)
                 except (BrokenPipeError, ConnectionResetError):
@@ -131,8 +145,10 @@ class StubServer:
 
 
 @contextmanager
-def stub_server(answer: Callable[[str, dict[str, Any], int], tuple[int, Any]]) -> Iterator[StubServer]:
-    server = StubServer(answer)
+def stub_server(
+    answer: Answer, models: Callable[[int], tuple[Any, ...]] | None = None
+) -> Iterator[StubServer]:
+    server = StubServer(answer, models)
     try:
         yield server
     finally:

@@ -6,6 +6,7 @@ import json
 import pytest
 from evaluation_support import stub_server, text_answer
 
+from delta_rlvr.cli import main
 from delta_rlvr.evaluate import (
     EvaluationError,
     EvaluationResult,
@@ -20,9 +21,7 @@ from delta_rlvr.tasks.registry import get_task
 
 
 def evaluate(*words):
-    parser = argparse.ArgumentParser()
-    command.add_arguments(parser)
-    return command.run(parser.parse_args([str(word) for word in words]))
+    return main(["evaluate", *map(str, words)])
 
 
 SMALL = ("--benchmarks", "phrased-sums", "--limit", 4, "-k", 2, "--batch-size", 8, "--max-tokens", 64)
@@ -73,7 +72,7 @@ def test_sample_continue_rescore_compare(tmp_path, capsys):
 
     assert evaluate(*SMALL, "--output", folder) == 0
     assert EvaluationResult.load(folder).document["run"]["sampled"] == 0
-    assert evaluate(*SMALL, "--seed", 1, "--output", folder) == 1
+    assert evaluate(*SMALL, "--seed", 1, "--output", folder) == 2
     assert "settings.seed was 0 and is now 1" in capsys.readouterr().err
 
     again = tmp_path / "again.json"
@@ -81,7 +80,7 @@ def test_sample_continue_rescore_compare(tmp_path, capsys):
     drop = lambda document: {key: value for key, value in document.items() if key != "run"}  # noqa: E731
     assert drop(json.loads(again.read_text())) == drop(EvaluationResult.load(folder).document)
     assert evaluate("--samples", folder / "result.json", "--output", tmp_path / "third.json") == 0
-    assert evaluate("--samples", folder / "samples.jsonl", "--output", again) == 1, "nothing is overwritten"
+    assert evaluate("--samples", folder / "samples.jsonl", "--output", again) == 2, "nothing is overwritten"
 
     other = tmp_path / "other.json"
     assert evaluate(*SMALL, "--seed", 1, "--output", other) == 0
@@ -93,7 +92,7 @@ def test_sample_continue_rescore_compare(tmp_path, capsys):
     assert (
         evaluate("--benchmarks", "phrased-sums", "--limit", 3, *SMALL[4:], "--output", tmp_path / "few") == 0
     )
-    assert evaluate("--compare", folder, tmp_path / "few") == 1
+    assert evaluate("--compare", folder, tmp_path / "few") == 2
     assert "were not the same" in capsys.readouterr().err
     assert evaluate("--compare", folder, again, "--output", tmp_path / "comparison.json") == 0
     assert "training" in capsys.readouterr().out
@@ -119,7 +118,7 @@ def test_samples_of_another_program(tmp_path, capsys):
     assert "sampling settings are null" in capsys.readouterr().out
     assert EvaluationResult.load(tmp_path / "out.json").passes() == [1.0, 0.0]
     path.write_text("\n".join(map(json.dumps, rows[:-1])))
-    assert evaluate("--samples", path, "--benchmarks", problems, "--output", tmp_path / "part.json") == 2
+    assert evaluate("--samples", path, "--benchmarks", problems, "--output", tmp_path / "part.json") == 3
     assert "mine 2 sample 1: not among the stored samples" in capsys.readouterr().out
 
 
@@ -127,7 +126,7 @@ def test_absent_data_is_found_before_the_model_is_loaded(monkeypatch, capsys, tm
     monkeypatch.setenv("DELTA_RLVR_DATA", str(tmp_path))
     monkeypatch.setattr(data, "_hub_answers", lambda: False)
     monkeypatch.setattr(command, "load_model", lambda name, args: pytest.fail("loaded"))
-    assert evaluate("--preset", "paper-math", "--output", tmp_path / "out") == 1
+    assert evaluate("--preset", "paper-math", "--output", tmp_path / "out") == 2
     printed = capsys.readouterr().err
     assert printed.count("no data. Wanted is the file") == 7
     assert not (tmp_path / "out").exists()
@@ -177,7 +176,7 @@ def test_a_server_that_fails_for_some(tmp_path, capsys):
             "-k",
             2,
         )
-        assert evaluate(*words, "--output", tmp_path / "out") == 2
+        assert evaluate(*words, "--output", tmp_path / "out") == 3
         printed = capsys.readouterr().out
         assert "incomplete: 2 samples failed" in printed
         assert "400: no" in printed
@@ -220,7 +219,7 @@ def test_a_server_that_fails_for_some(tmp_path, capsys):
 )
 def test_bad_input_is_named(words, message, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert evaluate(*words) == 1
+    assert evaluate(*words) == 2
     assert message in capsys.readouterr().err
 
 

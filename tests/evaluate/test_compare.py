@@ -8,6 +8,7 @@ from delta_rlvr.evaluate import EvaluationError, compare_many, compare_results
 from delta_rlvr.evaluate.records import Completion, Sample
 from delta_rlvr.evaluate.results import BenchmarkQuestions, EvaluationResult, build_result
 from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey
+from rounding import EXACT
 
 
 def make_result(scores, seed=0, digest="d", max_tokens=100):
@@ -72,7 +73,7 @@ def test_repeated_evaluations_are_several_results():
     expected = stats.mannwhitneyu(
         averages[1], averages[0], alternative="greater", method="asymptotic" if ties else "exact"
     )
-    assert comparison.repeated.p == pytest.approx(expected.pvalue, abs=1e-12)
+    assert comparison.repeated.p == pytest.approx(expected.pvalue, abs=EXACT)
     assert comparison.repeats == (5, 5)
     same_seed = [runs[0][0], runs[0][0]]
     with pytest.raises(EvaluationError, match="seeds of their own"):

@@ -1,9 +1,13 @@
 """The server backend against a local server that fails in every way a real one does, and against a real one."""
 
+import json
 import os
 import threading
 import time
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 
+import httpx
 import pytest
 from evaluation_support import (
     StubServer,
@@ -14,13 +18,16 @@ from evaluation_support import (
     sums,
     text_answer,
 )
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from delta_rlvr.evaluate.errors import EvaluationError
-from delta_rlvr.evaluate.records import SampleRequest
+from delta_rlvr.evaluate.records import Sample, SampleRequest, read_sample
 from delta_rlvr.evaluate.runner import identity, run_evaluation
-from delta_rlvr.evaluate.sample_file import SampleFile
-from delta_rlvr.evaluate.server_sampler import ServerSampler, ServerSettings
+from delta_rlvr.evaluate.sample_file import SampleFile, read_samples
+from delta_rlvr.evaluate.server_sampler import ServerSampler, ServerSettings, _PassingTrouble, read_completion
 from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey
+from delta_rlvr.runs.files import dump
 
 SETTINGS = EvaluationSettings(samples=3, max_tokens=50, temperature=0.8, top_p=0.9, seed=2, stop=("Q:",))
 MODEL = {"name": "tiny"}
@@ -84,20 +91,203 @@ def test_chat_sends_messages_and_keeps_thoughts_apart():
     assert (by_problem["q1"]["score"], by_problem["q1"]["reasoning"]) == (1.0, "hmm 3")
 
 
-@pytest.mark.parametrize(
-    "trouble", [503, 429, 500, 0, "nonsense", {"choices": []}, {"choices": [{"message": {}}]}]
-)
-def test_passing_trouble_is_tried_again(trouble):
-    def answer(path, body, tries):
-        if tries < 2:
-            return (trouble, {"error": {"message": "busy"}}) if isinstance(trouble, int) else (200, trouble)
-        return _right(path, body, tries)
+CUT = {"Content-Length": "5000"}
+"""Says that more comes than does: the transfer breaks."""
 
+
+TROUBLES = [
+    *(
+        (status, {"error": {"message": "busy"}})
+        for status in (408, 409, 425, 429, 500, 501, 503, 507, 529, 599)
+    ),
+    (0, None),
+    (200, text_answer("it is 2"), CUT),
+    (503, "busy", CUT),
+    (200, "not gzip", {"Content-Encoding": "gzip"}),
+    (200, "nonsense"),
+    (200, '{"choices": [{"text": "it is'),
+    (200, "[" * 100_000),
+    (200, {"choices": []}),
+    (200, {"choices": [{"message": {}}]}),
+    (200, {"choices": [{"text": 7}]}),
+    (200, {"choices": [{"message": {"content": {"text": "no list"}}}]}),
+    (200, {"choices": [{"message": {"content": [{"type": "image_url"}]}}]}),
+    (200, {"choices": [{"message": {"content": [7]}}]}),
+    (200, "null"),
+]
+
+
+def test_passing_trouble_is_tried_again():
+    """Each of 24 samples meets another trouble, twice."""
+
+    def answer(path, body, tries):
+        if tries == 2:
+            return _right(path, body, tries)
+        place = met.setdefault(body["seed"], len(met))
+        return TROUBLES[place]
+
+    met = {}
     with stub_server(_right) as calm, stub_server(answer) as stub:
-        expected, result = _run(calm, [sums(2)]), _run(stub, [sums(2)])
+        expected, result = _run(calm, [sums(8)]), _run(stub, [sums(8)])
     assert result.complete
     assert result.document["samples"] == expected.document["samples"]
-    assert len(stub.requests) == 3 * 6
+    assert len(met) == len(TROUBLES)
+    assert len(stub.requests) == 3 * len(TROUBLES)
+
+
+def _http_date(seconds):
+    return format_datetime(datetime.now(UTC) + timedelta(seconds=seconds), usegmt=True)
+
+
+@pytest.mark.parametrize(
+    ("status", "header", "least"),
+    [(429, lambda: "0.7", 0.7), (503, lambda: _http_date(2), 1.0), (500, lambda: "0.7", 0.7)],
+)
+def test_the_server_says_when_to_come_back(status, header, least):
+    """All requests wait, not only the one that was told to."""
+
+    def answer(path, body, tries):
+        if len(stub.requests) == 1:
+            return status, {"error": {"message": "rate limit"}}, {"Retry-After": header()}
+        return _right(path, body, tries)
+
+    said = []
+    with stub_server(answer) as stub:
+        sampler = ServerSampler(_server(stub, concurrency=1), SETTINGS, say=said.append)
+        result = run_evaluation([sums(2)], sampler, SETTINGS, digit_grade, model=MODEL)
+    assert result.complete
+    assert len(stub.requests) == 7
+    assert stub.times[1] - stub.times[0] >= least
+    assert "try 2 of 4 in" in said[0]
+    assert f"because the server answered {status}: rate limit" in said[0]
+
+
+def test_requests_beside_one_that_was_told_to_wait_wait_too():
+    def answer(path, body, tries):
+        if tries == 0 and body["seed"] == first:
+            return 429, {"error": {"message": "rate limit"}}, {"Retry-After": "1"}
+        time.sleep(0.2)
+        return _right(path, body, tries)
+
+    with stub_server(_right) as calm:
+        first = _run(calm, [sums(3)], concurrency=1).document["samples"][0]["seed"]
+    with stub_server(answer) as stub:
+        assert _run(stub, [sums(3)], concurrency=3).complete
+    # Three at once; the first is refused, the two beside it end, and then nothing is asked for a second.
+    pause = [time - stub.times[0] for time in stub.times]
+    assert not [seconds for seconds in pause if 0.6 < seconds < 1.0]
+    assert len([seconds for seconds in pause if seconds >= 1.0]) == 7
+
+
+@pytest.mark.parametrize("header", ["soon", "-3", "nan", "Tue, 99 Foo 2020 00:00:00 GMT", _http_date(-60)])
+def test_a_date_that_is_none_or_past_does_not_hold_anybody_up(header):
+    def answer(path, body, tries):
+        return (503, "busy", {"Retry-After": header}) if tries == 0 else _right(path, body, tries)
+
+    began = time.monotonic()
+    with stub_server(answer) as stub:
+        assert _run(stub, [sums(1)]).complete
+    assert time.monotonic() - began < 3
+
+
+def test_a_wait_beyond_the_timeout_is_a_failure_with_its_reason():
+    def answer(path, body, tries):
+        return 429, {"error": {"message": "come back tomorrow"}}, {"Retry-After": "86400"}
+
+    began = time.monotonic()
+    with stub_server(answer) as stub, pytest.raises(EvaluationError, match="it asks to wait 86400 s"):
+        _run(stub, [sums(1)])
+    assert time.monotonic() - began < 3
+
+
+def test_a_server_that_is_still_starting_is_waited_for():
+    with stub_server(
+        _right, lambda tries: (503, "starting") if tries < 2 else (200, {"data": [{"id": "tiny"}]})
+    ) as stub:
+        assert _run(stub, [sums(1)]).complete
+
+
+ANSWERS = [
+    # (message or choice, usage) and the text and number of tokens that are kept
+    ({"message": {"content": "it is 2"}}, {"completion_tokens": "7"}, "it is 2", 7),
+    ({"message": {"content": "it is 2"}}, {"completion_tokens": 7.0}, "it is 2", 7),
+    ({"text": "it is 2"}, {"completion_tokens": "many"}, "it is 2", None),
+    ({"text": "it is 2"}, {"completion_tokens": -1}, "it is 2", None),
+    ({"text": "it is 2"}, {"completion_tokens": True}, "it is 2", None),
+    ({"text": "it is 2"}, {"completion_tokens": [7]}, "it is 2", None),
+    ({"text": "it is 2"}, {"completion_tokens": 1e300}, "it is 2", None),
+    ({"text": "it is 2"}, None, "it is 2", None),
+    (
+        {"message": {"content": [{"type": "text", "text": "it "}, {"type": "text", "text": "is 2"}]}},
+        {},
+        "it is 2",
+        None,
+    ),
+    ({"message": {"content": ["it ", {"type": "image_url"}, "is 2"]}}, {}, "it is 2", None),
+    ({"message": {"content": None, "refusal": "I cannot"}}, {}, "I cannot", None),
+    ({"message": {"content": [{"type": "refusal", "refusal": "I cannot"}]}}, {}, "I cannot", None),
+    ({"message": {"content": None, "reasoning_content": [{"type": "text", "text": "hm"}]}}, {}, "", None),
+    ({"message": {"content": "\ud800 2"}, "finish_reason": 3}, {}, "? 2", None),
+]
+
+
+@pytest.mark.parametrize(("choice", "usage", "text", "tokens"), ANSWERS)
+def test_what_is_stored_can_be_read_again(tmp_path, choice, usage, text, tokens):
+    path = tmp_path / "samples.jsonl"
+    api = "chat" if "message" in choice else "completions"
+    with stub_server(lambda *_: (200, {"choices": [choice], "usage": usage})) as stub:
+        result = _run(stub, [sums(1)], path=path, api=api)
+        again = _run(stub, [sums(1)], path=path, api=api)
+        assert len(stub.requests) == 3, "nothing is asked twice"
+    assert result.complete
+    assert again.document["samples"] == result.document["samples"]
+    _, samples = read_samples(path)
+    assert [(sample.completion.text, sample.completion.tokens) for sample in samples] == [(text, tokens)] * 3
+
+
+ANY_JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=5)
+    | st.sampled_from(["7", "text"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "text",
+                    "content",
+                    "message",
+                    "refusal",
+                    "reasoning",
+                    "choices",
+                    "usage",
+                    "completion_tokens",
+                ]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.fixed_dictionaries({"choices": st.lists(ANY_JSON, max_size=2)}, optional={"usage": ANY_JSON})
+    | ANY_JSON
+)
+def test_no_answer_of_a_server_makes_a_line_that_cannot_be_read(tmp_path, document):
+    try:
+        completion = read_completion(httpx.Response(200, content=json.dumps(document).encode()))
+    except _PassingTrouble:
+        return
+    sample = Sample(SampleKey("sums", "q0", 0), completion, 1, 0.0, "", None)
+    line = dump(sample.as_dict())
+    assert dump(read_sample(json.loads(line)).as_dict()) == line
 
 
 def test_a_slow_request_is_tried_again():
@@ -234,8 +424,6 @@ def test_a_real_server(tmp_path, api):
             --served-model-name builtin --port 8123 --dtype float32 --max-model-len 256 --enforce-eager
         DELTA_RLVR_SERVER=http://127.0.0.1:8123/v1 pytest -m server tests/evaluate
     """
-    import httpx
-
     url = os.environ["DELTA_RLVR_SERVER"]
     name = httpx.get(f"{url}/models").json()["data"][0]["id"]
     settings = EvaluationSettings(samples=3, max_tokens=16, temperature=1.0, top_p=0.9, seed=1)

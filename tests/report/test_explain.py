@@ -13,6 +13,7 @@ from delta_rlvr.report.command import add_explain_arguments, add_report_argument
 from delta_rlvr.report.explain import Rollout, RolloutFileError, explain, group_advantages, read_rollouts
 from delta_rlvr.tasks.models import load_policy
 from report_pages import unpacked
+from rounding import FIVE_DIGITS, MODEL, rounding
 
 PROMPTS = ["Add 90, 13, 10 and 71.\n", "Add 38, 92, 59 and 10.\n"]
 RESPONSES = [
@@ -75,8 +76,10 @@ def test_coefficients_agree_with_one_padded_batch(rollouts_file, tmp_path, tempe
     for text, (weights, logps, advantage) in zip(RESPONSES, by_hand(temperature), strict=True):
         response = texts[text]  # the joined tokens are the response
         assert response["advantage"] == pytest.approx(advantage)
-        assert response["weight"] == pytest.approx(weights.tolist(), rel=2e-4)
-        assert response["logps"] == pytest.approx(logps.tolist(), rel=1e-3, abs=1e-5)
+        # One response at a time and all at once: two passes through the model, kept with five digits.
+        passes = rounding(MODEL, size=10.0)
+        assert response["weight"] == pytest.approx(weights.tolist(), rel=FIVE_DIGITS, abs=passes)
+        assert response["logps"] == pytest.approx(logps.tolist(), rel=FIVE_DIGITS, abs=passes)
         assert set(response["other_weights"]) == {"dapo-ft", "grpo"}
 
 

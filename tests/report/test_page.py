@@ -21,6 +21,7 @@ from report_pages import (
     stored_responses,
     wait_for_prompt,
 )
+from rounding import FIVE_DIGITS, FOUR_DIGITS
 
 
 @pytest.fixture(scope="module")
@@ -99,8 +100,10 @@ def test_hover_shows_the_stored_values(browser, report, stored):
                 "margin before": "margin_initial",
             }
             for name, key in {**keys, "alpha": "alpha"}.items():
-                assert spoken(found[name]) == pytest.approx(response[key][place], rel=1e-3), name
-            assert spoken(found["probability"]) == pytest.approx(math.exp(response["logps"][place]), rel=1e-3)
+                assert spoken(found[name]) == pytest.approx(response[key][place], rel=FIVE_DIGITS), name
+            assert spoken(found["probability"]) == pytest.approx(
+                math.exp(response["logps"][place]), rel=FOUR_DIGITS
+            )
             assert spoken(found["forking tokens"]) == pytest.approx(
                 response["other_weights"]["forking tokens"][place], rel=1e-3
             )
@@ -144,11 +147,11 @@ def test_search_and_jumps(browser, report, stored):
         assert page.locator(".t.match").count() > 0
         weights = [weight for r in responses for weight in r["weight"]]
         page.click("text=Highest")
-        assert spoken(details(page)["coefficient"]) == pytest.approx(max(weights), rel=1e-4)
+        assert spoken(details(page)["coefficient"]) == pytest.approx(max(weights), rel=FIVE_DIGITS)
         page.click("text=Highest")
-        assert spoken(details(page)["coefficient"]) == pytest.approx(sorted(weights)[-2], rel=1e-4)
+        assert spoken(details(page)["coefficient"]) == pytest.approx(sorted(weights)[-2], rel=FIVE_DIGITS)
         page.click("text=Lowest")
-        assert spoken(details(page)["coefficient"]) == pytest.approx(min(weights), rel=1e-4)
+        assert spoken(details(page)["coefficient"]) == pytest.approx(min(weights), rel=FIVE_DIGITS)
         assert page.locator(".t.selected").count() == 1
 
 
@@ -193,10 +196,10 @@ def test_curves_show_the_stored_metrics(browser, report, run_folder):
             page.keyboard.press("ArrowRight")
         legend = chart.locator(".u-value").all_text_contents()
         assert spoken(legend[0]) == 3
-        assert spoken(legend[1]) == pytest.approx(metrics[2]["reward"], rel=1e-3)
+        assert spoken(legend[1]) == pytest.approx(metrics[2]["reward"], rel=FOUR_DIGITS)
         # The other charts follow.
         others = page.locator("#dynamics .panel >> nth=1").locator(".u-value").all_text_contents()
-        assert spoken(others[1]) == pytest.approx(metrics[2]["length"], rel=1e-3)
+        assert spoken(others[1]) == pytest.approx(metrics[2]["length"], rel=FOUR_DIGITS)
         page.keyboard.press("+")
         page.keyboard.press("Home")
         assert spoken(chart.locator(".u-value").first.text_content()) > 1  # zoomed: step 1 is out of view
@@ -240,14 +243,14 @@ def test_the_keyboard_suffices(browser, report, stored):
         assert outline == "solid"
         page.keyboard.press("ArrowRight")
         page.keyboard.press("ArrowRight")
-        assert spoken(details(page)["coefficient"]) == pytest.approx(first["weight"][2], rel=1e-4)
+        assert spoken(details(page)["coefficient"]) == pytest.approx(first["weight"][2], rel=FIVE_DIGITS)
         page.keyboard.press("ArrowDown")
         below = page.evaluate("document.querySelector('.t.selected').place")
         assert below > 2
         page.keyboard.press("ArrowUp")
         assert page.evaluate("document.querySelector('.t.selected').place") < below
         page.keyboard.press("End")
-        assert spoken(details(page)["coefficient"]) == pytest.approx(first["weight"][-1], rel=1e-4)
+        assert spoken(details(page)["coefficient"]) == pytest.approx(first["weight"][-1], rel=FIVE_DIGITS)
         tab_to("at.closest('#clouds th:nth-child(3)')")
         page.keyboard.press("Enter")
         assert page.get_attribute("#clouds th >> nth=2", "aria-sort") == "descending"
@@ -470,7 +473,7 @@ def test_several_runs_are_overlaid_and_compared(browser, make_run, tmp_path):
             .all_text_contents()
         )
         means = [(metrics[a][0]["reward"] + metrics[a + 1][0]["reward"]) / 2 for a in (0, 2)]
-        assert [spoken(value) for value in values[1:]] == pytest.approx(means, rel=1e-3)
+        assert [spoken(value) for value in values[1:]] == pytest.approx(means, rel=FOUR_DIGITS)
         page.check("input[name=bands][value=runs]", force=True)
         assert page.locator(".run-key li").count() == 4
         assert "delta ends at 60.5 %, dapo at 51.0 %" in page.text_content("#comparison .verdict")

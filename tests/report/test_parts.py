@@ -5,9 +5,10 @@ import json
 import numpy as np
 import pytest
 
+from delta_rlvr.evaluate.seeds import seed_table
 from delta_rlvr.report.clouds import clouds, default_minimum
 from delta_rlvr.report.comparison import comparison
-from delta_rlvr.report.discriminator import auroc, overlap, step_view, summary
+from delta_rlvr.report.discriminator import overlap, step_view, summary
 from delta_rlvr.report.dynamics import POINTS, columns, notes, panels
 from delta_rlvr.report.groups import compare_settings, group_runs
 from delta_rlvr.report.scales import nice
@@ -52,7 +53,7 @@ class TestGroups:
 
 
 class TestComparison:
-    def test_seeds_are_tested_by_ranks(self, tmp_path):
+    def test_seeds_are_compared_as_by_the_command(self, tmp_path):
         scores = {"delta": (0.60, 0.61, 0.62, 0.63), "dapo": (0.50, 0.51, 0.52, 0.53)}
         runs = [
             bare_run(tmp_path / f"{m}{s}", method=m, seed=s, after=score)
@@ -60,49 +61,66 @@ class TestComparison:
             for s, score in enumerate(values)
         ]
         result = comparison(runs, group_runs(runs))
-        # All four of one above all four of the other: exact two-sided p = 2 / C(8, 4) = 2 / 70.
-        assert result["tests"][0]["p"] == pytest.approx(2 / 70)
         assert result["groups"][0]["mean"] == pytest.approx(0.615)
         # Student's t with 3 degrees of freedom: 3.1824 * sd / 2, sd = sqrt(0.0005 / 3).
         assert result["groups"][0]["high"] - 0.615 == pytest.approx(
             3.18245 * (0.0005 / 3) ** 0.5 / 2, rel=1e-4
         )
+        by_seed = {method: dict(enumerate(values)) for method, values in scores.items()}
+        assert result["sentence"] == seed_table(by_seed).sentence
+        (test,) = result["tests"]
+        # Four differences of one sign: 2 of 16 sign flips are as extreme.
+        assert (test["pair"], test["p"], test["p_adjusted"]) == ("dapo against delta", "0.125", "0.125")
+
+    def test_other_seeds_are_compared_without_pairs(self, tmp_path):
+        scores = {"delta": (0.60, 0.61, 0.62, 0.63), "dapo": (0.50, 0.51, 0.52, 0.53)}
+        runs = [
+            bare_run(tmp_path / f"{m}{s}", method=m, seed=s + 10 * len(m), after=score)
+            for m, values in scores.items()
+            for s, score in enumerate(values)
+        ]
+        result = comparison(runs, group_runs(runs))
+        # All four of one above all four of the other: exact two-sided p = 2 / C(8, 4) = 2 / 70.
+        assert result["tests"][0]["p"] == "0.029"
+        assert result["tests"][0]["test"] == "Mann-Whitney U, unpaired"
         assert (
-            "delta ends at 61.5 %, dapo at 51.5 %: the difference of 10.0 points is more than chance"
+            "delta ends at 61.5 %, dapo at 51.5 %. dapo differs from delta by -10.0 points"
             in result["sentence"]
         )
 
-    def test_two_seeds_cannot_settle_anything(self, tmp_path):
-        runs = [
-            bare_run(tmp_path / f"{m}{s}", method=m, seed=s, after=a + s / 100)
-            for m, a in (("a", 0.6), ("b", 0.4))
-            for s in (0, 1)
-        ]
-        result = comparison(runs, group_runs(runs))
-        assert result["tests"][0]["floor"] == pytest.approx(1 / 3)  # 2 / C(4, 2)
-        assert "with so few seeds no difference could pass a test" in result["sentence"]
-
-    def test_single_runs_are_tested_by_their_intervals(self, tmp_path):
+    def test_single_runs_settle_nothing(self, tmp_path):
         runs = [
             bare_run(tmp_path / m, method=m, after=a, interval=0.0196) for m, a in (("a", 0.6), ("b", 0.55))
         ]
         result = comparison(runs, group_runs(runs))
-        # Standard errors 0.01 each, so z = 0.05 / (0.01 * sqrt(2)) = 3.5355, two-sided p = 0.000407.
-        assert result["tests"][0]["p"] == pytest.approx(0.000407, rel=2e-2)
-        assert result["sentence"].endswith("says nothing about other seeds.")
+        assert "With 1 seed and 1 comparison the test" in result["sentence"]
+        assert result["tests"][0]["difference"] == "-5.0"
+        assert result["tests"][0]["p"] == "-"
+
+    def test_runs_without_a_seed_and_groups_of_one_name_stand_apart(self, tmp_path):
+        runs = []
+        for place, after in (("a/run", 0.6), ("b/run", 0.5)):
+            run = bare_run(tmp_path / place, after=after)
+            info = json.loads((run.path / "run.json").read_text())
+            del info["seed"]
+            (run.path / "run.json").write_text(json.dumps(info))
+            runs.append(read_run(run.path))
+        result = comparison(runs, group_runs(runs))
+        assert result["sentence"].startswith("delta (run) ends at 60.0 %, delta (run) (group 2) at 50.0 %.")
 
     def test_nothing_to_compare_is_said(self, tmp_path):
         runs = [bare_run(tmp_path / "a")]
         assert comparison(runs, group_runs(runs))["sentence"].startswith("No run has a held-out score")
 
-    def test_three_methods_are_adjusted_together(self, tmp_path):
+    def test_methods_are_adjusted_together(self, tmp_path):
         runs = [
-            bare_run(tmp_path / m, method=m, after=a, interval=0.0196)
-            for m, a in (("a", 0.6), ("b", 0.55), ("c", 0.5))
+            bare_run(tmp_path / f"{m}{s}", method=m, seed=s, after=a + s / 100)
+            for m, a in (("a", 0.6), ("b", 0.5), ("c", 0.4))
+            for s in range(7)
         ]
         tests = comparison(runs, group_runs(runs))["tests"]
-        ordered = sorted(tests, key=lambda test: test["p"])
-        assert ordered[0]["p_adjusted"] == pytest.approx(3 * ordered[0]["p"])
+        # 2 / 128, twice that for two comparisons.
+        assert [(test["p"], test["p_adjusted"]) for test in tests] == [("0.016", "0.031")] * 2
 
     def test_evaluations_give_their_numbers_and_keep_their_samples(self, tmp_path):
         run = bare_run(tmp_path / "a")
@@ -154,12 +172,6 @@ class TestDiscriminator:
         assert overlap(same, same + 5) == pytest.approx(0.0)
         half = np.concatenate([same[:480], same[480:] + 7])  # one half shared, one half apart
         assert overlap(same, half) == pytest.approx(0.5, abs=0.02)
-
-    def test_auroc_against_counting_pairs(self):
-        draw = np.random.default_rng(0)
-        a, b = draw.integers(0, 9, 60).astype(float), draw.integers(2, 9, 50).astype(float)
-        pairs = np.sign(a[:, None] - b[None, :])
-        assert auroc(a, b) == pytest.approx(float((pairs + 1).mean() / 2))
 
     def test_negative_margins_are_turned_around(self):
         # Both sides agree with their own centroid: margins 2 on both, so scores +2 and -2, fully apart.

@@ -24,6 +24,15 @@ from delta_rlvr.rewards import Verdict, grade_choice, grade_choice_batch
         "The answer is (C).",
         "Final answer: C) entropy rises",
         r"first \boxed{A}, but then \boxed{C}",
+        "Answer: C) 5 and 6",
+        "the correct answer is C.",
+        "The correct answer is **C**.",
+        "Thus, the correct option is C.",
+        "Option C is correct.",
+        "Answer: C) hepatitis B",
+        "Answer: C: both A and B",
+        r"\boxed{\text{Option C}}",
+        r"<think>\boxed{A}</think> \boxed{C}",
     ],
 )
 def test_right_choice(completion: str) -> None:
@@ -45,6 +54,12 @@ def test_right_choice(completion: str) -> None:
         (r"\boxed{}", "no final answer"),
         ("C", "no final answer"),
         ("Answer: C\nOr maybe D.", "no final answer"),
+        ("The answer is not C.", "no single letter is chosen"),
+        ("I doubt that the answer is C.", "no final answer"),
+        ("Answer: C or D", "no single letter is chosen"),
+        ("Answer: either C or D", "no single letter is chosen"),
+        ("The answer is C, but I think the answer is B.", "wrong answer"),
+        (r"<think>so \boxed{C}", "no final answer"),
     ],
 )
 def test_not_the_right_choice(completion: str, reason: str) -> None:
@@ -58,3 +73,8 @@ def test_the_reference_is_a_letter() -> None:
         grade_choice(r"\boxed{C}", "entropy")
     with pytest.raises(ValueError, match="1 completions but 2 answers"):
         grade_choice_batch(["x"], ["A", "B"])
+
+
+def test_an_error_in_an_extractor_of_the_callers_is_a_verdict() -> None:
+    verdict = grade_choice("", "C", extract=lambda text: text.split()[-1])
+    assert (verdict.score, verdict.failed) == (0.0, True)

@@ -1,10 +1,9 @@
-"""The reward functions as TRL and verl call them."""
+"""The reward functions as TRL calls them."""
 
 from __future__ import annotations
 
 import importlib.util
 import pickle
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ from delta_rlvr.rewards import (
     math_reward,
 )
 from delta_rlvr.rewards.functions import completion_text
-from delta_rlvr.rewards.verl import compute_score
 
 PLAIN = [r"\boxed{5}", r"\boxed{6}", "no box"]
 CHAT = [[{"role": "assistant", "content": text}] for text in PLAIN]
@@ -55,6 +53,18 @@ def test_math_reward_on_plain_and_chat_completions(completions: list[Any]) -> No
     assert trainer.extra == {"math_reward_reason": ["correct", "wrong answer", "no final answer"]}
     assert trainer.metrics == {"math_reward/no_answer": pytest.approx(1 / 3), "math_reward/not_graded": 0.0}
     assert [verdict.answer for verdict in math_reward.last_verdicts] == ["5", "6", None]
+
+
+def test_what_could_not_be_judged_is_counted_and_kept_for_the_log() -> None:
+    def split(text: str) -> str:
+        return text.split()[3]  # fails on short completions
+
+    trainer = Trainer()
+    reward = WeightedReward([(MathReward(extract=split), 1.0)])
+    assert trainer.call(reward, ["it is then 5", "5", "no"], answer=["5"] * 3) == [1.0, 0.0, 0.0]
+    assert trainer.metrics["math_reward/not_graded"] == pytest.approx(2 / 3)
+    assert trainer.extra["math_reward_reason"][1] == "the grader failed: IndexError: list index out of range"
+    assert [verdict.failed for verdict in reward.last_verdicts] == [False, True, True]
 
 
 def test_without_a_trainer() -> None:
@@ -210,48 +220,3 @@ def test_a_real_trainer_takes_them(tmp_path: Path) -> None:
     assert logged["reward/overlong_reward"] == pytest.approx(sum(reward.last_parts["overlong_reward"]) / 4)
     assert "rewards/reward/mean" in logged
     assert len(reward.last_verdicts) == 4
-
-
-def verl_call(
-    solution: str, truth: Any, extra: dict[str, Any] | None = None, **settings: Any
-) -> dict[str, Any]:
-    """As verl 0.9's reward managers call a custom function."""
-    return compute_score(
-        data_source="x", solution_str=solution, ground_truth=truth, extra_info=extra, **settings
-    )
-
-
-def test_verl_score() -> None:
-    assert verl_call(r"\boxed{5}", "5") == {"score": 1.0, "acc": 1.0, "reason": "correct", "answer": "5"}
-    assert verl_call("x", "5") == {"score": 0.0, "acc": 0.0, "reason": "no final answer", "answer": ""}
-    assert verl_call("Answer: C", "C", grader="choice")["score"] == 1.0
-    assert verl_call("Answer: 5", "5", extract="answer_line", reward_router_address="ignored")["score"] == 1.0
-    with pytest.raises(ValueError, match="grader='maths'"):
-        verl_call("x", "5", grader="maths")
-
-
-def test_verl_score_with_shaping() -> None:
-    overlong = {"max_length": 30, "buffer": 20}
-    settings: dict[str, Any] = {"form": "boxed", "form_weight": 0.5, "overlong": overlong}
-    # right (1) + form (0.5) - 15 of 20 tokens into the buffer (0.75)
-    result = verl_call(r"\boxed{5}", "5", {"response_length": 25}, **settings)
-    assert result == {
-        "score": 0.75,
-        "acc": 1.0,
-        "reason": "correct",
-        "answer": "5",
-        "form": 1.0,
-        "overlong": -0.75,
-    }
-    short = verl_call("x", "5", {"response_length": 1}, **settings)
-    assert short.keys() == result.keys(), "verl takes the keys of the first response for all"
-    with pytest.raises(ValueError, match=r"set tokenizer=.*overlong_buffer_cfg"):
-        verl_call(r"\boxed{5}", "5", **settings)
-
-
-def test_verl_score_from_threads() -> None:
-    with ThreadPoolExecutor(4) as threads:
-        jobs = [
-            threads.submit(verl_call, rf"\boxed{{\sqrt{{{4 * n}}}}}", rf"2\sqrt{{{n}}}") for n in range(2, 10)
-        ]
-    assert [job.result()["score"] for job in jobs] == [1.0] * 8

@@ -9,6 +9,7 @@ from delta_rlvr.rewards.extract import EXTRACTORS
 from delta_rlvr.tasks.templates import CHOICE, CODE, MATH, TEMPLATES, Template, template
 
 OBEDIENT = {
+    "last_number": "6 x 7 is that. The answer is %s.",
     "boxed": "We think.\n$\\boxed{%s}$",
     "answer_line": "We think.\nAnswer: %s",
     "hash_line": "We think.\n#### %s",

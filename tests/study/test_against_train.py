@@ -8,7 +8,7 @@ import pytest
 import torch
 import trl.trainer.grpo_trainer as grpo_trainer
 from datasets import Dataset
-from transformers import TrainerCallback
+from transformers import Qwen2Config, Qwen2ForCausalLM, TrainerCallback
 
 from delta_rlvr.adapters.trl import DeltaTrainer, DeltaTrainerConfig
 from delta_rlvr.adapters.trl.trainer import RolloutBatch
@@ -18,9 +18,38 @@ from delta_rlvr.study.rollouts import Collector, Rollouts
 from delta_rlvr.study.stack.policy import StackedPolicy
 from delta_rlvr.study.stack.sampling import StackedSampler
 from delta_rlvr.tasks import get_task, load_policy
+from rounding import MODEL, rounding
 
 SETTINGS = TrainingSettings(steps=4, prompts=6, group=4, updates=2)
 TASK = get_task("phrased-sums")
+LONGEST = {"bundled": TASK.max_tokens, "qwen2": 12}
+"""Tokens of a response. A policy with random weights never ends one by itself."""
+
+
+def make_policy(kind: str) -> tuple[Any, Any]:
+    """The bundled policy, or one of Qwen2's architecture (biases, untied head) with random weights and the same tokenizer."""
+    model, tokenizer = load_policy("builtin")
+    if kind == "bundled":
+        return model, tokenizer
+    torch.manual_seed(0)
+    config = Qwen2Config(
+        vocab_size=model.config.vocab_size,
+        hidden_size=48,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        tie_word_embeddings=False,
+        initializer_range=0.1,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    model = Qwen2ForCausalLM(config)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if name.endswith("bias"):
+                weight.normal_(std=0.1)
+    return model, tokenizer
 
 
 class RecordingTrainer(DeltaTrainer):
@@ -48,7 +77,7 @@ class Weights(TrainerCallback):
         self.seen.append({name: weight.detach().clone() for name, weight in model.named_parameters()})
 
 
-def trained(method: str, folder: Any, monkeypatch: Any) -> tuple[RecordingTrainer, Weights]:
+def trained(kind: str, method: str, folder: Any, monkeypatch: Any) -> tuple[RecordingTrainer, Weights]:
     original = grpo_trainer.shuffle_sequence_dict
     monkeypatch.setattr(
         grpo_trainer,
@@ -59,12 +88,14 @@ def trained(method: str, folder: Any, monkeypatch: Any) -> tuple[RecordingTraine
     answers = {problem.id: problem for problem in problems}
 
     def reward(completions: list[str], **columns: Any) -> list[float]:
+        if kind != "bundled":  # it says nothing that could be right: half of what it says is
+            return [float(sum(map(ord, text)) % 2) for text in completions]
         return [
             TASK.grade(answers[name], text).score
             for name, text in zip(columns["id"], completions, strict=True)
         ]
 
-    model, tokenizer = load_policy("builtin")
+    model, tokenizer = make_policy(kind)
     weights = Weights()
     trainer = RecordingTrainer(
         model=model,
@@ -80,7 +111,7 @@ def trained(method: str, folder: Any, monkeypatch: Any) -> tuple[RecordingTraine
             steps_per_generation=SETTINGS.updates,
             gradient_accumulation_steps=1,
             gradient_checkpointing=False,
-            max_completion_length=TASK.max_tokens,
+            max_completion_length=LONGEST[kind],
             temperature=1.0,
             beta=0.0,
             logging_steps=1,
@@ -126,13 +157,22 @@ def as_rollouts(batch: RolloutBatch, collector: Collector) -> Rollouts:
 
 
 @pytest.mark.parametrize(
-    "method", ["dapo", "delta", "grpo", "sapo", "fipo", "dapo-ft", "delta-head", "delta-random"]
+    ("kind", "method"),
+    [
+        *(
+            ("bundled", method)
+            for method in ("dapo", "delta", "grpo", "sapo", "fipo", "dapo-ft", "delta-head", "delta-random")
+        ),
+        ("qwen2", "dapo"),
+        ("qwen2", "delta"),
+        ("qwen2", "delta-head"),
+    ],
 )
 def test_a_replayed_run_has_the_same_weights_after_every_step(
-    method: str, tmp_path: Any, monkeypatch: Any
+    kind: str, method: str, tmp_path: Any, monkeypatch: Any
 ) -> None:
-    trainer, weights = trained(method, tmp_path, monkeypatch)
-    model, tokenizer = load_policy("builtin")
+    trainer, weights = trained(kind, method, tmp_path, monkeypatch)
+    model, tokenizer = make_policy(kind)
     start = {name: weight.detach().clone() for name, weight in model.named_parameters()}
     policy = StackedPolicy.from_model(model, 1)
     sampler = StackedSampler(policy, ends={tokenizer.eos_token_id}, pad=tokenizer.pad_token_id)
@@ -142,7 +182,9 @@ def test_a_replayed_run_has_the_same_weights_after_every_step(
     step = 0
     for batch in trainer.batches:
         rollouts = as_rollouts(batch, collector)
-        close = 1e-5 if step == 0 else 2e-3  # later batches are scored by weights that Adam has moved
+        close = (
+            rounding(MODEL, size=2.0) if step == 0 else 2e-3
+        )  # later batches are scored by weights that Adam has moved
         torch.testing.assert_close(
             rollouts.logps[batch.mask], batch.logps[batch.mask], atol=close, rtol=close
         )
@@ -151,8 +193,10 @@ def test_a_replayed_run_has_the_same_weights_after_every_step(
         torch.testing.assert_close(found[0], expected, atol=close, rtol=close)
         for _ in range(SETTINGS.updates):
             losses, norms = training.update([rollouts], found, trainer.rows[step][None])
+            # As above: after Adam's first step.
             assert losses[0] == pytest.approx(log[step]["loss"], abs=2e-4)
             assert norms[0] == pytest.approx(log[step]["grad_norm"], rel=1e-3)
+            assert norms[0] > 0
             policy.load_into(0, model)
             # Adam divides by the gradient's size: an entry that is all but 0 may take its full step the other way.
             gap = torch.cat(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from delta_rlvr.runs.files import dump
 from delta_rlvr.study.learning.curves import curves_figure, smooth
 from delta_rlvr.study.learning.protocol import read_protocols
 from delta_rlvr.study.learning.runner import Study
@@ -18,20 +19,64 @@ RECIPES = ROOT / "recipes" / "study"
 DATA = ROOT / "docs" / "data"
 
 
-@pytest.mark.parametrize("name", ["ceiling", "ceiling-sizes", "ceiling-levers", "main", "confirm", "cpu"])
-def test_shipped_protocols_can_be_read(name: str) -> None:
-    assert all(protocol.runs() for protocol in read_protocols(RECIPES / f"{name}.yaml"))
+KEPT = sorted(place.parent.relative_to(DATA) for place in DATA.rglob("runs.jsonl"))
 
 
-def test_the_main_table_is_what_the_outcomes_say() -> None:
-    (protocol,) = read_protocols(RECIPES / "main.yaml")
-    study = Study(protocol, DATA / "main")
+@pytest.mark.parametrize("path", sorted(RECIPES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_shipped_protocols_can_be_read(path: Path) -> None:
+    assert all(protocol.runs() for protocol in read_protocols(path))
+
+
+def kept_study(folder: Path) -> Study:
+    """A folder of docs/data is named as its protocol's file, and a folder in it as a variant."""
+    protocols = {one.name: one for one in read_protocols(RECIPES / f"{folder.parts[0]}.yaml")}
+    return Study(protocols[str(folder)], DATA / folder)
+
+
+def test_there_are_kept_outcomes() -> None:
+    assert len(KEPT) >= 14
+    assert {"main", "cpu", "smollm2-chain-sum-controls-200"} <= {str(folder) for folder in KEPT}
+
+
+@pytest.mark.parametrize("folder", KEPT, ids=str)
+def test_tables_and_figures_are_what_the_outcomes_say(folder: Path) -> None:
+    study = kept_study(folder)
+    outcomes = study.outcomes()
+    assert len({outcome.run for outcome in outcomes}) == len(outcomes)
+    assert {outcome.run for outcome in outcomes} <= set(study.protocol.runs())
+    table = study_table(study.protocol, outcomes)
+    assert markdown(table) == (DATA / folder / "table.md").read_text()
+    assert dump(table.as_dict(), indent=1) == (DATA / folder / "table.json").read_text()
+    assert curves_figure(study.protocol, outcomes) == (DATA / folder / "curves.svg").read_text()
+
+
+def test_the_main_table_stands_in_the_results() -> None:
+    study = kept_study(Path("main"))
     assert not study.missing()
-    table = study_table(protocol, study.outcomes())
-    told = markdown(table)
-    results = (ROOT / "docs" / "results.md").read_text()
-    assert told.strip() in results
+    table = study_table(study.protocol, study.outcomes())
+    assert markdown(table).strip() in (ROOT / "docs" / "results.md").read_text()
     assert "-3.4 points (-14.3 to +0.7), p = 0.447" in sentences(table)[0]
+
+
+def test_faster_learning_on_smollm2_by_an_independent_loop() -> None:
+    """The primary comparison of the controls: mean of the curves, all 2^12 sign flips of the paired differences."""
+    study = kept_study(Path("smollm2-chain-sum-controls-200"))
+    lines = [json.loads(line) for line in (study.folder / "runs.jsonl").read_text().splitlines()]
+    means = {(line["run"]["arm"], line["run"]["seed"]): statistics.fmean(line["curve"]) for line in lines}
+    gaps = [means["delta", seed] - means["dapo", seed] for seed in range(200, 212)]
+    flips = [
+        sum(gap if bits >> place & 1 else -gap for place, gap in enumerate(gaps)) for bits in range(1 << 12)
+    ]
+    p = sum(abs(total) >= abs(sum(gaps)) - 1e-12 for total in flips) / len(flips)
+    table = study_table(study.protocol, study.outcomes())
+    assert table.primary is not None
+    assert table.primary.difference is not None
+    assert table.primary.difference.mean == pytest.approx(statistics.fmean(gaps))
+    assert table.primary.p_paired == pytest.approx(p)
+    assert (
+        "accuracy over training, 12 paired seeds: +1.2 points (+0.4 to +2.0), p = 0.0181"
+        in sentences(table)[0]
+    )
 
 
 def test_a_mean_of_the_table_by_an_independent_loop() -> None:
@@ -55,7 +100,6 @@ def test_a_mean_of_the_table_by_an_independent_loop() -> None:
 
 def test_curves_are_means_over_a_window() -> None:
     assert smooth([0.0, 1, 2, 3, 4, 5]) == [1.0, 1.5, 2.0, 3.0, 3.5, 4.0]
-    (protocol,) = read_protocols(RECIPES / "main.yaml")
-    figure = curves_figure(protocol, Study(protocol, DATA / "main").outcomes())
-    assert figure == (DATA / "main" / "curves.svg").read_text()
+    figure = (DATA / "main" / "curves.svg").read_text()
     assert "delta-context (12 seeds)" in figure
+    assert "delta-context (12 pairs)" in figure

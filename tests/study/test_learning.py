@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +13,21 @@ import torch
 from delta_rlvr.cli import main
 from delta_rlvr.credit import DeltaConfig
 from delta_rlvr.evaluate import evaluate_policy
-from delta_rlvr.evaluate.seeds import adjust, compare_seeds
-from delta_rlvr.study.judging import Judge
+from delta_rlvr.evaluate.seeds import SeedComparison
+from delta_rlvr.study.judging import Asked, Judge, _light
 from delta_rlvr.study.learning.curves import curves_figure
 from delta_rlvr.study.learning.heldout import HeldoutSettings, heldout_accuracies
 from delta_rlvr.study.learning.protocol import Protocol, read_protocols
 from delta_rlvr.study.learning.runner import Machine, Outcome, Study
-from delta_rlvr.study.learning.table import markdown, sentences, study_table
+from delta_rlvr.study.learning.table import StudyTable, markdown, sentences, study_table
 from delta_rlvr.study.learning.training import Run, StackedTraining, TrainingSettings
 from delta_rlvr.study.rollouts import Batch, Collector, advantages, flip
 from delta_rlvr.study.stack.policy import StackedPolicy
 from delta_rlvr.study.stack.sampling import StackedSampler
 from delta_rlvr.study.weighing import Weigher, study_method
-from delta_rlvr.tasks import get_task, load_policy
+from delta_rlvr.tasks import Problem, get_task, load_policy
+from delta_rlvr.tasks.problem_set import ProblemSet
+from rounding import MODEL, rounding
 
 TASK = get_task("phrased-sums")
 
@@ -67,7 +70,8 @@ def test_a_run_does_not_depend_on_what_runs_beside_it() -> None:
     first = StackedTraining(alone, [run], settings).train()
     second = StackedTraining(beside, others, settings).train()
     assert first[0][0].accuracy == second[1][0].accuracy
-    assert first[0][0].losses == pytest.approx(second[1][0].losses, abs=1e-5)
+    assert first[0][0].losses == pytest.approx(second[1][0].losses, abs=rounding(MODEL * 2, size=3.0))
+    # After the first step: Adam divides by the gradient's size, so that entries that are all but 0 may step either way.
     assert first[0][0].gradient_norms == pytest.approx(second[1][0].gradient_norms, rel=1e-3)
     gaps = [
         (a[0] - b[1]).abs().max()
@@ -86,7 +90,7 @@ def test_whole_prompts_are_the_same_update_read_once() -> None:
             made, [Run("phrased-sums", "delta", 3)], settings, rows_at_once=5
         ).train()
         norms[split] = statistics[0][0].gradient_norms
-    assert norms["prompts"] == pytest.approx(norms["responses"], rel=1e-4)
+    assert norms["prompts"] == pytest.approx(norms["responses"], rel=rounding(MODEL))
 
 
 def test_mini_batches_of_prompts_hold_whole_groups() -> None:
@@ -128,12 +132,13 @@ def test_advantages_by_hand() -> None:
     # Group 1: mean 1/4, std (ddof 1) of (1, 0, 0, 0) = 1/2: (3/4)/(1/2 + 1e-4) and -(1/4)/(1/2 + 1e-4). Group 2 is all alike.
     found = advantages(torch.tensor([1.0, 0, 0, 0, 1, 1, 1, 1]), 4)
     expected = [1.49970, -0.49990, -0.49990, -0.49990, 0, 0, 0, 0]
-    assert found.tolist() == pytest.approx(expected, abs=1e-5)
+    assert found.tolist() == pytest.approx(expected, abs=5e-6)  # the digits above
 
 
 def test_noise_flips_its_share_and_always_the_same() -> None:
     correct = torch.arange(20_000) % 2 * 1.0
     flipped = flip(correct, 0.2, seed=3, number=1)
+    # 20,000 draws: more than three standard deviations of their share (0.0028).
     assert (flipped != correct).float().mean().item() == pytest.approx(0.2, abs=0.01)
     assert torch.equal(flipped, flip(correct, 0.2, seed=3, number=1))
     assert not torch.equal(flipped, flip(correct, 0.2, seed=3, number=2))
@@ -152,9 +157,12 @@ def test_oracle_weights_by_hand() -> None:
     count, known = int(rollouts.mask.sum()), int((rollouts.decisive & sided).sum())
     total = 1.5 * known + 0.5 * (count - known)
     torch.testing.assert_close(
-        weights[rollouts.decisive & sided], torch.full((known,), 1.5 * count / total), atol=1e-5, rtol=0
+        weights[rollouts.decisive & sided],
+        torch.full((known,), 1.5 * count / total),
+        atol=rounding(),
+        rtol=rounding(),
     )
-    assert weights[rollouts.mask].mean().item() == pytest.approx(1.0, abs=1e-5)
+    assert weights[rollouts.mask].mean().item() == pytest.approx(1.0, abs=rounding(count))
     only = weigher.weights(study_method("oracle-only").rule)
     assert (only > 0).sum() == known
 
@@ -173,6 +181,17 @@ def test_judging_in_processes_is_the_same() -> None:
         assert first.decisive is not None
         assert second.decisive is not None
         assert torch.equal(first.decisive, second.decisive)
+
+
+def test_processes_are_not_sent_the_problems_that_nobody_asked() -> None:
+    problems = [Problem(f"p/{number}", f"What is {number}?", str(number), "math") for number in range(20)]
+    task = ProblemSet.split("p", problems, shots=2)
+    asked = Asked(task, task.train[:2], 1, [[1], [2]])
+    sent = _light(asked)
+    assert isinstance(sent.task, ProblemSet)
+    assert (sent.task.train, sent.task.heldout) == ((), ())
+    answers = [str(problem.answer) for problem in asked.problems]
+    assert [verdict.score for verdict in sent.task.grade_batch(asked.problems, answers)] == [1.0, 1.0]
 
 
 # ---------------------------------------------------------------- protocols
@@ -216,6 +235,10 @@ def test_variants_change_what_they_say(tmp_path: Path) -> None:
         ("training: {lr: 1}", "no setting lr"),
         ("training: {steps: 3, updates: 2}", "multiple of updates"),
         ("primary: {arm: grpo, task: phrased-sums}", "primary"),
+        ("primary: {arm: delta, task: phrased-sums, end_point: speed}", "choose held_out, over_training"),
+        ("primary: {arm: delta, task: phrased-sums, end_point: {batches_to: 50}}", "an accuracy above 0"),
+        ("primary: {arm: delta, task: phrased-sums, end_point: {to: 0.5}}", "no setting to"),
+        ("primary: {arm: delta, task: [phrased-sums, late-error]}", "primary"),
         ("tasks: [no-such-task]", "no-such-task"),
         ("tasks: phrased-sums", "tasks are a list"),
         ("arms: [dapo, delta]", "number of seeds each"),
@@ -307,7 +330,7 @@ def test_a_table_by_hand(tmp_path: Path) -> None:
         if seed < 5:
             found.append(outcome("sapo", seed, 0.40 + 0.01 * seed + 0.001 * (seed - 2), 0.3 + 0.002 * seed))
     table = study_table(protocol, found)
-    dapo, delta, grpo, sapo = table.tasks[0].heldout
+    dapo, delta, grpo, sapo = table.tasks[0].columns[0].rows
     assert (dapo.mean, dapo.pairs) == (pytest.approx(0.525), 0)
     assert delta.difference is not None
     assert delta.difference.mean == pytest.approx(0.1)
@@ -322,6 +345,97 @@ def test_a_table_by_hand(tmp_path: Path) -> None:
     assert "| sapo | 5 | 42.0 ± 1.7 | -10.0" in markdown(table)
 
 
+def test_the_end_point_is_what_the_primary_comparison_is_on(tmp_path: Path) -> None:
+    found = [
+        Outcome(Run("phrased-sums", arm, seed), 0.3, after, curve, [1.0], [50.0], [0.9], [0.1], [0.2])
+        for arm, after, curve in (
+            ("dapo", 0.6, [0.0, 0.0, 0.0, 0.0, 0.4, 0.8, 0.8, 0.8]),
+            ("delta", 0.5, [0.0, 0.0, 0.4, 0.8, 0.8, 0.8, 0.8, 0.8]),
+            ("grpo", 0.6, [0.0] * 8),
+        )
+        for seed in range(3)
+    ]
+
+    def primary(end_point: str) -> tuple[StudyTable, SeedComparison]:
+        text = TINY.replace("dapo: 2, delta: 1", "dapo: 3, delta: 3, grpo: 3")
+        text += f"primary: {{arm: delta, task: phrased-sums, end_point: {end_point}}}"
+        (protocol,) = read_protocols(write(tmp_path, text))
+        table = study_table(protocol, found)
+        assert table.primary is not None
+        return table, table.primary
+
+    # Held-out 0.5 - 0.6; mean of the curve (0.4 + 5 x 0.8) / 8 = 0.55 less (0.4 + 3 x 0.8) / 8 = 0.35.
+    assert primary("held_out")[1].difference.mean == pytest.approx(-0.1)  # type: ignore[union-attr]
+    table, over_training = primary("over_training")
+    assert over_training.difference.mean == pytest.approx(0.2)  # type: ignore[union-attr]
+    assert over_training.p_holm is None
+    assert table.tasks[0].columns[0].rows[1].p_holm is not None  # held-out is now one of the others
+    assert "accuracy over training, 3 paired seeds: +20.0 points" in sentences(table)[0]
+    assert "| +20.0 (+20.0 to +20.0) | 0.250 | primary |" in markdown(table)
+    assert table.as_dict()["primary"]["end_point"] == "accuracy over training"
+    # Means over five batches reach 0.5 in batch 4 (0.4 + 3 x 0.8 over 5: 0.56) for delta, for dapo in batch 6 (0.4 + 3 x 0.8 over 5),
+    # and never for grpo: one more than there are batches.
+    table, batches = primary("{batches_to: 0.5}")
+    assert batches.difference.mean == pytest.approx(-2.0)  # type: ignore[union-attr]
+    assert [row.mean for row in table.tasks[0].columns[2].rows] == [6.0, 4.0, 9.0]
+    assert "rollout batches to 50 %, 3 paired seeds: -2.0 batches" in sentences(table)[0]
+
+
+def test_one_test_over_several_tasks(tmp_path: Path) -> None:
+    text = TINY.replace("[phrased-sums]", "[phrased-sums, late-error]").replace(
+        "dapo: 2, delta: 1", "dapo: 3, delta: 3"
+    )
+    text += "primary: {arm: delta, task: [phrased-sums, late-error], end_point: over_training}"
+    (protocol,) = read_protocols(write(tmp_path, text))
+    found = [
+        outcome(arm, seed, 0.5, 0.4 + (arm == "delta") * (0.01 + 0.001 * seed), task)
+        for task in protocol.tasks
+        for arm in protocol.arms
+        for seed in range(3)
+    ]
+    table = study_table(protocol, found)
+    assert table.primary is not None
+    # Six pairs, all of one sign: 2 of 64 flips are as extreme. Each task alone has three, and stays in Holm's family.
+    assert table.primary.pairs == 6
+    assert table.primary.p_paired == pytest.approx(2 / 64)
+    assert [task.columns[1].rows[1].p_holm for task in table.tasks] == pytest.approx([0.5, 0.5])
+    assert (
+        "on phrased-sums, late-error, accuracy over training, 6 paired seeds: +1.1 points"
+        in sentences(table)[0]
+    )
+
+
+def test_runs_that_diverged_are_counted_and_left_out() -> None:
+    protocol = Protocol("p", "q", ("phrased-sums",), {"dapo": 3, "delta": 3})
+    found = [outcome(arm, seed, 0.5, 0.4) for arm in protocol.arms for seed in range(2)]
+    found += [replace(outcome(arm, 2, 0.0, 0.1), after=None, diverged=1) for arm in protocol.arms]
+    table = study_table(protocol, found)
+    assert [row.seeds for row in table.tasks[0].columns[0].rows] == [2, 2]
+    assert table.as_dict()["tasks"][0]["diverged"] == {"dapo": [2], "delta": [2]}
+    assert "phrased-sums: left out, as they diverged: delta, seeds 2." in sentences(table)
+    assert "delta (2 pairs)" in curves_figure(protocol, found)
+
+
+def test_retired_arms_are_read_and_not_run(tmp_path: Path) -> None:
+    text = TINY.replace("delta: 1", "gone: 1") + "retired: {gone: an arm that was patched in}\n"
+    (protocol,) = read_protocols(write(tmp_path, text))
+    study = Study(protocol, tmp_path)
+    assert [run.arm for run in study.missing()] == ["dapo", "dapo"]
+    study._keep([outcome(arm, 0, 0.4, 0.4) for arm in ("dapo", "gone")])
+    assert [row.method for row in study_table(protocol, study.outcomes()).tasks[0].columns[0].rows] == [
+        "dapo",
+        "gone",
+    ]
+
+
+def test_a_file_that_is_not_there_is_missed_when_runs_are_made(tmp_path: Path, capsys: Any) -> None:
+    place = write(tmp_path, TINY.replace("[phrased-sums]", "[nowhere/problems.jsonl]"))
+    (protocol,) = read_protocols(place)
+    assert protocol.tasks == ("nowhere/problems.jsonl",)
+    assert main(["study", str(place), "--output", str(tmp_path / "out")]) == 2
+    assert "nowhere/problems.jsonl: no such file" in capsys.readouterr().err
+
+
 def test_curves_that_never_leave_zero_can_be_drawn() -> None:
     protocol = Protocol("p", "q", ("phrased-sums",), {"dapo": 2})
     figure = curves_figure(protocol, [outcome("dapo", seed, 0.0, 0.0) for seed in range(2)])
@@ -334,15 +448,6 @@ def test_a_run_is_kept_once(tmp_path: Path) -> None:
     study._keep([outcome("dapo", 0, 0.6, 0.4)])
     assert {found.run.seed: found.after for found in study.outcomes()} == {0: 0.6, 1: 0.5}
     assert len(study.outcomes()) == 2
-
-
-def test_seed_comparisons_need_the_baseline() -> None:
-    with pytest.raises(ValueError, match="baseline"):
-        compare_seeds({"delta": {0: 0.5}}, "dapo")
-    alone = adjust(compare_seeds({"dapo": {0: 0.5}, "delta": {0: 0.6}}, "dapo"))
-    assert alone[1].p_paired is None
-    assert alone[1].difference is not None
-    assert alone[1].difference.mean == pytest.approx(0.1)
 
 
 def test_an_arm_may_have_settings_of_its_own() -> None:

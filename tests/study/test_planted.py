@@ -24,6 +24,7 @@ from delta_rlvr.study.rollouts import ADVANTAGE_FLOOR, Rollouts, advantages
 from delta_rlvr.study.stack.policy import StackedPolicy
 from delta_rlvr.study.weighing import Weigher
 from delta_rlvr.tasks import Problem
+from rounding import MODEL, rounding
 
 GROUP = 4
 
@@ -266,7 +267,8 @@ def test_update_is_the_weighted_sum_of_token_gradients(policy, rollouts):
     token_advantages = rollouts.advantages.repeat_interleave(rollouts.mask.sum(1))
     for update, rho in zip(found, weights, strict=True):
         expected = (rho[rollouts.mask] * token_advantages) @ gradients
-        torch.testing.assert_close(update, expected, atol=2e-4, rtol=1e-4)
+        size = ((rho[rollouts.mask] * token_advantages).abs() @ gradients.abs()).max().item()
+        torch.testing.assert_close(update, expected, atol=rounding(MODEL, size), rtol=0)
     assert cosines(torch.tensor([[1.0, 0], [1, 1], [-2, 0]]), torch.tensor([3.0, 0])) == pytest.approx(
         [1, math.sqrt(0.5), -1]
     )
@@ -277,7 +279,9 @@ def test_shrunken_vectors_keep_their_inner_products():
     wide = torch.randn(6, 200)
     narrow = same_inner_products([wide[:2], wide[2:]])
     assert narrow.shape == (6, 6)
-    torch.testing.assert_close(narrow @ narrow.T, (wide @ wide.T).double(), atol=1e-3, rtol=1e-5)
+    torch.testing.assert_close(
+        narrow @ narrow.T, (wide @ wide.T).double(), atol=rounding(200, size=300.0), rtol=0
+    )
 
 
 def test_fipo_is_weighed_by_a_policy_that_took_a_dapo_step_on_the_other_half(model, policy, rollouts):
@@ -310,5 +314,6 @@ def test_fipo_is_weighed_by_a_policy_that_took_a_dapo_step_on_the_other_half(mod
         here = take_rows(rollouts, weighed)
         with torch.no_grad():
             shift = torch.where(here.mask, logps_of(stepped, here) - here.logps, 0.0)
+        # After a step of Adam, which divides by the gradient's size: entries that are all but 0 may step either way.
         expected = FutureClip().reweigh(shift, here.advantages[:, None].expand_as(shift), here.mask)
         torch.testing.assert_close(found[weighed], expected, atol=2e-3, rtol=0)

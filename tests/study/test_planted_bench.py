@@ -19,6 +19,7 @@ from delta_rlvr.study.planted.table import agreement_file, bench_result, select,
 from delta_rlvr.study.shots import line_ends, with_shots
 from delta_rlvr.tasks import get_task, load_policy
 from delta_rlvr.tasks.phrased_sums import Slips
+from rounding import EXACT
 
 TINY = [
     "--quick",
@@ -135,7 +136,7 @@ def test_means_over_cells_and_paired_gains_by_hand():
     assert value(delta, "right_auroc").mean == pytest.approx(0.6)
     gain = value(delta, "right_gain")
     assert gain.mean == pytest.approx(0)
-    assert gain.high - gain.low == pytest.approx(0, abs=1e-9)
+    assert gain.high - gain.low == pytest.approx(0, abs=EXACT)
     # wrong: gains +0.1 -0.1 +0.1 +0.1: cells 0 and 0.1
     assert value(delta, "wrong_gain").mean == pytest.approx(0.05)
     only_a = next(row for row in select(result, "policy a") if row["method"] == "delta")

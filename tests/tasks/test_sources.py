@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from delta_rlvr.tasks import get_task, load_problems
 from delta_rlvr.tasks.sources.schemas import FieldNames, RowError, answer_text, reader
 from delta_rlvr.tasks.templates import MATH, Template
 
+RECIPES = Path(__file__).parents[2] / "recipes"
 BRACKETS = Template("brackets", "<{question}>", "math", "boxed", "this test")
 
 
@@ -322,3 +324,32 @@ def test_real_sets(file: str, schema: str, count: int) -> None:
     problems = load_problems(Path(str(DATA)) / file, schema=schema)
     assert len(problems) == count
     assert max(Counter(problem.id for problem in problems).values()) == 1
+
+
+def test_files_of_a_data_folder_and_the_brief_template(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As recipes/study/qwen-gsm8k.yaml names them: no folder of one machine stands in the task's name."""
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "data" / "math"
+    folder.mkdir(parents=True)
+    for name, answer in (("gsm8k_train", 72), ("gsm8k_test", 10)):
+        row = {"question": f"What is {answer}?", "answer": f"It is itself.\n#### {answer}"}
+        (folder / f"{name}.jsonl").write_text(json.dumps(row) + "\n")
+    (spec,) = yaml.safe_load((RECIPES / "study" / "qwen-gsm8k.yaml").read_text())["tasks"]
+    with pytest.raises(FileNotFoundError, match="DELTA_RLVR_DATA"):
+        get_task(spec)
+    monkeypatch.setenv("DELTA_RLVR_DATA", str(tmp_path / "data"))
+    task = get_task(spec)
+    (problem,) = task.problems("train", 1)
+    assert problem.prompt == [
+        {
+            "role": "user",
+            "content": "What is 72?\n\nThink step by step, briefly. End with 'The answer is N.'",
+        }
+    ]
+    assert [one.answer for one in task.problems("heldout", 1)] == ["10"]
+    assert task.max_tokens == 300
+    assert not task.one_line
+    assert task.grade(problem, "36 x 2 = 72. The answer is 72.").score == 1.0
+    assert task.grade(problem, "72 was asked. The answer is 36.").score == 0.0

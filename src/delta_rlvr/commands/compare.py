@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import json
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from delta_rlvr.commands.options import parse_train_options
+from delta_rlvr.commands.options import given_options, parse_train_options
 from delta_rlvr.commands.train import run_settings, train
-from delta_rlvr.evaluate.seeds import adjust, compare_seeds
+from delta_rlvr.evaluate.seeds import gap_text, mean_text, p_text, seed_table
 from delta_rlvr.objectives import get_method
 from delta_rlvr.report import write_report
 from delta_rlvr.runs import read_run
-from delta_rlvr.runs.files import atomic, plain
+from delta_rlvr.runs.files import atomic, dump, plain
 
 # Settings that may differ between a finished run that is kept and the comparison it is kept for.
 _INCIDENTAL = ("output", "output_dir", "logging_dir", "report", "run_name", "save_total_limit")
@@ -43,9 +42,9 @@ def run(arguments: list[str]) -> int:
         raise ValueError(
             f"--methods {mine.methods}: two of them would share a folder; give one a name of its own with @register"
         )
-    for flag in ("--method", "--resume"):
-        if any(word == flag or word.startswith(f"{flag}=") for word in theirs):
-            raise ValueError(f"{flag} is not for compare: it runs --methods, and goes on by itself")
+    for name in ("method", "resume"):
+        if name in given_options(theirs):
+            raise ValueError(f"--{name} is not for compare: it runs --methods, and goes on by itself")
     console = Console()
     folder = Path(mine.output)
     # Seed by seed, so that an interrupted comparison has the same seeds of every method.
@@ -98,38 +97,30 @@ def _check_same(place: Path, started: dict[str, Any], settings: dict[str, Any]) 
 def conclude(folder: Path, methods: Sequence[str], seeds: Sequence[int], console: Console) -> int:
     """The table, what it can tell, and the report of all runs."""
     scores = {
-        method: [_final(folder / f"{folder_name(method)}-seed{seed}")["after"]["accuracy"] for seed in seeds]
+        method: {
+            seed: _final(folder / f"{folder_name(method)}-seed{seed}")["after"]["accuracy"] for seed in seeds
+        }
         for method in methods
     }
-    rows = comparison_rows(scores)
-    table = Table(
-        title=f"held-out accuracy after training, {_count(len(seeds), 'seed')}", title_justify="left"
-    )
-    for heading in (
-        "method",
-        "mean",
-        "SD",
-        f"against {methods[0]}",
-        "p paired",
-        "p Mann-Whitney",
-        "p paired (Holm)",
-    ):
+    compared = seed_table(scores)
+    table = Table(title=f"held-out accuracy after training (seeds: {len(seeds)})", title_justify="left")
+    against = f"points against {methods[0]} (95 % interval)"
+    for heading in ("method", "mean ± SD, %", against, f"p ({compared.test_name})", "p (Holm)"):
         table.add_column(heading, justify="left" if heading == "method" else "right")
-    for row in rows:
-        cells = [row["method"], f"{row['mean']:.1%}", f"{row['sd']:.1%}" if row["sd"] is not None else "-"]
-        for key, form in (
-            ("difference", "{:+.1%}"),
-            ("p_paired", "{:.3f}"),
-            ("p_mann_whitney", "{:.3f}"),
-            ("p_holm", "{:.3f}"),
-        ):
-            cells.append(form.format(row[key]) if row.get(key) is not None else "-")
-        table.add_row(*cells)
+    for row in compared.rows:
+        p, adjusted = compared.p(row), compared.p_adjusted(row)
+        table.add_row(row.method, mean_text(row), gap_text(row), p_text(p), p_text(adjusted))
     console.print(table)
-    console.print(sentence(rows, len(seeds)), markup=False, highlight=False)
-    told = {"seeds": list(seeds), "scores": scores, "rows": rows, "sentence": sentence(rows, len(seeds))}
+    console.print(compared.sentence, markup=False, highlight=False)
+    stored = {
+        "seeds": list(seeds),
+        "scores": {method: list(by_seed.values()) for method, by_seed in scores.items()},
+        "rows": [asdict(row) for row in compared.rows],
+        "test": compared.test_name,
+        "sentence": compared.sentence,
+    }
     with atomic(folder / "comparison.json") as file:
-        file.write(json.dumps(told, indent=1).encode())
+        file.write(dump(stored, indent=1).encode())
     page = write_report(
         [folder / f"{folder_name(method)}-seed{seed}" for method in methods for seed in seeds],
         folder / "report.html",
@@ -143,51 +134,3 @@ def _final(place: Path) -> dict[str, Any]:
     if "after" not in final:
         raise ValueError(f"{place} has no held-out score: delete the folder and run the comparison again")
     return final
-
-
-def comparison_rows(scores: dict[str, list[float]]) -> list[dict[str, Any]]:
-    """Mean, spread and tests of each method against the first, as `comparison.json` keeps them."""
-    rows: list[dict[str, Any]] = []
-    by_seed = {method: dict(enumerate(values)) for method, values in scores.items()}
-    for found in adjust(compare_seeds(by_seed, next(iter(scores)))):
-        row: dict[str, Any] = {"method": found.method, "mean": found.mean, "sd": found.sd}
-        if found.difference is not None:
-            row["difference"] = found.difference.mean
-        if found.p_paired is not None:
-            row |= {
-                "p_paired": found.p_paired,
-                "p_mann_whitney": found.p_mann_whitney,
-                "p_holm": found.p_holm,
-            }
-        rows.append(row)
-    return rows
-
-
-def sentence(rows: list[dict[str, Any]], seeds: int) -> str:
-    """What the table can and cannot tell."""
-    comparisons = len(rows) - 1
-    # All differences of one sign: two of the 2^seeds ways to flip them are as extreme. Holm takes the best one times the comparisons.
-    least = min(1.0, comparisons * 2.0 ** (1 - seeds))
-    if least >= 0.05:
-        enough = next(n for n in range(2, 99) if comparisons * 2.0 ** (1 - n) < 0.05)
-        return (
-            f"With {_count(seeds, 'seed')} and {_count(comparisons, 'comparison')} a test paired by seed cannot come below "
-            f"p = {least:.3g}, whatever the difference: take {enough} seeds or more to tell methods apart."
-        )
-    baseline = rows[0]["method"]
-    told = [
-        f"{row['method']} is {'above' if row['difference'] > 0 else 'below'} {baseline} by {abs(row['difference']):.1%} "
-        f"(p = {row['p_holm']:.3f})"
-        for row in rows[1:]
-        if row["p_holm"] < 0.05
-    ]
-    if not told:
-        return (
-            f"No method differs from {baseline} at the 5 % level (two-sided, Holm's correction): "
-            "the differences are within what seeds do."
-        )
-    return "; ".join(told) + ". The p-values are paired by seed, two-sided, with Holm's correction."
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -11,6 +11,7 @@ import torch
 from rich.console import Console
 
 from delta_rlvr.commands.credit_bench_display import show
+from delta_rlvr.exit_codes import at_work
 from delta_rlvr.runs.files import PROXY_AGREEMENT, atomic, dump
 from delta_rlvr.study.planted.bench import CreditBench
 from delta_rlvr.study.planted.figure import bench_figure
@@ -111,7 +112,8 @@ def run(options: argparse.Namespace) -> int:
     say(f"{len(settings.units)} rollout batches, {len(missing)} to measure")
     began = time.monotonic()
     for number, unit in enumerate(missing, start=1):
-        facts = bench.measure_and_keep(unit)["facts"]
+        with at_work():
+            facts = bench.measure_and_keep(unit)["facts"]
         left = (time.monotonic() - began) / number * (len(missing) - number) / 60
         say(
             f"{number}/{len(missing)}  {unit.policy}, {unit.task}, batch {unit.number + 1}: {facts['accuracy']:.0%} right, "

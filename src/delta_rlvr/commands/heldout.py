@@ -94,7 +94,7 @@ def tell_change(
     gain = comparison.difference
     other = method if method != "dapo" else "delta"
     teller.say(
-        f"The change is {gain.mean:+.1%} ({gain.low:+.1%} to {gain.high:+.1%}, paired by problem; "
+        f"The change is {100 * gain.mean:+.1f} points ({100 * gain.low:+.1f} to {100 * gain.high:+.1f}, paired by problem; "
         f"p = {comparison.paired.p:.2g}).\nIt is what this training as a whole does; what the token weighting adds is "
         f"what\n`delta-rlvr compare --methods dapo,{other} --seeds 6` tells."
     )

@@ -13,7 +13,7 @@ Trains a language model with reinforcement learning from verifiable rewards. Wit
 bundled tiny policy on the built-in task: a few minutes on a laptop's CPU.
 
 what to train
-  --model NAME            {default_policy} (bundled, the default), smollm2-135m, a folder, or a hub id
+  --model NAME            {default_policy} (bundled, the default), smollm2-135m, a GGUF file, a folder, or a hub id
   --task NAME             {default_task} (the default), another built-in task, reasoning-gym:NAME,
                           problems.jsonl, or a hub data set; settings follow as ?key=value&key=value
   --template NAME         prompt template for rows of a file or data set
@@ -50,7 +50,7 @@ Several processes: torchrun --nproc_per_node N -m delta_rlvr train ...   (see do
 COMPARE = """usage: delta-rlvr compare --methods NAME,NAME[,...] [--seeds N] [--output DIR] [OPTION OF train ...]
 
 The same training run for each method and seed, one after another, then one table: held-out accuracy by method,
-the difference to the first method, and a test paired by seed. Interrupt it and start it again with the same
+the difference to the first method in points, and a test paired by seed. Interrupt it and start it again with the same
 options: finished runs are kept, an unfinished one goes on from its last whole checkpoint.
 
   --methods NAMES         with commas; the first one is what the others are compared with

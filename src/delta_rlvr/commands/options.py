@@ -47,7 +47,9 @@ class TrainOptions:
 
     model: str = field(
         default=DEFAULT_POLICY,
-        metadata={"help": "Policy: 'builtin' (bundled, tiny), 'smollm2-135m', a folder, or a hub id."},
+        metadata={
+            "help": "Policy: 'builtin' (bundled, tiny), 'smollm2-135m', a GGUF file, a folder, or a hub id."
+        },
     )
     task: str = field(
         default=DEFAULT_TASK,
@@ -111,18 +113,18 @@ class TrainOptions:
 def parse_train_options(arguments: list[str]) -> tuple[TrainOptions, DeltaTrainerConfig]:
     """Flags, and a YAML file given with --config, in TRL's own manner."""
     arguments = _two_words(arguments, "--config")
-    given = _Given(arguments)
+    given = given_options(arguments)
     parser = _parser()
     defaults = COMMON_DEFAULTS | device_defaults()
-    if given("model") in (None, DEFAULT_POLICY):
+    if given.get("model") in (None, DEFAULT_POLICY):
         defaults |= BUILT_IN_DEFAULTS
-        if given("num_train_epochs") is not None:
+        if given.get("num_train_epochs") is not None:
             del defaults["max_steps"]  # it would win over the epochs that were asked for
     parser.set_defaults(**defaults)
     options, config, rest = parser.parse_args_and_config(arguments, return_remaining_strings=True)
     if rest:
         name = rest[0].lstrip("-").partition("=")[0]
-        raise ValueError(f"there is no option {rest[0]}; {_hint(name, given('method') or 'delta')}")
+        raise ValueError(f"there is no option {rest[0]}; {_hint(name, given.get('method') or 'delta')}")
     if options.template is not None:
         options.task += f"{'&' if '?' in options.task else '?'}template={options.template}"
     if options.steps is not None:
@@ -147,22 +149,21 @@ def _two_words(arguments: list[str], flag: str) -> list[str]:
     return words
 
 
-class _Given:
-    """What the flags, or else the YAML file behind --config, say of an option; None where neither does."""
-
-    def __init__(self, arguments: list[str]):
-        self.arguments = arguments
-        path = self._flag("config")
-        self.settings = {} if path is None else _read_settings(path)
-
-    def __call__(self, name: str) -> Any:
-        flag = self._flag(name)
-        return self.settings.get(name) if flag is None else flag
-
-    def _flag(self, name: str) -> str | None:
-        peek = argparse.ArgumentParser(prog="delta-rlvr train", add_help=False, allow_abbrev=False)
-        peek.add_argument(f"--{name}", dest="value")
-        return peek.parse_known_args(self.arguments)[0].value
+def given_options(arguments: list[str]) -> dict[str, Any]:
+    """What the flags, and else the YAML file behind --config, set. The parser itself reads the flags: it takes dashes for
+    underscores, and shortened names."""
+    words = _two_words(arguments, "--config")
+    settings: dict[str, Any] = {}
+    if "--config" in words:
+        place = words.index("--config")
+        if place + 1 == len(words):
+            raise ValueError("--config: expected one argument, a YAML file")
+        settings = _read_settings(words[place + 1])
+        words = words[:place] + words[place + 2 :]
+    parser = _parser()
+    for action in parser._actions:
+        action.default = argparse.SUPPRESS
+    return settings | vars(parser.parse_known_args(words)[0])
 
 
 def _read_settings(path: str) -> dict[str, Any]:

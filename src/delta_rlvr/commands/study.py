@@ -10,11 +10,14 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from delta_rlvr.evaluate.seeds import gap_text, p_text
 from delta_rlvr.runs.files import atomic, dump
 from delta_rlvr.study.learning.curves import curves_figure
 from delta_rlvr.study.learning.protocol import read_protocols
-from delta_rlvr.study.learning.runner import Machine, Study
-from delta_rlvr.study.learning.table import StudyTable, markdown, sentences, study_table, told_gap, told_p
+from delta_rlvr.study.learning.runner import Study
+from delta_rlvr.study.learning.session import Machine
+from delta_rlvr.study.learning.stopping import Stop
+from delta_rlvr.study.learning.table import StudyTable, markdown, sentences, study_table
 
 _LOG_WIDTH = 150  # a file has no width: tables should not wrap at 80
 
@@ -27,6 +30,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--output",
         type=Path,
         help="folder of the outcomes (default: runs/NAME, the file's name without .yaml); run again to go on",
+    )
+    parser.add_argument(
+        "--model",
+        help="where the protocol's model lies on this machine: a folder or a GGUF file (default: as the protocol names it)",
     )
     parser.add_argument(
         "--device",
@@ -43,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--runs-at-once",
         type=int,
         help="runs (one arm and seed each) that are trained side by side; fewer take less memory "
-        "(default: 100 on a GPU, 8 on a CPU)",
+        "(default: on a GPU as many as its free memory holds, up to 100; 8 on a CPU)",
     )
     parser.add_argument(
         "--rows-at-once",
@@ -55,6 +62,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--workers",
         type=int,
         help="processes that judge responses (default: one a core on a GPU, 1 on a CPU)",
+    )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        help="end within this time: what is finished is kept, the rest goes on from a checkpoint with the same command",
+    )
+    parser.add_argument(
+        "--checkpoint-seconds",
+        type=float,
+        default=Machine.checkpoint_seconds,
+        help="time between two checkpoints of the runs that are being trained; there is one too at the end of --seconds and on "
+        "SIGINT and SIGTERM (default: %(default)g)",
     )
     parser.add_argument(
         "--export",
@@ -75,18 +94,30 @@ def run(options: argparse.Namespace) -> int:
     def tell(text: str) -> None:
         console.print(text, markup=False, highlight=False, soft_wrap=True)
 
+    stop = Stop(options.seconds, tell)
     for protocol in read_protocols(options.protocol):
         # A variant's name is STUDY/VARIANT, and its folder is one within the study's.
         variant = protocol.name.partition("/")[2]
-        study = Study(protocol, options.output / variant if options.output else Path("runs") / protocol.name)
+        folder = options.output / variant if options.output else Path("runs") / protocol.name
+        study = Study(protocol, folder, options.model)
         if not options.table:
             missing = study.missing()
             tell(f"{protocol.name}: {protocol.question}")
             tell(f"{len(protocol.runs())} runs, {len(missing)} to go")
-            if missing:
-                study.go(_machine(options), tell, export=[name for name in options.export.split(",") if name])
-        if options.table and not study.outcomes():
-            tell(f"{protocol.name}: no run is finished yet")
+            if missing and not stop.due():
+                with stop:
+                    done = study.go(
+                        _machine(options),
+                        tell,
+                        export=[name for name in options.export.split(",") if name],
+                        stop=stop,
+                    )
+                if not done:
+                    tell(
+                        f"stopped with {len(study.missing())} runs to go: the same command goes on from here"
+                    )
+        if not any(outcome.run.arm == protocol.baseline for outcome in study.outcomes()):
+            tell(f"{protocol.name}: no run of {protocol.baseline} is finished yet")
             continue
         table = study_table(protocol, study.outcomes())
         show(table, console)
@@ -97,53 +128,52 @@ def run(options: argparse.Namespace) -> int:
         with atomic(study.folder / "curves.svg") as file:
             file.write(curves_figure(protocol, study.outcomes()).encode())
         tell(f"table: {study.folder / 'table.md'}, curves: {study.folder / 'curves.svg'}")
-    return 0
+    return 0 if stop.signal is None else 128 + stop.signal
 
 
 def _machine(options: argparse.Namespace) -> Machine:
-    device = torch.device(options.device)
-    fast = device.type != "cpu"
+    fast = torch.device(options.device).type != "cpu"
+    workers = options.workers if options.workers is not None else (os.cpu_count() or 1) if fast else 1
     return Machine(
         device=options.device,
         compute_dtype=DTYPES[options.dtype],
-        runs_at_once=_given(options.runs_at_once, 100 if fast else 8),
-        rows_at_once=_given(options.rows_at_once, 8192 if fast else 512),
-        workers=_given(options.workers, (os.cpu_count() or 1) if fast else 1),
+        runs_at_once=options.runs_at_once,
+        rows_at_once=options.rows_at_once,
+        workers=workers,
+        checkpoint_seconds=options.checkpoint_seconds,
     )
 
 
-def _given(value: int | None, default: int) -> int:
-    return default if value is None else value
-
-
 def show(table: StudyTable, console: Console) -> None:
-    """The held-out scores, and what they tell."""
+    """The scores by which the study is decided, and what they tell."""
     for task in table.tasks:
-        shown = Table(
-            title=f"{task.task}: held-out accuracy, {100 * task.before:.1f} % before training",
-            title_justify="left",
-        )
-        for heading in (
-            "arm",
-            "seeds",
-            "after",
-            "SD",
-            f"against {table.protocol.baseline}",
-            "p paired",
-            "p Holm",
-        ):
-            # Arms may differ in their settings alone: a name is folded, never cut.
-            shown.add_column(heading, justify="left" if heading == "arm" else "right", overflow="fold")
-        for found in task.heldout:
-            shown.add_row(
-                found.method,
-                str(found.seeds),
-                f"{100 * found.mean:.1f}",
-                "-" if found.sd is None else f"{100 * found.sd:.1f}",
-                told_gap(found),
-                told_p(found.p_paired),
-                "primary" if found is table.primary else told_p(found.p_holm),
+        for column in table.shown(task):
+            shown = Table(
+                title=f"{task.task}: {column.measure.name}; held-out {100 * task.before:.1f} % before training",
+                title_justify="left",
             )
-        console.print(shown)
-    for told in sentences(table):
-        console.print(told, markup=False, highlight=False)
+            headings = (
+                "arm",
+                "seeds",
+                "mean",
+                "SD",
+                f"against {table.protocol.baseline}",
+                "p paired",
+                "p Holm",
+            )
+            for heading in headings:
+                # Arms may differ in their settings alone: a name is folded, never cut.
+                shown.add_column(heading, justify="left" if heading == "arm" else "right", overflow="fold")
+            for row in column.rows:
+                shown.add_row(
+                    row.method,
+                    str(row.seeds),
+                    f"{column.measure.unit.scale * row.mean:.1f}",
+                    "-" if row.sd is None else f"{column.measure.unit.scale * row.sd:.1f}",
+                    gap_text(row, column.measure.unit),
+                    p_text(row.p_paired),
+                    "primary" if row is table.primary else p_text(row.p_holm),
+                )
+            console.print(shown)
+    for sentence in sentences(table):
+        console.print(sentence, markup=False, highlight=False)

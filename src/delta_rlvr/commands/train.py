@@ -24,9 +24,11 @@ from delta_rlvr.commands.heldout import HeldoutScore, tell_change
 from delta_rlvr.commands.options import TrainOptions, parse_train_options
 from delta_rlvr.commands.progress import Teller, TrainingProgress
 from delta_rlvr.commands.training_problems import TaskReward, row, training_problems
+from delta_rlvr.exit_codes import at_work
 from delta_rlvr.rewards import OverlongReward, RewardFunction, SoftOverlong
 from delta_rlvr.runs import RunDescription, RunFolderError, RunWriter
 from delta_rlvr.tasks import Task, decisive_tokens, get_task, load_policy
+from delta_rlvr.tasks.models import gguf_digest, is_gguf
 from delta_rlvr.tasks.problem_set import ProblemSet
 
 _PACKAGES = ("torch", "transformers", "trl", "accelerate", "peft", "datasets", "numpy", "delta-rlvr")
@@ -80,7 +82,7 @@ def _train(
     main = trainer.accelerator.is_main_process
     writer = _writer(options, config, settings, step, steps) if main else None
     final: dict[str, Any] = {}
-    with writer or nullcontext(), _failure_told(teller):
+    with at_work(), writer or nullcontext(), _failure_told(teller):
         if writer:
             teller.log_to(folder / "log.txt")
         heldout = HeldoutScore(options, config, task, trainer, teller)
@@ -128,8 +130,8 @@ def _complete(config: DeltaTrainerConfig, options: TrainOptions, task: Task, tel
     """Fill in what the task knows, and refuse or correct what could not work."""
     if config.max_steps <= 0 and options.train_problems is None and not isinstance(task, ProblemSet):
         raise ValueError("say how long to train: --steps N, or --train_problems N with --num_train_epochs E")
-    if options.model.startswith(("/", ".", "~")) and not Path(options.model).is_dir():
-        raise ValueError(f"--model {options.model}: there is no such folder")
+    if options.model.startswith(("/", ".", "~")) and not Path(options.model).exists():
+        raise ValueError(f"--model {options.model}: there is no such folder or file")
     if config.max_completion_length is None:
         config.max_completion_length = task.max_tokens
     if config.save_total_limit == 1:
@@ -211,6 +213,8 @@ def _writer(
 def run_settings(options: TrainOptions, config: DeltaTrainerConfig) -> dict[str, Any]:
     """Every setting of a run, flat: what `run.json` keeps."""
     settings = {**dataclasses.asdict(options), **config.to_dict()}
+    if is_gguf(options.model):
+        settings["model_sha256"] = gguf_digest(options.model)
     return {key: value for key, value in settings.items() if key != "resume"}
 
 

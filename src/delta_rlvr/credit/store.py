@@ -34,10 +34,13 @@ class RowStore:
     """Holds rows [token, width] in the order in which they were added, within byte budgets.
 
     `device_bytes` and `host_bytes` limit what may wait in either place. None means: half of the accelerator's memory that is free at
-    the first row of a batch (no limit where the rows live on the CPU), and half of the machine's free memory.
+    the first row of a batch (no limit where the rows live on the CPU), and half of the machine's free memory, which the ranks of
+    a node share: each takes its part.
     """
 
-    def __init__(self, *, device_bytes: int | None = None, host_bytes: int | None = None):
+    def __init__(
+        self, *, device_bytes: int | None = None, host_bytes: int | None = None, ranks_on_node: int = 1
+    ):
         for name, value in (("device_bytes", device_bytes), ("host_bytes", host_bytes)):
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
                 raise ValueError(
@@ -45,6 +48,7 @@ class RowStore:
                 )
         self.device_bytes = device_bytes
         self.host_bytes = host_bytes
+        self.ranks_on_node = ranks_on_node
         self._slabs: list[Tensor] = []
         self._copies: torch.cuda.Stream | None = None
         self.clear()
@@ -139,7 +143,7 @@ class RowStore:
         if self.host_bytes is not None:
             return self.host_bytes
         free_pages, page = os.sysconf("SC_AVPHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
-        return sum(slab.numel() for slab in self._slabs) + free_pages * page // 2
+        return sum(slab.numel() for slab in self._slabs) + free_pages * page // (2 * self.ranks_on_node)
 
     def _add_to_host(self, rows: Tensor, start: int) -> None:
         """Copy to pinned slabs on a stream of its own, so that the forward pass goes on meanwhile."""

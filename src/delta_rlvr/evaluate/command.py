@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -31,12 +30,10 @@ from delta_rlvr.evaluate.runner import Questions, identity, run_evaluation
 from delta_rlvr.evaluate.sample_file import SampleFile, read_samples
 from delta_rlvr.evaluate.selection import SelectionRule, select_checkpoint
 from delta_rlvr.evaluate.settings import EvaluationSettings
+from delta_rlvr.exit_codes import ExitCode
 from delta_rlvr.runs.files import atomic, dump
 
 __all__ = ["add_arguments", "run"]
-
-COMPLETE, WRONG, INCOMPLETE, INTERRUPTED = 0, 1, 2, 130
-"""Exit codes: all well; an error that was named; samples are missing; stopped by the user."""
 
 
 def run(args: argparse.Namespace) -> int:
@@ -44,23 +41,16 @@ def run(args: argparse.Namespace) -> int:
     console = Console()
     if not console.is_terminal:
         console = Console(width=160)  # a log has no width: tables should not wrap at 80
-    try:
-        if args.list:
-            console.print(display.list_table())
-            return COMPLETE
-        if args.compare:
-            return _compare(args, console)
-        if args.samples:
-            return _rescore(args, console)
-        if args.select:
-            return _select(args, console)
-        return _evaluate(args, console)
-    except EvaluationError as error:
-        print(f"delta-rlvr evaluate: {error}", file=sys.stderr)
-        return WRONG
-    except KeyboardInterrupt as interrupt:
-        print(f"delta-rlvr evaluate: interrupted; {interrupt or 'nothing was lost'}", file=sys.stderr)
-        return INTERRUPTED
+    if args.list:
+        console.print(display.list_table())
+        return ExitCode.DONE
+    if args.compare:
+        return _compare(args, console)
+    if args.samples:
+        return _rescore(args, console)
+    if args.select:
+        return _select(args, console)
+    return _evaluate(args, console)
 
 
 def _evaluate(args: argparse.Namespace, console: Console) -> int:
@@ -130,7 +120,7 @@ def _finish(
             console.print(f"{name}: {note}", highlight=False)
     console.print(f"result: {target}", highlight=False, soft_wrap=True)
     if result.complete:
-        return COMPLETE
+        return ExitCode.DONE
     failures = result.document["failures"]
     first = failures[0]
     console.print(
@@ -139,7 +129,7 @@ def _finish(
         highlight=False,
         soft_wrap=True,
     )
-    return INCOMPLETE
+    return ExitCode.INCOMPLETE
 
 
 def _rescore(args: argparse.Namespace, console: Console) -> int:
@@ -213,7 +203,7 @@ def _compare(args: argparse.Namespace, console: Console) -> int:
         with atomic(target) as file:
             file.write(dump([comparison.as_dict() for comparison in comparisons], indent=1).encode())
         console.print(f"comparison: {target}")
-    return COMPLETE
+    return ExitCode.DONE
 
 
 def _select(args: argparse.Namespace, console: Console) -> int:
@@ -231,7 +221,7 @@ def _select(args: argparse.Namespace, console: Console) -> int:
     choice = select_checkpoint(Path(args.select), rule, evaluate, say=say)
     for step, score in choice["scores"].items():
         say(f"{'*' if int(step) == choice['step'] else ' '} checkpoint-{step}: {100 * score:.2f}")
-    return COMPLETE
+    return ExitCode.DONE
 
 
 def _load_options(name: str, told: Any) -> dict[str, Any]:

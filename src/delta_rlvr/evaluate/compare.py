@@ -11,6 +11,7 @@ from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.metrics import average_at_k
 from delta_rlvr.evaluate.results import EvaluationResult
 from delta_rlvr.evaluate.significance import (
+    SIGNIFICANCE,
     Alternative,
     EffectSize,
     TestResult,
@@ -21,8 +22,6 @@ from delta_rlvr.evaluate.significance import (
     paired_interval,
     sign_flip_test,
 )
-
-LEVEL = 0.05
 
 
 @dataclass(frozen=True)
@@ -192,7 +191,7 @@ def _sentences(comparison: Comparison) -> tuple[str, ...]:
     interval, gap = comparison.difference, 100 * comparison.difference.mean
     count = comparison.questions
     direction = "above" if gap > 0 else "below" if gap < 0 else "level with"
-    if comparison.paired_adjusted < LEVEL:
+    if comparison.paired_adjusted < SIGNIFICANCE:
         said.append(
             f"{comparison.candidate} is {abs(gap):.1f} points {direction} {comparison.baseline}, and by question the "
             f"difference is more than chance (p = {comparison.paired_adjusted:.2g}): expect its sign to hold on "
@@ -211,7 +210,7 @@ def _sentences(comparison: Comparison) -> tuple[str, ...]:
         )
     if comparison.repeated is not None and comparison.repeated_adjusted is not None:
         first, second = comparison.repeats
-        verdict = "is" if comparison.repeated_adjusted < LEVEL else "is not"
+        verdict = "is" if comparison.repeated_adjusted < SIGNIFICANCE else "is not"
         said.append(
             f"Over repeated evaluations ({second} against {first}) {comparison.candidate} {verdict} above "
             f"{comparison.baseline} by more than the noise of sampling (Mann-Whitney U, one-sided, "

@@ -45,7 +45,9 @@ def draw_tokens(
     distribution."""
     if temperature == 0:
         return logits.argmax(dim=-1)
-    probabilities = torch.softmax(logits.double() / temperature, dim=-1)
+    logits = logits.double()
+    # A division by one changes nothing, and is a pass over the whole vocabulary.
+    probabilities = torch.softmax(logits if temperature == 1 else logits / temperature, dim=-1)
     if top_p == 1:
         return _invert(probabilities.cumsum(dim=-1), uniforms)
     ordered, tokens = probabilities.sort(dim=-1, descending=True, stable=True)

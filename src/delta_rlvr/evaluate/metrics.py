@@ -1,6 +1,6 @@
-"""What is computed from the samples of one question, and from the questions of a benchmark.
+"""What is computed from the samples of one question.
 
-A question is a sequence of scores, one a sample, in order of sample number. A score is 0 or 1; avg@k alone
+A question is a sequence of scores, one per sample, in order of sample number. A score is 0 or 1; avg@k alone
 takes any number. Sums of counts are exact integers until the one division at the end.
 """
 
@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
-from typing import Literal
-
-NoAnswer = Literal["abstain", "wrong"]
 
 
 def average_at_k(scores: Sequence[float], k: int | None = None) -> float:
@@ -33,86 +30,25 @@ def pass_at_k(scores: Sequence[float], k: int) -> float:
     return (subsets - math.comb(n - right, k)) / subsets
 
 
-def majority_at_k(
-    scores: Sequence[float],
-    answers: Sequence[str | None],
-    k: int | None = None,
-    *,
-    no_answer: NoAnswer = "abstain",
-) -> float:
-    """maj@k of one question: the expected score of a majority vote among k of its n samples.
+def majority_vote(scores: Sequence[float], answers: Sequence[str | None]) -> float:
+    """maj@n of one question: the score of a majority vote among its n samples.
 
-    Samples vote with their normalised answers. Ties are broken by a fair draw, and the draw is replaced by
-    its expectation; k < n is the exact mean over all C(n, k) subsets. A sample without an answer does not
-    vote ("abstain") or votes for a wrong answer of its own kind ("wrong"). Where nobody votes the score is
-    0. An answer that was judged both right and wrong (the text is the same, the rest of the completion was
-    not) counts with its mean score.
+    Samples vote with their normalised answers. Ties are broken by a fair draw, and the draw is replaced by its expectation. A
+    sample without an answer does not vote; where nobody votes the score is 0. An answer that was judged both right and wrong (the
+    text is the same, the rest of the completion was not) counts with its mean score.
     """
-    n = len(scores)
-    if len(answers) != n:
-        raise ValueError(f"scores has {n} samples and answers {len(answers)}: one answer (or None) a sample")
-    k = _check_k(n, k)
+    if len(answers) != len(scores):
+        raise ValueError(
+            f"scores has {len(scores)} samples and answers {len(answers)}: give one answer (or None) per sample"
+        )
+    _check_k(len(scores), None)
     votes: dict[str, list[float]] = {}
-    silent = 0
     for score, answer in zip(scores, answers, strict=True):
         if answer is not None:
             votes.setdefault(normalise_answer(answer), []).append(score)
-        else:
-            silent += 1
-    sizes = [len(group) for group in votes.values()]
-    values = [Fraction(_count_right(group), len(group)) for group in votes.values()]
-    if silent and no_answer == "wrong":
-        sizes.append(silent)
-        values.append(Fraction(0))
-        silent = 0
-    if k == n:  # the one subset there is
-        top = max(sizes, default=0)
-        winners = [value for size, value in zip(sizes, values, strict=True) if size == top]
-        return float(sum(winners, Fraction(0)) / len(winners)) if winners else 0.0
-    return float(_expected_vote(sizes, values, silent, k) / math.comb(n, k))
-
-
-def _expected_vote(sizes: Sequence[int], values: Sequence[Fraction], silent: int, k: int) -> Fraction:
-    """Sum over all k-subsets of the winner's value. Subsets are counted by polynomials: for a winner with
-    `votes` votes, every rival has at most that many, and each rival that has as many shares the win."""
-    total = Fraction(0)
-    for own, (size, value) in enumerate(zip(sizes, values, strict=True)):
-        if not value:
-            continue
-        for votes in range(1, min(size, k) + 1):
-            # ways[drawn][ties]: number of ways to draw `drawn` samples from those seen so far
-            ways: dict[tuple[int, int], int] = {(votes, 0): math.comb(size, votes)}
-            ways = _draw(ways, silent, k, limit=silent, tie_at=None)
-            for rival, rival_size in enumerate(sizes):
-                if rival != own:
-                    ways = _draw(ways, rival_size, k, limit=votes, tie_at=votes)
-            for (drawn, ties), count in ways.items():
-                if drawn == k:
-                    total += value * Fraction(count, ties + 1)
-    return total
-
-
-def _draw(
-    ways: Mapping[tuple[int, int], int], size: int, k: int, *, limit: int, tie_at: int | None
-) -> dict[tuple[int, int], int]:
-    extended: dict[tuple[int, int], int] = {}
-    for (drawn, ties), count in ways.items():
-        for taken in range(min(size, limit, k - drawn) + 1):
-            key = (drawn + taken, ties + (taken == tie_at))
-            extended[key] = extended.get(key, 0) + count * math.comb(size, taken)
-    return extended
-
-
-def question_weighted(scores: Mapping[str, float], questions: Mapping[str, int]) -> float:
-    """The average over benchmarks, each weighted by its number of questions: the paper's "average"."""
-    if not scores:
-        raise ValueError("no benchmark to average over")
-    if missing := sorted(set(scores) - set(questions)):
-        raise ValueError(f"no question count for {', '.join(missing)}")
-    if bad := [name for name in scores if questions[name] < 1]:
-        raise ValueError(f"{bad[0]} has {questions[bad[0]]} questions: at least one is needed")
-    total = sum(questions[name] for name in scores)
-    return math.fsum(score * questions[name] for name, score in scores.items()) / total
+    most = max(map(len, votes.values()), default=0)
+    winners = [Fraction(_count_right(group), most) for group in votes.values() if len(group) == most]
+    return float(sum(winners) / len(winners)) if winners else 0.0
 
 
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from delta_rlvr.evaluate.prompts import STARTED_CLASS
-from delta_rlvr.rewards.code_datasets import mbpp_tests
+from delta_rlvr.rewards.code.datasets import mbpp_tests
 from delta_rlvr.rewards.extract import hash_line
 from delta_rlvr.tasks.problem import Problem
 from delta_rlvr.tasks.sources.schemas import RowError, answer_text, question_hash, read_plain

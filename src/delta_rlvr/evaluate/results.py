@@ -13,15 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from delta_rlvr.evaluate.bootstrap import Interval, mean_interval
-from delta_rlvr.evaluate.errors import EvaluationError
-from delta_rlvr.evaluate.metrics import NoAnswer, average_at_k, majority_at_k, pass_at_k
+from delta_rlvr.evaluate.errors import EvaluationError, EvaluationFailed
+from delta_rlvr.evaluate.metrics import average_at_k, majority_vote, pass_at_k
 from delta_rlvr.evaluate.records import Sample
 from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey
 from delta_rlvr.runs.files import atomic, dump
 
 KIND = "delta-rlvr evaluation"
 SCHEMA = 1
-NO_ANSWER: NoAnswer = "abstain"
 # Graders whose answers can be counted as votes: a program is not an answer that two samples share.
 _VOTELESS = {"code"}
 
@@ -164,7 +163,7 @@ def build_result(
             strata.append(means)
     if not strata:
         reason = next(iter(unscored.values()), "nothing was asked")
-        raise EvaluationError(f"not one sample could be scored; the first reason is: {reason}")
+        raise EvaluationFailed(f"not one sample could be scored; the first reason is: {reason}")
     average = mean_interval(strata, seed=settings.seed)
     scored = [name for name, values in numbers.items() if values["questions"]]
     document = {
@@ -220,11 +219,7 @@ def _benchmark_numbers(
     voteless = bool(benchmark.graders & _VOTELESS)
     if not voteless:
         metrics[f"maj@{shared}"] = sum(
-            majority_at_k(
-                scores[problem][:shared],
-                [sample.answer for sample in samples[:shared]],
-                no_answer=NO_ANSWER,
-            )
+            majority_vote(scores[problem][:shared], [sample.answer for sample in samples[:shared]])
             for problem, samples in questions.items()
         ) / len(scores)
     lengths = [sample.completion.tokens for sample in graded if sample.completion.tokens is not None]
@@ -232,7 +227,7 @@ def _benchmark_numbers(
         "score": interval.mean,
         **_interval(interval),
         "metrics": metrics,
-        "votes_without_answer": NO_ANSWER,
+        "votes_without_answer": "abstain",
         "samples": len(graded),
         "truncated": sum(sample.completion.finish == "length" for sample in graded) / len(graded),
         "without_answer": None if voteless else sum(sample.answer is None for sample in graded) / len(graded),
@@ -267,7 +262,7 @@ def _order(benchmarks: Sequence[BenchmarkQuestions], key: SampleKey) -> tuple[in
 def versions() -> dict[str, str]:
     """Versions of what a score depends on."""
     found = {"python": platform.python_version()}
-    for name in ("delta-rlvr", "torch", "transformers", "math-verify", "numpy", "scipy", "datasets", "httpx"):
+    for name in ("delta-rlvr", "torch", "transformers", "mpmath", "numpy", "scipy", "datasets", "httpx"):
         try:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:

@@ -1,13 +1,23 @@
-"""Methods compared over training seeds: what another seed would do to the difference, which no single run can tell."""
+"""Methods compared over training seeds: what another seed would do to the difference, which no single run can tell.
+
+`compare`, the page and the study take their numbers and their words from here, so that the same scores always get the same test,
+p-value, interval and sentence.
+"""
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
+from typing import Any, Literal
 
-from delta_rlvr.evaluate.bootstrap import Interval, mean_interval
+from scipy import stats
+
+from delta_rlvr.evaluate.bootstrap import LEVEL, Interval, mean_interval
 from delta_rlvr.evaluate.significance import (
+    SIGNIFICANCE,
     EffectSize,
     detectable_difference,
     effect_size,
@@ -16,13 +26,16 @@ from delta_rlvr.evaluate.significance import (
     sign_flip_test,
 )
 
-SeedScores = Mapping[int, float]
-"""A score by training seed."""
+SeedScores = Mapping[Any, float]
+"""A score by training seed, or by task and seed."""
+
+Test = Literal["paired", "unpaired"]
+"""Sign flips of the differences seed by seed, or Mann-Whitney U over all seeds of both."""
 
 
 @dataclass(frozen=True)
 class SeedComparison:
-    """One method, alone and against the baseline on the seeds that both have."""
+    """One method, alone and against the baseline."""
 
     method: str
     seeds: int
@@ -32,7 +45,8 @@ class SeedComparison:
     pairs: int = 0
     """Seeds that the baseline has too; 0 for the baseline itself."""
     difference: Interval | None = None
-    """Mean difference to the baseline, paired by seed, with its bootstrap interval (no interval below two pairs)."""
+    """Mean difference to the baseline with its interval: paired by seed with a bootstrap interval from two pairs on, otherwise over
+    all seeds with Welch's interval (none where a method has one seed)."""
     p_paired: float | None = None
     """Sign-flip test over the pairs, two-sided."""
     p_mann_whitney: float | None = None
@@ -55,36 +69,198 @@ def compare_seeds(scores: Mapping[str, SeedScores], baseline: str) -> list[SeedC
 
 def adjust(family: Sequence[SeedComparison]) -> list[SeedComparison]:
     """Holm's correction over all comparisons of a family (a primary comparison, declared before, is not part of it)."""
-    tested = [found for found in family if found.p_paired is not None and found.p_mann_whitney is not None]
-    paired = iter(holm([found.p_paired or 0.0 for found in tested]))
-    unpaired = iter(holm([found.p_mann_whitney or 0.0 for found in tested]))
+    paired = iter(holm([row.p_paired for row in family if row.p_paired is not None]))
+    unpaired = iter(holm([row.p_mann_whitney for row in family if row.p_mann_whitney is not None]))
     return [
-        replace(found, p_holm=next(paired), p_mann_whitney_holm=next(unpaired))
-        if found.p_paired is not None and found.p_mann_whitney is not None
-        else found
-        for found in family
+        replace(
+            row,
+            p_holm=None if row.p_paired is None else next(paired),
+            p_mann_whitney_holm=None if row.p_mann_whitney is None else next(unpaired),
+        )
+        for row in family
     ]
 
 
 def _compare(method: str, own: SeedScores, base: SeedScores, alone: bool) -> SeedComparison:
-    values = list(own.values())
-    found = SeedComparison(
-        method, len(values), statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None
-    )
+    values, base_values = list(own.values()), list(base.values())
+    sd = statistics.stdev(values) if len(values) > 1 else None
+    row = SeedComparison(method, len(values), statistics.fmean(values), sd)
+    if alone:
+        return row
     shared = sorted(own.keys() & base.keys())
-    if alone or not shared:
-        return found
+    row = replace(row, pairs=len(shared))
+    if len(values) > 1 and len(base_values) > 1:
+        row = replace(
+            row,
+            p_mann_whitney=mann_whitney(values, base_values, alternative="two-sided").p,
+            effect=effect_size(values, base_values),
+        )
+    if len(shared) < 2:
+        return replace(row, difference=_unpaired_difference(values, base_values))
     first, second = [own[seed] for seed in shared], [base[seed] for seed in shared]
     differences = [a - b for a, b in zip(first, second, strict=True)]
-    if len(shared) < 2:
-        gap = differences[0]
-        return replace(found, pairs=1, difference=Interval(gap, gap, gap, 0.0, 0, "one seed: no interval"))
     return replace(
-        found,
-        pairs=len(shared),
+        row,
         difference=mean_interval([differences], seed=0),
         p_paired=sign_flip_test(first, second).p,
-        p_mann_whitney=mann_whitney(values, list(base.values()), alternative="two-sided").p,
-        effect=effect_size(values, list(base.values())),
         detectable=detectable_difference(differences),
     )
+
+
+def _unpaired_difference(values: Sequence[float], base: Sequence[float]) -> Interval:
+    gap = statistics.fmean(values) - statistics.fmean(base)
+    if len(values) < 2 or len(base) < 2:
+        return Interval(gap, gap, gap, 0.0, 0, "one seed: no interval")
+    if len(set(values)) == len(set(base)) == 1:
+        return Interval(gap, gap, gap, LEVEL, 0, "no spread over seeds: no interval")
+    welch = stats.ttest_ind(values, base, equal_var=False).confidence_interval(LEVEL)
+    return Interval(
+        gap, float(welch.low), float(welch.high), LEVEL, 0, "no seeds in common: Welch's interval"
+    )
+
+
+@dataclass(frozen=True)
+class SeedTable:
+    """All methods against the first one, with the one test that decides and what it comes to."""
+
+    rows: list[SeedComparison]
+    """The baseline first; p-values adjusted over the others."""
+    test: Test
+    """Paired where every method has the baseline's seeds, otherwise unpaired: decided by the seeds, not by the scores."""
+
+    def p(self, row: SeedComparison) -> float | None:
+        """The p-value of the test that decides, as it is."""
+        return row.p_paired if self.test == "paired" else row.p_mann_whitney
+
+    def p_adjusted(self, row: SeedComparison) -> float | None:
+        """The same after Holm's correction."""
+        return row.p_holm if self.test == "paired" else row.p_mann_whitney_holm
+
+    @property
+    def test_name(self) -> str:
+        return "sign flips, paired by seed" if self.test == "paired" else "Mann-Whitney U, unpaired"
+
+    @property
+    def sentence(self) -> str:
+        """Where the methods end, and what the test can and cannot tell."""
+        baseline, *others = self.rows
+        ends = [f"{baseline.method} ends at {100 * baseline.mean:.1f} %"]
+        ends += [f"{row.method} at {100 * row.mean:.1f} %" for row in others]
+        return f"{', '.join(ends)}. {self._verdict()}"
+
+    def _verdict(self) -> str:
+        baseline, *others = self.rows
+        # Holm multiplies the smallest p-value by the number of comparisons.
+        least = min(1.0, len(others) * min(self._floor(row.seeds, baseline.seeds) for row in others))
+        if least >= SIGNIFICANCE:
+            enough = next(n for n in count(2) if len(others) * self._floor(n, n) < SIGNIFICANCE)
+            fewest, most = min(row.seeds for row in self.rows), max(row.seeds for row in self.rows)
+            seeds = _counted(most, "seed") if fewest == most else f"{fewest} to {most} seeds"
+            return (
+                f"With {seeds} and {_counted(len(others), 'comparison')} the test ({self.test_name}) cannot come below "
+                f"p = {least:.3g}, whatever the difference: take {enough} seeds or more to tell methods apart."
+            )
+        how = f"({self.test_name}, two-sided, Holm's correction)"
+        apart = [
+            f"{row.method} differs from {baseline.method} by {gap_words(row)}, {p_words(self.p_adjusted(row))}"
+            for row in others
+            if is_significant(self.p_adjusted(row))
+        ]
+        untested = [row.method for row in others if self.p(row) is None]
+        rest = f" Too few seeds for a test: {', '.join(untested)}." if untested else ""
+        if apart:
+            return f"{'; '.join(apart)} {how}.{rest}"
+        return (
+            f"No method differs from {baseline.method} at the 5 % level {how}: the differences are indistinguishable from "
+            f"seed-to-seed variation.{rest}"
+        )
+
+    def _floor(self, seeds: int, base_seeds: int) -> float:
+        """The smallest p that so many seeds can give, ties aside."""
+        if min(seeds, base_seeds) < 2:
+            return 1.0
+        # All differences of one sign, or all scores of one side above those of the other: each of the two ways round.
+        return 2 / (2**seeds if self.test == "paired" else math.comb(seeds + base_seeds, seeds))
+
+
+def seed_table(scores: Mapping[str, SeedScores]) -> SeedTable:
+    """Every method against the first."""
+    baseline = next(iter(scores))
+    same_seeds = all(own.keys() == scores[baseline].keys() for own in scores.values())
+    return SeedTable(adjust(compare_seeds(scores, baseline)), "paired" if same_seeds else "unpaired")
+
+
+def student_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Student's 95 % interval of the mean over seeds, two of them or more."""
+    mean, reach = statistics.fmean(values), statistics.stdev(values) / math.sqrt(len(values))
+    reach *= float(stats.t.ppf((1 + LEVEL) / 2, len(values) - 1))
+    return mean - reach, mean + reach
+
+
+def is_significant(p: float | None) -> bool:
+    """Whether a p-value is below the 5 % level; a test that could not be made is not."""
+    return p is not None and p < SIGNIFICANCE
+
+
+@dataclass(frozen=True)
+class Unit:
+    """How a score is shown."""
+
+    scale: float = 100
+    name: str = "points"
+
+
+POINTS = Unit()
+"""Shares in per cent, and their differences in points."""
+
+
+def mean_text(row: SeedComparison, unit: Unit = POINTS) -> str:
+    """Mean and standard deviation over seeds as a table shows them."""
+    return f"{unit.scale * row.mean:.1f}" + ("" if row.sd is None else f" ± {unit.scale * row.sd:.1f}")
+
+
+def gap_text(row: SeedComparison, unit: Unit = POINTS) -> str:
+    """The difference to the baseline as a table shows it, with its interval where there is one."""
+    if row.difference is None:
+        return "-"
+    return f"{unit.scale * row.difference.mean:+.1f}{_interval(row.difference, unit)}"
+
+
+def gap_words(row: SeedComparison, unit: Unit = POINTS) -> str:
+    """The same in a sentence: "+5.3 points (+4.0 to +6.7)"."""
+    assert row.difference is not None
+    return f"{unit.scale * row.difference.mean:+.1f} {unit.name}{_interval(row.difference, unit)}"
+
+
+def p_text(p: float | None) -> str:
+    """A p-value as a table shows it."""
+    return "-" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def p_words(p: float | None) -> str:
+    """The same in a sentence: "p = 0.031"."""
+    text = p_text(p)
+    return f"p {text}" if text.startswith("<") else f"p = {text}"
+
+
+def paired_sentence(row: SeedComparison, baseline: str, where: str = "", unit: Unit = POINTS) -> str:
+    """What a comparison comes to that is tested alone, by its pairs; `where` says on what it was made."""
+    place = f" {where}" if where else ""
+    compared = f"{row.method} against {baseline}{place}, {row.pairs} paired seeds: {gap_words(row, unit)}"
+    if row.p_paired is None:
+        return f"{compared}: one pair cannot be tested."
+    compared = f"{compared}, {p_words(row.p_paired)}"
+    if is_significant(row.p_paired):
+        return f"{compared}: more than seed-to-seed variation explains."
+    return (
+        f"{compared}: indistinguishable from seed-to-seed variation. A true difference of "
+        f"{unit.scale * (row.detectable or 0):.1f} {unit.name} would have been found in four of five such studies."
+    )
+
+
+def _interval(gap: Interval, unit: Unit) -> str:
+    return f" ({unit.scale * gap.low:+.1f} to {unit.scale * gap.high:+.1f})" if gap.level else ""
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -1,30 +1,49 @@
-"""The server backend: any OpenAI-compatible server (vLLM, SGLang, ...) over HTTP, one request a sample.
+"""The server backend: any OpenAI-compatible server (vLLM, SGLang, ...) over HTTP, one request per sample.
 
-A request that fails is tried again with growing pauses; one that keeps failing is handed back as a `Failure`
-with its reason. A server that is gone stops the evaluation instead of failing every sample in turn.
+A request that fails in passing is tried again with growing pauses, or when the server says (Retry-After); one that keeps failing is
+handed back as a `Failure` with its reason. A server that is gone stops the evaluation instead of failing every sample in turn.
+
+Why not the `openai` client (3.49): it retries by status, but hands over an answer that is no completion (cut JSON, no choices, no text,
+tokens as text) as it is; its pauses cannot be set or shown; it gives up where Retry-After is above two minutes; and the other requests
+under way do not wait. Only the loop of `_patiently` would go, for three more packages.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import queue
 import random
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
-from typing import Any, Literal
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, Literal, TypeVar
 
 import httpx
 
-from delta_rlvr.evaluate.errors import EvaluationError
+from delta_rlvr.evaluate.errors import EvaluationError, EvaluationFailed
 from delta_rlvr.evaluate.records import Completion, Failure, Outcome, SampleRequest
 from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey
 
 Api = Literal["chat", "completions"]
-# Worth another try: the server was busy, starting, or dropped the request. Anything else is our request's
-# fault.
-_PASSING = {408, 409, 425, 429, 500, 502, 503, 504}
+Read = TypeVar("Read")
+# Worth another try besides every 5xx: the server was busy or dropped the request. Anything else is our request's fault.
+_PASSING = {408, 409, 425, 429}
+_LONGEST_PAUSE = 60.0
+
+
+class _PassingTrouble(Exception):
+    """Trouble that another try may not meet."""
+
+    def __init__(self, reason: str, *, wait: float = 0.0, down: bool = False) -> None:
+        super().__init__(reason)
+        self.wait = wait
+        """Seconds that the server asks us to wait."""
+        self.down = down
+        """Nobody answers at the address: the other requests would fail as well."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +99,7 @@ class ServerSampler:
         self._say = say
         self._jitter = random.Random()
         self._told: Counter[str] = Counter()
+        self._not_before = 0.0  # of the event loop's clock: the server asked everybody to wait until then
         self._address = server.url.rstrip("/")
         self._headers = {"Authorization": f"Bearer {server.api_key}"} if server.api_key else {}
 
@@ -87,31 +107,9 @@ class ServerSampler:
         # The address is left out: the same model behind another port gives the same samples.
         return {"kind": "server", "api": self.server.api, "served_model": self.server.model}
 
-    def check(self) -> None:
-        """Ask the server for its models: is it there, does it let us in, does it know ours?"""
-        patience = self.server.connect_timeout * 3
-        try:
-            response = httpx.get(f"{self._address}/models", headers=self._headers, timeout=patience)
-        except httpx.TransportError as error:
-            raise EvaluationError(self._down(error)) from None
-        if response.status_code in (401, 403):
-            raise EvaluationError(
-                f"{self.server.url} refuses us ({response.status_code}): is the API key right?"
-            )
-        if response.status_code == 404:
-            return  # a server without a list of models; the first completion will tell
-        if response.is_error:
-            raise EvaluationError(f"{self.server.url}/models answers {_words(response)}")
-        names = _model_names(response)
-        if names and self.server.model not in names:
-            raise EvaluationError(
-                f"{self.server.url} does not serve {self.server.model!r}: it has {', '.join(sorted(names))}"
-            )
-
     def sample(
         self, requests: Sequence[SampleRequest], wanted: Set[SampleKey]
     ) -> Iterator[Sequence[Outcome]]:
-        self.check()
         answers: queue.SimpleQueue[Outcome | BaseException | None] = queue.SimpleQueue()
         loop = asyncio.new_event_loop()
         work = loop.create_task(self._ask([r for r in requests if r.key in wanted], answers.put))
@@ -125,6 +123,8 @@ class ServerSampler:
                 # The first error speaks for all: every worker meets the same server.
                 named = [error for error in group.exceptions if isinstance(error, EvaluationError)]
                 answers.put(named[0] if named else group)
+            except BaseException as error:
+                answers.put(error)
             finally:
                 loop.close()
                 answers.put(None)
@@ -148,57 +148,103 @@ class ServerSampler:
             for request in waiting:  # shared: each request is taken by one worker
                 tell((request, await self._complete(client, request)))
 
-        async with (
-            httpx.AsyncClient(
-                headers=self._headers,
-                timeout=httpx.Timeout(self.server.timeout, connect=self.server.connect_timeout, pool=None),
-                limits=httpx.Limits(max_connections=self.server.concurrency),
-            ) as client,
-            asyncio.TaskGroup() as group,
-        ):
-            for _ in range(min(self.server.concurrency, len(requests))):
-                group.create_task(worker(client))
+        async with httpx.AsyncClient(
+            headers=self._headers,
+            timeout=httpx.Timeout(self.server.timeout, connect=self.server.connect_timeout, pool=None),
+            limits=httpx.Limits(max_connections=self.server.concurrency),
+        ) as client:
+            await self._check(client)
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(self.server.concurrency, len(requests))):
+                    group.create_task(worker(client))
+
+    async def _check(self, client: httpx.AsyncClient) -> None:
+        """Ask the server for its models: is it there, does it let us in, does it know ours?"""
+        request = client.build_request(
+            "GET", f"{self._address}/models", timeout=self.server.connect_timeout * 3
+        )
+        failure = await self._patiently(client, "models", request, self._check_models, wait_if_down=False)
+        if failure is not None:
+            raise EvaluationFailed(f"{self.server.url}/models: {failure.reason}")
+
+    def _check_models(self, response: httpx.Response) -> None:
+        if response.status_code in (401, 403):
+            raise EvaluationError(
+                f"{self.server.url} refuses us ({response.status_code}): is the API key right?"
+            )
+        if response.status_code == 404:
+            return  # a server without a list of models; the first completion will tell
+        if response.is_error:
+            raise EvaluationError(f"{self.server.url}/models answers {_words(response)}")
+        names = _model_names(response)
+        if names and self.server.model not in names:
+            raise EvaluationError(
+                f"{self.server.url} does not serve {self.server.model!r}: it has {', '.join(sorted(names))}"
+            )
 
     async def _complete(self, client: httpx.AsyncClient, request: SampleRequest) -> Completion | Failure:
         path, body = self._body(request)
-        reason = ""
-        for attempt in range(self.server.retries + 1):
-            if attempt:
-                self._tell(request.key, attempt, reason)
-                longest = min(60.0, self.server.backoff * 2 ** (attempt - 1))
-                await asyncio.sleep(longest * self._jitter.uniform(0.5, 1.0))
-            try:
-                response = await client.post(f"{self._address}/{path}", json=body)
-            except httpx.ConnectError as error:
-                reason, down = self._down(error), True
-                continue
-            except httpx.TimeoutException as error:
-                reason, down = f"no answer came in time ({type(error).__name__})", False
-                continue
-            except httpx.TransportError as error:
-                reason, down = f"the connection broke ({type(error).__name__}: {error})", False
-                continue
-            down = False
+        post = client.build_request("POST", f"{self._address}/{path}", json=body)
+
+        def read(response: httpx.Response) -> Completion | Failure:
             if response.status_code in (401, 403, 404):
                 # Every other request would fail alike: wrong key, wrong address or wrong model.
                 raise EvaluationError(f"{self._address}/{path} answers {_words(response)}")
-            if response.status_code in _PASSING:
-                reason = f"the server answered {_words(response)}"
-                continue
             if response.is_error:
                 return Failure(f"the server refused the request: {_words(response)}")
-            completion = _read_completion(response)
-            if isinstance(completion, Completion):
-                return completion
-            reason = completion.reason
-        if down:  # not this request's fault: the others would fail as well
-            raise EvaluationError(reason)
-        return Failure(f"{reason} ({self.server.retries + 1} tries)")
+            return read_completion(response)
 
-    def _tell(self, key: SampleKey, attempt: int, reason: str) -> None:
+        return await self._patiently(client, str(request.key), post, read)
+
+    async def _patiently(
+        self,
+        client: httpx.AsyncClient,
+        name: str,
+        request: httpx.Request,
+        read: Callable[[httpx.Response], Read],
+        *,
+        wait_if_down: bool = True,
+    ) -> Read | Failure:
+        """What `read` makes of the answer; tried again while the trouble may pass."""
+        now = asyncio.get_running_loop().time
+        tries = self.server.retries + 1
+        for attempt in range(1, tries + 1):
+            await asyncio.sleep(max(0.0, self._not_before - now()))
+            try:
+                return read(await self._send(client, request))
+            except _PassingTrouble as error:
+                trouble = error
+            if trouble.down and not wait_if_down:
+                break
+            if trouble.wait > self.server.timeout:
+                return Failure(f"{trouble}; it asks to wait {trouble.wait:.0f} s, which is above the timeout")
+            if attempt < tries:
+                self._not_before = max(self._not_before, now() + trouble.wait)
+                longest = min(_LONGEST_PAUSE, self.server.backoff * 2 ** (attempt - 1))
+                pause = trouble.wait + longest * self._jitter.uniform(0.5, 1.0)
+                self._tell(f"{name}: try {attempt + 1} of {tries} in {pause:.0f} s", str(trouble))
+                await asyncio.sleep(pause)
+        if trouble.down:  # not this request's fault: the others would fail as well
+            raise EvaluationFailed(str(trouble))
+        return Failure(f"{trouble} ({tries} tries)")
+
+    async def _send(self, client: httpx.AsyncClient, request: httpx.Request) -> httpx.Response:
+        try:
+            response = await client.send(request)
+        except httpx.ConnectError as error:
+            raise _PassingTrouble(self._down(error), down=True) from None
+        except httpx.TimeoutException as error:
+            raise _PassingTrouble(f"no answer came in time ({type(error).__name__})") from None
+        except httpx.RequestError as error:  # the connection, or what came through it
+            raise _PassingTrouble(f"the transfer broke ({type(error).__name__}: {error})") from None
+        if response.status_code in _PASSING or response.is_server_error:
+            raise _PassingTrouble(f"the server answered {_words(response)}", wait=_retry_after(response))
+        return response
+
+    def _tell(self, what: str, reason: str) -> None:
         self._told[reason] += 1
         if self._told[reason] <= 3:  # many requests meet the same trouble
-            self._say(f"{key}: try {attempt + 1} of {self.server.retries + 1}, because {reason}")
+            self._say(f"{what}, because {reason}")
 
     def _body(self, request: SampleRequest) -> tuple[str, dict[str, Any]]:
         settings = self.settings
@@ -227,23 +273,64 @@ class ServerSampler:
         )
 
 
-def _read_completion(response: httpx.Response) -> Completion | Failure:
+def read_completion(response: httpx.Response) -> Completion:
+    """The completion in a server's answer, with the types that the file of samples needs."""
     try:
         document = response.json()
         choice = document["choices"][0]
         message = choice.get("message")
-        text = choice["text"] if message is None else message.get("content")
-        reasoning = None
-        if message is not None:
-            reasoning = message.get("reasoning_content") or message.get("reasoning")
-        if text is None and reasoning is None:
-            return Failure("the server's answer holds no text")
-        tokens = (document.get("usage") or {}).get("completion_tokens")
-        return Completion(text or "", str(choice.get("finish_reason") or "unknown"), tokens, reasoning)
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
-        return Failure(
-            f"the server's answer is not a completion ({type(error).__name__}: {response.text[:120]!r})"
-        )
+        if message is None:
+            text, reasoning = _text(choice["text"]), None
+        else:
+            text = _text(message.get("content"))
+            text = _text(message.get("refusal")) if text is None else text
+            reasoning = _text(message.get("reasoning_content")) or _text(message.get("reasoning"))
+        usage = document.get("usage") or {}
+        finish, tokens = str(choice.get("finish_reason") or "unknown"), _count(usage.get("completion_tokens"))
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError) as error:
+        kind = type(error).__name__
+        raise _PassingTrouble(
+            f"the server's answer is not a completion ({kind}: {response.text[:120]!r})"
+        ) from None
+    if text is None and reasoning is None:
+        raise _PassingTrouble("the server's answer holds no text")
+    return Completion(text or "", finish, tokens, reasoning)
+
+
+def _text(content: Any) -> str | None:
+    """Text, or the texts of a list of content parts, joined; None where there is none."""
+    if content is None:
+        return None
+    if not isinstance(content, str | list):
+        raise TypeError(f"content is {type(content).__name__}")
+    parts = [content] if isinstance(content, str) else content
+    texts = [part if isinstance(part, str) else part.get("text", part.get("refusal")) for part in parts]
+    kept = [text for text in texts if isinstance(text, str)]
+    # A lone surrogate has no UTF-8 form: what is graded now must be what is read from the file later.
+    return "".join(kept).encode("utf-8", "replace").decode() if kept else None
+
+
+def _count(value: Any) -> int | None:
+    """A number of tokens, also where a server writes it as text or with a decimal point; None for anything else."""
+    if isinstance(value, str) and value.isdecimal():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not (0 <= value < 2**63):
+        return None
+    return int(value) if value == int(value) else None
+
+
+def _retry_after(response: httpx.Response) -> float:
+    """Seconds that the server asks us to wait (RFC 9110: a number of seconds, or a date); 0 where it does not say."""
+    value = response.headers.get("Retry-After", "")
+    try:
+        seconds = float(value)
+    except ValueError:
+        try:
+            moment = parsedate_to_datetime(value)
+        except ValueError:
+            return 0.0
+        seconds = (moment.replace(tzinfo=moment.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
+    return seconds if math.isfinite(seconds) and seconds > 0 else 0.0
 
 
 def _words(response: httpx.Response) -> str:

@@ -13,20 +13,24 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from delta_rlvr.evaluate.bootstrap import LEVEL, RESAMPLES, Interval, mean_interval
 
 Alternative = Literal["two-sided", "greater", "less"]
+SIGNIFICANCE = 0.05
+"""Differences with a smaller p-value are called more than chance."""
 
 # The exact distribution is kept on a lattice of at most this many sums; 16 samples a question on 3,000
 # questions need a hundred thousand.
 _LATTICE_LIMIT = 5_000_000
 _ENUMERATION_LIMIT = 20
+# The exact distribution of a rank sum with ties is counted in a table of at most this many cells: up to 68 values on each side.
+_RANK_SUM_LIMIT = 1_000_000
 _DRAWS = 100_000
 
 
@@ -89,8 +93,14 @@ def paired_interval(
 def mann_whitney(
     a: Sequence[float], b: Sequence[float], *, alternative: Alternative = "greater"
 ) -> TestResult:
-    """Mann-Whitney U over repeated evaluations (scipy): exact without ties, else normal with tie
-    correction."""
+    """Mann-Whitney U test of two independent samples, such as repeated evaluations.
+
+    Exact, ties included: over all ways to deal the pooled values to the two sides. Only samples with ties that are too large to
+    count (more than 68 against 68) get the normal approximation, corrected for ties and continuity. The two-sided p is twice
+    the smaller tail.
+    """
+    if alternative not in get_args(Alternative):
+        raise ValueError(f'alternative = {alternative!r} must be "two-sided", "greater" or "less"')
     first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     for name, values in (("a", first), ("b", second)):
         if len(values) < 2:
@@ -99,11 +109,14 @@ def mann_whitney(
             )
         if not np.isfinite(values).all():
             raise ValueError(f"{name}[{int(np.argmin(np.isfinite(values)))}] is not a finite number")
+    # Means of the same scores in another order differ in their last digit: those are ties.
     pooled = np.concatenate([first, second])
+    pooled = np.round(pooled / (np.abs(pooled).max() or 1.0), 12)
+    first, second = pooled[: len(first)], pooled[len(first) :]
     ties = len(np.unique(pooled)) < len(pooled)
-    if np.ptp(pooled) == 0:
-        u = len(first) * len(second) / 2
-        return TestResult(1.0, alternative, "all values are equal", u)
+    if ties and _rank_sum_cells(len(first), len(second)) <= _RANK_SUM_LIMIT:
+        u, p = _exact_with_ties(pooled, len(first), alternative)
+        return TestResult(p, alternative, "exact, ties included", u)
     outcome = stats.mannwhitneyu(
         first, second, alternative=alternative, method="asymptotic" if ties else "exact"
     )
@@ -123,15 +136,25 @@ class EffectSize:
 
 def effect_size(a: Sequence[float], b: Sequence[float]) -> EffectSize:
     """Vargha-Delaney A and Cliff's delta of the values of A against those of B."""
-    first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
-    if not len(first) or not len(second):
+    if not len(a) or not len(b):
         raise ValueError("an effect size needs at least one value on each side")
+    wins, ties, losses = _duels(np.asarray(a, np.float64), np.asarray(b, np.float64))
+    return EffectSize(auroc(a, b), (wins - losses) / (wins + ties + losses))
+
+
+def auroc(positive: ArrayLike, negative: ArrayLike) -> float:
+    """P(positive > negative) + P(equal) / 2, the area under the ROC curve; NaN where one of the two is empty."""
+    wins, ties, losses = _duels(np.asarray(positive, np.float64), np.asarray(negative, np.float64))
+    pairs = wins + ties + losses
+    return (2 * wins + ties) / (2 * pairs) if pairs else math.nan
+
+
+def _duels(first: NDArray[np.float64], second: NDArray[np.float64]) -> tuple[int, int, int]:
+    """Of all pairs (one value of each): in how many the first value is larger, equal, smaller."""
     ordered = np.sort(second)
-    below = np.searchsorted(ordered, first, side="left").sum()
-    not_above = np.searchsorted(ordered, first, side="right").sum()
-    pairs = len(first) * len(second)
-    above = pairs - int(not_above)
-    return EffectSize((int(below) + int(not_above)) / (2 * pairs), (int(below) - above) / pairs)
+    below = int(np.searchsorted(ordered, first, side="left").sum())
+    not_above = int(np.searchsorted(ordered, first, side="right").sum())
+    return below, not_above - below, len(first) * len(second) - not_above
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -158,6 +181,40 @@ def detectable_difference(
         return None
     reach = stats.norm.ppf(1 - level / 2) + stats.norm.ppf(power)
     return float(reach * values.std(ddof=1) / math.sqrt(len(values)))
+
+
+def _rank_sum_cells(first: int, second: int) -> int:
+    """Cells of the table of (values dealt to the smaller side, twice their rank sum)."""
+    few = min(first, second)
+    return (few + 1) * (few * (2 * (first + second) - few + 1) + 1)
+
+
+def _exact_with_ties(
+    pooled: NDArray[np.float64], first: int, alternative: Alternative
+) -> tuple[float, float]:
+    """(U of the first values, p) over all ways to choose as many of the pooled values.
+
+    Values that are equal share their mean rank. Ways are counted one distinct value after another; counts below 2^53 are exact.
+    """
+    total = len(pooled)
+    few = min(first, total - first)
+    twice = np.rint(2 * stats.rankdata(pooled)).astype(np.int64)
+    seen = int(twice[:first].sum())
+    # Deal to the smaller side: the other has the rest of the ranks, so its tails change places.
+    seen_few = seen if few == first else int(twice.sum()) - seen
+    ways = np.zeros((few + 1, few * (2 * total - few + 1) + 1))
+    ways[0, 0] = 1.0
+    for rank, size in zip(*np.unique(twice, return_counts=True), strict=True):
+        before = ways.copy()
+        for dealt in range(1, min(int(size), few) + 1):
+            shift = dealt * int(rank)
+            ways[dealt:, shift:] += math.comb(int(size), dealt) * before[:-dealt, : ways.shape[1] - shift]
+    tails = {"greater": math.fsum(ways[few, seen_few:]), "less": math.fsum(ways[few, : seen_few + 1])}
+    if few != first:
+        tails = {"greater": tails["less"], "less": tails["greater"]}
+    tails["two-sided"] = 2 * min(tails.values())
+    u = (seen - first * (first + 1)) / 2
+    return u, min(1.0, tails[alternative] / math.comb(total, few))
 
 
 def _paired(a: Sequence[float], b: Sequence[float]) -> NDArray[np.float64]:

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
+from delta_rlvr.evaluate.significance import auroc
 from delta_rlvr.runs.files import round_significant
 
 BINS = 48
@@ -78,12 +78,6 @@ def overlap(positive: NDArray[np.float64], negative: NDArray[np.float64]) -> flo
         return 1.0
     shares = [np.histogram(values, edges)[0] / len(values) for values in (positive, negative)]
     return float(np.minimum(*shares).sum())
-
-
-def auroc(positive: NDArray[np.float64], negative: NDArray[np.float64]) -> float:
-    """P(positive > negative) + P(equal) / 2."""
-    u = stats.mannwhitneyu(positive, negative, method="asymptotic").statistic
-    return float(u) / (len(positive) * len(negative))
 
 
 def _moment(positive: NDArray[np.float64], negative: NDArray[np.float64]) -> dict[str, Any]:

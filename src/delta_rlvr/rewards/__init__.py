@@ -1,7 +1,7 @@
 """Verifiable rewards: (completion, answer) -> `Verdict`, and the reward functions that training engines call.
 
-Nothing heavy is imported here: SymPy and math-verify live in worker processes, the sandbox starts when code is graded.
-The form that verl wants is `delta_rlvr.rewards.verl.compute_score`.
+Nothing heavy is imported here: mpmath lives in worker processes, the sandbox starts when code is graded.
+The form that verl wants is `delta_rlvr.adapters.verl.reward.compute_score`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .functions import (
     format_reward,
     math_reward,
 )
-from .math import grade_math, grade_math_batch
+from .math.grade import grade_math, grade_math_batch
 from .shaping import SoftOverlong, check_form
 from .verdict import Verdict
 from .workers import shutdown_workers

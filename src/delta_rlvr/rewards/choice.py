@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .compare import CORRECT, WRONG
 from .extract import Extractor, choice_letter, extractor
-from .verdict import Verdict
+from .verdict import CORRECT, WRONG, Verdict
 
 
 def grade_choice(completion: str, answer: str, *, extract: str | Extractor = "boxed_or_line") -> Verdict:
@@ -20,12 +19,15 @@ def grade_choice(completion: str, answer: str, *, extract: str | Extractor = "bo
     right = choice_letter(str(answer))
     if right is None:
         raise ValueError(f"answer={answer!r} is not one letter from A to J: a choice is graded by its letter")
-    given = extractor(extract)(completion)
+    find = extractor(extract)
+    try:
+        given = find(completion)
+    except Exception as error:
+        return Verdict.from_error(error)
     if given is None or not given.strip():
         return Verdict(0.0, "no final answer")
-    alone = (
-        len(given.strip("(). ")) == 1
-    )  # "c" and "(c)" are C; in "c) 45" and words, small letters choose nothing
+    # "c" and "(c)" are C; in "c) 45" and words, small letters choose nothing
+    alone = len(given.strip("().*$ ")) == 1
     chosen = choice_letter(given.upper() if alone else given)
     if chosen is None:
         return Verdict(0.0, "no single letter is chosen", given)

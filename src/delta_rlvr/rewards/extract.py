@@ -11,26 +11,61 @@ from collections.abc import Callable
 
 Extractor = Callable[[str], str | None]
 
+MAX_LINE = 5000
+"""Longest line that an answer is looked for in, in characters from its end: longer answers are refused anyway."""
+MAX_PHRASE = 200
+"""Longest phrase around an answer; a limit, so that no pattern below meets a line that it would take long on."""
+_THOUGHT = r"(?:think|thinking|thought|reasoning)"
+_END_OF_THOUGHT = re.compile(rf"</{_THOUGHT}>", re.IGNORECASE)
+_BEGIN_OF_THOUGHT = re.compile(rf"<{_THOUGHT}>", re.IGNORECASE)
 # Escaped characters (\{, \}, \\) are consumed whole, so that only real braces count, as in TeX.
-_BRACES = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])\s*(?P<open>\{)?|\\.|[{}]", re.DOTALL)
+# \\boxed is \boxed, escaped once too often.
+_BRACES = re.compile(r"\\{1,2}(?:boxed|fbox)(?![A-Za-z])\s*(?P<open>\{)?|\\.|[{}]", re.DOTALL)
 _UNBRACED = re.compile(r"[-+]?[0-9A-Za-z.,/]+")
-
-_CHOICE = re.compile(r"\(?([A-J])\)?")
-_CHOICE_WITH_TEXT = re.compile(r"\(?([A-J])\s*[).:]\s*(\S.*)", re.DOTALL)
-
+# A sign counts where it cannot be a minus between two terms.
+_NUMBER = re.compile(r"(?:(?<![\w)\]])-)?\d+(?:,\d{3})*(?:\.\d+)?")
+# What stands after the answer on its line: tokens of a chat template, and the phrase that Minerva's prompt teaches.
+_AFTER_ANSWER = re.compile(r"(?:\s*<\|[^|<>\s]{1,40}\|>|\s*</s>|\.?\s*I hope (?:it|this) is correct\.?)+\s*$")
 _ANSWER_LINE = re.compile(
-    r"^[\s>*_#]*(?:(?:the|my|so|final|hence|therefore|thus|,)[\s*_]+)*answer[\s*_]*"
-    r"(?:is(?=[\s*_:=])[\s*_]*[:=]?|[:=])[\s*_]*(?P<answer>.*)$",
+    r"\b(?:answers?|options?|choice)\b(?:\s+(?:to|of|for)\b[^.:=]{1,60}?)?[\s*_]*"
+    r"(?:\b(?:is|are|would be|should be|must be)(?=[\s*_:=])[\s*_]*[:=]?|[:=])[\s*_]*",
     re.IGNORECASE,
 )
+_DENIAL = re.compile(
+    r"\b(?:not|no|never|isn't|doubt|wrong|incorrect|if|unless|whether|maybe|perhaps)\b", re.IGNORECASE
+)
+_CHOSEN = re.compile(
+    r"^[\s*_#>]*(?:(?:so|thus|hence|therefore|the|correct|final|right)\b[\s,]*)*(?:(?:option|choice|answer)\b)?[\s*_]*"
+    r"(?P<letter>\(?[A-J]\)?)[\s*_]+is\s+(?:the\s+)?(?:correct|right|best)(?:\s+(?:answer|option|choice|one))?\W*$",
+    re.IGNORECASE,
+)
+
+_MARKUP = re.compile(
+    r"\\(?:math|text)(?:rm|bf|sf|it|tt|normal)?(?![A-Za-z])\s*|\\(?:quad|qquad)(?![A-Za-z])|[{}$*_]|\\[()\[\] ,;!]"
+)
+_CHOICE = re.compile(r"(?:(?:[Oo]ption|[Cc]hoice|[Aa]nswer)\b[\s:]*)?[(\[]?\s*([A-J])\s*[)\]]?\s*[.:]?")
+_CHOICE_WITH_TEXT = re.compile(
+    r"(?:(?:[Oo]ption|[Cc]hoice|[Aa]nswer)\b[\s:]*)?[(\[]?([A-J])\s*[)\].:]\s*(\S.*)", re.DOTALL
+)
+_OTHER_CHOICE = re.compile(
+    r"[(\[][A-J][)\]]|(?<![A-Za-z])[A-J][):](?:\s|$)|\b(?:or|not|nor|than|instead of|rather than)\s+(?:[Oo]ption\s+)?[A-J](?![A-Za-z'])"
+    r"|^(?:and|&|,|/)\s*[A-J](?![A-Za-z'])"
+)
+
+
+def final_answer(completion: str) -> str:
+    """The completion without its thoughts: what follows the last of them; nothing of one that never ends."""
+    spoken = _END_OF_THOUGHT.split(completion)[-1] if "</" in completion else completion
+    return _BEGIN_OF_THOUGHT.split(spoken, maxsplit=1)[0] if "<" in spoken else spoken
 
 
 def last_boxed(completion: str) -> str | None:
     r"""Content of the balanced ``\boxed{...}`` (or ``\fbox{...}``) that ends last; None where there is none.
 
     A box that is never closed (a response cut at the length limit) does not count, and one inside another is part of it.
-    ``\boxed 5`` without braces counts as the word that follows.
+    ``\boxed 5`` without braces counts as the word that follows. A box inside a thought does not count.
     """
+    completion = final_answer(completion)
     found: tuple[int, int] | None = None
     stack: list[
         int | None
@@ -45,7 +80,7 @@ def last_boxed(completion: str) -> str | None:
                 found = (begin, match.start())
         elif match.group("open"):
             stack.append(match.end())
-        elif token.startswith(("\\boxed", "\\fbox")):
+        elif "box" in token:
             word = _UNBRACED.match(completion, match.end())
             if word:
                 found = word.span()
@@ -54,40 +89,48 @@ def last_boxed(completion: str) -> str | None:
 
 def answer_line(completion: str) -> str | None:
     """What follows "Answer:" (or "the answer is") on the last line that is not empty; None where that line says something else."""
-    lines = completion.rstrip().rsplit("\n", 1)
-    match = _ANSWER_LINE.match(lines[-1]) if lines[-1] else None
-    if match is None:
+    line = final_answer(completion).rstrip().rsplit("\n", 1)[-1].strip()[-MAX_LINE:]
+    line = line[:-MAX_PHRASE] + _AFTER_ANSWER.sub("", line[-MAX_PHRASE:])
+    chosen = _CHOSEN.match(line) if len(line) <= MAX_PHRASE else None
+    if chosen is not None:  # "Option C is correct."
+        return chosen["letter"]
+    *_, match = [None, *_ANSWER_LINE.finditer(line)]  # the last one
+    if match is None or _DENIAL.search(line[: match.start()]):
         return None
-    return match.group("answer").strip().rstrip("*_").strip() or None
+    return line[match.end() :].strip().rstrip("*_").strip() or None
 
 
 def hash_line(completion: str) -> str | None:
     """What follows the last "####" up to the end of its line: GSM8K's own format."""
-    _, marker, rest = completion.rpartition("####")
+    _, marker, rest = final_answer(completion).rpartition("####")
     if not marker:
         return None
     return rest.split("\n", 1)[0].strip() or None
 
 
+def last_number(completion: str) -> str | None:
+    """The last number of the completion, without the commas between its digits: "The answer is $1,234." gives 1234."""
+    numbers = _NUMBER.findall(final_answer(completion))
+    return numbers[-1].replace(",", "") if numbers else None
+
+
 def choice_letter(text: str) -> str | None:
     r"""The one letter that an answer chooses: C, (C), \text{(C)}, **C.**, (C) 45; None where it names none or several."""
-    plain = (
-        re.sub(r"\\(?:math|text)(?:rm|bf|sf|it|tt|normal)?(?![A-Za-z])\s*|[{}$*]|\\[()\[\] ,;]", "", text)
-        .strip()
-        .rstrip(".")
-    )
+    if len(text) > MAX_LINE:
+        return None
+    plain = " ".join(_MARKUP.sub(" ", text).split())
     alone = _CHOICE.fullmatch(plain)
     if alone:
         return alone[1]
     with_text = _CHOICE_WITH_TEXT.fullmatch(plain)
-    if with_text is None or re.search(r"(?<![A-Za-z])[A-J](?:\)|\.|:|$)|\b(?:or|and)\b", with_text[2]):
+    if with_text is None or _OTHER_CHOICE.search(with_text[2]):
         return None
     return with_text[1]
 
 
 def whole(completion: str) -> str | None:
     """The completion itself: for tasks that ask for the bare answer and nothing else."""
-    return completion.strip() or None
+    return final_answer(completion).strip() or None
 
 
 def boxed_or_line(completion: str) -> str | None:
@@ -101,6 +144,7 @@ EXTRACTORS: dict[str, Extractor] = {
     "answer_line": answer_line,
     "boxed_or_line": boxed_or_line,
     "hash_line": hash_line,
+    "last_number": last_number,
     "whole": whole,
 }
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from .choice import grade_choice_batch
 from .extract import Extractor, extractor
-from .math import TIMEOUT, grade_math_batch
+from .math.grade import TIMEOUT, grade_math_batch
 from .shaping import Form, SoftOverlong, check_form
 from .verdict import Verdict
 
@@ -101,10 +101,7 @@ class AnswerReward(RewardFunction):
     def log(self, verdicts: list[Verdict], log_metric: Callable[[str, float], None]) -> None:
         total = max(len(verdicts), 1)
         unanswered = sum(verdict.reason == "no final answer" for verdict in verdicts)
-        failed = sum(
-            verdict.reason.startswith(("timed out", "out of memory", "the grader's worker"))
-            for verdict in verdicts
-        )
+        failed = sum(verdict.failed for verdict in verdicts)
         log_metric(f"{self.__name__}/no_answer", unanswered / total)
         log_metric(f"{self.__name__}/not_graded", failed / total)
 
@@ -217,6 +214,7 @@ class WeightedReward(RewardFunction):
         totals = [0.0] * len(completions)
         reasons: list[list[str]] = [[] for _ in completions]
         answers: list[str | None] = [None] * len(completions)
+        failures = [False] * len(completions)
         self.last_parts = {}
         for (part, weight), name in zip(self.parts, self.names, strict=True):
             scores = part(prompts=prompts, completions=completions, completion_ids=completion_ids, **columns)
@@ -230,11 +228,12 @@ class WeightedReward(RewardFunction):
                 totals[row] += weight * score
                 reasons[row].append(f"{name} {score:g}" + (f" ({verdict.reason})" if verdict else ""))
                 answers[row] = answers[row] or (verdict.answer if verdict else None)
+                failures[row] |= verdict is not None and verdict.failed
             if log_metric is not None:
                 log_metric(f"{self.__name__}/{name}", sum(self.last_parts[name]) / max(len(scores), 1))
         self.last_verdicts = [
-            Verdict(total, "; ".join(why), answer)
-            for total, why, answer in zip(totals, reasons, answers, strict=True)
+            Verdict(total, "; ".join(why), answer, failed)
+            for total, why, answer, failed in zip(totals, reasons, answers, failures, strict=True)
         ]
         return totals
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+CORRECT, WRONG = "correct", "wrong answer"
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -15,3 +17,21 @@ class Verdict:
     """Why, in plain words: "correct", "wrong answer", "no final answer", "timed out after 5 s", ..."""
     answer: str | None = None
     """What the grader took as the completion's final answer, as text; None where it found none."""
+    failed: bool = False
+    """Whether the grader itself could not judge (a time limit, a crash); the score is then 0. Rewards log the share of these."""
+
+    def __post_init__(self) -> None:
+        # A sample's own words may stand in it: escaped, they can neither steer a terminal nor break a log's line.
+        if not self.reason.isprintable():
+            escaped = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in self.reason)
+            object.__setattr__(self, "reason", "".join(escaped))
+
+    @classmethod
+    def failure(cls, reason: str, answer: str | None = None) -> Verdict:
+        """The verdict on a completion that could not be judged."""
+        return cls(0.0, reason, answer, failed=True)
+
+    @classmethod
+    def from_error(cls, error: Exception, answer: str | None = None) -> Verdict:
+        """The same, for an error that no one expected: nothing that a sample says may end a run."""
+        return cls.failure(f"the grader failed: {type(error).__name__}: {str(error)[:200]}", answer)

@@ -19,12 +19,16 @@ def main(memory: int) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     sys.set_int_max_str_digits(4300)
 
-    from .compare import judge
-    from .symbolic import SymPyAlgebra
+    from .math.algebra import ValueAlgebra
+    from .math.compare import judge
 
-    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    limits = [
+        memory,
+        *(limit for limit in resource.getrlimit(resource.RLIMIT_AS) if limit != resource.RLIM_INFINITY),
+    ]
+    resource.setrlimit(resource.RLIMIT_AS, (min(limits), min(limits)))  # a limit that is lower already stays
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    algebra = SymPyAlgebra()
+    algebra = ValueAlgebra()
     print(json.dumps({"ready": True}), file=answers, flush=True)
     for line in sys.stdin:
         request = json.loads(line)
@@ -32,14 +36,14 @@ def main(memory: int) -> None:
         # an alarm without a handler ends the process even inside a long computation in C.
         signal.setitimer(signal.ITIMER_REAL, request["timeout"] + 2.0)
         try:
-            reason = judge(request["reference"], request["prediction"], algebra)
+            answer = {"reason": judge(request["reference"], request["prediction"], algebra)}
         except RecursionError:
-            reason = "unparsable answer: nested too deeply"
+            answer = {"reason": "unparsable answer: nested too deeply"}
         except MemoryError:
             # What is left of the heap cannot be trusted for the next sample: say so and go.
-            os.write(answers.fileno(), b'{"reason": "out of memory"}\n')
+            os.write(answers.fileno(), b'{"failure": "out of memory"}\n')
             os._exit(1)
         except Exception as error:
-            reason = f"could not be compared: {type(error).__name__}: {str(error)[:200]}"
+            answer = {"failure": f"could not be compared: {type(error).__name__}: {str(error)[:200]}"}
         signal.setitimer(signal.ITIMER_REAL, 0)
-        print(json.dumps({"reason": reason}), file=answers, flush=True)
+        print(json.dumps(answer), file=answers, flush=True)

@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 MEMORY = 1 << 30
-"""Address space of one worker, in bytes. With SymPy loaded it needs about 60 MB."""
+"""Address space of one worker, in bytes. With mpmath loaded it needs about 30 MB."""
 START_LIMIT = 120.0
-"""Seconds a worker may take to import SymPy and math-verify; half a second on an idle core."""
+"""Seconds a worker may take to import mpmath; a fifth of a second on an idle core."""
 TASKS_BEFORE_RENEWAL = 5000
-"""A worker is replaced after so many tasks, so that SymPy's caches stay bounded."""
+"""A worker is replaced after so many tasks, so that its caches stay bounded."""
 
 # A package of its own name over this folder: relative imports work, and delta_rlvr/__init__.py (torch) is never run.
 _BOOTSTRAP = """
@@ -51,7 +51,8 @@ class _Worker:
     def __init__(self, memory: int) -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
-        # -P: this folder must not stand on sys.path, where its code.py would hide the standard library's.
+        # -P: the folder in which training was started must not stand on sys.path, where a file of the user's (random.py)
+        # would hide a module that the grader imports.
         # A session of its own: Ctrl-C at the terminal reaches the parent alone, which then cleans up.
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-c", _BOOTSTRAP, str(Path(__file__).parent), str(memory)],
@@ -157,7 +158,7 @@ class WorkerPool:
         keep = False
         try:
             answer = worker.ask(request, timeout)
-            keep = worker.tasks < TASKS_BEFORE_RENEWAL and answer.get("reason") != "out of memory"
+            keep = worker.tasks < TASKS_BEFORE_RENEWAL and answer.get("failure") != "out of memory"
             return answer
         finally:  # whatever ended it (an overrun, Ctrl-C), a worker in an unknown state is not used again
             self._give(worker, keep)
@@ -189,7 +190,7 @@ class WorkerPool:
                     self._all.remove(worker)
                 worker.end()
                 if not self._closed and len(self._all) < self.size:
-                    # The replacement starts now, while the caller goes on: the next sample need not wait for SymPy.
+                    # The replacement starts now, while the caller goes on: the next sample need not wait for it.
                     replacement = _Worker(self._memory)
                     self._all.append(replacement)
                     self._free.append(replacement)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import platform
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,12 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+
+try:
+    import fcntl
+except ImportError:  # Windows: a second process is then not kept out
+    fcntl = None  # type: ignore[assignment]
+from delta_rlvr.exit_codes import ExitCode
 
 SCHEMA = 1
 RUN = "run.json"
@@ -42,6 +49,8 @@ _ROLLOUT_NAME = re.compile(r"step_(\d+)\.jsonl\.gz")
 
 class RunFolderError(Exception):
     """A run folder cannot be used as asked; the message says why and what to do."""
+
+    exit_code = ExitCode.BAD_INPUT
 
 
 def rollout_path(folder: Path, step: int) -> Path:
@@ -74,6 +83,25 @@ def atomic(path: Path) -> Iterator[BinaryIO]:
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep other processes out of a folder. The system drops the lock when its process ends, however that comes about."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("a+", encoding="utf-8") as file:
+        if fcntl is not None:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.seek(0)
+                raise RunFolderError(
+                    f"{folder} is in use by {file.read().strip() or 'another process'}: wait for it to end, or give another --output"
+                ) from None
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {platform.node()}, since {now()}\n")
+        file.flush()
+        yield
 
 
 def dump(value: Any, *, indent: int | None = None) -> str:

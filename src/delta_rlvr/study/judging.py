@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Sequence
+import os
+import signal
+import threading
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self
 
 from delta_rlvr.tasks import Problem, Task, decisive_tokens
+from delta_rlvr.tasks.problem_set import ProblemSet
 from delta_rlvr.tasks.token_texts import token_texts
 
 
@@ -34,7 +38,7 @@ class Judged:
     texts: list[str]
     correct: list[float]
     decisive: list[list[int]] | None
-    """0/1 a token of each response."""
+    """For each token of each response 1 if it decided, else 0."""
 
 
 def knows_decisive(task: Task) -> bool:
@@ -70,11 +74,11 @@ class Judge:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 
-    def __call__(self, asked: Sequence[Asked]) -> list[Judged]:
-        """The verdicts on each policy's responses."""
+    def __call__(self, asked: Sequence[Asked]) -> Iterator[Judged]:
+        """The verdicts on each policy's responses. Processes begin at once, so that other work can be done before they are read."""
         if self._pool is None:
-            return [self._reader.judge(one) for one in asked]
-        return list(self._pool.map(_judge_in_worker, asked))
+            return map(self._reader.judge, asked)
+        return self._pool.map(_judge_in_worker, map(_light, asked))
 
 
 class _Reader:
@@ -116,12 +120,30 @@ class _Reader:
         return self._pieces[token]
 
 
+def _light(asked: Asked) -> Asked:
+    """Without the problems that nobody asked: a task of rows brings thousands, which would be sent to a process with every batch."""
+    if not isinstance(asked.task, ProblemSet):
+        return asked
+    return replace(asked, task=replace(asked.task, train=(), heldout=()))
+
+
 _worker: _Reader | None = None
 
 
 def _start_worker(tokenizer: Any) -> None:
     global _worker
     _worker = _Reader(tokenizer)
+    # Ctrl-C is sent to all processes of a terminal: the study decides when its workers end.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """A study that is killed cannot tell its workers to end."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _judge_in_worker(asked: Asked) -> Judged:

@@ -13,7 +13,9 @@ from torch import Tensor
 
 from delta_rlvr.evaluate.local_sampler import encode_prompt, end_tokens
 from delta_rlvr.study.judging import Asked, Judge, Judged
+from delta_rlvr.study.phases import Phases
 from delta_rlvr.study.shots import line_ends
+from delta_rlvr.study.stack.memory import with_fewer_rows
 from delta_rlvr.study.stack.policy import StackedPolicy
 from delta_rlvr.study.stack.sampling import StackedSampler
 from delta_rlvr.tasks import Problem, Task
@@ -78,13 +80,15 @@ class Collector:
         *,
         judge: Judge,
         rows_at_once: int = 1024,
+        phases: Phases | None = None,
     ):
         self.policy = policy
         self.sampler = sampler
         self.tokenizer = tokenizer
         self.judge = judge
+        self.phases = phases or Phases()
         self.rows_at_once = rows_at_once
-        """Rows (over all policies) that go through the old-log-prob pass together."""
+        """Rows (over all policies) that go through the old-log-prob pass together; fewer once the device ran out of memory."""
 
     @torch.no_grad()
     def collect(
@@ -94,24 +98,35 @@ class Collector:
         group: int,
         number: int = 0,
         temperature: float = 1.0,
+        ragged: bool = False,
     ) -> list[Rollouts]:
-        """One rollout batch a policy. `number` tells the batches of a run apart."""
+        """One rollout batch a policy. `number` tells the batches of a run apart. `ragged` leaves padding out of the old-log-prob
+        pass: the same up to rounding, and quicker for long prompts that begin alike."""
         if len({len(batch.problems) for batch in batches}) != 1:
             raise ValueError("every policy must be asked the same number of prompts: they run side by side")
-        prompts, prompt_mask = self.encode([batch.problems for batch in batches])
-        count = len(batches[0].problems) * group
-        limits = [batch.max_tokens for batch in batches]
-        uniforms = torch.stack(
-            [torch.from_numpy(draws(batch.seed, number, (max(limits), count)).T) for batch in batches]
-        )
-        ids, mask = self.sample(prompts, prompt_mask, uniforms, limits, copies=group, temperature=temperature)
-        judged = self.judge(
-            [
-                Asked(batch.task, batch.problems, group, rows, batch.decisive)
-                for batch, rows in zip(batches, valid_ids(ids, mask), strict=True)
-            ]
-        )
-        hidden, logps, entropy = self.score(prompts, prompt_mask, ids, group, temperature)
+        with self.phases("sampling"):
+            prompts, prompt_mask = self.encode([batch.problems for batch in batches])
+            count = len(batches[0].problems) * group
+            limits = [batch.max_tokens for batch in batches]
+            uniforms = torch.stack(
+                [torch.from_numpy(draws(batch.seed, number, (max(limits), count)).T) for batch in batches]
+            )
+            ids, mask = self.sample(
+                prompts, prompt_mask, uniforms, limits, copies=group, temperature=temperature
+            )
+            # Judged while the device makes the old log-probs.
+            verdicts = self.judge(
+                [
+                    Asked(batch.task, batch.problems, group, rows, batch.decisive)
+                    for batch, rows in zip(batches, valid_ids(ids, mask), strict=True)
+                ]
+            )
+        with self.phases("old log-probs"):
+            hidden, logps, entropy = self.score(
+                prompts, prompt_mask, ids, group, temperature, mask if ragged else None
+            )
+        with self.phases("judging"):
+            judged = list(verdicts)
         prompts = prompts.repeat_interleave(group, dim=1)
         prompt_mask = prompt_mask.repeat_interleave(group, dim=1)
         return [
@@ -135,7 +150,10 @@ class Collector:
         self, questions: Sequence[Sequence[Problem]]
     ) -> tuple[Int[Tensor, "run prompts prompt"], Bool[Tensor, "run prompts prompt"]]:
         """Each policy's prompts, left-padded to one length, and which of their tokens are real."""
-        encoded = [[encode_prompt(self.tokenizer, p.prompt) for p in asked] for asked in questions]
+        # Runs of one seed are asked the same: every prompt is encoded once.
+        known = {id(p): p for asked in questions for p in asked}
+        ids_of = {key: encode_prompt(self.tokenizer, p.prompt) for key, p in known.items()}
+        encoded = [[ids_of[id(p)] for p in asked] for asked in questions]
         longest = max(len(ids) for rows in encoded for ids in rows)
         padding = self.tokenizer.pad_token_id
         padded = [[[padding] * (longest - len(ids)) + ids for ids in rows] for rows in encoded]
@@ -171,20 +189,33 @@ class Collector:
         ids: Int[Tensor, "run batch time"],
         group: int,
         temperature: float,
+        mask: Bool[Tensor, "run batch time"] | None = None,
     ) -> tuple[
         Float[Tensor, "run batch time width"],
         Float[Tensor, "run batch time"],
         Float[Tensor, "run batch time"],
     ]:
-        """The old-log-prob pass, a few prompts with their responses at a time: hidden states, log-probs, entropy."""
-        pieces = []
-        for rows in row_pieces(ids.shape[1], ids.shape[0], self.rows_at_once, whole=group):
-            asked = slice(rows.start // group, rows.stop // group)
-            hidden = self.policy.response_hidden(
-                prompts[:, asked], prompt_mask[:, asked], ids[:, rows], copies=group
-            )
-            pieces.append((hidden, *self.policy.token_logps(hidden, ids[:, rows], temperature, entropy=True)))
-        hidden, logps, entropy = (torch.cat(parts, dim=1) for parts in zip(*pieces, strict=True))
+        """The old-log-prob pass, a few prompts with their responses at a time: hidden states, log-probs, entropy. With `mask` only
+        valid tokens are worked on."""
+
+        def by_pieces(rows_at_once: int) -> tuple[Tensor, ...]:
+            pieces = []
+            for rows in row_pieces(ids.shape[1], ids.shape[0], rows_at_once, whole=group):
+                asked = slice(rows.start // group, rows.stop // group)
+                valid = None if mask is None else mask[:, rows]
+                hidden = self.policy.response_hidden(
+                    prompts[:, asked], prompt_mask[:, asked], ids[:, rows], copies=group, mask=valid
+                )
+                logps, entropy = self.policy.token_logps(
+                    hidden, ids[:, rows], temperature, entropy=True, mask=valid
+                )
+                assert entropy is not None
+                pieces.append((hidden, logps, entropy))
+            return tuple(torch.cat(parts, dim=1) for parts in zip(*pieces, strict=True))
+
+        (hidden, logps, entropy), self.rows_at_once = with_fewer_rows(
+            by_pieces, min(self.rows_at_once, ids[..., 0].numel()), len(ids) * group, self.phases.tell
+        )
         return hidden, logps, entropy
 
 
@@ -198,12 +229,13 @@ def make_collector(
     device: str | torch.device = "cpu",
     compute_dtype: torch.dtype = torch.float32,
     rows_at_once: int = 1024,
+    phases: Phases | None = None,
 ) -> Collector:
     """Copies of a model, ready to be sampled from. `one_line`: a response ends with its line."""
     ends = end_tokens(model, tokenizer) | (line_ends(tokenizer) if one_line else set())
-    policy = StackedPolicy.from_model(model, runs, compute_dtype=compute_dtype).to(device)
+    policy = StackedPolicy.from_model(model, runs, compute_dtype=compute_dtype, device=device)
     sampler = StackedSampler(policy, ends=ends, pad=tokenizer.pad_token_id)
-    return Collector(policy, sampler, tokenizer, judge=judge, rows_at_once=rows_at_once)
+    return Collector(policy, sampler, tokenizer, judge=judge, rows_at_once=rows_at_once, phases=phases)
 
 
 def row_pieces(rows: int, runs: int, rows_at_once: int, whole: int = 1) -> list[slice]:
@@ -214,7 +246,14 @@ def row_pieces(rows: int, runs: int, rows_at_once: int, whole: int = 1) -> list[
 
 def draws(seed: int, number: int, shape: tuple[int, ...]) -> Float[np.ndarray, "..."]:
     """Uniform numbers that depend on the seed and the number of the batch alone."""
-    return np.random.Generator(np.random.Philox([seed, number])).random(shape)
+    # NumPy writes a list of numbers as 32-bit words, zeros at the end left out: [seed + (256 << 32), 0] and [seed, 256] are one
+    # stream. So from batch 256 on the number stands apart, as a spawn key; the streams of earlier batches are those of kept outcomes.
+    source = (
+        np.random.SeedSequence(seed, spawn_key=(number,))
+        if number >= 256
+        else np.random.SeedSequence([seed, number])
+    )
+    return np.random.Generator(np.random.Philox(source)).random(shape)
 
 
 def advantages(rewards: Float[Tensor, " batch"], group: int) -> Float[Tensor, " batch"]:

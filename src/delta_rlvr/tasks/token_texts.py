@@ -1,4 +1,4 @@
-"""Which characters of a response each of its tokens adds."""
+"""Which characters of a response each of its tokens adds, and the text of a token alone."""
 
 from __future__ import annotations
 
@@ -41,6 +41,15 @@ def token_texts(tokenizer: Any, ids: list[int]) -> list[str]:
         ):  # bytes that have been no character for so long will not become one
             anchor, done = end, ""
     return texts
+
+
+def vocabulary_texts(tokenizer: Any, ids: list[int]) -> list[str]:
+    """The text of each token alone. SentencePiece writes a leading space as U+2581, and drops it where a text begins."""
+    texts = [token_texts(tokenizer, [number])[0] for number in ids]
+    return [
+        f" {text}" if str(piece).startswith("\u2581") and not text.startswith(" ") else text
+        for piece, text in zip(tokenizer.convert_ids_to_tokens(ids), texts, strict=True)
+    ]
 
 
 def _take_back(texts: list[str], count: int) -> None:

@@ -3,16 +3,16 @@
 Weights come from the core (and, for DelTA, from the float64 loops of `credit_reference` as well), losses from `objectives`.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
 from replayed_training import GENERATIONS, LEARNING_RATE, SHAPES, TEMPERATURE, reward_of
 
 import credit_reference as reference
-from delta_rlvr import token_coefficients
-from delta_rlvr.credit import DeltaConfig
+from delta_rlvr.credit import DeltaConfig, credit_record
 from delta_rlvr.objectives import LossInputs, policy_loss
+from rounding import MODEL, assert_clear_cut, rounding
 
 
 @dataclass
@@ -26,8 +26,8 @@ class Options:
     """Bounds of the correction for the sampler's log-probs."""
     dual: float | None = None
     """TRL's own two-sided clip."""
-    reference_tolerance: float | None = 2e-6
-    """How close the core's weights have to be to the float64 loops' (None: not compared)."""
+    against_loops: bool = True
+    """Whether the core's weights are compared with those of the float64 loops."""
 
 
 @dataclass
@@ -39,6 +39,20 @@ class Outcome:
     advantages: list[torch.Tensor] = field(default_factory=list)
     clipped: list[float] = field(default_factory=list)
     """Share of tokens whose ratio left the clip range, by micro-batch."""
+    sizes: list[float] = field(default_factory=list)
+    """What the absolute values of a loss's terms add up to."""
+    steps: int = 0
+
+    @property
+    def loss_rounding(self):
+        """How far another right program's losses may lie from these: a pass through the model at every step, each on weights that
+        the steps before have rounded."""
+        return rounding(MODEL * self.steps, max(self.sizes))
+
+    @property
+    def weight_rounding(self):
+        """The same for the trained weights, of size 1 or less: the update is rounded, and so is each sum of weight and update."""
+        return rounding(MODEL * self.steps, LEARNING_RATE * sum(self.sizes)) + rounding(self.steps)
 
 
 def train_by_hand(
@@ -47,7 +61,7 @@ def train_by_hand(
     """Repeat a recorded run. `generations` and `micro_batches` are one list a rank, as `Recording` keeps them."""
     options = options or Options()
     accumulation, per_generation, iterations, steps = SHAPES[shape]
-    outcome = Outcome()
+    outcome = Outcome(steps=steps)
     batch, optimizer = None, torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
     for step in range(steps):
         optimizer.zero_grad()
@@ -61,12 +75,13 @@ def train_by_hand(
             assert batch is not None
             for rank in micro_batches:
                 index = [batch.number[_key(*row)] for row in rank[micro]["rows"]]
-                loss, clipped = batch.loss(
+                loss, clipped, size = batch.loss(
                     model, index, accumulation, per_generation, ranks if len(micro_batches) > 1 else 1
                 )
                 (loss / len(micro_batches)).backward()  # data parallelism averages the ranks' gradients
                 outcome.losses.append(loss.item())
                 outcome.clipped.append(clipped)
+                outcome.sizes.append(size)
         optimizer.step()
     return outcome
 
@@ -105,7 +120,7 @@ class _Batch:
         else:
             sampled = -6.0 - 0.1 * (self.tokens % 5)
             self.importance = (self.old_logps - sampled).exp().clamp(*options.importance)
-        self.weights = token_coefficients(
+        record = credit_record(
             hidden,
             self.old_logps,
             self.advantages,
@@ -118,7 +133,9 @@ class _Batch:
             entropy=entropy,
             round_number=round_number,
         )
-        if isinstance(method.rule, DeltaConfig) and options.reference_tolerance is not None:
+        self.weights = record.padded(record.weights, self.mask)
+        assert_clear_cut(method.rule, record, entropy[self.mask])
+        if type(method.rule) is DeltaConfig and options.against_loops:
             self._check_against_reference(model, hidden, entropy, groups)
 
     def _advantages(self):
@@ -172,7 +189,10 @@ class _Batch:
             loss = loss + self.options.beta * (divergence * mask).sum() / denominator
         ratio = inputs.log_ratio.detach().exp()
         clipped = ((ratio < 0.8) | (ratio > 1.28))[mask].float().mean().item()
-        return loss, clipped
+        # With advantages of one sign no term cancels another.
+        one_sign = replace(inputs, advantages=-self.advantages[index].abs())
+        size = policy_loss(one_sign, surrogate, method.aggregation, denominator=denominator).abs().item()
+        return loss, clipped, size
 
     def _check_against_reference(self, model, hidden, entropy, groups):
         config = self.method.rule
@@ -209,9 +229,9 @@ class _Batch:
             groups=groups.tolist(),
             **{name: getattr(config, name) for name in told},
         )
-        np.testing.assert_allclose(
-            self.weights.numpy(), expected["weights"], atol=self.options.reference_tolerance
-        )
+        # From the same states, in float64 on both sides; stored in float32.
+        stored = rounding(10, size=float(expected["weights"].max()))
+        np.testing.assert_allclose(self.weights.numpy(), expected["weights"], atol=stored, rtol=0)
 
 
 def _plain(model):

@@ -75,7 +75,11 @@ def seen_order():
     groups = []
     trainer.observers.append(lambda batch: groups.append(batch.groups.tolist()))
     trainer.train()
-    return {"prompts": [row["prompt"] for row in trainer.generations[0]["rows"]], "groups": groups[0]}
+    return {
+        "prompts": [row["prompt"] for row in trainer.generations[0]["rows"]],
+        "groups": groups[0],
+        "ranks_on_node": trainer._store.ranks_on_node,
+    }
 
 
 def main(folder):

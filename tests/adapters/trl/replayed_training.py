@@ -19,9 +19,12 @@ from delta_rlvr.tasks.models import load_policy
 GROUPS, GENERATIONS, ROWS = 3, 8, 24  # on two ranks the middle group has half of its responses on each
 TEMPERATURE = 0.8
 LEARNING_RATE = 0.1
-PROMPTS = [  # of different lengths, so that TRL pads on the left; the third of each three gets one reward throughout
+# Of different lengths, so that TRL pads on the left; the third of each three gets one reward throughout. The numbers are such that no
+# selection by rank is decided between tokens that are nearly level (`assert_clear_cut`): all responses to a prompt share the entropy of
+# their first token, for one.
+PROMPTS = [
     "7 + 5",
-    "What do 31 and 18 make together?",
+    "What do 58 and 18 make together?",
     "Add 4 and 9, then add 12!",
     "12 + 60 + 3",
     "Take 44.",

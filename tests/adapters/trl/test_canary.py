@@ -22,6 +22,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from delta_rlvr.adapters.trl import DeltaTrainer, DeltaTrainerConfig, check_trl_version
 from delta_rlvr.objectives import SoftGate
+from rounding import MODEL, rounding
 
 
 class Watched(GRPOTrainer):
@@ -237,7 +238,7 @@ def test_token_advantages_scale_the_token_losses():
         logps = trainer._get_per_token_logps_and_entropies(trainer.model, ids, attention, mask.shape[1])[0]
         ratio = (logps - inputs["old_per_token_logps"]).exp()
         plain = -torch.min(ratio * one, ratio.clamp(0.8, 1.2) * one)
-    assert loss == pytest.approx(((plain * weights)[mask].sum() / mask.sum()).item(), abs=1e-6)
+    assert loss == pytest.approx(((plain * weights)[mask].sum() / mask.sum()).item(), abs=rounding(MODEL))
     assert ((ratio < 0.8) | (ratio > 1.2))[mask].float().mean() > 0.2
 
     late = dict(inputs)
@@ -249,7 +250,7 @@ def test_token_advantages_scale_the_token_losses():
         return result
 
     trainer._get_per_token_logps_and_entropies = replace_advantages
-    assert trainer._compute_loss(trainer.model, late).item() == pytest.approx(loss, abs=1e-7)
+    assert trainer._compute_loss(trainer.model, late).item() == pytest.approx(loss, abs=rounding(MODEL))
 
 
 @pytest.mark.parametrize("case", ["plain", "LoRA", "tied head", "granite", "cohere"])
@@ -296,7 +297,8 @@ def test_captured_states_give_trls_log_probs(case):
     logits = states @ captured["head"].T / made.temperature
     logps = logits.log_softmax(-1).gather(1, tokens[:, None])[:, 0]
     assert len(states) == int(captured["mask"].sum())
-    torch.testing.assert_close(logps, captured["logps"][captured["mask"]], atol=1e-5, rtol=0)
+    close = rounding(600, size=logits.abs().max().item())  # a softmax over 585 entries
+    torch.testing.assert_close(logps, captured["logps"][captured["mask"]], atol=close, rtol=0)
     assert (captured["logps"][~captured["mask"]] == 0).all()
     if case == "cohere":
         assert made.temperature == pytest.approx(TEMPERATURE / 0.25)

@@ -6,6 +6,7 @@ import pytest
 import torch
 from real_generation import build_real, train_for_real
 
+from rounding import rounding
 from support_methods import TRAINABLE
 
 
@@ -18,9 +19,11 @@ def test_three_steps(method):
     for weights, count in zip(seen["weights"], seen["token_counts"], strict=True):
         assert len(weights) == count
         if TRAINABLE[method].rule.mean_one:
-            assert weights.mean().item() == pytest.approx(1, abs=1e-5)
-    uniform = method in ("grpo", "dapo", "sapo", "fipo")
-    assert all((weights == 1).all() == uniform for weights in seen["weights"])
+            assert weights.mean().item() == pytest.approx(1, abs=rounding(count))
+    # The mean of DelTA's weights is one where every token has an advantage, as here.
+    uniform = method in ("grpo", "dapo", "sapo", "fipo", "delta-scale")
+    close = 1e-6 if method == "delta-scale" else 0
+    assert all(((weights - 1).abs() <= close).all() == uniform for weights in seen["weights"])
     assert all((size > 0) == ("hidden" in TRAINABLE[method].rule.needs) for size in seen["store_bytes"])
 
 
@@ -41,7 +44,7 @@ def test_what_a_run_logs_and_shows_to_observers():
     lines = [line for line in trainer.state.log_history if "credit/weight_mean" in line]
     assert len(lines) == 3
     for line in lines:
-        assert line["credit/weight_mean"] == pytest.approx(1, abs=1e-5)
+        assert line["credit/weight_mean"] == pytest.approx(1, abs=rounding(100))
         assert line["credit/gamma_positive"] > 0
         assert line["credit/centroid_gap"] > 0
         assert line["credit/store_bytes"] > 0

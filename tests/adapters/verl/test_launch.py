@@ -9,6 +9,7 @@ from verl_environment import environment
 from verl_launch import Run, launch, prepare
 
 from delta_rlvr.runs import read_run
+from rounding import MODEL, rounding
 
 # A busy machine may take long to start; an idle one takes a minute.
 pytestmark = pytest.mark.timeout(1800)
@@ -83,15 +84,17 @@ def test_the_coefficients_reach_the_loss(delta: tuple[Run, Path], flat: Run) -> 
     steps = delta[0].metrics
     assert len(steps) == STEPS
     for step in steps:
-        assert step["delta/weight_mean"] == pytest.approx(1, abs=1e-5)
+        assert step["delta/weight_mean"] == pytest.approx(1, abs=rounding(100))
         # Seen from inside the loss: the same coefficients, mean one, and away from it.
-        assert step["actor/delta_weight_mean"] == pytest.approx(1, abs=0.05)
+        assert step["actor/delta_weight_mean"] == pytest.approx(
+            1, abs=0.05
+        )  # a mean of means over unequal micro-batches
         assert step["actor/delta_weight_away_from_one"] > 0.02
     # The range [1, 1] is the same run but for the coefficients: the same rollouts, rewards and entropies, another loss.
     with_ones, first = flat.metrics[0], steps[0]
     assert with_ones["actor/delta_weight_away_from_one"] == 0
     for same in ("critic/score/mean", "response_length/mean", "actor/entropy"):
-        assert with_ones[same] == pytest.approx(first[same], abs=1e-5), same
+        assert with_ones[same] == pytest.approx(first[same], abs=rounding(MODEL)), same
     assert abs(with_ones["actor/pg_loss"] - first["actor/pg_loss"]) > 1e-4
     assert abs(with_ones["actor/grad_norm"] - first["actor/grad_norm"]) > 1e-4
 

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +86,8 @@ def test_every_method_launches_without_a_contradiction(verl_environment: None) -
     for method in TRAINABLE:
         lines = settings("qwen3_8b_base.sh", method)
         # Composing takes a second: methods whose lines differ in their name alone share it.
-        rest = tuple(line for line in lines if f"-{method}-seed0" not in line and "delta.method" not in line)
+        named = method.replace("?", "-").replace("&", "-")
+        rest = tuple(line for line in lines if f"-{named}-seed0" not in line and "delta.method" not in line)
         if rest not in made:
             made[rest] = composed(lines)
         config = made[rest].copy()
@@ -248,7 +250,21 @@ def test_a_built_in_task_is_graded_by_itself() -> None:
     graded = compute_score(
         row["data_source"], "hello", row["reward_model"]["ground_truth"], row["extra_info"]
     )
-    assert graded == {"score": 0.0, "acc": 0.0, "reason": task.grade(problem, "hello").reason}
+    reason = task.grade(problem, "hello").reason
+    assert graded == {"score": 0.0, "acc": 0.0, "reason": reason, "not_graded": 0.0}
+
+
+def test_what_could_not_be_judged_is_counted() -> None:
+    assert compute_score("x", r"\boxed{5}", r"\frac{1}{")["not_graded"] == 1.0
+
+
+def test_scores_from_threads() -> None:
+    with ThreadPoolExecutor(4) as threads:
+        jobs = [
+            threads.submit(compute_score, "x", rf"\boxed{{\sqrt{{{4 * n}}}}}", rf"2\sqrt{{{n}}}")
+            for n in range(2, 10)
+        ]
+    assert [job.result()["score"] for job in jobs] == [1.0] * 8
 
 
 def test_an_unknown_grader_is_refused() -> None:

@@ -14,7 +14,7 @@ from delta_rlvr.adapters.trl.resume import read_seal, seal
 from delta_rlvr.adapters.trl.rollout_batch import RolloutBatch
 from delta_rlvr.adapters.trl.trainer import DeltaTrainer
 from delta_rlvr.runs import RunWriter
-from delta_rlvr.tasks.token_texts import token_texts
+from delta_rlvr.tasks.token_texts import token_texts, vocabulary_texts
 
 # What TRL calls a metric -> what the run folder calls it.
 _NAMES = {
@@ -217,7 +217,7 @@ class RunFolderCallback(TrainerCallback):
 
     def _text_of(self, ids: list[int]) -> list[str]:
         assert self._trainer is not None
-        return [token_texts(self._trainer.processing_class, [number])[0] for number in ids]
+        return vocabulary_texts(self._trainer.processing_class, ids)
 
     def save_tokens(self) -> None:
         """Write the token sums at the end of the run."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import platform
 import time
 import warnings
 from collections import defaultdict
@@ -27,7 +28,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import trl
-from accelerate.utils import is_peft_model
+from accelerate.utils import gather_object, is_peft_model
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from trl import GRPOTrainer
@@ -66,7 +67,9 @@ class DeltaTrainer(GRPOTrainer):
         self.looks_closely: Callable[[int], bool] = lambda step: False
         """For which steps observers also want entropies and the weights of `args.shown_methods`."""
         self._store = RowStore(
-            device_bytes=_bytes(config.store_device_gb), host_bytes=_bytes(config.store_host_gb)
+            device_bytes=_bytes(config.store_device_gb),
+            host_bytes=_bytes(config.store_host_gb),
+            ranks_on_node=gather_object([platform.node()]).count(platform.node()),
         )
         self._capture: Capture | None = None
         self._tool_masks: list[list[int]] | None = None

@@ -21,9 +21,17 @@ def compute_score(
     extra_info: dict[str, Any] | None = None,
     **_: Any,
 ) -> dict[str, Any]:
-    """{"score": 1 or 0, "acc": the same, "reason": the grader's words}."""
+    """{"score": 1 or 0, "acc": the same, "reason": the grader's words, "not_graded": 1 where it could not judge}.
+
+    verl calls this from threads, one response at a time.
+    """
     verdict = grade_problem(_problem(ground_truth, extra_info or {}), solution_str)
-    return {"score": verdict.score, "acc": verdict.score, "reason": verdict.reason}
+    return {
+        "score": verdict.score,
+        "acc": verdict.score,
+        "reason": verdict.reason,
+        "not_graded": float(verdict.failed),
+    }
 
 
 def _problem(answer: Any, extra: dict[str, Any]) -> Problem:

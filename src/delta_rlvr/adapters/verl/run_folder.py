@@ -15,6 +15,7 @@ from torch import Tensor
 from delta_rlvr.adapters.verl.checks import select
 from delta_rlvr.adapters.verl.settings import SettingsError, VerlSettings
 from delta_rlvr.runs import RunDescription, RunWriter
+from delta_rlvr.tasks.token_texts import token_texts, vocabulary_texts
 
 _VERSIONS = ("torch", "transformers", "verl", "ray", "delta-rlvr")
 
@@ -161,7 +162,7 @@ class RunFolder:
             "advantage": _advantage(table, number),
             "reason": graded.get("reason"),
             "answer": None if truth is None else str(truth),
-            "tokens": self._texts(ids),
+            "tokens": token_texts(self.tokenizer, ids),
             "ids": ids,
         }
         for ours, theirs in _TOKEN_ARRAYS.items():
@@ -171,12 +172,7 @@ class RunFolder:
         return line
 
     def _texts(self, ids: list[int]) -> list[str]:
-        """Each token's own text. SentencePiece writes a leading space as U+2581 and drops it when it decodes a token alone."""
-        pieces = self.tokenizer.convert_ids_to_tokens(ids)
-        return [
-            (" " if piece.startswith("\u2581") and not text.startswith(" ") else "") + text
-            for piece, text in zip(pieces, (self.tokenizer.decode([number]) for number in ids), strict=True)
-        ]
+        return vocabulary_texts(self.tokenizer, ids)
 
 
 def _group_metrics(table: Table) -> dict[str, float]:

@@ -66,12 +66,11 @@ function sampled(after) {
   return el("small", {}, `${plural(after.problems, "problem")}${after.samples ? `, ${plural(after.samples, "sample")} each` : ""}`);
 }
 
-function testsTable({ tests, groups }) {
-  const head = el("tr", {}, ...["Pair", "Difference", "p", "p, adjusted", "Test"].map((name) => el("th", { scope: "col" }, name)));
+function testsTable({ tests }) {
+  const head = el("tr", {}, ...["Pair", "Points (95 % interval)", "p", "p (Holm)", "Test"].map((name) => el("th", { scope: "col" }, name)));
   const rows = tests.map((test) => el("tr", {},
-    el("th", { scope: "row" }, `${groups[test.first].label} − ${groups[test.second].label}`),
-    el("td", {}, `${signed(100 * test.difference)} points`), el("td", {}, number(test.p, 2)),
-    el("td", {}, number(test.p_adjusted, 2)), el("td", { className: "words" }, test.test)));
+    el("th", { scope: "row" }, visible(test.pair)), el("td", {}, test.difference), el("td", {}, test.p),
+    el("td", {}, test.p_adjusted), el("td", { className: "words" }, test.test)));
   return el("details", { className: "more" }, el("summary", {}, tests.length === 1 ? "The test" : `${tests.length} tests`),
     el("div", { className: "table-holder", tabIndex: 0, role: "region", "aria-label": "Tests" },
       el("table", {}, el("thead", {}, head), el("tbody", {}, ...rows))));

@@ -16,7 +16,11 @@ from delta_rlvr.evaluate.metrics import average_at_k
 from delta_rlvr.evaluate.settings import SampleKey, sample_seed
 from delta_rlvr.study.judging import Asked
 from delta_rlvr.study.rollouts import Collector, valid_ids
+from delta_rlvr.study.stack.memory import with_fewer_rows
 from delta_rlvr.tasks import Problem, Task
+
+# Of one decoding step, over all rows: drawing a token takes 28 bytes of each for a moment.
+_LOGITS_AT_ONCE = 1 << 29
 
 NAME = "heldout"  # of the questions: part of each sample's seed, and `evaluate_policy`'s default
 
@@ -51,15 +55,23 @@ def heldout_accuracies(
     rows_at_once: int = 65_536,
 ) -> list[float]:
     """Accuracy (avg@samples over the problems) of each policy on its own task; `limits` are their longest responses."""
-    questions = [settings.questions(task) for task in tasks]
-    step = max(1, rows_at_once // (len(tasks) * settings.samples))
-    correct: list[list[float]] = [[] for _ in tasks]
-    for start in range(0, settings.problems, step):
-        part = [asked[start : start + step] for asked in questions]
-        for row, verdicts in zip(
-            correct, _verdicts(collector, tasks, part, settings, limits, temperature), strict=True
-        ):
-            row.extend(verdicts)
+    by_task = {id(task): settings.questions(task) for task in {id(task): task for task in tasks}.values()}
+    questions = [by_task[id(task)] for task in tasks]
+
+    def by_pieces(rows: int) -> list[list[float]]:
+        pieces = -(-settings.problems // max(1, rows // (len(tasks) * settings.samples)))
+        step = -(-settings.problems // pieces)  # of like size: another size is another set of graphs
+        correct: list[list[float]] = [[] for _ in tasks]
+        for start in range(0, settings.problems, step):
+            part = [asked[start : start + step] for asked in questions]
+            for row, verdicts in zip(
+                correct, _verdicts(collector, tasks, part, settings, limits, temperature), strict=True
+            ):
+                row.extend(verdicts)
+        return correct
+
+    rows = min(rows_at_once, _LOGITS_AT_ONCE // collector.policy.head.shape[1])
+    correct, _ = with_fewer_rows(by_pieces, rows, len(tasks) * settings.samples, collector.phases.tell)
     return [average_at_k(row) for row in correct]
 
 
@@ -95,4 +107,4 @@ def _verdicts(
         Asked(task, row, settings.samples, responses)
         for task, row, responses in zip(tasks, questions, valid_ids(ids, mask), strict=True)
     ]
-    return [found.correct for found in collector.judge(asked)]
+    return [judged.correct for judged in collector.judge(asked)]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
@@ -20,11 +20,32 @@ _NUMBER_AS_TEXT = re.compile(r"[-+]?\d+(\.\d*)?e[-+]?\d+", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
+class BatchesTo:
+    """Rollout batches until a run's accuracy, averaged over five batches, first reaches this value."""
+
+    batches_to: float
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.batches_to, int | float) or not 0 < self.batches_to <= 1:
+            raise ValueError(f"batches_to={self.batches_to!r}: give an accuracy above 0, at most 1")
+
+
+EndPoint = Literal["held_out", "over_training"] | BatchesTo
+"""What decides a study: held-out accuracy at the end, mean accuracy over all rollout batches, or how soon an accuracy is reached."""
+
+
+@dataclass(frozen=True)
 class Primary:
     """The one comparison that the study was made for; tested alone, outside of Holm's family."""
 
     arm: str
-    task: str
+    task: str | tuple[str, ...]
+    """One task, or several for one test over the paired seeds of all of them."""
+    end_point: EndPoint = "held_out"
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        return (self.task,) if isinstance(self.task, str) else self.task
 
 
 @dataclass(frozen=True)
@@ -39,10 +60,15 @@ class Protocol:
     """Number of seeds by arm. Seeds count from `first_seed`, so arms share theirs."""
     baseline: str = "dapo"
     model: str = DEFAULT_POLICY
+    """As `load_policy` takes it. Whoever runs the study may say where it lies on their machine."""
+    model_sha256: str | None = None
+    """Of a GGUF file: no other weights are taken."""
     first_seed: int = 0
     reward_noise: float = 0.0
     """Share of the verdicts that training sees flipped; held-out scores never are."""
     primary: Primary | None = None
+    retired: Mapping[str, str] = field(default_factory=dict)
+    """Arms that this version cannot run, each with what it was: their outcomes are read, and no run of them is made."""
     training: TrainingSettings = field(default_factory=TrainingSettings)
     heldout: HeldoutSettings = field(default_factory=HeldoutSettings)
 
@@ -52,18 +78,22 @@ class Protocol:
         if self.baseline not in self.arms:
             raise ValueError(f"protocol {self.name!r}: the baseline {self.baseline!r} is not among its arms")
         for arm, seeds in self.arms.items():
-            study_method(arm)
             if not isinstance(seeds, int) or seeds < 1:
                 raise ValueError(f"protocol {self.name!r}: arms.{arm} is a number of seeds, not {seeds!r}")
         if self.primary is not None and (
-            self.primary.arm not in self.arms or self.primary.task not in self.tasks
+            self.primary.arm not in self.arms or not set(self.primary.tasks) <= set(self.tasks)
         ):
             raise ValueError(
                 f"protocol {self.name!r}: the primary comparison is not among the arms and tasks"
             )
+        knowing = [
+            arm for arm in self.arms if arm not in self.retired and "decisive" in study_method(arm).rule.needs
+        ]
         for name in self.tasks:
-            task = get_task(name)
-            knowing = [arm for arm in self.arms if "decisive" in study_method(arm).rule.needs]
+            try:
+                task = get_task(name)
+            except FileNotFoundError:
+                continue  # the table of kept outcomes needs no problems; whoever runs the protocol is told then
             if knowing and not knows_decisive(task):
                 raise ValueError(
                     f"protocol {self.name!r}: task {name!r} does not know its decisive tokens; leave {', '.join(knowing)} out"
@@ -123,6 +153,8 @@ def _merged(base: Mapping[str, Any], changes: Any, where: str) -> dict[str, Any]
 
 def _protocol(written: dict[str, Any], where: str) -> Protocol:
     built = dict(written)
+    if isinstance(built.get("primary"), dict):
+        built["primary"] = _primary(built["primary"], f"{where}: primary")
     for key, kind in (("training", TrainingSettings), ("heldout", HeldoutSettings), ("primary", Primary)):
         if key in built:
             built[key] = _build(kind, built[key], f"{where}: {key}")
@@ -133,6 +165,20 @@ def _protocol(written: dict[str, Any], where: str) -> Protocol:
     if not isinstance(built.get("arms", {}), dict):
         raise ValueError(f"{where}: arms have a number of seeds each, as in `arms: {{dapo: 4, delta: 4}}`")
     return _build(Protocol, built, where)
+
+
+def _primary(written: dict[str, Any], where: str) -> dict[str, Any]:
+    built = dict(written)
+    if isinstance(built.get("task"), list):
+        built["task"] = tuple(built["task"])
+    end_point = built.get("end_point", "held_out")
+    if isinstance(end_point, dict):
+        built["end_point"] = _build(BatchesTo, end_point, f"{where}: end_point")
+    elif end_point not in ("held_out", "over_training"):
+        raise ValueError(
+            f"{where}: end_point={end_point!r}: choose held_out, over_training or {{batches_to: 0.5}} (with an accuracy of yours)"
+        )
+    return built
 
 
 def _build(kind: type, values: Any, where: str) -> Any:

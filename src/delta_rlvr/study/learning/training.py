@@ -9,9 +9,9 @@ methods with one seed see the same problems and the same draws.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Literal, get_args, get_type_hints
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, get_args, get_type_hints
 
 import torch
 from jaxtyping import Float, Int
@@ -19,6 +19,7 @@ from torch import Tensor
 
 from delta_rlvr.objectives import LossInputs, policy_loss
 from delta_rlvr.study.rollouts import Batch, Collector, Rollouts, draws, row_pieces
+from delta_rlvr.study.stack.memory import with_fewer_rows
 from delta_rlvr.study.stack.policy import clip_gradients
 from delta_rlvr.study.weighing import Weigher, study_method
 from delta_rlvr.tasks import Problem, Task, get_task
@@ -81,7 +82,6 @@ class Run:
     """Share of the verdicts that training sees flipped."""
 
     def __post_init__(self) -> None:
-        study_method(self.arm)
         if self.seed < 0:
             raise ValueError(f"seed={self.seed}: give at least 0")
         if not 0 <= self.reward_noise < 0.5:
@@ -113,7 +113,11 @@ class BatchStatistics:
 
 
 class StackedTraining:
-    """Trains all runs of a stack, one rollout batch after another."""
+    """Trains all runs of a stack, one rollout batch after another.
+
+    A run whose loss or gradient is not finite ends there: it keeps its place in the stack, so that the others go on as if nothing had
+    happened, and is not trained any further.
+    """
 
     def __init__(
         self,
@@ -127,8 +131,17 @@ class StackedTraining:
         self.policy = collector.policy
         self.runs = list(runs)
         self.settings = settings
+        self.phases = collector.phases
         self.rows_at_once = rows_at_once
-        """Rows (over all runs) of one forward and backward."""
+        """Rows (over all runs) of one forward and backward; fewer once the device ran out of memory."""
+        self.seen: list[list[BatchStatistics]] = [[] for _ in runs]
+        """The batches of each run so far."""
+        self.done = 0
+        """Rollout batches that are finished."""
+        self.diverged: dict[int, int] = {}
+        """The places of runs that ended before their time, with the batch in which they did."""
+        self.within_batch = False
+        """Whether some updates of a batch are made and others are not: this is no place to go on from."""
         if len(self.runs) != self.policy.runs:
             raise ValueError(f"{len(self.runs)} runs, but {self.policy.runs} policies in the stack")
         self.methods = [study_method(run.arm) for run in self.runs]
@@ -141,21 +154,45 @@ class StackedTraining:
             betas=(0.9, 0.999),
             eps=1e-8,
             weight_decay=0.0,
+            # On CUDA the other ways make copies of all weights on the way.
+            fused=self.policy.device.type == "cuda" or None,
         )
         self._problems = _problems(self.runs, self.tasks, settings)
 
     def train(
         self, on_batch: Callable[[int, list[BatchStatistics]], None] | None = None
     ) -> list[list[BatchStatistics]]:
-        """All batches; what was seen, run by run."""
-        seen: list[list[BatchStatistics]] = [[] for _ in self.runs]
-        for number in range(self.settings.batches):
+        """All batches that are left; what was seen, run by run."""
+        while self.done < self.settings.batches and len(self.diverged) < len(self.runs):
+            number = self.done
             statistics = self.batch(number)
-            for row, found in zip(seen, statistics, strict=True):
-                row.append(found)
+            for place, (row, batch) in enumerate(zip(self.seen, statistics, strict=True)):
+                if place not in self.diverged:
+                    row.append(batch)
+            self.done += 1
             if on_batch is not None:
                 on_batch(number, statistics)
-        return seen
+        return self.seen
+
+    def state(self) -> dict[str, Any]:
+        """All that is needed to go on from here. Random numbers are a function of the seed and the batch, so no state of theirs is
+        among it."""
+        if self.within_batch:
+            raise RuntimeError("a rollout batch is half trained: there is no state to go on from")
+        return {
+            "done": self.done,
+            "diverged": dict(self.diverged),
+            "seen": [[asdict(batch) for batch in row] for row in self.seen],
+            "weights": self.policy.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state of the same runs."""
+        self.policy.load_state_dict(state["weights"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.done, self.diverged = state["done"], dict(state["diverged"])
+        self.seen = [[_batch_statistics(batch) for batch in row] for row in state["seen"]]
 
     def batch(self, number: int) -> list[BatchStatistics]:
         """One rollout batch: sample, judge, weigh, update."""
@@ -178,27 +215,48 @@ class StackedTraining:
             group=settings.group,
             number=number,
             temperature=settings.temperature,
+            ragged=settings.split == "prompts",
         )
-        weights = self.weigh(rollouts, number)
-        steps = [self.update(rollouts, weights, rows) for rows in self._mini_batches(number)]
-        return [
-            _statistics(
-                self.runs[place],
-                number,
-                batch,
-                weights[place],
-                settings.group,
-                losses=tuple(losses[place] for losses, _ in steps),
-                norms=tuple(norms[place] for _, norms in steps),
-            )
-            for place, batch in enumerate(rollouts)
-        ]
+        with self.phases("weights"):
+            weights = self.weigh(rollouts, number)
+        steps = []
+        for rows in self._mini_batches(number):
+            steps.append(self.update(rollouts, weights, rows))
+            for place in range(len(self.runs)):
+                if place not in self.diverged and not all(
+                    math.isfinite(values[place]) for values in steps[-1]
+                ):
+                    self._end(place, number)
+        self.within_batch = False
+        with self.phases("statistics"):
+            return [
+                _statistics(
+                    number,
+                    batch,
+                    weights[place],
+                    settings.group,
+                    losses=tuple(losses[place] for losses, _ in steps),
+                    norms=tuple(norms[place] for _, norms in steps),
+                )
+                for place, batch in enumerate(rollouts)
+            ]
+
+    def _end(self, place: int, number: int) -> None:
+        run = self.runs[place]
+        self.diverged[place] = number
+        self.phases.tell(
+            f"{run.arm} on {run.task}, seed {run.seed}, diverged in batch {number + 1}: its loss or gradient is not finite; "
+            "it ends here, the others go on"
+        )
 
     @torch.no_grad()
     def weigh(self, rollouts: Sequence[Rollouts], number: int) -> Float[Tensor, "run batch time"]:
-        """Each run's token weights, by its own method."""
+        """Each run's token weights, by its own method; 0 for those that have ended."""
         weights = []
         for place, (run, method, batch) in enumerate(zip(self.runs, self.methods, rollouts, strict=True)):
+            if place in self.diverged:
+                weights.append(torch.zeros_like(batch.logps))
+                continue
             # Keys tell the responses of two seeds apart, as random weights and ties must.
             keys = torch.arange(len(batch.rewards), device=batch.mask.device) + run.seed * len(batch.rewards)
             weigher = Weigher(
@@ -227,40 +285,64 @@ class StackedTraining:
         weights = torch.stack([row[chosen] for row, chosen in zip(weights, rows, strict=True)])
         # TRL's token mean divides by the rollout batch's tokens over its updates; a response mean by the mini-batch's responses.
         tokens = [batch.mask.sum() / self.settings.updates for batch in rollouts]
-        totals = torch.zeros(len(self.runs), device=weights.device)
         whole = self.settings.group if self.settings.split == "prompts" else 1
-        self.optimizer.zero_grad(set_to_none=True)
-        for piece in row_pieces(rows.shape[1], len(self.runs), self.rows_at_once, whole):
-            first = slice(piece.start, piece.stop, whole)  # of the responses that share a prompt
-            hidden = self.policy.response_hidden(
-                stacked["prompt_ids"][:, first],
-                stacked["prompt_mask"][:, first],
-                stacked["completion_ids"][:, piece],
-                copies=whole,
-            )
-            logps, _ = self.policy.token_logps(
-                hidden, stacked["completion_ids"][:, piece], self.settings.temperature
-            )
-            losses = []
-            for place, method in enumerate(self.methods):
-                inputs = LossInputs(
-                    logps[place],
-                    stacked["logps"][place, piece],
-                    stacked["advantages"][place, piece],
-                    stacked["mask"][place, piece],
-                    weights[place, piece],
+        training = [place for place in range(len(self.runs)) if place not in self.diverged]
+
+        def forward_and_backward(rows_at_once: int) -> Float[Tensor, " run"]:
+            totals = torch.zeros(len(self.runs), device=weights.device)
+            self.optimizer.zero_grad(set_to_none=True)
+            for piece in row_pieces(rows.shape[1], len(self.runs), rows_at_once, whole):
+                first = slice(piece.start, piece.stop, whole)  # of the responses that share a prompt
+                mask = stacked["mask"][:, piece]
+                hidden = self.policy.response_hidden(
+                    stacked["prompt_ids"][:, first],
+                    stacked["prompt_mask"][:, first],
+                    stacked["completion_ids"][:, piece],
+                    copies=whole,
+                    mask=mask if self.settings.split == "prompts" else None,
                 )
-                denominator = tokens[place] if method.aggregation == "token_mean" else rows.shape[1]
-                losses.append(
-                    policy_loss(inputs, method.surrogate, method.aggregation, denominator=denominator)
+                logps, _ = self.policy.token_logps(
+                    hidden, stacked["completion_ids"][:, piece], self.settings.temperature, mask=mask
                 )
-            total = torch.stack(losses)
-            # Runs share no weight, so the sum's gradient is each run's own.
-            total.sum().backward()
-            totals += total.detach()
-        norms = clip_gradients(self.policy, self.settings.max_grad_norm)
-        self.optimizer.step()
-        return totals.tolist(), norms.tolist()
+                losses = []
+                for place in training:
+                    inputs = LossInputs(
+                        logps[place],
+                        stacked["logps"][place, piece],
+                        stacked["advantages"][place, piece],
+                        mask[place],
+                        weights[place, piece],
+                    )
+                    method = self.methods[place]
+                    denominator = tokens[place] if method.aggregation == "token_mean" else rows.shape[1]
+                    losses.append(
+                        policy_loss(inputs, method.surrogate, method.aggregation, denominator=denominator)
+                    )
+                total = torch.stack(losses)
+                # Runs share no weight, so the sum's gradient is each run's own.
+                total.sum().backward()
+                totals[training] += total.detach()
+            return totals
+
+        with self.phases("forward and backward"):
+            # No weight has moved yet: a pass that did not fit can be made again.
+            totals, self.rows_at_once = with_fewer_rows(
+                forward_and_backward,
+                min(self.rows_at_once, rows.numel()),
+                len(self.runs) * whole,
+                self.phases.tell,
+            )
+        with self.phases("optimizer"):
+            norms = clip_gradients(self.policy, self.settings.max_grad_norm)
+            for place in (~(norms.isfinite() & totals.isfinite())).nonzero().flatten().tolist():
+                for weight in self.policy.parameters():
+                    if weight.grad is not None:
+                        weight.grad[place] = 0.0
+            self.within_batch = True
+            self.optimizer.step()
+            # Sampling has better use for the memory.
+            self.optimizer.zero_grad(set_to_none=True)
+            return totals.tolist(), norms.tolist()
 
     def _mini_batches(self, number: int) -> Iterator[Int[Tensor, "run mini"]]:
         """Each run's responses (or prompts) in an order of its own, in as many parts as there are updates."""
@@ -285,8 +367,12 @@ def _problems(runs: Sequence[Run], tasks: Sequence[Task], settings: TrainingSett
     return [found[run.task, run.seed] for run in runs]
 
 
+def _batch_statistics(values: Mapping[str, Any]) -> BatchStatistics:
+    lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
+    return BatchStatistics(**{**values, **lists})
+
+
 def _statistics(
-    run: Run,
     number: int,
     rollouts: Rollouts,
     weights: Float[Tensor, "batch time"],
@@ -306,10 +392,5 @@ def _statistics(
             weights[sided].std(correction=0) if sided.any() else weights.new_zeros(()),
         ]
     ).tolist()
-    if not all(math.isfinite(value) for value in (*values, *losses, *norms)):
-        raise FloatingPointError(
-            f"{run.arm} on {run.task}, seed {run.seed}, batch {number}: a loss, gradient norm or weight is not finite; lower the "
-            "learning rate, or leave this arm out"
-        )
     accuracy, reward, signal_groups, length, entropy, weight_sd = values
     return BatchStatistics(number, accuracy, reward, signal_groups, length, entropy, weight_sd, losses, norms)

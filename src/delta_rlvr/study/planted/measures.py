@@ -13,6 +13,7 @@ from scipy import stats
 from torch import Tensor
 
 from delta_rlvr.credit.diagnostics import rank_correlation
+from delta_rlvr.evaluate import significance
 
 DECILES = 10
 LEVEL = 0.95
@@ -20,13 +21,9 @@ LEVEL = 0.95
 
 def auroc(scores: Float[Tensor, " token"], labels: Bool[Tensor, " token"]) -> float:
     """P(decisive > other) + P(equal) / 2; NaN where one of the two is missing."""
-    decisive, others = scores[labels].double(), scores[~labels].double().sort().values
-    pairs = len(decisive) * len(others)
-    if not pairs:
-        return math.nan
-    below = torch.searchsorted(others, decisive, right=False).sum()
-    not_above = torch.searchsorted(others, decisive, right=True).sum()
-    return (below + not_above).item() / (2 * pairs)
+    values = scores.double().cpu().numpy()
+    decisive = labels.cpu().numpy()
+    return significance.auroc(values[decisive], values[~decisive])
 
 
 def average_precision(scores: Float[Tensor, " token"], labels: Bool[Tensor, " token"]) -> float:

@@ -28,6 +28,8 @@ class Shape:
     norm_eps: float
     qk_norm: bool
     """Queries and keys are normalised head by head, as in Qwen3."""
+    qkv_bias: bool
+    """Queries, keys and values have a bias, as in Qwen2."""
     tied: bool
     """The embedding is the head too."""
     padding_id: int | None
@@ -44,6 +46,7 @@ class StackedLayer(nn.Module):
 
     input_norm: nn.Parameter
     qkv: nn.Parameter
+    qkv_bias: nn.Parameter
     out: nn.Parameter
     q_norm: nn.Parameter
     k_norm: nn.Parameter
@@ -67,7 +70,8 @@ class StackedLayer(nn.Module):
         shape, (runs, batch, time, _) = self.shape, stream.shape
         rotated = shape.heads + shape.kv_heads
         normed = rms_norm(stream, self.input_norm, shape.norm_eps).to(dtype)
-        parts = _product(normed, self.qkv).unflatten(-1, (-1, shape.head_width))
+        bias = self.qkv_bias if shape.qkv_bias else None
+        parts = _product(normed, self.qkv, bias).unflatten(-1, (-1, shape.head_width))
         # Queries and keys go through the norm and the rotation together: half the launches.
         query_key, value = parts[..., :rotated, :].float(), parts[..., rotated:, :]
         if shape.qk_norm:
@@ -99,7 +103,7 @@ def causal_attention(
     value: Float[Tensor, "row kv_head time head_width"],
 ) -> Float[Tensor, "row head time head_width"]:
     """Each token attends to itself and to those before it."""
-    key, value = _for_all_heads(query, key, value)
+    key, value = for_all_heads(query, key, value)
     return F.scaled_dot_product_attention(query, key, value, is_causal=True)
 
 
@@ -132,7 +136,7 @@ class SharedPromptAttention:
         key: Float[Tensor, "row kv_head time head_width"],
         value: Float[Tensor, "row kv_head time head_width"],
     ) -> Float[Tensor, "row head time head_width"]:
-        key, value = _for_all_heads(query, key, value)
+        key, value = for_all_heads(query, key, value)
         first = F.scaled_dot_product_attention(
             query[:, :, : self.prompt], key[:, :, : self.prompt], value[:, :, : self.prompt], is_causal=True
         )
@@ -151,7 +155,7 @@ class SharedPromptAttention:
         return torch.cat([of_prompt, self._of_responses(part)], dim=2)
 
 
-def _for_all_heads(query: Tensor, *shared: Tensor) -> list[Tensor]:
+def for_all_heads(query: Tensor, *shared: Tensor) -> list[Tensor]:
     """Keys and values, one for each head of the query."""
     # Repeated by hand: with enable_gqa, float32 on CUDA would fall back to the kernel that keeps all scores.
     return [part.repeat_interleave(query.shape[1] // part.shape[1], dim=1) for part in shared]
@@ -162,10 +166,17 @@ def as_parameter(weight: Tensor) -> nn.Parameter:
 
 
 def _product(
-    rows: Float[Tensor, "run batch time inputs"], weight: Float[Tensor, "run inputs outputs"]
-) -> Tensor:
+    rows: Float[Tensor, "run batch time inputs"],
+    weight: Float[Tensor, "run inputs outputs"],
+    bias: Float[Tensor, "run outputs"] | None = None,
+) -> Float[Tensor, "run batch time outputs"]:
     """One batched product over runs."""
-    return torch.bmm(rows.flatten(1, 2), weight.to(rows.dtype)).unflatten(1, rows.shape[1:3])
+    flat, weight = rows.flatten(1, 2), weight.to(rows.dtype)
+    if bias is None:
+        product = torch.bmm(flat, weight)
+    else:
+        product = torch.baddbmm(bias[:, None].to(rows.dtype), flat, weight)
+    return product.unflatten(1, rows.shape[1:3])
 
 
 def rms_norm(values: Tensor, weight: Tensor, eps: float) -> Tensor:

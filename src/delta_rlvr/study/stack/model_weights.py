@@ -14,11 +14,14 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
+KINDS = ("Qwen3ForCausalLM", "Qwen2ForCausalLM", "LlamaForCausalLM")
+
+
 def shape_of(model: PreTrainedModel) -> Shape:
     """The shape, or an error that says what of the model is not supported."""
     kind = type(model).__name__
-    if kind not in ("Qwen3ForCausalLM", "LlamaForCausalLM"):
-        raise ValueError(f"model: Qwen3ForCausalLM or LlamaForCausalLM can be stacked, not {kind}")
+    if kind not in KINDS:
+        raise ValueError(f"model: {', '.join(KINDS[:-1])} or {KINDS[-1]} can be stacked, not {kind}")
     config = model.config
     if not hasattr(config, "rope_parameters"):
         raise ValueError(
@@ -43,6 +46,7 @@ def shape_of(model: PreTrainedModel) -> Shape:
         rope_theta=config.rope_parameters["rope_theta"],
         norm_eps=config.rms_norm_eps,
         qk_norm=kind == "Qwen3ForCausalLM",
+        qkv_bias=kind == "Qwen2ForCausalLM",
         tied=model.lm_head.weight is model.model.embed_tokens.weight,
         padding_id=model.model.embed_tokens.padding_idx,
     )
@@ -55,7 +59,7 @@ def weight_sizes(model: PreTrainedModel) -> list[torch.Size]:
 def layer_weights(model: PreTrainedModel, number: int) -> dict[str, Tensor]:
     """The weights of a layer under our names: matrices as [in out], those with the same input side by side."""
     return {
-        name: torch.cat([part.detach() for part in parts]).T if parts[0].dim() == 2 else parts[0].detach()
+        name: _turned(torch.cat([part.detach() for part in parts]))
         for name, parts in _named_parts(model, number).items()
     }
 
@@ -65,8 +69,12 @@ def split_layer_weight(
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """The model's weights that one of ours stands for, each with its part of it."""
     targets = _named_parts(model, number)[name]
-    whole = weight.T if weight.dim() == 2 else weight
-    yield from zip(targets, whole.split([len(target) for target in targets]), strict=True)
+    yield from zip(targets, _turned(weight).split([len(target) for target in targets]), strict=True)
+
+
+def _turned(weight: Tensor) -> Tensor:
+    """Matrices are [out in] in transformers and [in out] here; norms and biases are the same."""
+    return weight.T if weight.dim() == 2 else weight
 
 
 def _named_parts(model: PreTrainedModel, number: int) -> dict[str, list[Tensor]]:
@@ -80,6 +88,8 @@ def _named_parts(model: PreTrainedModel, number: int) -> dict[str, list[Tensor]]
         "gate_up": [mlp.gate_proj.weight, mlp.up_proj.weight],
         "down": [mlp.down_proj.weight],
     }
+    if attention.q_proj.bias is not None:
+        parts["qkv_bias"] = [attention.q_proj.bias, attention.k_proj.bias, attention.v_proj.bias]
     if hasattr(attention, "q_norm"):
         parts |= {"q_norm": [attention.q_norm.weight], "k_norm": [attention.k_norm.weight]}
     return parts

@@ -17,7 +17,6 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from delta_rlvr.credit.checks import require_mask, require_shape
 from delta_rlvr.study.stack.layers import (
@@ -29,17 +28,16 @@ from delta_rlvr.study.stack.layers import (
     causal_attention,
     rms_norm,
 )
+from delta_rlvr.study.stack.logprobs import head_logits, token_logps
 from delta_rlvr.study.stack.model_weights import layer_weights, shape_of, split_layer_weight, weight_sizes
+from delta_rlvr.study.stack.ragged import Ragged
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-# Of float32 logits held at once; the backward pass of a chunk takes about twice as much for a moment.
-_LOGIT_BYTES = 1 << 29
-
 
 class StackedPolicy(nn.Module):
-    """The policies of several runs: Qwen3 or Llama without biases, with default rotary positions.
+    """The policies of several runs: Qwen3, Qwen2 or Llama (without biases), with default rotary positions.
 
     Build one with `from_model` (every run starts from the same weights) or `from_models` (one run each).
     """
@@ -71,12 +69,32 @@ class StackedPolicy(nn.Module):
 
     @classmethod
     def from_model(
-        cls, model: PreTrainedModel, runs: int, *, compute_dtype: torch.dtype = torch.float32
+        cls,
+        model: PreTrainedModel,
+        runs: int,
+        *,
+        compute_dtype: torch.dtype = torch.float32,
+        device: str | torch.device = "cpu",
     ) -> StackedPolicy:
         """`runs` policies, each with the weights of `model`."""
         if runs < 1:
             raise ValueError(f"runs: at least one is needed, not {runs}")
-        return cls.from_models([model] * runs, compute_dtype=compute_dtype)
+        # Repeated on the device: the host is slow to copy, and the way there is long.
+        one = cls.from_models([model], compute_dtype=compute_dtype).to(device)
+
+        def repeated(weight: Tensor) -> Tensor:
+            return weight.detach().repeat(runs, *[1] * (weight.dim() - 1))
+
+        return cls(
+            one.shape,
+            compute_dtype,
+            embedding=repeated(one.embedding),
+            layers=[
+                {name: repeated(weight) for name, weight in layer.named_parameters()} for layer in one.layers
+            ],
+            norm=repeated(one.norm),
+            head=None if one.untied_head is None else repeated(one.untied_head),
+        )
 
     @classmethod
     def from_models(
@@ -97,17 +115,15 @@ class StackedPolicy(nn.Module):
         def stacked(weight_of: Callable[[PreTrainedModel], Tensor]) -> Tensor:
             return torch.stack([weight_of(model).detach().float() for model in models])
 
-        def layer_weight(number: int, name: str) -> Tensor:
-            return stacked(lambda model: layer_weights(model, number)[name])
+        def stacked_layer(number: int) -> dict[str, Tensor]:
+            each = [layer_weights(model, number) for model in models]
+            return {name: torch.stack([weights[name].float() for weights in each]) for name in each[0]}
 
         return cls(
             shape,
             compute_dtype,
             embedding=stacked(lambda model: model.model.embed_tokens.weight),
-            layers=[
-                {name: layer_weight(number, name) for name in layer_weights(models[0], number)}
-                for number in range(shape.layers)
-            ],
+            layers=[stacked_layer(number) for number in range(shape.layers)],
             norm=stacked(lambda model: model.model.norm.weight),
             head=None if shape.tied else stacked(lambda model: model.lm_head.weight),
         )
@@ -146,12 +162,14 @@ class StackedPolicy(nn.Module):
         prompt_mask: Bool[Tensor, "run prompt prompt_time"],
         responses: Int[Tensor, "run batch time"],
         copies: int = 1,
+        mask: Bool[Tensor, "run batch time"] | None = None,
     ) -> Float[Tensor, "run batch time width"]:
         """The LM head's input at the positions that predict the tokens of responses, which have padding on the right only.
 
         There are `copies` responses to each prompt, next to each other (batch = prompt x copies), as the sampler makes
         them. A prompt is read once for all of them: the same numbers and gradients as `hidden` of prompt and response
-        in one row each, for a fraction of the work where prompts are long.
+        in one row each, for a fraction of the work where prompts are long. With `mask`, the responses' valid tokens, no
+        work is done for padding either, nor more than once for what all prompts of a run begin with.
         """
         _require_mask("prompt_mask", prompt_mask, prompts)
         runs, count, _ = prompts.shape
@@ -163,6 +181,11 @@ class StackedPolicy(nn.Module):
             f"{runs} runs x {count} prompts x {copies} copies",
         )
         lengths = prompt_mask.sum(dim=-1)
+        if mask is not None:
+            packed, _ = pack(prompts, prompt_mask)
+            ragged = Ragged.over(packed, lengths, responses, mask, copies, self.compute_dtype)
+            hidden = self.run_layers(ragged.ids, ragged.positions, [ragged.attend] * len(self.layers))
+            return ragged.predicting(hidden[:, 0])[:, :, :time]
         # Kernels take the bias as it is where its rows are a multiple of 8 long.
         prompt_time = round_up(int(lengths.max()) + time, 8) - time
         packed, _ = pack(prompts, prompt_mask)
@@ -208,7 +231,7 @@ class StackedPolicy(nn.Module):
 
     def logits(self, hidden: Float[Tensor, "run row width"]) -> Float[Tensor, "run row vocab"]:
         """In float32, of a product in the compute dtype."""
-        return torch.bmm(hidden, self.head.to(hidden.dtype).transpose(1, 2)).float()
+        return head_logits(hidden, self.head)
 
     def token_logps(
         self,
@@ -216,53 +239,24 @@ class StackedPolicy(nn.Module):
         tokens: Int[Tensor, "run batch time"],
         temperature: float = 1.0,
         entropy: bool = False,
+        mask: Bool[Tensor, "run batch time"] | None = None,
     ) -> tuple[Float[Tensor, "run batch time"], Float[Tensor, "run batch time"] | None]:
         """Log-prob of each token at the position that predicts it and, if asked for, the (detached) entropy there.
 
-        Logits are made in chunks. Where a gradient is wanted and there is more than one chunk, the backward pass
-        makes them again: all of them would not fit for a vocabulary of 49,152.
+        The logits of all tokens are never held at once. What stands outside of `mask` may be left out, and is then 0.
         """
         if temperature <= 0:
             raise ValueError(f"temperature: above 0 is needed, not {temperature}")
         require_shape("tokens", tokens, tuple(hidden.shape[:3]), "[run batch time] of hidden")
-        rows = max(1, _LOGIT_BYTES // (4 * self.head.shape[0] * self.head.shape[1]))
-        chunks = list(
-            zip(hidden.flatten(1, 2).split(rows, 1), tokens.flatten(1, 2).split(rows, 1), strict=True)
+        logps, entropies = token_logps(
+            hidden.flatten(1, 2),
+            self.head,
+            tokens.flatten(1, 2),
+            temperature,
+            mask=None if mask is None else mask.flatten(1, 2),
+            entropy=entropy,
         )
-        # With one chunk, or without a gradient, there is nothing to save.
-        again = len(chunks) > 1 and torch.is_grad_enabled()
-        scored = [
-            checkpoint(
-                self._chunk_logps, *chunk, temperature, entropy, use_reentrant=False, preserve_rng_state=False
-            )
-            if again
-            else self._chunk_logps(*chunk, temperature, entropy)
-            for chunk in chunks
-        ]
-        logps, entropies = zip(*scored, strict=True)
-        return (
-            torch.cat(logps, dim=1).view(tokens.shape),
-            torch.cat(entropies, dim=1).view(tokens.shape) if entropy else None,
-        )
-
-    def _chunk_logps(
-        self,
-        hidden: Float[Tensor, "run row width"],
-        tokens: Int[Tensor, "run row"],
-        temperature: float,
-        entropy: bool,
-    ) -> tuple[Float[Tensor, "run row"], Float[Tensor, "run row"] | None]:
-        logits = self.logits(hidden)
-        if temperature != 1:
-            logits = logits / temperature
-        normalizer = logits.logsumexp(dim=-1)
-        logps = logits.gather(-1, tokens[..., None])[..., 0] - normalizer
-        if not entropy:
-            return logps, None
-        with torch.no_grad():
-            # H = log Z - E[logit]
-            expected = (logits - normalizer[..., None]).exp_().mul_(logits).sum(dim=-1)
-            return logps, normalizer - expected
+        return logps.view(tokens.shape), None if entropies is None else entropies.view(tokens.shape)
 
     @torch.no_grad()
     def compute_copy(self) -> StackedPolicy:

@@ -19,9 +19,12 @@ from delta_rlvr.credit.checks import require_mask
 from delta_rlvr.evaluate.drawing import draw_tokens
 from delta_rlvr.study.stack.layers import Shape, causal_attention
 from delta_rlvr.study.stack.policy import StackedPolicy, pack, round_up
+from delta_rlvr.study.stack.ragged import SharedPrompts, shared_prefix
 
 # A step attends to as much of the cache as is in use, rounded up to a multiple of this. Each length has its own graph.
 _PREFIX = 32
+# Tokens that prompts must have in common before it pays to read these once.
+_ALIKE = 64
 # Steps between two looks at whether all responses have ended. A look waits for the device.
 _STEPS_A_LOOK = 16
 
@@ -160,8 +163,11 @@ class StackedSampler:
         slots.prompt_bias.masked_fill_(
             torch.arange(slots.size.prompt_time, device=device) < lengths[:, None], 0.0
         )
-        hidden = self._read_prompts(pack(prompts, prompt_mask)[0][..., :longest], slots)
-        self._draw(hidden, slots, temperature)
+        packed = pack(prompts, prompt_mask)[0][..., :longest]
+        read = (
+            self._read_alike if shared_prefix(packed, prompt_mask.sum(-1)) >= _ALIKE else self._read_prompts
+        )
+        self._draw(read(packed, slots).repeat_interleave(copies, dim=1), slots, temperature)
         drawn = 1
         while drawn < time and not (drawn % _STEPS_A_LOOK == 0 and bool(slots.ended.all())):
             self._advance(_Step(prompt_prefix, round_up(drawn, _PREFIX), temperature), slots)
@@ -224,8 +230,8 @@ class StackedSampler:
 
     def _read_prompts(
         self, prompts: Int[Tensor, "run prompt time"], slots: _Slots
-    ) -> Float[Tensor, "run batch width"]:
-        """Fill the prompts' cache; the LM head's input at their last tokens, once for each response."""
+    ) -> Float[Tensor, "run prompt width"]:
+        """Fill the prompts' cache; the LM head's input at their last tokens."""
         time = prompts.shape[-1]
 
         def attend_and_keep(cache: Tensor, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
@@ -238,8 +244,27 @@ class StackedSampler:
             [partial(attend_and_keep, cache) for cache in slots.prompt_cache.unbind(1)],
         )
         last = self._by_run(slots.lengths[:: slots.size.copies] - 1)[..., None, None]
-        hidden = hidden.gather(2, last.expand(-1, -1, 1, hidden.shape[-1]))[:, :, 0]
-        return hidden.repeat_interleave(slots.size.copies, dim=1)
+        return hidden.gather(2, last.expand(-1, -1, 1, hidden.shape[-1]))[:, :, 0]
+
+    def _read_alike(
+        self, prompts: Int[Tensor, "run prompt time"], slots: _Slots
+    ) -> Float[Tensor, "run prompt width"]:
+        """The same, with what all prompts of a run begin with read once."""
+        lengths = self._by_run(slots.lengths[:: slots.size.copies])
+        shared = SharedPrompts.over(prompts, lengths, self._policy.compute_dtype)
+        time = shared.prefix + shared.rest
+
+        def attend_and_keep(cache: Tensor, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+            keys, values = shared.keys(key), shared.keys(value)
+            cache[0, :, :, :time], cache[1, :, :, :time] = keys, values
+            return shared.attend(query, key, value, keys, values)
+
+        hidden = self._weights.run_layers(
+            shared.ids[:, None],
+            shared.positions[:, None],
+            [partial(attend_and_keep, cache) for cache in slots.prompt_cache.unbind(1)],
+        )
+        return shared.ends(hidden[:, 0])
 
     def _advance(self, step: _Step, slots: _Slots) -> None:
         """One more token in every row."""

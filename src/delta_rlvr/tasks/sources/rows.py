@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -47,7 +48,7 @@ def load_problems(
     text = str(source)
     if text.endswith((".jsonl", ".jsonl.gz")):
         rows, label = (
-            read_json_lines(Path(source)),
+            read_json_lines(data_file(Path(source))),
             Path(source).name.removesuffix(".gz").removesuffix(".jsonl"),
         )
     else:
@@ -59,10 +60,16 @@ def load_problems(
     return problems
 
 
+def data_file(path: Path) -> Path:
+    """A file as it is named, or else in the folder that DELTA_RLVR_DATA names: protocols name no folder of one machine."""
+    folder = os.environ.get("DELTA_RLVR_DATA")
+    return Path(folder, path) if folder and not path.is_file() else path
+
+
 def read_json_lines(path: Path) -> Iterator[tuple[str, Row]]:
     """(where, row) of each line that is not empty."""
     if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file")
+        raise FileNotFoundError(f"{path}: no such file (DELTA_RLVR_DATA may name the folder that it lies in)")
     opener: Callable[..., Any] = gzip.open if path.suffix == ".gz" else open
     with opener(path, "rt", encoding="utf-8") as lines:
         for number, line in enumerate(lines, start=1):

@@ -1,0 +1,54 @@
+"""The entropy advantage (arXiv 2506.14758): uncertain tokens get a bonus that cannot turn their advantage around.
+
+    A' = A + min(alpha H, |A| / kappa)
+
+As a multiplier it lies in [1, 1 + 1/kappa] for right responses and in [1 - 1/kappa, 1] for wrong ones: uncertain tokens count more
+where they led to a right answer and less where they led to a wrong one.
+
+Where this differs from the paper:
+- H is the old policy's, fixed once per rollout batch (the paper: the current policy's at every update; at the first they are equal).
+- alpha is measured against A: the default belongs to advantages that are divided by their group's standard deviation, as in GRPO.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from delta_rlvr.credit.batch import TokenBatch
+from delta_rlvr.credit.checks import require
+from delta_rlvr.credit.rule import TokenRule, register
+
+
+@register(
+    "entropy-advantage",
+    about="adds a bounded multiple of the entropy to A",
+    paper="arXiv 2506.14758",
+)
+@dataclass(frozen=True)
+class EntropyAdvantage(TokenRule):
+    """The entropy of the old policy, times alpha and at most |A| / kappa, is added to A."""
+
+    alpha: float = 0.4
+    """Factor of the entropy (the paper: 0.4 with GRPO, 0.1 with PPO)."""
+    kappa: float = 2.0
+    """The bonus is at most |A| / kappa; above 1, A keeps its sign."""
+
+    needs = ("entropy",)
+    sees_slices = True
+
+    def __post_init__(self) -> None:
+        require(0 <= self.alpha < math.inf, f"alpha={self.alpha}: give a finite number of at least 0")
+        require(
+            1 <= self.kappa < math.inf,
+            f"kappa={self.kappa}: give a finite number of at least 1, or negative advantages would turn positive",
+        )
+
+    def weigh(self, batch: TokenBatch) -> Float[Tensor, " token"]:
+        advantages = batch.token_advantages
+        bonus = torch.minimum(self.alpha * batch.entropy.clamp(min=0), advantages.abs() / self.kappa)
+        return torch.where(batch.side != 0, 1 + bonus / advantages, 1.0)

@@ -1,0 +1,71 @@
+"""STARE (arXiv 2606.19236): while the entropy is below a target, the most surprising tokens of right responses count more.
+
+    weight = positive on the top share of tokens with A > 0 by -log p, negative on that of tokens with A < 0, 1 elsewhere;
+    all ones unless the batch's mean entropy is below the target.
+
+The paper's variant O1 is `negative=1` (the default), C2 is `negative=0.9`.
+
+Where this differs from the paper or the authors' code (github.com/hp-luo/STARE):
+- The top share is taken over the whole rollout batch and all ranks, as the paper says. The code takes it per micro-batch, so that its
+  result depends on how the batch is packed.
+- Log-probs and entropies are the old policy's (the code: the current policy's log-probs; its recipe takes one step per batch, where
+  they are equal).
+- Ties with the last token of the share are all in it. (Many tokens are equal only where p = 1, and those have no gradient.)
+- The adaptive mode, which moves both weights from step to step, is left out: a rule keeps no state.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from delta_rlvr.credit.batch import TokenBatch
+from delta_rlvr.credit.checks import require
+from delta_rlvr.credit.rule import TokenRule, register
+
+
+@register(
+    "stare",
+    about="while entropy is low, the most surprising tokens of right responses count more",
+    paper="arXiv 2606.19236",
+)
+@dataclass(frozen=True)
+class SurprisalTail(TokenRule):
+    """While the mean entropy is below a target, the most surprising tokens of a side have a weight of their own."""
+
+    share: float = 0.1
+    """Share of a side's tokens that are its most surprising (P)."""
+    positive: float = 1.1
+    """Weight of those with A > 0 (W; 1.05 for 14B and 32B models)."""
+    negative: float = 1.0
+    """Weight of those with A < 0 (M; 0.9 in the variant C2)."""
+    target_entropy: float = 0.3
+    """Nats: at this mean entropy and above, every weight is one. "inf" for always below."""
+
+    needs = ("logps", "entropy")
+    sees_slices = True
+
+    def __post_init__(self) -> None:
+        require(0 < self.share <= 1, f"share={self.share}: give a share above 0 and up to 1")
+        for name in ("positive", "negative"):
+            value = getattr(self, name)
+            require(0 <= value < math.inf, f"{name}={value}: give a finite number of at least 0")
+        require(self.target_entropy >= 0, f"target_entropy={self.target_entropy}: give at least 0 nats")
+
+    def weigh(self, batch: TokenBatch) -> Float[Tensor, " token"]:
+        weights = batch.ones()
+        closed = batch.total(batch.entropy) / batch.token_count >= self.target_entropy  # the gate
+        for sign, weight in ((1, self.positive), (-1, self.negative)):
+            mine = batch.side == sign
+            everyone = batch.reducer.gather(batch.logps[mine])
+            if closed or not len(everyone):
+                continue
+            # The code's ceil(P |T|), to which products like 0.1 * 70 = 7.000000000000001 do not matter; at least one token.
+            count = min(len(everyone), max(1, int(len(everyone) * self.share + 0.999999)))
+            last = everyone.topk(count, largest=False).values[-1]
+            weights = torch.where(mine & (batch.logps <= last), weight, weights)
+        return weights

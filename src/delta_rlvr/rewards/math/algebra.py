@@ -1,0 +1,45 @@
+"""The algebra of `compare.judge` by values: what a worker brings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from . import numeric
+from .expression import Expression, symbols
+from .leaves import Algebra, Sides
+from .sets import same_set
+from .structure import Node
+
+
+class ValueAlgebra(Algebra):
+    """Decides by exact fractions, and by the values at fixed points where there are variables or irrational numbers."""
+
+    def equal(self, reference: Expression, prediction: Expression) -> bool:
+        return numeric.equal(reference, prediction)
+
+    def rounds(self, value: Expression, decimal: str, least_digits: int, cut: bool) -> bool:
+        return numeric.rounds(value, decimal, least_digits=least_digits, cut=cut)
+
+    def equations(self, reference: Sides, prediction: Sides) -> bool:
+        """One is a multiple of the other, or one is solved for a name and the other is not."""
+        if numeric.proportional(_difference(reference), _difference(prediction), positive=False):
+            return True
+        for (name, value), other in ((reference, prediction), (prediction, reference)):
+            if name[0] == "symbol" and symbols(value) and numeric.solves(name[1], value, _difference(other)):
+                return True
+        return False
+
+    def inequalities(self, reference: Sides, prediction: Sides) -> bool:
+        return numeric.proportional(_difference(reference), _difference(prediction), positive=True)
+
+    def sets(self, reference: Node, prediction: Node) -> bool:
+        return same_set(reference, prediction)
+
+    def families(
+        self, reference: Sequence[Expression], prediction: Sequence[Expression], parameter: str
+    ) -> bool:
+        return numeric.same_family(reference, prediction, parameter)
+
+
+def _difference(sides: Sides) -> Expression:
+    return ("+", sides[0], ("-", sides[1]))

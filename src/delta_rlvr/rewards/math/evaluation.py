@@ -1,0 +1,316 @@
+"""Values of expressions, with as many digits as it takes to tell two of them apart.
+
+The precision follows from the numbers themselves: `Spread` keeps the largest and the smallest size met on the way, and two values
+are one only if they agree far below the smallest of them. So 1 and 1 - e^{-1000} differ, and no threshold is absolute.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
+from typing import Any
+
+import mpmath
+from mpmath import mp
+
+from .exact import TooLarge, exact_value
+from .expression import Expression, symbols
+from .tokens import listed
+
+FIRST_BITS = 512
+"""Precision of the first attempt: enough for numbers whose sizes differ by a factor of 2^64."""
+MOST_BITS = 60_000
+_LARGEST_ARGUMENT = 64
+"""Bits of the largest argument of exp, sin and the like."""
+_MOST_TERMS = 2000
+_MOST_CELLS = 400
+_SIZES = [(37, 23), (3, 7), (53, 41), (29, 17), (5, 13), (7, 5), (61, 47), (19, 31)]
+_COUNTS = [5, 8, 3, 12, 7, 10, 4, 9]
+_COUNTERS = frozenset({"n", "k", "m", "N"})
+"""Letters that stand for whole numbers: (-1)^n is cos(n pi)."""
+_POINTS = 16
+
+Value = Any
+"""An mpmath number or matrix."""
+
+
+class NoValue(Exception):
+    """The expression has no value there."""
+
+
+class Spread:
+    """The largest and the smallest size (binary exponent) of the numbers met."""
+
+    def __init__(self) -> None:
+        self.largest, self.smallest = 1, 0
+
+    def meet(self, value: Value) -> Value:
+        if isinstance(value, mpmath.matrix):
+            for cell in value:
+                self.meet(cell)
+            return value
+        if mp.isnan(value):
+            raise NoValue
+        for part in (value.real, value.imag) if isinstance(value, mpmath.mpc) else (value,):
+            if part and not mp.isinf(part):
+                size = mp.mag(part)
+                self.largest, self.smallest = max(self.largest, size), min(self.smallest, size)
+        return value
+
+    @property
+    def bits(self) -> int:
+        return int(self.largest - self.smallest)
+
+
+class Evaluation:
+    """The values of some expressions at one point, and whether two of them are one."""
+
+    def __init__(
+        self, expressions: Sequence[Expression], point: dict[str, Fraction], *, are_two: bool = False
+    ) -> None:
+        """With `are_two`, all that matters is whether two values are one: it stops as soon as they are not."""
+        self.is_complex = any(_mentions(expression, ("constant", "i")) for expression in expressions)
+        self.point = point
+        self.bits = FIRST_BITS
+        self.work_out(expressions)
+        needed = 256 + 4 * self.spread.bits
+        if needed <= self.bits or (are_two and self.clearly_differ(*self.values)):
+            return
+        if needed > MOST_BITS:
+            raise TooLarge
+        # Once more is enough: a number that stays as small is there, and one that shrinks again is noise around zero.
+        self.bits = needed
+        self.work_out(expressions)
+
+    def work_out(self, expressions: Sequence[Expression]) -> None:
+        self.spread = Spread()
+        with mp.workprec(self.bits):
+            self.values = [self.value(expression) for expression in expressions]
+
+    def clearly_differ(self, left: Value, right: Value) -> bool:
+        """Whether two values differ by far more than the noise of numbers as large as those met."""
+        if (
+            isinstance(left, mpmath.matrix)
+            or isinstance(right, mpmath.matrix)
+            or mp.isinf(left)
+            or mp.isinf(right)
+        ):
+            return False
+        with mp.workprec(self.bits):
+            return left != right and bool(mp.mag(left - right) > self.spread.largest - self.bits // 4)
+
+    def same(self, left: Value, right: Value) -> bool:
+        if isinstance(left, mpmath.matrix) or isinstance(right, mpmath.matrix):
+            if not (isinstance(left, mpmath.matrix) and isinstance(right, mpmath.matrix)):
+                return False
+            shape = (left.rows, left.cols) == (right.rows, right.cols)
+            return shape and all(self.same(a, b) for a, b in zip(left, right, strict=True))
+        if mp.isinf(left) or mp.isinf(right):
+            return bool(left == right)
+        return self.vanishes(left - right)
+
+    def vanishes(self, value: Value) -> bool:
+        """Whether a number is nothing but noise beside those that it was made of."""
+        return not value or bool(mp.mag(value) < self.spread.largest - self.bits // 2)
+
+    def is_real(self, value: Value) -> bool:
+        return not isinstance(value, mpmath.mpc) or self.vanishes(value.imag)
+
+    # --- values ---
+
+    def value(self, expression: Expression) -> Value:
+        head, *parts = expression
+        try:
+            return self.spread.meet(self._value(head, parts))
+        except (ZeroDivisionError, OverflowError, ValueError, TypeError, mpmath.libmp.NoConvergence) as error:
+            raise NoValue from error
+
+    def _value(self, head: str, parts: list[Any]) -> Value:
+        if head == "number":
+            return mp.mpf(parts[0].numerator) / parts[0].denominator
+        if head == "symbol":
+            at = self.point[parts[0]]
+            return mp.mpf(at.numerator) / at.denominator
+        if head == "constant":
+            return {"pi": +mp.pi, "e": +mp.e, "i": mp.mpc(0, 1), "infinity": mp.inf}[parts[0]]
+        if head == "vector":
+            head, parts = "matrix", [len(parts), *parts]
+        if head == "matrix":
+            if len(parts) > _MOST_CELLS:
+                raise TooLarge
+            rows, cells = parts[0], [self.value(cell) for cell in parts[1:]]
+            columns = len(cells) // rows
+            return mp.matrix([cells[row * columns : (row + 1) * columns] for row in range(rows)])
+        if head in ("sum", "prod"):
+            return self.repeated(head, parts)
+        if head == "^":
+            return self.power(*parts)
+        if head == "apply":
+            return self.unknown(parts[0], [self.value(part) for part in parts[1:]], parts[1:])
+        values = [self.value(part) for part in parts]
+        if head in _BOUNDED and any(
+            mp.mag(value) > _LARGEST_ARGUMENT for value in values if value and not mp.isinf(value)
+        ):
+            raise TooLarge
+        if head in _TAILS and not isinstance(values[0], mpmath.matrix):
+            self.spread.meet(_TAILS[head](values[0]))
+        if head == "root":
+            return self.root(*values)
+        return _FUNCTIONS[head](*values)
+
+    def power(self, base_of: Expression, exponent_of: Expression) -> Value:
+        base, exponent = self.value(base_of), self.value(exponent_of)
+        if exponent and not mp.isinf(exponent) and mp.mag(exponent) > _LARGEST_ARGUMENT and abs(base) != 1:
+            raise TooLarge
+        if isinstance(base, mpmath.matrix):
+            return base ** int(exponent)
+        if base == 0 and exponent == 0:
+            raise NoValue
+        degree = exact_value(exponent_of, _LARGEST_ARGUMENT * 4) if self.is_real(exponent) else None
+        if degree is not None and degree.denominator == 1:
+            return base ** int(degree)
+        if (
+            degree is not None
+            and degree.denominator % 2
+            and not self.is_complex
+            and self.is_real(base)
+            and mp.re(base) < 0
+        ):
+            # (-8)^{1/3} is -2, as at school
+            return (-1) ** degree.numerator * abs(mp.re(base)) ** exponent
+        return base**exponent
+
+    def root(self, value: Value, degree: Value) -> Value:
+        if self.is_real(value) and mp.re(value) < 0 and degree == int(degree) and int(degree) % 2:
+            return -(abs(mp.re(value)) ** (1 / degree))
+        return mp.sqrt(value) if degree == 2 else value ** (1 / degree)
+
+    def repeated(self, head: str, parts: list[Any]) -> Value:
+        name, low, high = parts[0], self.value(parts[1]), self.value(parts[2])
+        if low != int(low) or high != int(high):
+            raise NoValue
+        if high - low > _MOST_TERMS:
+            raise TooLarge
+        before = self.point
+        total = mp.mpf(head == "prod")
+        for counter in range(int(low), int(high) + 1):
+            self.point = {**before, name: Fraction(counter)}
+            term = self.value(parts[3])
+            total = total * term if head == "prod" else total + term
+        self.point = before
+        return total
+
+    def unknown(self, name: str, values: list[Value], parts: list[Expression]) -> Value:
+        """A function that nothing is known of: some number that depends on its name and its arguments alone."""
+        if name in _NAMED and len(values) == 1:
+            if name in _TAILS:
+                self.spread.meet(_TAILS[name](values[0]))
+            return _NAMED[name](values[0])
+        if name == "\\overline" and not symbols(parts[0]):
+            return mp.conj(values[0])
+        digits = [mp.nstr(mp.chop(value, mp.mpf(10) ** -30), 25) for value in values]
+        number = int.from_bytes(hashlib.sha256("|".join((name, *digits)).encode()).digest()[:8], "big")
+        return 1 + mp.mpf(number) / 2**64
+
+
+def _times(factors: Sequence[Value]) -> Value:
+    result = factors[0]
+    for factor in factors[1:]:
+        result = result * factor
+    return result
+
+
+def _stepped(step: Callable[[Value], Value], value: Value) -> Value:
+    """Rounded up or down; what is a whole number but for noise is that number."""
+    nearest = mp.nint(value)
+    return nearest if abs(value - nearest) < mp.mpf(2) ** (-mp.prec // 2) else step(value)
+
+
+def _whole(values: Sequence[Value], name: str) -> Value:
+    if any(value != int(value) for value in values):
+        raise NoValue
+    return mp.mpf(getattr(math, name)(*map(int, values)))
+
+
+def _mentions(expression: Expression, part: Expression) -> bool:
+    return expression == part or any(
+        _mentions(inner, part) for inner in expression[1:] if isinstance(inner, tuple)
+    )
+
+
+# What these leave of a large argument: tanh(100) is not 1, by a number that is met nowhere else.
+_TAILS: dict[str, Callable[[Value], Value]] = {
+    "tanh": lambda value: mp.exp(-2 * abs(value)),
+    "coth": lambda value: mp.exp(-2 * abs(value)),
+    "erf": lambda value: mp.exp(-(abs(value) ** 2)),
+    "\\zeta": lambda value: mp.mpf(2) ** -abs(mp.re(value)),
+}
+_NAMED: dict[str, Callable[[Value], Value]] = {"\\Gamma": mp.gamma, "\\zeta": mp.zeta}
+_BOUNDED = listed(
+    "sin cos tan cot sec csc cis sinh cosh tanh coth sech csch exp ! !! binom arrangements erf root"
+)
+_FUNCTIONS: dict[str, Callable[..., Value]] = {
+    "+": lambda *terms: sum(terms[1:], terms[0]),
+    "*": lambda *factors: _times(factors),
+    "/": lambda top, bottom: top / bottom,
+    "-": lambda value: -value,
+    "!": mp.factorial,
+    "!!": mp.fac2,
+    "binom": mp.binomial,
+    "arrangements": lambda above, below: mp.binomial(above, below) * mp.factorial(below),
+    "abs": abs,
+    "floor": lambda value: _stepped(mp.floor, value),
+    "ceil": lambda value: _stepped(mp.ceil, value),
+    "ln": mp.log,
+    "log": lambda value, base=None: mp.log(value) if base is None else mp.log(value) / mp.log(base),
+    "exp": mp.exp,
+    "cis": lambda value: mp.expj(value),
+    "arcsin": mp.asin, "arccos": mp.acos, "arctan": mp.atan, "arccot": mp.acot, "arcsec": mp.asec, "arccsc": mp.acsc,
+    "arcsinh": mp.asinh, "arccosh": mp.acosh, "arctanh": mp.atanh,
+    "sin": mp.sin, "cos": mp.cos, "tan": mp.tan, "cot": mp.cot, "sec": mp.sec, "csc": mp.csc,
+    "sinh": mp.sinh, "cosh": mp.cosh, "tanh": mp.tanh, "coth": mp.coth, "sech": mp.sech, "csch": mp.csch,
+    "sign": mp.sign, "arg": mp.arg, "erf": mp.erf, "Re": mp.re, "Im": mp.im,
+    "max": lambda *values: max(values), "min": lambda *values: min(values),
+    "gcd": lambda *values: _whole(values, "gcd"), "lcm": lambda *values: _whole(values, "lcm"),
+    "det": lambda matrix: mp.det(matrix), "transpose": lambda matrix: matrix.T,
+}  # fmt: skip
+
+
+def points(*expressions: Expression) -> Iterator[dict[str, Fraction]]:
+    """Values for the variables of the expressions, of both signs and different sizes. Without variables there is one point."""
+    names = sorted(frozenset().union(*map(symbols, expressions)))
+    for index in range(_POINTS if names else 1):
+        point = {}
+        for place, name in enumerate(names):
+            turn = (index + 3 * place) % len(_SIZES)
+            if name in _COUNTERS:
+                point[name] = Fraction(_COUNTS[turn] + 2 * (index // len(_COUNTS)))
+            else:
+                top, bottom = _SIZES[turn]
+                negative = index >> (place % 3) & 1
+                point[name] = Fraction((-1) ** negative * (top + index + 2 * place), bottom)
+        yield point
+
+
+def evaluations(expressions: Sequence[Expression], *, are_two: bool = False) -> Iterator[Evaluation]:
+    """Their values at each point where all of them have one."""
+    for point in points(*expressions):
+        try:
+            evaluation = Evaluation(expressions, point, are_two=are_two)
+        except NoValue:
+            continue
+        with mp.workprec(evaluation.bits):  # what the caller does with the values has their precision
+            yield evaluation
+
+
+def equal_exactly(expression: Expression, other: Expression) -> bool | None:
+    """Whether both have the same value at every point; None where one of them is not rational everywhere."""
+    for point in points(expression, other):
+        left, right = exact_value(expression, names=point), exact_value(other, names=point)
+        if left is None or right is None:
+            return None
+        if left != right:
+            return False
+    return True

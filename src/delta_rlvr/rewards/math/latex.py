@@ -1,0 +1,359 @@
+r"""Brings an answer into one canonical spelling, as a tuple of tokens: the same for reference and prediction.
+
+Only spelling is touched here (``\dfrac``, ``\left``, spaces, Unicode signs, ``\frac12``, ``sqrt(2)``, ``10,\!080``). What an answer
+means (a set, a unit, a percentage) is `structure`'s business. A canonical token is a number, a letter, a command, a sign, or a word:
+``\text{word}``. Arguments stand in braces, and " " stands between two numbers that must not become one.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from . import spelling
+from .characters import MAX_NESTING, check_size, digits_joined, plain_characters
+from .tokens import Tokens, UnreadableAnswer, is_word
+from .units import BARE_UNITS, ORDINALS
+
+_PLAIN_NUMBER = re.compile(r"(-?)([0-9]+(?:\.[0-9]+)?)\.?")
+_TOKEN = re.compile(
+    r"""\\(?:begin|end)\s*\{[A-Za-z]+\*?\}
+    | \\\\(?:\s*\[-?[\d.]+\s*(?:pt|em|ex|cm|mm|in|mu)\])?   # a new line, perhaps with the space below it
+    | \\[A-Za-z]+ | \\.
+    | [0-9]+\.[0-9]+(?:[eE][-+]?[0-9]+)? | 1[eE][-+]?[0-9]+ | [0-9]+[eE]\+?[0-9]+ | [0-9]+ | \.[0-9]+   # 2e-5 is 2e minus 5
+    | (?<![^\W\d_])[apAP]\.\ ?[mM]\b\.? | [^\W\d_]+
+    | <=|>=|==|~=|(?<=\s)!=|\*\*|\+/-|\.{3,}
+    | \s+ | .""",
+    re.VERBOSE | re.DOTALL,
+)
+_SIGNS = {"<=": "\\le", ">=": "\\ge", "==": "=", "~=": "\\approx", "!=": "\\ne", "*": "\\cdot", "+/-": "\\pm"}
+_FUNCTION_AND_LETTER = re.compile(r"(sin|cos|tan|cot|sec|csc|log|ln)([a-z])")
+
+
+@lru_cache(maxsize=512)  # long answers are kept too: this bounds what they take
+def tokens_of(raw: str, *, thousands: bool = True) -> Tokens:
+    """The answer as canonical tokens. With `thousands`, the commas of 1,234 belong to the number."""
+    plain = _PLAIN_NUMBER.fullmatch(raw) if len(raw) < 100 else None
+    if plain is not None:
+        return (plain[1], plain[2]) if plain[1] else (plain[2],)
+    check_size(raw)
+    text = plain_characters(raw)
+    if "\\begin" not in text:
+        text = re.sub(r"\\\\(?=[A-Za-z])", r"\\", text)  # commands escaped twice
+    text = re.sub(r"(?<!\\)\\(?=[0-9])", "", text)  # a stray backslash before a number
+    text = digits_joined(text, thousands=thousands).strip().strip('*`"')
+    return tuple(_Reader(text).math())
+
+
+class _Reader:
+    """Takes TeX's tokens one after the other and writes canonical ones."""
+
+    def __init__(self, text: str) -> None:
+        self.pending = _TOKEN.findall(text)[::-1]
+        self.depth = 0
+        self.tables = 0
+        """How many matrices or cases are open: only there a new line is a new row."""
+        self.in_unit = False
+        r"""Whether a fraction behind a number is read: there an upright letter is a unit, ``9 \frac{\mathrm{m}}{\mathrm{s}}``."""
+
+    def math(self, closer: str | None = None, *, text: bool = False) -> list[str]:
+        """Everything up to the closer. With `text`, letters are words."""
+        self.depth += 1
+        if self.depth > MAX_NESTING + 1:
+            raise UnreadableAnswer(f"brackets nest deeper than {MAX_NESTING}")
+        out: list[str] = []
+        gap = True  # whether a space, an opening bracket or the beginning stands before the token
+        while self.pending:
+            token = self.pending.pop()
+            if token == closer or (closer == "\\end" and token.startswith("\\end")):
+                self.depth -= 1
+                return out
+            if token in ("\\choose", "\\over"):
+                rest = self.math(closer, text=text)
+                self.depth -= 1
+                return ["\\binom" if token == "\\choose" else "\\frac", "{", *out, "}", "{", *rest, "}"]
+            gap = self.write(token, out, gap, text)
+        if closer is not None:
+            raise UnreadableAnswer(f"{closer!r} is missing")
+        return out
+
+    def write(self, token: str, out: list[str], gap: bool, text: bool) -> bool:
+        """Writes what a token stands for; whether it leaves a gap behind it."""
+        if token[0] == "\\":
+            return self.command(token[1:], out, gap, text)
+        if token[0].isspace() or token in ("~", "$"):
+            return True
+        if token[0] in "0123456789" or (token[0] == "." and token[1:].isdigit()):
+            self.number(token, out)
+        elif token[0].isalpha():
+            self.letters(token, out, gap, text)
+        elif token == "{":
+            inner = self.math("}", text=text)
+            out += inner if len(inner) < 2 and not "".join(inner).isalnum() else ["{", *inner, "}"]  # 7{:}30
+        elif token == "}":
+            raise UnreadableAnswer("a '}' closes nothing")
+        elif token in ("^", "_", "**"):
+            self.script("_" if token == "_" else "^", out)
+        elif token.startswith("..."):
+            out.append("\\dots")
+        elif token == "." and out and is_word(out[-1]):
+            pass  # sq. units
+        elif not (text and token in '".?!*-'):
+            out.append(_SIGNS.get(token, token))
+        elif token == "-" and self.pending and self.pending[-1][0].isdigit():
+            out.append(token)
+        return token in "([,;:=/-."
+
+    # --- numbers and letters ---
+
+    def number(self, token: str, out: list[str]) -> None:
+        mantissa, mark, exponent = token.lower().partition("e")
+        if out and out[-1][0].isdigit():
+            out.append(" ")
+        out.append("0" + mantissa if mantissa[0] == "." else mantissa)
+        if mark:
+            sign = ["-"] if exponent[0] == "-" else []
+            out += ["\\cdot", "10", "^", "{", *sign, exponent.lstrip("+-"), "}"]
+        elif self.pending[-1:] == ["."] and self.pending[-2:-1] in (["\\overline"], ["\\bar"], ["\\dot"]):
+            self.pending.pop()
+            out[-1] += "."  # 0.\overline{3}
+
+    def letters(self, run: str, out: list[str], gap: bool, text: bool) -> None:
+        if "." in run:
+            out.append(_word(run.lower().replace(".", "").replace(" ", "")))  # p.m.
+            return
+        if text:
+            while len(self.pending) > 1 and self.pending[-1] in ("-", "'") and self.pending[-2].isalpha():
+                run += self.pending.pop() + self.pending.pop()  # non-real, isn't
+            out.append("\\mod" if run == "mod" else _word(run))
+            return
+        if len(run) == 1 and run.isascii():
+            self.letter(run, out, gap)
+            return
+        after_number = bool(out) and (out[-1][0].isdigit() or is_word(out[-1]))
+        if after_number and (run.lower() in BARE_UNITS or run in ORDINALS) and not self.has_argument(run):
+            out.append(_word(run))
+        elif run == "log" and self.pending[-2:] in (["(", "2"], ["(", "10"]):  # log2(8)
+            out += ["\\log", "_", "{", self.pending.pop(), "}"]
+        elif run in spelling.COMMAND_WORDS:
+            self.command(spelling.COMMAND_WORDS[run], out, gap, text)
+        elif match := _FUNCTION_AND_LETTER.fullmatch(run):
+            out += ["\\" + match[1], match[2]]
+        elif run.lower() in ("and", "or") or (
+            _is_language(run) and ((gap and self.at_gap(len(run))) or len(run) > 4)
+        ):
+            out.append(_word(run))
+        else:
+            out += run
+
+    def at_gap(self, length: int) -> bool:
+        """Whether a run of so many letters ends where a word may end; a short one needs a space: no, but not at^2."""
+        return length > 3 or not self.pending or self.pending[-1].isspace() or self.pending[-1] in ".,;:!?$)"
+
+    def letter(self, letter: str, out: list[str], gap: bool) -> None:
+        """A variable, or what else a single letter may be: 3 x 10^8, km/h, 25 m^2 (with a space, which 25m^2 has not)."""
+        after_number = gap and bool(out) and out[-1][0].isdigit()
+        after_unit = len(out) > 1 and out[-1] in ("/", "\\cdot") and is_word(out[-2])
+        if letter == "x" and after_number and self.pending[-3:] == ["^", "10", " "]:
+            out.append("\\cdot")
+        else:
+            has_power = letter == "m" and after_number and self.pending[-1:] in (["^"], ["/"])
+            is_unit = has_power or (letter in spelling.UNIT_LETTERS and after_unit)
+            out.append(_word(letter) if is_unit else letter)
+
+    def has_argument(self, function: str) -> bool:
+        """Whether ``2 sec x`` goes on like a function: then sec are no seconds."""
+        following = next((token for token in reversed(self.pending) if not token.isspace()), "")
+        has_letter = function in spelling.FUNCTIONS and following[:1].isalpha()
+        return has_letter or following in ("(", "\\left", "\\theta")
+
+    # --- arguments ---
+
+    def script(self, mark: str, out: list[str]) -> None:
+        """A power or an index. Those who leave the braces out mean the whole number: 2^10."""
+        inner = self.argument(whole_number=True)
+        plain = "".join(inner).removeprefix("\\text{").removesuffix("}")
+        if mark == "^" and plain in ("\\circ", "\\degree", "o") and out:
+            out.append("\\degree")
+            for scale in ("C", "F"):
+                out += [_word(scale)] if self.skip(scale) else []
+        elif mark == "^" and plain in ORDINALS:
+            out.append(_word(plain))
+        elif mark == "^" and plain and not plain.strip("'"):
+            out += inner
+        elif inner:
+            out += [mark, "{", *inner, "}"]
+
+    def argument(self, *, whole_number: bool = False, text: bool = False) -> list[str]:
+        r"""TeX's next argument: a group or a single token; of a number one digit, as in ``\frac12``, or the `whole_number`."""
+        self.depth += 1
+        if self.depth > MAX_NESTING + 1:
+            raise UnreadableAnswer(f"arguments nest deeper than {MAX_NESTING}")
+        out: list[str] = []
+        while not out:
+            if (
+                not self.pending
+                or self.pending[-1] in ("}", ")", "]", "&")
+                or self.pending[-1][:4] == "\\end"
+            ):
+                raise UnreadableAnswer("the argument of a power, index, fraction or root is missing")
+            token = self.pending.pop()
+            if token == "{":
+                out = self.math("}", text=text)
+                break
+            if token == "(" and whole_number:  # x^(n+1), sqrt(2)
+                out = self.math(")")
+                break
+            if whole_number and token in "+-":
+                alone = not self.pending or self.pending[-1][0] in " )}]=,;:."  # the set R^+
+                out = [token] if alone else [token, *self.argument(whole_number=True)]
+                break
+            is_whole = (token.isdigit() and whole_number) or token in spelling.COMMAND_WORDS
+            if len(token) > 1 and token.isalnum() and not is_whole:
+                self.pending.append(token[1:])
+                token = token[0]
+            self.write(token, out, True, text)
+        self.depth -= 1
+        return out
+
+    def skip(self, *tokens: str) -> bool:
+        """Takes the next token away where it is one of these."""
+        while self.pending and self.pending[-1].isspace():
+            self.pending.pop()
+        if self.pending and self.pending[-1] in tokens:
+            self.pending.pop()
+            return True
+        return False
+
+    # --- commands ---
+
+    def command(self, name: str, out: list[str], gap: bool, text: bool) -> bool:
+        """Writes what a command stands for; whether it leaves a gap behind it."""
+        name = spelling.ALIASES.get(name, name)
+        if name in spelling.SPACES or name in "()[]":
+            if name.endswith("quad") and "=" in out and "=" in self.pending and self.pending[-1:] != ["("]:
+                out.append(";")  # x = 3 \quad y = 4
+            return True
+        if name in spelling.IGNORED:
+            if name in ("left", "right", "middle"):
+                self.skip(".")
+            return True
+        if name[0] == "\\":
+            out.append("\\newrow" if self.tables else ";")
+            return True
+        if name.startswith(("begin", "end")) and name[-1] == "}":
+            self.environment(name, out)
+        elif name in spelling.IGNORED_WITH_ARGUMENT:
+            self.skip("*")
+            self.argument()
+        elif name in spelling.SECOND_ARGUMENT:
+            self.argument()
+            out += _grouped(self.argument(text=text))
+        elif name in spelling.TRANSPARENT:
+            if name == "bbox" and self.skip("["):
+                self.math("]")
+            out += _grouped(self.argument(text=text))
+            if name.endswith("brace") and self.skip("_", "^"):
+                self.argument()
+        elif name in spelling.TEXT:
+            self.skip("*")
+            self.text(name, out)
+        elif name in spelling.FONTS:
+            out.append(f"\\{name}{{{''.join(self.argument())}}}")
+        elif name == "sqrt":
+            index = ["[", *self.math("]"), "]"] if self.skip("[") else []
+            is_call = self.skip("(")
+            out += ["\\sqrt", *index, "{", *(self.math(")") if is_call else self.argument()), "}"]
+        elif name in spelling.ARGUMENTS:
+            self.with_arguments(name, out)
+        elif name == "pmod":
+            out += ["\\mod", "{", *self.argument(whole_number=True), "}"]
+        elif name == "lg":
+            out += ["\\log", "_", "{", "10", "}"]
+        elif name == "not":
+            out.append("\\ne" if self.skip("=") else "\\notin" if self.skip("\\in") else "\\not")
+        else:
+            out.append(spelling.SIGNS.get(name, "\\" + name))
+        return False
+
+    def text(self, name: str, out: list[str]) -> None:
+        inner = self.math("}", text=True) if self.skip("{") else self.argument(text=True)
+        word = inner[0][6:-1] if len(inner) == 1 and is_word(inner[0]) else ""
+        after_value = self.in_unit or (
+            bool(out) and (out[-1][0].isdigit() or out[-1] in ("}", ")", "\\degree"))
+        )
+        is_unit = after_value and (word in BARE_UNITS or word in spelling.UNIT_LETTERS or word in ("C", "F"))
+        if word in spelling.FUNCTIONS and not is_unit:
+            self.command(word, out, True, False)
+        elif len(word) == 1 and name in spelling.UPRIGHT and not is_unit:
+            out.append(word)
+        else:
+            if inner and out and out[-1][0].isdigit() and inner[0][0].isdigit():
+                out.append(" ")
+            out += inner
+
+    def with_arguments(self, name: str, out: list[str]) -> None:
+        before, self.in_unit = self.in_unit, name == "frac" and bool(out) and out[-1][0].isdigit()
+        arguments = [self.argument() for _ in range(spelling.ARGUMENTS[name])]
+        self.in_unit = before
+        if name == "frac" and all(map(_is_unit, arguments)):
+            out += [*arguments[0], "/", *arguments[1]]  # \frac{\text{m}}{\text{s}}
+            return
+        if name == "dot" and out and out[-1][0].isdigit():
+            name = "overline"
+        out.append("\\" + name)
+        for inner in arguments:
+            out += ["{", *inner, "}"]
+
+    def environment(self, name: str, out: list[str]) -> None:
+        if name.startswith("end"):
+            return  # it ends nothing
+        name = name[5:].strip(" {}*")
+        if name in spelling.WITH_COLUMNS:
+            if self.skip("["):
+                self.math("]")
+            self.argument()
+        kind = spelling.TABLES.get(name, "")
+        self.tables += 1
+        body = self.math("\\end")
+        self.tables -= 1
+        if out and out[-1] == "\\{" and self.ends_open():  # \left\{ ... \right. around the lines of a system
+            out.pop()
+            kind = "cases" if kind else ""
+        if kind:
+            out += [f"\\begin{{{kind}}}", *body, f"\\end{{{kind}}}"]
+        else:
+            out += [";" if token == "\\newrow" else token for token in body if token != "&"]
+
+    def ends_open(self) -> bool:
+        rest = [token for token in self.pending if not token.isspace()]
+        return not rest or rest[-2:] == [".", "\\right"]
+
+
+def _word(word: str) -> str:
+    return f"\\text{{{word.lower() if word.lower() in ('and', 'or') else word}}}"
+
+
+def _grouped(inner: list[str]) -> list[str]:
+    return inner if len(inner) == 1 else ["{", *inner, "}"]
+
+
+def _is_language(run: str) -> bool:
+    """Whether a run of letters is a word of a language rather than a product of variables."""
+    if not run.isascii() or run.lower() in spelling.WORDS:
+        return True
+    if run.isupper():
+        return False  # AB, HTT: points, or letters in a row
+    if run[0].isupper():
+        return len(run) >= 3 and run[1:].islower()
+    return (
+        len(run) >= 4 and run not in "abcdefghijklmnopqrstuvwxyz" and re.search(r"[aeiouy]", run) is not None
+    )
+
+
+def _is_unit(tokens: list[str]) -> bool:
+    """Whether an argument holds a unit alone: the parts of a fraction of units are one."""
+    others = ("^", "{", "}", "\\cdot", "-")
+    return (
+        bool(tokens) and is_word(tokens[0]) and all(is_word(t) or t in others or t.isdigit() for t in tokens)
+    )

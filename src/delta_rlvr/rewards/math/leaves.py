@@ -1,0 +1,147 @@
+"""The ends of an answer's structure: numbers and expressions with their units, and whether two of them are one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from .exact import QUICK_BITS, TooLarge, exact_value, rounds_to, terminates
+from .expression import Expression, parse
+from .structure import Node
+from .tokens import Tokens, UnreadableAnswer, join
+from .units import units_conflict
+
+Sides = tuple[Expression, Expression]
+"""The two sides of an equation or inequality."""
+_NUMERAL = re.compile(
+    r"(-?)\(?([0-9A-Z]+)\)?(?:_\{(?:\\text\{base\})?([0-9]+|\\text\{[a-z]+\})\}|\(?\\text\{base\}([0-9]+)\)?)"
+)
+_BASES = {
+    f"\\text{{{name}}}": base
+    for base, name in enumerate(("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"), 2)
+} | {"\\text{twelve}": 12, "\\text{sixteen}": 16}
+_DECIMAL = re.compile(r"[-+]?[0-9]*\.[0-9]+")
+
+
+class Undecided(Exception):
+    """Text and exact numbers do not settle it: algebra is needed."""
+
+
+class Algebra:
+    """Decides what needs values. This one may not work out any: whoever asks it learns that the question is open."""
+
+    def equal(self, reference: Expression, prediction: Expression) -> bool:
+        raise Undecided
+
+    def rounds(self, value: Expression, decimal: str, least_digits: int, cut: bool) -> bool:
+        raise Undecided
+
+    def equations(self, reference: Sides, prediction: Sides) -> bool:
+        raise Undecided
+
+    def inequalities(self, reference: Sides, prediction: Sides) -> bool:
+        raise Undecided
+
+    def sets(self, reference: Node, prediction: Node) -> bool:
+        raise Undecided
+
+    def families(
+        self, reference: Sequence[Expression], prediction: Sequence[Expression], parameter: str
+    ) -> bool:
+        raise Undecided
+
+
+class UnreadableReference(UnreadableAnswer):
+    """It is the reference that cannot be read."""
+
+
+def is_rounding(exact: Node, rounded: Node, algebra: Algebra) -> bool:
+    if (
+        rounded.kind != "leaf"
+        or exact.kind != "leaf"
+        or not re.fullmatch(r"-?[0-9]+(?:\.[0-9]+)?", rounded.text)
+    ):
+        return False
+    return _rounds(parse(exact.tokens), rounded.text, algebra, least_digits=1)
+
+
+def _rounds(
+    value: Expression, decimal: str, algebra: Algebra, *, least_digits: int, cut: bool = False
+) -> bool:
+    exact = exact_value(value, QUICK_BITS)
+    if exact is None:
+        return algebra.rounds(value, decimal, least_digits, cut)
+    return rounds_to(exact, decimal, least_digits=least_digits, cut=cut)
+
+
+def same_leaf(asked: Node, given: Node, algebra: Algebra, *, in_list: bool = False) -> bool:
+    if units_conflict(asked.unit, given.unit, counts_matter=in_list):
+        return False
+    if asked.tokens == given.tokens:
+        return True
+    if asked.unit.is_percent != given.unit.is_percent:
+        # 50% is 50 with its sign left out, and it is 0.5: both are the same answer.
+        texts = [
+            ("\\frac", "{", *n.tokens, "}", "{", "100", "}") if n.unit.is_percent else n.tokens
+            for n in (asked, given)
+        ]
+        return _same_value(asked.tokens, given.tokens, algebra) or _same_value(texts[0], texts[1], algebra)
+    return _same_value(asked.tokens, given.tokens, algebra)
+
+
+def _same_value(asked: Tokens, given: Tokens, algebra: Algebra) -> bool:
+    numerals = _numeral(asked), _numeral(given)
+    if numerals[1] is not None and numerals[1][2] == 10 and numerals[0] is None:
+        given = (numerals[1][1],)
+    elif numerals != (None, None):
+        # 52_8 is asked for in base 8: its digits and its base, nothing equal to it
+        return numerals[0] == numerals[1]
+    if _spells(asked) and _spells(given):
+        return asked == given  # HTT and TTH are words, not products
+    value, number = reference_expression(asked), parse(_without_dots(given))
+    try:
+        exact, decimal = exact_value(value, QUICK_BITS), exact_value(number, QUICK_BITS)
+    except TooLarge:
+        return algebra.equal(value, number)
+    text, reference = join(_without_dots(given)), join(asked)
+    if exact is not None and decimal is not None:
+        return exact == decimal or (
+            bool(_DECIMAL.fullmatch(text)) and rounds_to(exact, text) and not terminates(exact)
+        )
+    if decimal is not None and _DECIMAL.fullmatch(text):
+        return algebra.rounds(value, text, 6, given[-1] == "\\dots") or algebra.equal(value, number)
+    if exact is not None and _DECIMAL.fullmatch(reference) and algebra.rounds(number, reference, 6, False):
+        return True
+    return algebra.equal(value, number)
+
+
+def reference_expression(tokens: Tokens) -> Expression:
+    try:
+        return parse(tokens)
+    except UnreadableAnswer as error:
+        raise UnreadableReference(str(error)) from error
+
+
+def _without_dots(tokens: Tokens) -> Tokens:
+    r"""1.41421356\dots is a decimal that goes on."""
+    return tokens[:-1] if tokens[-1] == "\\dots" and len(tokens) > 1 and "." in tokens[-2] else tokens
+
+
+def _spells(tokens: Tokens) -> bool:
+    """Whether the letters are a word: capitals, or a letter that comes twice, which a product would write as a power."""
+    if len(tokens) < 2 or not all(len(token) == 1 and token.isalpha() for token in tokens):
+        return False
+    return all(map(str.isupper, tokens)) or len(set(tokens)) < len(tokens)
+
+
+def _numeral(tokens: Tokens) -> tuple[str, str, int] | None:
+    """A number written in another base than ten: sign, digits and base."""
+    match = _NUMERAL.fullmatch(join(tokens)) if len(tokens) > 2 else None
+    if match is None:
+        return None
+    written = match[3] or match[4]
+    base = _BASES.get(written) or (int(written) if written.isdigit() and len(written) < 3 else 0)
+    digits = match[2].lstrip("0") or "0"
+    if not 2 <= base <= 36 or (len(digits) == 1 and digits.isalpha()):
+        return None
+    return match[1], digits, base

@@ -1,0 +1,137 @@
+r"""What is said around an answer: before it ("the answer is"), behind it ("is the answer", "for all x"), and in between.
+
+Everything here takes words off that say nothing about the value. A word that might ("not", "or", "at least") stays, and the answer
+with it is then another one.
+"""
+
+from __future__ import annotations
+
+from .tokens import Tokens, bare, filled, is_word, last_bracket, listed, split, word_of
+
+_LEADING_SIGNS = frozenset({"+", "\\approx", "\\Rightarrow", "=", ":"})
+_LABELS = listed("answer result solution")
+_EMPTY_WORDS = _LABELS | listed(
+    "the a an is are about approximately approx roughly final exactly total of only each so thus hence therefore we get have obtain "
+    "exact value equals equal correct it ans our my"
+)
+_VERBS = listed("is are equals was be")
+_DENIALS = listed(
+    "not isn't aren't never no neither nor or either maybe perhaps possibly probably likely unlikely if unless except than between "
+    "cannot wrong incorrect false"
+)
+_NOTES = listed("since because approximately approx rounded")
+_ROUNDED = listed("approximately approx about roughly")
+_NEXT_STEPS = frozenset({"\\Rightarrow", "\\iff", "\\Leftrightarrow"})
+_CONDITIONS = frozenset(
+    {"\\forall", *(f"\\text{{{word}}}" for word in ("where", "for", "with", "when", "if", "given"))}
+)
+# A condition in these words alone says nothing that the answer itself does not: "for all real x", "where k is an integer".
+_QUANTIFIERS = {
+    **dict.fromkeys(listed("where for with all any every each some is are be an a the and"), ""),
+    **dict.fromkeys(listed("arbitrary constant constants fixed number numbers"), ""),
+    **dict.fromkeys(listed("integer integers"), "Z"),
+    **dict.fromkeys(listed("real reals"), "R"),
+    **dict.fromkeys(listed("natural positive nonnegative non-negative"), "N"),
+    "complex": "C",
+}
+
+Ranges = tuple[tuple[str, str], ...]
+"""The number set that each parameter runs through: (("k", "Z"),)."""
+
+
+def plain_statement(tokens: Tokens) -> Tokens:
+    """The answer without what is said before and behind it."""
+    return _without_note(_without_tail(_without_lead(_last_step(_approximation(tokens)))))
+
+
+def _approximation(tokens: Tokens) -> Tokens:
+    r"""x (\approx 0.83) and x \text{ or approximately } 0.83 as x \approx 0.83."""
+    start = last_bracket(tokens)
+    if start and tokens[start + 1] == "\\approx":
+        return (*tokens[:start], *tokens[start + 1 : -1])
+    for index in range(1, len(tokens) - 1):
+        if word_of(tokens[index]) == "or" and word_of(tokens[index + 1]) in _ROUNDED:
+            return (*tokens[:index], "\\approx", *tokens[index + 2 :])
+    return tokens
+
+
+def _last_step(tokens: Tokens) -> Tokens:
+    r"""Of 2x = 10 \Rightarrow x = 5 the last statement: it is the answer."""
+    if _NEXT_STEPS.isdisjoint(tokens):
+        return tokens
+    steps = filled(tokens, _NEXT_STEPS)
+    return steps[-1] if steps else tokens
+
+
+def _without_lead(tokens: Tokens) -> Tokens:
+    r"""Drops ``\text{The answer is}``, ``\text{The value of } x \text{ is}``, ``\approx`` and ``+`` from the front."""
+    while len(tokens) > 1 and tokens[0] in _LEADING_SIGNS:
+        tokens = bare(tokens[1:]) or tokens[-1:]
+    words = [word_of(token) for token in tokens]
+    said = 0
+    for index, word in enumerate(words):
+        if word in _VERBS or (tokens[index] == ":" and words[index - 1]):
+            said = index + 1
+    named = (said == 2 and tokens[0].isalpha()) or (
+        words[0] and tokens[0] not in _CONDITIONS
+    )  # x is 5; the value of x is 5
+    if named and 0 < said < len(tokens) and not set(words[:said]) & _DENIALS:
+        return _without_lead(bare(tokens[said:]) or tokens[-1:])
+    end = next((index for index, word in enumerate(words) if not word), len(tokens))
+    is_label = end < len(tokens) and tokens[end] == "=" and words[end - 1] in _LABELS
+    if 0 < end < len(tokens) and (is_label or set(words[:end]) <= _EMPTY_WORDS):
+        return _without_lead(bare(tokens[end:]) or tokens[-1:])
+    return tokens
+
+
+def _without_tail(tokens: Tokens) -> Tokens:
+    """Drops "is the answer" from the end."""
+    end = len(tokens)
+    while end > 1 and is_word(tokens[end - 1]):
+        end -= 1
+    words = [word_of(token) for token in tokens[end:]]
+    is_said = words[:1] == ["is"] and _LABELS.intersection(words) and _EMPTY_WORDS.issuperset(words)
+    return tokens[:end] if is_said else tokens
+
+
+def _without_note(tokens: Tokens) -> Tokens:
+    """Drops "(since x > 0)" from the end."""
+    start = last_bracket(tokens)
+    return tokens[:start] if start and word_of(tokens[start + 1]) in _NOTES else tokens
+
+
+def take_conditions(tokens: Tokens) -> tuple[Tokens, Ranges, list[Tokens]]:
+    r"""The answer without its conditions ("for k > 0", k \in \mathbb{Z}), the number sets of its parameters, its other conditions."""
+    body, *others = split(tokens, _CONDITIONS)
+    if not bare(body):
+        return tokens, (), []
+    clauses = [clause for other in others for clause in filled(other, {",", "\\text{and}"})]
+    items = split(body, {","})
+    while len(items) > 1 and _parameter(bare(items[-1])) is not None:
+        clauses.append(bare(items.pop()))
+        body = tuple(token for item in items for token in (",", *item))[1:]
+    start = last_bracket(bare(body))
+    if start and _parameter(bare(body)[start + 1 : -1]) is not None:  # (k \in \mathbb{Z})
+        clauses.append(bare(body)[start + 1 : -1])
+        body = bare(body)[:start]
+    parameters = [_parameter(clause) for clause in clauses]
+    ranges = tuple(sorted({parameter for parameter in parameters if parameter and parameter[0]}))
+    return (
+        bare(body),
+        ranges,
+        [c for c, parameter in zip(clauses, parameters, strict=True) if parameter is None],
+    )
+
+
+def _parameter(clause: Tokens) -> tuple[str, str] | None:
+    r"""k \in \mathbb{Z}, "k is an integer", "all real x" as (name, set); the name is empty where none is said. None for the rest."""
+    names = [token for token in clause if not is_word(token)]
+    words = [word_of(token) for token in clause if is_word(token)]
+    if any(word not in _QUANTIFIERS for word in words):
+        return None
+    sets = [_QUANTIFIERS[word] for word in words if _QUANTIFIERS[word]]
+    if len(names) == 3 and names[1] == "\\in" and names[2].startswith("\\mathbb{") and names[0].isalpha():
+        return None if sets else (names[0], names[2][8:-1])
+    if not words or len(names) > 1 or any(len(name) != 1 or not name.isalpha() for name in names):
+        return None
+    return (names[0] if names else "", "N" if "N" in sets else sets[-1] if sets else "")

@@ -1,0 +1,172 @@
+r"""Sets of real numbers: intervals, points, and what inequalities, \mathbb{R} and set operations make of them.
+
+A set is kept as its stretches between two cuts. A cut stands just before or just behind a number, so that open and closed ends,
+single points and complements need no cases of their own. Works with values, so it runs in a worker, like `numeric`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from .expression import parse
+from .numeric import real_value
+from .structure import ALL_WORDS, EMPTY_WORDS, FLIPPED, Node, is_name, plain_words
+
+Cut = tuple[int, Fraction, int]
+"""(-1, 0, 0) is below and (1, 0, 0) above every number; (0, value, 0) stands just before a number and (0, value, 1) just behind it."""
+Stretches = tuple[tuple[Cut, Cut], ...]
+BELOW: Cut = (-1, Fraction(0), 0)
+ABOVE: Cut = (1, Fraction(0), 0)
+EVERYTHING: Stretches = ((BELOW, ABOVE),)
+_KEPT_BITS = 256
+"""An irrational end of an interval is kept to so many bits: two spellings of one number are then one."""
+_NAMED: dict[str, Stretches] = {
+    "\\mathbb{R}": EVERYTHING,
+    "\\emptyset": (),
+    "\\mathbb{R}^{+}": (((0, Fraction(0), 1), ABOVE),),
+    "\\mathbb{R}_{>0}": (((0, Fraction(0), 1), ABOVE),),
+    "\\mathbb{R}_{\\ge0}": (((0, Fraction(0), 0), ABOVE),),
+    "\\mathbb{R}^{-}": ((BELOW, (0, Fraction(0), 0)),),
+}
+
+
+def same_set(asked: Node, given: Node) -> bool:
+    """Whether both are sets of real numbers, and the same one."""
+    one, other = real_set(asked), real_set(given)
+    return one is not None and one == other
+
+
+def real_set(node: Node) -> Stretches | None:
+    """The set that an answer describes; None where it is none of real numbers."""
+    if node.kind == "tuple" and len(node.items) == 2 and node.form in ("()", "(]", "[)", "[]"):
+        low, high = _cut(node.items[0], node.form[0] == "("), _cut(node.items[1], node.form[1] == "]")
+        if low is None or high is None or low >= high:
+            return None
+        includes_infinity = (low[0] and node.form[0] == "[") or (high[0] and node.form[1] == "]")
+        return None if includes_infinity else ((low, high),)
+    if node.kind == "set":
+        points = [_point(item) for item in node.items]
+        return (
+            None if any(point is None for point in points) else _union([p for p in points if p is not None])
+        )
+    if node.kind in ("union", "intersection", "difference"):
+        members = _all(node.items)
+        if members is None:
+            return None
+        if node.kind == "union":
+            return _union(members)
+        result = members[0]
+        for member in members[1:]:
+            result = _intersection(result, member if node.kind == "intersection" else _complement(member))
+        return result
+    if node.kind == "list":
+        return _of_list(node)
+    if node.kind == "relation":
+        return _of_relation(node)
+    words = plain_words(node)
+    if words in EMPTY_WORDS:
+        return ()
+    return EVERYTHING if words in ALL_WORDS else _NAMED.get(node.text)
+
+
+def _of_list(node: Node) -> Stretches | None:
+    """x < 1 or x > 3 is a union, x > 1 and x < 3 an intersection; a comma is whichever of them says something."""
+    members = _all(node.items)
+    if members is None or not any(item.kind != "leaf" for item in node.items):
+        return None
+    both = members[0]
+    for member in members[1:]:
+        both = _intersection(both, member)
+    either = _union(members)
+    if all(item.operators == ("\\ne",) for item in node.items):
+        return both
+    if node.form == "and":
+        return both or either  # "x < 1 and x > 3" lists two stretches
+    return either if node.form == "or" or either != EVERYTHING else both
+
+
+def _of_relation(node: Node) -> Stretches | None:
+    if node.operators in (("\\in",), ("\\notin",)) and is_name(node.items[0]):
+        inner = real_set(node.items[1])
+        return inner if inner is None or node.operators == ("\\in",) else _complement(inner)
+    result = EVERYTHING
+    absolute = False
+    for left, operator, right in zip(node.items, node.operators, node.items[1:], strict=False):
+        if is_name(right) and not is_name(left):
+            left, right, operator = right, left, FLIPPED.get(operator, operator)
+        if not is_name(left) or operator not in ("<", ">", "\\le", "\\ge", "=", "\\ne"):
+            return None
+        before, behind = _cut(right, False), _cut(right, True)
+        if before is None or behind is None:
+            return None
+        result = _intersection(
+            result,
+            {
+                "<": ((BELOW, before),),
+                "\\le": ((BELOW, behind),),
+                ">": ((behind, ABOVE),),
+                "\\ge": ((before, ABOVE),),
+                "=": ((before, behind),),
+                "\\ne": ((BELOW, before), (behind, ABOVE)),
+            }[operator],
+        )
+        absolute |= left.tokens[0] == "|"
+    return _mirrored(result) if absolute else result
+
+
+def _all(nodes: Sequence[Node]) -> list[Stretches] | None:
+    members = [
+        real_set(node) if node.kind != "leaf" or node.text in _NAMED else _point(node) for node in nodes
+    ]
+    known = [member for member in members if member is not None]
+    return known if len(known) == len(members) else None
+
+
+def _point(node: Node) -> Stretches | None:
+    before, behind = _cut(node, False), _cut(node, True)
+    return None if before is None or behind is None or before[0] else ((before, behind),)
+
+
+def _cut(node: Node, behind: bool) -> Cut | None:
+    if node.tokens == ("\\infty",):
+        return ABOVE
+    if node.tokens == ("-", "\\infty"):
+        return BELOW
+    value = real_value(parse(node.tokens)) if node.kind == "leaf" else None
+    if value is None:
+        return None
+    shift = _KEPT_BITS - abs(value.numerator).bit_length() + value.denominator.bit_length()
+    kept = Fraction(round(value * Fraction(2) ** shift)) / Fraction(2) ** shift
+    exact = value if value.denominator.bit_length() <= _KEPT_BITS // 2 else kept
+    return (0, exact, int(behind))
+
+
+def _mirrored(sizes: Stretches) -> Stretches:
+    """The numbers whose absolute values are in the set: |x| < 3."""
+    positive = _intersection(sizes, (((0, Fraction(0), 0), ABOVE),))
+    negative = tuple((_negated(high), _negated(low)) for low, high in reversed(positive))
+    return _union([positive, negative])
+
+
+def _negated(cut: Cut) -> Cut:
+    return (-cut[0], -cut[1], 0 if cut[0] else 1 - cut[2])
+
+
+def _union(members: Sequence[Stretches]) -> Stretches:
+    merged: list[tuple[Cut, Cut]] = []
+    for low, high in sorted(stretch for member in members for stretch in member):
+        if merged and low <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], high))
+        elif low < high:
+            merged.append((low, high))
+    return tuple(merged)
+
+
+def _complement(stretches: Stretches) -> Stretches:
+    cuts = [BELOW, *(cut for stretch in stretches for cut in stretch), ABOVE]
+    return tuple((low, high) for low, high in zip(cuts[::2], cuts[1::2], strict=True) if low < high)
+
+
+def _intersection(one: Stretches, other: Stretches) -> Stretches:
+    return _complement(_union([_complement(one), _complement(other)]))

@@ -1,0 +1,341 @@
+r"""What an answer is: a number with a unit, a list, a tuple, an interval, a set, a matrix, a relation, words.
+
+The outer shape is read here, by us, because it is where leniency can be exploited (a list that contains the right answer, a set for
+a tuple, a closed interval for an open one). The expressions at its leaves are left to `expression`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from .phrases import Ranges, plain_statement, take_conditions
+from .tokens import (
+    CLOSERS,
+    OPENERS,
+    Tokens,
+    UnreadableAnswer,
+    bare,
+    closes,
+    filled,
+    is_word,
+    join,
+    listed,
+    split,
+    word_of,
+)
+from .units import NO_UNIT, Unit, take_unit
+
+ORDER = frozenset({"<", ">", "\\le", "\\ge"})
+FLIPPED = {"<": ">", ">": "<", "\\le": "\\ge", "\\ge": "\\le"}
+RELATIONS = ORDER | {
+    *("=", "\\ne", "\\in", "\\notin", "\\approx", "\\equiv", "\\subset", "\\subseteq", "\\propto", "\\cong"),
+    *("\\parallel", "\\perp", "\\nmid", "\\to"),
+}
+SET_OPERATIONS = {"\\cup": "union", "\\cap": "intersection", "\\setminus": "difference"}
+_SEPARATORS = frozenset({",", ";", "\\text{and}", "\\text{or}"})
+EMPTY_WORDS = listed("nosolution nosolutions norealsolution norealsolutions emptyset none nosolutionexists")
+ALL_WORDS = listed("allrealnumbers allreals anyrealnumber realnumbers allrealx allrealnumber therealnumbers")
+"""What is said for no number, and for every number, as `plain_words` writes it."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """One answer or a part of it."""
+
+    kind: str
+    """"leaf", "words", "list", "tuple", "set", "union", "intersection", "difference", "matrix", "cases", "relation", "residue",
+    "described" (a set by its elements and their condition) or "conditional"."""
+    tokens: Tokens
+    """The canonical tokens of the whole part."""
+    items: tuple[Node, ...] = ()
+    """Its parts, in order; the cells of a matrix row by row; of a residue the value and the modulus."""
+    form: str = ""
+    """Of a tuple its brackets, "()", "[)", ..., ":" for a ratio; of a matrix its number of columns; of a list "and" or "or"."""
+    operators: Tokens = ()
+    """The relations between the items of a relation."""
+    unit: Unit = NO_UNIT
+    """Of a leaf: what stands beside its value."""
+    whole: Tokens = ()
+    """Of a leaf: its tokens with the unit."""
+    ranges: Ranges = ()
+    """Of any answer: the number sets of its parameters, where it names them."""
+
+    @property
+    def text(self) -> str:
+        return join(self.tokens)
+
+
+def read(tokens: Tokens) -> Node:
+    """The structure of an answer's tokens."""
+    tokens = bare(tokens)
+    if not tokens:
+        raise UnreadableAnswer("the answer is empty")
+    if len(tokens) == 1:
+        return _single(tokens)
+    tokens = plain_statement(tokens)
+    if all(is_word(token) or token in ",.'-():" for token in tokens) and _SEPARATORS.isdisjoint(tokens):
+        return Node("words", tokens)
+    residue = _residue(tokens)
+    if residue is not None:
+        return residue
+    tokens, ranges, conditions = take_conditions(tokens)
+    node = _except(tokens) or _list(tokens)
+    if conditions:
+        return Node("conditional", tokens, (node, *map(read, conditions)))
+    return replace(node, ranges=ranges) if ranges else node
+
+
+def _except(tokens: Tokens) -> Node | None:
+    """All real numbers except 1 and 3."""
+    sides = [bare(side) for side in split(tokens, {"\\text{except}"})]
+    if len(sides) != 2 or not all(sides):
+        return None
+    members = _list(sides[1])
+    points = members.items if members.kind == "list" else (members,)
+    return Node("difference", tokens, (read(sides[0]), Node("set", sides[1], points)))
+
+
+def _list(tokens: Tokens) -> Node:
+    parts = filled(tokens, _SEPARATORS)
+    if len(parts) > 1 and ";" in tokens and "," in tokens:  # p=5, q=2; p=7, q=2
+        groups = filled(tokens, {";"})
+        if 1 < len(groups) < len(parts):
+            return Node("list", tokens, tuple(map(read, groups)), form=",")
+    if len(parts) > 1:
+        form = "or" if "\\text{or}" in tokens else "and" if "\\text{and}" in tokens else ","
+        return Node("list", tokens, _expanded(_unequal_to_each(parts)), form=form)
+    if not parts:
+        raise UnreadableAnswer("the answer is empty")
+    tokens = parts[0]
+    if tokens[0] == "\\{" and closes(tokens, 0) == len(tokens) - 1:
+        return _set(tokens)
+    if "\\pm" in tokens or "\\mp" in tokens:
+        return Node("list", tokens, _expanded([tokens]), form="or")
+    return _single(tokens)
+
+
+def _unequal_to_each(parts: list[Tokens]) -> list[Tokens]:
+    r"""x \ne 1, 2 says x \ne 1 and x \ne 2."""
+    start = parts[0].index("\\ne") + 1 if "\\ne" in parts[0] else 0
+    if not start or any(not RELATIONS.isdisjoint(part) for part in parts[1:]):
+        return parts
+    return [parts[0], *((*parts[0][:start], *part) for part in parts[1:])]
+
+
+def _set(tokens: Tokens) -> Node:
+    inside = tokens[1:-1]
+    for bar in ("\\mid", ":", "|"):
+        elements = split(inside, {bar})[0]
+        condition = bare(inside[len(elements) + 1 :])
+        if bare(elements) and condition and len(split(elements, {","})) == 1:
+            return _described(tokens, bare(elements), condition)
+    items = _expanded(filled(inside, {",", ";"}))
+    named = len(items) > 1 and all(item.operators == ("=",) and is_name(item.items[0]) for item in items)
+    return Node("list", tokens, items, form="and") if named else Node("set", tokens, items)  # {x = 4, y = -1}
+
+
+def _described(tokens: Tokens, elements: Tokens, condition: Tokens) -> Node:
+    r"""\{x \mid 1 < x < 2\}: where a real number is described, the condition says it all."""
+    sides = split(elements, {"\\in"})
+    if len(sides[0]) == 1 and sides[0][0] in condition and (len(sides) == 1 or sides[1] == ("\\mathbb{R}",)):
+        return read(condition)
+    parameter = take_conditions((*elements, ",", *condition))
+    if parameter[1] and not parameter[2]:  # \{2k+1 \mid k \in \mathbb{Z}\}
+        return replace(Node("set", tokens, _expanded([elements])), ranges=parameter[1])
+    return Node("described", tokens, (read(elements), read(condition)))
+
+
+def _single(tokens: Tokens) -> Node:
+    sides, operators = _relation(tokens)
+    if operators:
+        return _related(tokens, tuple(map(read, sides)), operators)
+    for operation, kind in SET_OPERATIONS.items():
+        members = split(tokens, {operation})
+        if len(members) > 1 and all(map(bare, members)):
+            return Node(kind, tokens, tuple(read(member) for member in members))
+    found = _bracketed(tokens) or _outward(tokens) or matrix(tokens) or _cases(tokens)
+    if found is not None:
+        return found
+    terms = split(tokens, {":", "\\text{to}"})
+    if len(terms) > 1 and all(map(bare, terms)):
+        return Node("tuple", tokens, tuple(read(term) for term in terms), form=":")
+    if all(map(is_word, tokens)):
+        return Node("words", tokens)
+    return _leaf(tokens)
+
+
+def _related(tokens: Tokens, items: tuple[Node, ...], operators: Tokens) -> Node:
+    *names, value = items
+    if len(names) > 1 and set(operators) == {"="} and all(map(is_name, names)) and not letters(value.tokens):
+        each = [(*name.tokens, "=", *value.tokens) for name in names]  # x = y = 1
+        return Node("list", tokens, tuple(map(read, each)), form="and")
+    return Node("relation", tokens, items, operators=operators)
+
+
+def _bracketed(tokens: Tokens) -> Node | None:
+    if tokens[0] not in OPENERS or closes(tokens, 0) != len(tokens) - 1:
+        return None
+    inside = split(tokens[1:-1], {",", ";"})
+    grouping = tokens[0] in ("(", "{") and tokens[-1] in (")", "}")
+    if len(inside) == 1 and (grouping or matrix(inside[0]) is not None):
+        return read(tokens[1:-1])  # brackets that only group
+    if tokens[0] not in ("(", "[", "\\langle") or not all(map(bare, inside)):
+        return None
+    form = (tokens[0] + tokens[-1]).replace("\\langle", "(").replace("\\rangle", ")")
+    return Node("tuple", tokens, tuple(map(read, inside)), form=form)
+
+
+def _outward(tokens: Tokens) -> Node | None:
+    """]0, 1[, the open interval of the French."""
+    inside = split(tokens[1:-1], {",", ";"})
+    is_outward = tokens[0] == "]" or tokens[-1] == "["
+    if (
+        not is_outward
+        or tokens[0] not in "[]("
+        or tokens[-1] not in "[])"
+        or len(inside) != 2
+        or not all(map(bare, inside))
+    ):
+        return None
+    form = tokens[0].replace("]", "(") + tokens[-1].replace("[", ")")
+    return Node("tuple", tokens, tuple(map(read, inside)), form=form)
+
+
+def _residue(tokens: Tokens) -> Node | None:
+    r"""x \equiv 5 \pmod 7: a value and its modulus."""
+    if tokens.count("\\mod") != 1:
+        return None
+    at = tokens.index("\\mod")
+    value, modulus = tokens[:at], tokens[at + 1 :]
+    if value[-1:] == ("(",) and modulus[-1:] == (")",):
+        value, modulus = value[:-1], modulus[:-1]
+    if not bare(value) or not bare(modulus) or not CLOSERS.isdisjoint(t for t in modulus if t != "}"):
+        return None
+    return Node("residue", tokens, (read(value), read(modulus)))
+
+
+def _relation(tokens: Tokens) -> tuple[list[Tokens], Tokens]:
+    sides = split(tokens, RELATIONS)
+    if len(sides) == 1 or not all(map(bare, sides)):
+        return [tokens], ()
+    operators, position = [], -1
+    for side in sides[:-1]:
+        position += len(side) + 1
+        operators.append(tokens[position])
+    return sides, tuple(operators)
+
+
+def _expanded(parts: list[Tokens]) -> tuple[Node, ...]:
+    r"""The parts as nodes, ``\pm`` written out: 1 \pm \sqrt2 stands for two values, \pm 1 \pm \sqrt2 for four."""
+    nodes: list[Node] = []
+    for part in parts:
+        signs = [index for index, token in enumerate(part) if token in ("\\pm", "\\mp")]
+        if len(signs) > 4:
+            raise UnreadableAnswer("too many signs of two meanings")
+        if not signs:
+            nodes.append(read(part))
+            continue
+        together = "\\mp" in part  # \pm ... \mp: one choice for both
+        for choice in range(2 if together else 2 ** len(signs)):
+            signed = list(part)
+            for place, index in enumerate(signs):
+                plus = (choice >> (0 if together else place) & 1 == 0) == (part[index] == "\\pm")
+                signed[index] = "+" if plus else "-"
+            nodes.append(read(tuple(signed)))
+    return tuple(nodes)
+
+
+def matrix(tokens: Tokens) -> Node | None:
+    if not tokens or tokens[0] != "\\begin{matrix}" or closes(tokens, 0) != len(tokens) - 1:
+        return None
+    rows = [split(row, {"&"}) for row in filled(tokens[1:-1], {"\\newrow"})]
+    if len({len(row) for row in rows}) != 1 or not all(bare(cell) for row in rows for cell in row):
+        raise UnreadableAnswer("the rows of a matrix differ in length or have an empty cell")
+    cells = tuple(read(cell) for row in rows for cell in row)
+    return Node("matrix", tokens, cells, form=str(len(rows[0])))
+
+
+def _cases(tokens: Tokens) -> Node | None:
+    """The lines of a system are a list; those of a function by cases are values with their conditions."""
+    if tokens[0] != "\\begin{cases}" or closes(tokens, 0) != len(tokens) - 1:
+        return None
+    lines = [filled(row, {"&"}) for row in filled(tokens[1:-1], {"\\newrow"})]
+    if not lines or not all(1 <= len(line) <= 2 for line in lines):
+        raise UnreadableAnswer("the lines of the cases are not understood")
+    if all(len(line) == 1 for line in lines) or all(line[-1][0] in RELATIONS for line in lines):
+        items = _expanded([tuple(token for cell in line for token in cell) for line in lines])
+        return items[0] if len(items) == 1 else Node("list", tokens, items, form="and")
+    branches = []
+    for line in lines:
+        cells = (
+            tuple(token for token in cell if word_of(token) not in ("if", "for", "when")) for cell in line
+        )
+        branches.append(Node("conditional", line[0], tuple(map(read, cells))))
+    return Node("cases", tokens, tuple(branches))
+
+
+def _leaf(tokens: Tokens) -> Node:
+    whole = tokens
+    tokens, unit = take_unit(_continued_decimal(tokens))
+    # One pair of brackets may be left around what stood beside the unit: (5) cm
+    while len(tokens) > 2 and tokens[0] in ("(", "{") and closes(tokens, 0) == len(tokens) - 1:
+        tokens = tokens[1:-1]
+    return Node("leaf", tokens, unit=unit, whole=whole)
+
+
+def _continued_decimal(tokens: Tokens) -> Tokens:
+    r"""0.333\dots as 0.\overline{3}, where the period is plain."""
+    if tokens[-1] != "\\dots" or len(tokens) < 2 or "." not in tokens[-2] or len(tokens[-2]) > 60:
+        return tokens
+    match = re.fullmatch(r"([0-9]+\.[0-9]*?)([0-9]+?)\2+", tokens[-2])
+    repeats = 0 if match is None else (len(tokens[-2]) - len(match[1])) // len(match[2])
+    if match is None or repeats < (3 if len(match[2]) == 1 else 2):
+        return tokens
+    return (*tokens[:-2], match[1], "\\overline", "{", match[2], "}")
+
+
+def plain_words(node: Node) -> str:
+    r"""The answer read as words: ``\text{}`` and bare words alike, case, spaces and quotes ignored."""
+    joined = "".join(token[6:-1] if is_word(token) else token for token in node.whole or node.tokens)
+    plain = re.sub(r"[\s{}()'\".,]+", "", joined).rstrip("!")
+    return plain.lower() if len(plain) > 1 else plain  # a single letter may be a variable: X is not x
+
+
+def letters(tokens: Tokens) -> bool:
+    """Whether variables or words stand among the tokens (pi, e, i and functions are none)."""
+    return any(
+        token in _GREEK or is_word(token) or (len(token) == 1 and token.isalpha() and token not in "ei")
+        for token in tokens
+    )
+
+
+_GREEK = {
+    "\\" + name
+    for name in listed("theta alpha beta gamma delta lambda mu sigma phi omega rho tau psi epsilon")
+}
+
+
+# --- names ---
+
+_PREFIX = r"(?:m?\\(?:angle|triangle|measuredangle|Delta|square|odot|partial|nabla) ?)*"
+_ATOM = (
+    r"(?:(?:\\text\{[^{}]*\})+|\\(?:overline|tilde|dot)\{[A-Za-z]+\}|\\(?:mathbb|mathfrak)\{[A-Z]\}|[A-Z]+|[a-z]"
+    r"|\\(?!frac|sqrt|binom|cdot|pi|infty|log|ln|sin|cos|tan)[A-Za-z]+) ?"
+)
+_INSIDE = r"[^()\[\]]*(?:\([^()\[\]]*\)[^()\[\]]*)*"
+_NAME = re.compile(
+    rf"\|?{_PREFIX}{_ATOM}(?:_\{{[^{{}}]*\}}|'|\^\{{(?:-1|\*|\(\w\))\}})*(?:\({_INSIDE}\)|\[{_INSIDE}\])?\|?"
+)
+
+
+def is_name(node: Node) -> bool:
+    r"""What may stand before the equals sign of an answer: x, f(x), a_1, AB, \angle ABC, [ABC], P(X > 1), dy/dx, \text{Area}."""
+    if node.kind == "words":
+        return True
+    if node.kind == "tuple":  # (x, y) = (1, 2)
+        return all(map(is_name, node.items))
+    tokens = node.whole or node.tokens
+    if tokens[0] == "\\frac" and tokens[2] in ("d", "\\partial"):
+        return True
+    return letters(tokens) and _NAME.fullmatch(join(tokens)) is not None

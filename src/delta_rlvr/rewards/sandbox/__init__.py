@@ -1,1 +1,0 @@
-"""Running programs that nobody trusts: bubblewrap, a remote server, or (weakly) a plain process."""

@@ -1,0 +1,59 @@
+"""Where a study stands and how long it will still take, at least every ten seconds."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from delta_rlvr.study.phases import Phases
+
+EVERY = 10.0  # seconds
+
+
+class Progress:
+    """Tells from a thread of its own, so that one long step does not keep it silent."""
+
+    def __init__(self, tell: Callable[[str], None], phases: Phases):
+        self.where = "preparing"
+        """What the lines begin with."""
+        self.left = 0
+        """Rollout batches to go, over all runs."""
+        self._made = 0
+        self._tell, self._phases = tell, phases
+        self._began = time.monotonic()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def advance(self, batches: int) -> None:
+        """So many more rollout batches are done."""
+        self._made += batches
+        self.left -= batches
+
+    def line(self) -> str:
+        return f"  {self.where}, {self._phases.now}{self._time_left()}"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._over.wait(EVERY):
+            self._tell(self.line())
+
+    def _time_left(self) -> str:
+        if not self._made:
+            return ""
+        seconds = (time.monotonic() - self._began) / self._made * self.left
+        minutes, seconds = divmod(round(seconds), 60)
+        hours, minutes = divmod(minutes, 60)
+        left = f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
+        return f"; about {left} left"

@@ -1,0 +1,52 @@
+"""When a study ends before its last run: on a signal, or when its time is up."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+
+class Stopped(Exception):
+    """The study ends here. What was trained so far is in its checkpoint."""
+
+
+class Stop:
+    """Takes note of SIGINT and SIGTERM while it is entered, and of a limit in seconds from when it was made.
+
+    A first signal asks for an end at the next place where nothing is lost; a second SIGINT interrupts at once.
+    """
+
+    def __init__(self, seconds: float | None = None, tell: Callable[[str], None] = lambda _: None):
+        if seconds is not None and seconds <= 0:
+            raise ValueError(f"seconds={seconds:g}: give more than 0")
+        self.signal: int | None = None
+        """The signal that came, if one did."""
+        self._end = None if seconds is None else time.monotonic() + seconds
+        self._tell = tell
+        self._before: dict[int, Any] = {}
+
+    def due(self, needed: float = 0.0) -> bool:
+        """Whether to stop now, as a signal came or `needed` more seconds would be too many."""
+        return self.signal is not None or (self._end is not None and time.monotonic() + needed > self._end)
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():  # others cannot set handlers
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self.signal is not None and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.signal = number
+        self._tell("stopping as soon as nothing is lost by it; interrupt again to stop at once")

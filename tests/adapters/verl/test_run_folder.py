@@ -1,0 +1,52 @@
+"""The run folder of a verl run, written without verl."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from tokenizers import ByteLevelBPETokenizer
+from transformers import PreTrainedTokenizerFast
+
+from delta_rlvr.adapters.verl.run_folder import RunFolder
+from delta_rlvr.adapters.verl.settings import read_settings
+from delta_rlvr.runs import read_run
+
+
+def bytes_alone() -> PreTrainedTokenizerFast:
+    """A byte-level vocabulary without merges: every token is one byte."""
+    tokenizer = ByteLevelBPETokenizer()
+    tokenizer.train_from_iterator(["a"], vocab_size=256, show_progress=False)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer._tokenizer)
+
+
+def test_tokens_of_characters_of_several_bytes_join_to_the_response(tmp_path: Path) -> None:
+    tokenizer = bytes_alone()
+    texts = ["a€é", "日本 5"]
+    responses = [tokenizer.encode(text) for text in texts]
+    table = {
+        "uid": ["p", "p"],
+        "prompts": [torch.tensor(tokenizer.encode("What is 2 + 3?"))] * 2,
+        "responses": [torch.tensor([*ids, 0]) for ids in responses],
+        "response_mask": [torch.tensor([1] * len(ids) + [0]) for ids in responses],
+        "rm_scores": [torch.tensor([1.0]), torch.tensor([0.0])],
+        "advantages": [
+            torch.full((len(ids) + 1,), sign) for ids, sign in zip(responses, (1.0, -1.0), strict=True)
+        ],
+        "session_id": [0, 1],
+    }
+    settings = read_settings({"method": "dapo", "run_folder": str(tmp_path / "run")})
+    config = {"data": {"train_files": "x", "seed": 1}, "actor_rollout_ref": {"model": {"path": "m"}}}
+    folder = RunFolder.open(settings, config, tokenizer, resumed_from=0, steps_planned=1)
+    folder.write_step(1, {}, {"step": 1.0}, table, dump=True)
+    folder.finished()
+
+    run = read_run(tmp_path / "run")
+    written = run.rollouts(1)
+    assert [one["response"] for one in written] == texts
+    assert ["".join(one["tokens"]) for one in written] == texts
+    # € is three bytes, é is two: the last byte of a character has it.
+    assert written[0]["tokens"] == ["a", "", "", "€", "", "é"]
+    assert [one["ids"] for one in written] == responses
+    assert run.tokens is not None
+    assert run.tokens.text(tokenizer.encode("a5")) == ["a", "5"]

@@ -1,0 +1,49 @@
+"""The entropy advantage by hand, and token by token."""
+
+import math
+
+import pytest
+
+from delta_rlvr.credit.rules.entropy_advantage import EntropyAdvantage
+from delta_rlvr.testing import check_rule
+from support_rules import assert_weights, random_lists, weights_of, weights_on
+
+
+@pytest.mark.parametrize("rule", [EntropyAdvantage(), EntropyAdvantage(alpha=3.0, kappa=1.0)])
+def test_it_keeps_to_the_rules(rule):
+    check_rule(rule)
+
+
+def test_by_hand():
+    # alpha H = 0, 0.2, 2 for H = 0, 0.5, 5; at most |A| / 2.
+    # A = 2: bonuses 0, 0.2, 1 (the cap), so A' = 2, 2.2, 3. A = -1: 0, 0.2, 0.5, so A' = -1, -0.8, -0.5. A = 0: nothing to multiply.
+    entropy = [[0.0, 0.5, 5.0], [0.0, 0.5, 5.0], [5.0]]
+    weights = weights_of(EntropyAdvantage(), [2.0, -1.0, 0.0], entropy=entropy)
+    assert_weights(weights, [[1, 1.1, 1.5], [1, 0.8, 0.5], [1]])
+    # kappa = 1 may bring a negative advantage to 0, and no further.
+    weights = weights_of(EntropyAdvantage(kappa=1.0), [2.0, -1.0, 0.0], entropy=entropy)
+    assert_weights(weights, [[1, 1.1, 2], [1, 0.8, 0], [1]])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_against_loops(seed):
+    batch = random_lists(seed)
+    for alpha, kappa in ((0.4, 2.0), (0.1, 1.0), (2.0, 5.0)):
+        expected = [
+            [(a + min(alpha * h, abs(a) / kappa)) / a if a else 1.0 for h in row]
+            for row, a in zip(batch.entropy, batch.advantages, strict=True)
+        ]
+        assert_weights(weights_on(EntropyAdvantage(alpha, kappa), batch), expected)
+
+
+def test_a_tiny_advantage_and_a_rounded_entropy():
+    # Entropies may come out slightly below 0; a tiny advantage is capped like any other.
+    assert_weights(weights_of(EntropyAdvantage(), [1e-12, -1.0], entropy=[[1.0], [-1e-7]]), [[1.5], [1]])
+
+
+def test_bad_settings():
+    with pytest.raises(ValueError, match=r"alpha=-1.0: give a finite number of at least 0"):
+        EntropyAdvantage(alpha=-1.0)
+    for kappa in (0.5, math.nan, math.inf):
+        with pytest.raises(ValueError, match=f"kappa={kappa}: give a finite number of at least 1"):
+            EntropyAdvantage(kappa=kappa)

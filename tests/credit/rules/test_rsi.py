@@ -1,0 +1,55 @@
+"""RSI-S: a band by hand, and token by token."""
+
+import math
+
+import pytest
+
+from delta_rlvr.credit.rules.rsi import RelativeSurprisal
+from delta_rlvr.testing import check_rule
+from support_rules import assert_weights, random_lists, weights_of, weights_on
+
+
+@pytest.mark.parametrize(
+    "rule", [RelativeSurprisal(), RelativeSurprisal(0.5, 2.0), RelativeSurprisal(0.0, math.inf)]
+)
+def test_it_keeps_to_the_rules(rule):
+    check_rule(rule)
+
+
+def test_by_hand():
+    # RSI: 0.5 / 1 = 0.5; 0.0625 / 1 = 0.0625 (too low); 4 / 1 = 4 (too high); 0.125 / 1.25 = 0.1 and 1.5 / 0.5 = 3 (the bounds);
+    # certain: 0 / 0, an index of 0. Three of six are kept: weight 2. Advantages are not looked at.
+    logps = [[-0.5, -0.0625, -4.0], [-1.5, 0.0], [-1.0]]
+    entropy = [[1.0, 1.0, 1.0], [0.5, 0.0], [2.0]]
+    for advantages in ([1.0, -1.0, 0.0], [0.0, 0.0, 0.0]):
+        weights = weights_of(RelativeSurprisal(), advantages, logps=logps, entropy=entropy)
+        assert_weights(weights, [[2, 0, 0], [2, 0], [2]])
+    # Without a lower bound the certain token stays too: five of six.
+    weights = weights_of(RelativeSurprisal(low=0.0), [1.0, -1.0, 0.0], logps=logps, entropy=entropy)
+    assert_weights(weights, [[1.2, 1.2, 0], [1.2, 1.2], [1.2]])
+
+
+def test_nothing_is_in_the_band():
+    weights = weights_of(
+        RelativeSurprisal(), [1.0, -1.0], logps=[[0.0, -9.0], [0.0]], entropy=[[0.0, 1.0], [0.0]]
+    )
+    assert weights == [[0, 0], [0]]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_against_loops(seed):
+    batch = random_lists(seed)
+    for low, high in ((0.1, 3.0), (0.5, 2.0), (1.0, 1.5)):
+        kept = [
+            [low <= -logp / entropy <= high for logp, entropy in zip(logps, entropies, strict=True)]
+            for logps, entropies in zip(batch.logps, batch.entropy, strict=True)
+        ]
+        share = sum(map(sum, kept)) / sum(map(len, kept))
+        expected = [[one / share for one in row] for row in kept]
+        assert_weights(weights_on(RelativeSurprisal(low, high), batch), expected)
+
+
+@pytest.mark.parametrize(("low", "high"), [(-0.1, 3.0), (2.0, 1.0), (math.nan, 3.0), (0.1, math.nan)])
+def test_bad_settings(low, high):
+    with pytest.raises(ValueError, match=f"low={low}, high={high}: give 0 <= low <= high"):
+        RelativeSurprisal(low, high)

@@ -1,0 +1,146 @@
+"""Seed statistics against scipy and numbers worked out by hand, and the sentences that `compare`, page and study share."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from delta_rlvr.evaluate.seeds import (
+    adjust,
+    compare_seeds,
+    gap_text,
+    mean_text,
+    p_text,
+    p_words,
+    paired_sentence,
+    seed_table,
+    student_interval,
+)
+from rounding import EXACT
+
+DAPO = [0.50, 0.52, 0.47, 0.55, 0.51, 0.49]
+DELTA = [0.56, 0.57, 0.55, 0.58, 0.57, 0.53]  # above by 6, 5, 8, 3, 6, 4 points: 32 in all, 5 1/3 on average
+GRPO = [0.49, 0.53, 0.48, 0.54, 0.52, 0.48]
+
+
+def by_seed(first_seed=0, **scores):
+    return {method: dict(enumerate(values, first_seed)) for method, values in scores.items()}
+
+
+def test_rows_by_hand_and_by_scipy():
+    compared = seed_table(by_seed(dapo=DAPO, delta=DELTA, grpo=GRPO))
+    dapo, delta, grpo = compared.rows
+    assert compared.test == "paired"
+    assert dapo.mean == pytest.approx(3.04 / 6, rel=EXACT)
+    assert dapo.sd == pytest.approx(np.std(DAPO, ddof=1), rel=EXACT)
+    assert dapo.difference is None
+    assert delta.difference.mean == pytest.approx(0.32 / 6, rel=EXACT)
+    # Six differences of one sign: of 64 ways to flip them 2 are as extreme. Twice that for two comparisons (Holm).
+    assert compared.p(delta) == 2 / 64
+    assert compared.p_adjusted(delta) == 4 / 64
+    # Differences -1, 1, 1, -1, 1, -1 points add up to 0: every flip is as extreme.
+    assert compared.p(grpo) == compared.p_adjusted(grpo) == 1.0
+    everything = stats.PermutationMethod(n_resamples=np.inf)
+    for row, values in ((delta, DELTA), (grpo, GRPO)):
+        flips = stats.permutation_test(
+            (np.array(values) - np.array(DAPO),), np.mean, permutation_type="samples", n_resamples=np.inf
+        )
+        assert row.p_paired == pytest.approx(flips.pvalue, rel=EXACT)
+        expected = stats.mannwhitneyu(values, DAPO, alternative="two-sided", method=everything)
+        assert row.p_mann_whitney == pytest.approx(expected.pvalue, rel=EXACT)
+
+
+def test_the_seeds_decide_the_test_not_the_scores():
+    assert seed_table(by_seed(dapo=DAPO, delta=DELTA)).test == "paired"
+    # Some seeds of the baseline are missing: over all seeds, unpaired; the difference is that of the pairs there are.
+    fewer = seed_table(by_seed(dapo=DAPO, delta=DELTA[:5]))
+    assert fewer.test == "unpaired"
+    assert fewer.rows[1].pairs == 5
+    assert fewer.p(fewer.rows[1]) == fewer.rows[1].p_mann_whitney
+    # No seed in common.
+    others = seed_table(by_seed(dapo=DAPO) | by_seed(100, delta=DELTA))
+    (row,) = others.rows[1:]
+    assert (others.test, row.pairs, row.p_paired) == ("unpaired", 0, None)
+    assert row.difference.mean == pytest.approx(0.32 / 6, rel=EXACT)
+    # Welch by hand: variances over n, degrees of freedom by Welch and Satterthwaite.
+    errors = [np.var(values, ddof=1) / 6 for values in (DELTA, DAPO)]
+    freedom = sum(errors) ** 2 / sum(error**2 / 5 for error in errors)
+    reach = stats.t.ppf(0.975, freedom) * np.sqrt(sum(errors))
+    assert row.difference.high == pytest.approx(
+        0.32 / 6 + reach, rel=1e-9
+    )  # scipy inverts Student's t to ten digits
+
+
+def test_one_seed_has_no_spread_and_no_test():
+    for scores in (by_seed(dapo=[0.5], delta=[0.6]), by_seed(dapo=[0.5]) | by_seed(7, delta=[0.6])):
+        first, second = adjust(compare_seeds(scores, "dapo"))
+        assert first.sd is None
+        assert second.difference.mean == pytest.approx(0.1, rel=EXACT)
+        assert second.p_paired is second.p_mann_whitney is second.p_holm is None
+        assert gap_text(second) == "+10.0"
+        assert mean_text(second) == "60.0"
+    with pytest.raises(ValueError, match="baseline 'dapo' is not among delta"):
+        compare_seeds({"delta": {0: 0.5}}, "dapo")
+
+
+# The smallest p that n seeds can give is 2 / 2^n, times the number of comparisons: 5 seeds 1/16, 6 seeds 1/32, 7 seeds 1/64.
+@pytest.mark.parametrize(
+    ("methods", "seeds", "words"),
+    [
+        (2, 1, "With 1 seed and 1 comparison the test (sign flips, paired by seed) cannot come below p = 1,"),
+        (2, 5, "cannot come below p = 0.0625, whatever the difference: take 6 seeds or more"),
+        (
+            3,
+            6,
+            "With 6 seeds and 2 comparisons the test (sign flips, paired by seed) cannot come below p = 0.0625",
+        ),
+        (3, 6, "take 7 seeds or more"),
+    ],
+)
+def test_too_few_seeds(methods, seeds, words):
+    scores = {f"method{n}": [0.5 + n / 10 + s / 1000 for s in range(seeds)] for n in range(methods)}
+    assert words in seed_table(by_seed(**scores)).sentence
+
+
+def test_too_few_seeds_without_pairs():
+    # 2 against 3: one of C(5, 2) = 10 orders, two-sided 1/5. Four of each: 2/70.
+    compared = seed_table(by_seed(dapo=[0.5, 0.6, 0.7]) | by_seed(9, delta=[0.8, 0.9]))
+    assert "With 2 to 3 seeds and 1 comparison the test (Mann-Whitney U, unpaired)" in compared.sentence
+    assert "below p = 0.2, whatever the difference: take 4 seeds or more" in compared.sentence
+
+
+def test_what_enough_seeds_tell():
+    told = seed_table(by_seed(dapo=DAPO, delta=DELTA)).sentence
+    assert told.startswith(
+        "dapo ends at 50.7 %, delta at 56.0 %. delta differs from dapo by +5.3 points (+4.2 to +6.7), p = 0.031 "
+        "(sign flips, paired by seed, two-sided, Holm's correction)."
+    )
+    told = seed_table(by_seed(delta=DELTA, dapo=DAPO)).sentence
+    assert "dapo differs from delta by -5.3 points (-6.7 to -4.2), p = 0.031 " in told
+    told = seed_table(by_seed(dapo=DAPO, grpo=GRPO)).sentence
+    assert "No method differs from dapo at the 5 % level" in told
+    assert "indistinguishable from seed-to-seed variation" in told
+    mixed = seed_table(by_seed(dapo=DAPO, delta=DELTA, grpo=[0.5])).sentence
+    assert "delta differs from dapo" in mixed
+    assert mixed.endswith("Too few seeds for a test: grpo.")
+
+
+def test_a_comparison_that_stands_alone():
+    rows = compare_seeds(by_seed(dapo=DAPO, delta=DELTA, grpo=GRPO), "dapo")
+    assert paired_sentence(rows[1], "dapo") == (
+        "delta against dapo, 6 paired seeds: +5.3 points (+4.2 to +6.7), p = 0.031: more than seed-to-seed variation explains."
+    )
+    assert (
+        "p = 1.000: indistinguishable from seed-to-seed variation. A true difference of"
+        in paired_sentence(rows[2], "dapo")
+    )
+
+
+def test_texts():
+    assert (p_text(None), p_text(0.0004), p_text(0.0312)) == ("-", "< 0.001", "0.031")
+    assert (p_words(0.0004), p_words(0.0312)) == ("p < 0.001", "p = 0.031")
+    # Student's t with 3 degrees of freedom: 3.1824 * sd / 2, sd = sqrt(0.0005 / 3).
+    low, high = student_interval([0.60, 0.61, 0.62, 0.63])
+    assert high - 0.615 == pytest.approx(
+        3.182446 * (0.0005 / 3) ** 0.5 / 2, rel=1e-6
+    )  # the digits of the quantile
+    assert low + high == pytest.approx(2 * 0.615, rel=EXACT)
