@@ -1,12 +1,12 @@
-"""Frames a second of the report's token view while one reads: a page with responses of 20,000 tokens in a headless Chromium.
+"""Frames per second of the report's token view: a page with responses of 20,000 tokens, in a headless Chromium.
 
     python benchmarks/report_frames.py
     python benchmarks/report_frames.py --tokens 60000 --json frames.json
 
-Four things that a reader does are repeated for some seconds each: move the pointer over tokens, scroll the page, scroll within a
-response, and the same with two methods in two bands. A frame has 16.7 ms at 60 frames a second. Counted are the frames that the browser
-gave the page ("nothing" is how many it gives one that does nothing), and the processor time of the page's main thread: the mean of a frame
-and the longest task. On a machine that others use too, the processor time says more than the clock; the bar is on its mean.
+The page repeats, for a few seconds each, what a reader does: move the pointer over tokens, scroll the page, scroll a response,
+and scroll a response with a second method beside the first. "nothing" is the page at rest. At 60 frames per second a frame has
+16.7 ms. The table has the frames that the browser drew, and the processor time of the page's main thread: the mean per frame and the
+longest task. Other programs on the machine slow the clock down but not the processor time, so the bar is on its mean.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import statistics
 import sys
 import tempfile
 from collections import defaultdict
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -79,8 +80,8 @@ def make_run(folder: Path, responses: int, tokens: int) -> Path:
     return folder
 
 
-def frames(browser: Browser, page: Page, action: Any, seconds: float) -> dict[str, float]:
-    """Do something once a frame; frames a second by the clock, and the main thread's processor time a frame."""
+def frames(browser: Browser, page: Page, action: str, seconds: float) -> dict[str, float]:
+    """Do `action` once per frame for some seconds: frames per second by the clock, and the main thread's processor time per frame."""
     browser.start_tracing(
         page=page, categories=["toplevel", "devtools.timeline", "disabled-by-default-devtools.timeline"]
     )
@@ -102,7 +103,7 @@ def frames(browser: Browser, page: Page, action: Any, seconds: float) -> dict[st
         [action, seconds],
     )
     work = main_thread(json.loads(browser.stop_tracing())["traceEvents"])
-    gaps = [after - before for before, after in zip(times, times[1:], strict=False)]
+    gaps = [after - before for before, after in pairwise(times)]
     return {
         "frames_per_second": 1000 * len(gaps) / (times[-1] - times[0]),
         "median_gap_ms": statistics.median(gaps),
@@ -112,7 +113,7 @@ def frames(browser: Browser, page: Page, action: Any, seconds: float) -> dict[st
 
 
 def main_thread(events: list[dict[str, Any]]) -> list[float]:
-    """Processor milliseconds of every task on the page's main thread: the renderer's thread that took most."""
+    """Processor milliseconds of each task on the page's main thread: of all renderers' main threads, the busiest."""
     names = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e.get("name") == "thread_name"}
     tasks = defaultdict(list)
     for event in events:
@@ -125,12 +126,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--tokens", type=int, default=20_000, help="of each response (default: %(default)s)")
-    parser.add_argument("--responses", type=int, default=4, help="default: %(default)s")
     parser.add_argument(
-        "--seconds", type=float, default=4.0, help="for each thing that is done (default: %(default)s)"
+        "--tokens", type=int, default=20_000, help="tokens per response (default: %(default)s)"
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result there too")
+    parser.add_argument(
+        "--responses", type=int, default=4, help="responses on the page (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=4.0, help="of each measurement (default: %(default)s)"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the result there")
     arguments = parser.parse_args()
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if chromium is None:
@@ -153,15 +158,15 @@ def main() -> int:
     print(
         f"{arguments.responses} responses of {arguments.tokens:,} tokens, Chromium {version}; a frame has {BUDGET:.1f} ms"
     )
-    print(f"{'':12}{'frames/s':>10}{'median gap':>12}{'cpu a frame':>13}{'busiest task':>14}")
-    for name, found in results.items():
+    print(f"{'':12}{'frames/s':>10}{'median gap':>12}{'cpu/frame':>13}{'busiest task':>14}")
+    for name, result in results.items():
         print(
-            f"{name:12}{found['frames_per_second']:10.1f}{found['median_gap_ms']:9.1f} ms{found['cpu_ms_per_frame']:10.1f} ms"
-            f"{found['busiest_task_cpu_ms']:11.1f} ms"
+            f"{name:12}{result['frames_per_second']:10.1f}{result['median_gap_ms']:9.1f} ms{result['cpu_ms_per_frame']:10.1f} ms"
+            f"{result['busiest_task_cpu_ms']:11.1f} ms"
         )
     if arguments.json:
         arguments.json.write_text(json.dumps({"chromium": version, **results}, indent=2) + "\n")
-    return int(any(found["cpu_ms_per_frame"] > BUDGET for found in results.values()))
+    return int(any(result["cpu_ms_per_frame"] > BUDGET for result in results.values()))
 
 
 if __name__ == "__main__":
