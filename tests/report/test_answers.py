@@ -6,11 +6,13 @@ import csv
 import json
 import math
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from delta_rlvr.report import write_report
+from delta_rlvr.report.command import runs_below
 from delta_rlvr.runs import read_run
 from report_pages import (
     details,
@@ -112,6 +114,25 @@ def test_no_section_without_content(browser, make_run, tmp_path):
         assert page.locator("main > section").count() == 4
         assert "weighs all tokens alike" in page.text_content("#weights")
         assert page.locator("#weights circle").count() > 100  # the other method's
+
+
+def test_scores_fit_a_phone(browser, report):
+    """The note on a single run's problems and samples pushed its scores off the screen."""
+    with opened(browser, report, **PHONE) as page:
+        for cell in page.locator(".forest tbody td").all():
+            if box := cell.bounding_box():
+                assert box["x"] + box["width"] <= PHONE["width"]
+
+
+def test_a_folder_of_runs_is_its_runs(make_run, tmp_path):
+    for place, name in enumerate(("late", "early")):
+        run = make_run(tmp_path / "all" / name, steps=2)
+        info = json.loads((run / "run.json").read_text())
+        (run / "run.json").write_text(json.dumps(info | {"started": f"2026-01-0{2 - place}T00:00:00Z"}))
+    (tmp_path / "all" / "comparison.json").write_text("{}")
+    assert [run.name for run in runs_below([str(tmp_path / "all")])] == ["early", "late"]
+    assert runs_below([str(tmp_path / "all" / "late")]) == [tmp_path / "all" / "late"]
+    assert runs_below(["nowhere"]) == [Path("nowhere")]  # for the reader to refuse in its words
 
 
 def test_nothing_moves(browser, compared):
