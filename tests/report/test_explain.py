@@ -10,7 +10,8 @@ import torch
 
 from delta_rlvr.credit import token_coefficients
 from delta_rlvr.report.command import add_explain_arguments, add_report_arguments, run_explain, run_report
-from delta_rlvr.report.explain import Rollout, RolloutFileError, explain, group_advantages, read_rollouts
+from delta_rlvr.report.explain import explain, group_advantages
+from delta_rlvr.report.rollout_files import Rollout, RolloutFileError, read_rollouts
 from delta_rlvr.tasks.models import load_policy
 from report_pages import unpacked
 from rounding import FIVE_DIGITS, MODEL, rounding
@@ -142,7 +143,7 @@ def test_a_response_longer_than_the_model_takes_is_named(tmp_path):
 
 def test_advantages_by_hand():
     def rollout(group, reward):
-        return Rollout(1, "p", "r", reward, group)
+        return Rollout("line 1", "p", "r", reward, group)
 
     advantages, groups = group_advantages(
         [rollout("b", 1.0), rollout("a", 5.0), rollout("b", 3.0), rollout("c", 2.0), rollout("c", 2.0)]

@@ -9,6 +9,7 @@ from pathlib import Path
 from delta_rlvr.report.explain import METHODS as EXPLAINED
 from delta_rlvr.report.explain import explain
 from delta_rlvr.report.page import TOKEN_MEGABYTES, write_report
+from delta_rlvr.report.rollout_files import FORMATS
 from delta_rlvr.runs import read_run
 from delta_rlvr.runs.files import RUN
 
@@ -69,7 +70,13 @@ def add_explain_arguments(parser: argparse.ArgumentParser) -> None:
         "--model", required=True, help='"builtin", a folder, or a name that transformers can load'
     )
     parser.add_argument(
-        "--rollouts", required=True, help="JSON Lines with prompt, response, reward and optionally group"
+        "--rollouts",
+        required=True,
+        metavar="FILE",
+        help=f"{FORMATS}; docs/report.md has the keys",
+    )
+    parser.add_argument(
+        "--reward_key", default=None, metavar="NAME", help="which reward, where the file has several"
     )
     parser.add_argument("--output", default="explain.html", help="the page to write (default: %(default)s)")
     parser.add_argument("--title", default=None, help="the page's title")
@@ -93,6 +100,7 @@ def run_explain(args: argparse.Namespace) -> Path:
         temperature=args.temperature,
         chat=args.chat,
         title=args.title,
+        reward_key=args.reward_key,
     )
 
 

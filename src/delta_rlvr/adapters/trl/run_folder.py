@@ -121,6 +121,8 @@ class RunFolderCallback(TrainerCallback):
                 "ids": ids,
                 "logps": batch.logps[row][mask].tolist(),
             }
+            if not isinstance(batch.rows[row]["prompt"], str):
+                line["messages"] = batch.rows[row]["prompt"]
             if batch.entropy is not None:
                 line["entropy"] = batch.entropy[row][mask].tolist()
             packed = slice(starts[row], starts[row] + length)
