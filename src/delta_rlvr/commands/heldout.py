@@ -11,8 +11,17 @@ from delta_rlvr.commands.options import TrainOptions
 from delta_rlvr.commands.progress import Teller
 from delta_rlvr.evaluate import EvaluationResult, compare_results, evaluate_policy
 from delta_rlvr.evaluate.display import ConsoleProgress
-from delta_rlvr.tasks import Task
+from delta_rlvr.evaluate.runner import Grade
+from delta_rlvr.tasks import Problem, Task
 from delta_rlvr.tasks.problem_set import ProblemSet
+
+
+def heldout_problems(options: TrainOptions, task: Task) -> list[Problem]:
+    """The problems that a run is scored on: as many as were asked for, or all there are."""
+    count = options.eval_problems
+    if isinstance(task, ProblemSet):
+        count = min(count, len(task.heldout))
+    return task.problems("heldout", count, 0) if count else []
 
 
 class HeldoutScore:
@@ -25,15 +34,14 @@ class HeldoutScore:
         task: Task,
         trainer: DeltaTrainer,
         teller: Teller,
+        grade: Grade,
     ):
+        self.grade = grade
         self.options, self.config, self.task, self.trainer = options, config, task, trainer
         self.teller = teller
         self.folder = Path(str(config.output_dir)) / "evaluations"
-        count = options.eval_problems
-        if isinstance(task, ProblemSet):
-            count = min(count, len(task.heldout))
-        self.problems = task.problems("heldout", count, 0) if count else []
-        if options.eval_problems and not count:
+        self.problems = heldout_problems(options, task)
+        if options.eval_problems and not self.problems:
             teller.say("the task holds out no problem: there is no held-out score")
         if self.problems and (trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled):
             teller.say(
@@ -56,7 +64,7 @@ class HeldoutScore:
                 temperature=self.config.temperature,
                 max_tokens=self.config.max_completion_length or self.task.max_tokens,
                 seed=0,
-                grade=self.task.grade,
+                grade=self.grade,
                 batch_size=128,
                 progress=ConsoleProgress(self.teller.console),
                 label=f"{self.options.model} {when} training",

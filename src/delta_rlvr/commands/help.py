@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Iterable
 
 from delta_rlvr.objectives.methods import all_methods
+from delta_rlvr.rewards.extract import EXTRACTORS
 from delta_rlvr.tasks import DEFAULT_POLICY, DEFAULT_TASK
+from delta_rlvr.tasks.templates import TEMPLATES
 
 TRAIN = """usage: delta-rlvr train [--config FILE.yaml] [--OPTION VALUE ...]
 
@@ -15,8 +18,13 @@ bundled tiny policy on the built-in task: a few minutes on a laptop's CPU.
 what to train
   --model NAME            {default_policy} (bundled, the default), smollm2-135m, a GGUF file, a folder, or a hub id
   --task NAME             {default_task} (the default), another built-in task, reasoning-gym:NAME,
-                          problems.jsonl, or a hub data set; settings follow as ?key=value&key=value
-  --template NAME         prompt template for rows of a file or data set
+                          a file (.jsonl, .jsonl.gz, .json, .csv, .parquet), or a hub data set; settings follow
+                          as ?key=value&key=value
+  --template NAME         prompt template for rows of a file or data set: {templates}
+  --template_text TEXT    a prompt of your own, with {{question}} where the question goes; it asks for \\boxed{{}},
+                          'Answer: X' or '#### X', or --extract says where the answer stands: {extractors}
+  --reward PLACE          a reward function of your own in the place of the task's grader: my.py:function or
+                          package.module:function, with TRL's signature (docs/tasks.md)
   --train_problems N      training problems (default: as many as the steps need, or all there are)
   --method NAME           {methods}
                           (`delta-rlvr methods` says what each is). Settings follow the name, as in
@@ -62,7 +70,16 @@ Every option of `delta-rlvr train` works here too, but for --method and --resume
 
 
 def train_help() -> str:
-    methods = textwrap.fill(", ".join(all_methods()), 84, break_on_hyphens=False).replace(
-        "\n", "\n" + " " * 26
+    return TRAIN.format(
+        default_policy=DEFAULT_POLICY,
+        default_task=DEFAULT_TASK,
+        methods=_listed(all_methods()),
+        templates=_listed(TEMPLATES, first=46),
+        extractors=_listed(EXTRACTORS, first=58),
     )
-    return TRAIN.format(default_policy=DEFAULT_POLICY, default_task=DEFAULT_TASK, methods=methods)
+
+
+def _listed(names: Iterable[str], first: int = 0) -> str:
+    """Names with commas, broken into lines under the second column; `first`: how much of the first line is taken."""
+    lines = textwrap.fill(", ".join(names), 84, break_on_hyphens=False, initial_indent=" " * first)
+    return lines.lstrip().replace("\n", "\n" + " " * 26)

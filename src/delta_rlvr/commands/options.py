@@ -7,6 +7,7 @@ import difflib
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import torch
 import yaml
@@ -14,7 +15,9 @@ from trl import TrlParser
 
 from delta_rlvr.adapters.trl import DeltaTrainerConfig
 from delta_rlvr.objectives import get_method
+from delta_rlvr.rewards.extract import EXTRACTORS
 from delta_rlvr.tasks import DEFAULT_POLICY, DEFAULT_TASK
+from delta_rlvr.tasks.templates import TEMPLATES
 
 # What the bundled policy is trained with: found on plain DAPO, before any other method was run on it.
 BUILT_IN_DEFAULTS: dict[str, Any] = {
@@ -54,13 +57,30 @@ class TrainOptions:
     task: str = field(
         default=DEFAULT_TASK,
         metadata={
-            "help": "Problems: a built-in task, reasoning-gym:NAME, a .jsonl file, or a hub data set "
-            "(settings follow as ?key=value&...)."
+            "help": "Problems: a built-in task, reasoning-gym:NAME, a file (.jsonl, .jsonl.gz, .json, .csv, .parquet), or "
+            "a hub data set (settings follow as ?key=value&...)."
         },
     )
     template: str | None = field(
         default=None,
-        metadata={"help": "Prompt template for rows, e.g. 'boxed' (the paper's); default: the task's own."},
+        metadata={"help": f"Prompt template for rows: {', '.join(TEMPLATES)} (default: math, the paper's)."},
+    )
+    template_text: str | None = field(
+        default=None,
+        metadata={"help": "A prompt of your own for rows, with {question} where the question goes."},
+    )
+    extract: str | None = field(
+        default=None,
+        metadata={
+            "help": f"Where the answer stands in responses to --template_text: {', '.join(EXTRACTORS)} (default: where it asks for it)."
+        },
+    )
+    reward: str | None = field(
+        default=None,
+        metadata={
+            "help": "A reward function of your own in the place of the task's grader, as my.py:function or package.module:function "
+            "(TRL's signature)."
+        },
     )
     steps: int | None = field(default=None, metadata={"help": "Optimizer steps (the same as --max_steps)."})
     output: str | None = field(default=None, metadata={"help": "Run folder (the same as --output_dir)."})
@@ -125,8 +145,9 @@ def parse_train_options(arguments: list[str]) -> tuple[TrainOptions, DeltaTraine
     if rest:
         name = rest[0].lstrip("-").partition("=")[0]
         raise ValueError(f"there is no option {rest[0]}; {_hint(name, given.get('method') or 'delta')}")
-    if options.template is not None:
-        options.task += f"{'&' if '?' in options.task else '?'}template={options.template}"
+    for name in ("template", "template_text", "extract"):
+        if (value := getattr(options, name)) is not None:
+            options.task += f"{'&' if '?' in options.task else '?'}{name}={quote(value, safe='')}"
     if options.steps is not None:
         config.max_steps = options.steps
     if options.output is not None:

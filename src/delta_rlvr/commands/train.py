@@ -20,15 +20,22 @@ from transformers import PrinterCallback, ProgressCallback
 from delta_rlvr.adapters.trl import DeltaTrainer, DeltaTrainerConfig
 from delta_rlvr.adapters.trl.resume import find_checkpoints, unseal_after
 from delta_rlvr.adapters.trl.run_folder import RunFolderCallback
-from delta_rlvr.commands.heldout import HeldoutScore, tell_change
+from delta_rlvr.commands.heldout import HeldoutScore, heldout_problems, tell_change
 from delta_rlvr.commands.options import TrainOptions, parse_train_options
 from delta_rlvr.commands.progress import Teller, TrainingProgress
-from delta_rlvr.commands.training_problems import TaskReward, row, training_problems
+from delta_rlvr.commands.training_problems import (
+    TaskReward,
+    fit_context,
+    own_or_task_reward,
+    row,
+    training_problems,
+)
 from delta_rlvr.exit_codes import at_work
 from delta_rlvr.rewards import OverlongReward, RewardFunction, SoftOverlong
 from delta_rlvr.runs import RunDescription, RunFolderError, RunWriter
 from delta_rlvr.tasks import Task, decisive_tokens, get_task, load_policy
 from delta_rlvr.tasks.models import gguf_digest, is_gguf
+from delta_rlvr.tasks.own_reward import OwnReward
 from delta_rlvr.tasks.problem_set import ProblemSet
 
 _PACKAGES = ("torch", "transformers", "trl", "accelerate", "peft", "datasets", "numpy", "delta-rlvr")
@@ -47,13 +54,17 @@ def train(options: TrainOptions, config: DeltaTrainerConfig, console: Console) -
     transformers.utils.logging.set_verbosity_error()
     console.quiet = config.process_index > 0
     with Teller(console) as teller, _warnings_told(teller):
-        task = get_task(options.task)
+        task = get_task(options.task, graded=options.reward is None)
+        limit = config.max_completion_length
         _complete(config, options, task, teller)
         problems = training_problems(task, options, config)
+        reward = own_or_task_reward(options, task, problems)
         step = _resume_step(options, config, teller)
-        settings = run_settings(options, config)  # before the trainer, which may change its arguments
         model, tokenizer = load_policy(options.model)
-        reward = TaskReward(task, {problem.id: problem for problem in problems})
+        asked = [*problems, *heldout_problems(options, task)]
+        if cut := fit_context(model.config, tokenizer, asked, config, limit):
+            teller.say(cut)
+        settings = run_settings(options, config)  # before the trainer, which may change its arguments
         trainer = DeltaTrainer(
             model=model,
             reward_funcs=[reward, *_penalties(options, config)],
@@ -71,7 +82,7 @@ def _train(
     options: TrainOptions,
     settings: Mapping[str, Any],
     task: Task,
-    reward: TaskReward,
+    reward: TaskReward | OwnReward,
     trainer: DeltaTrainer,
     step: int | None,
     teller: Teller,
@@ -85,7 +96,8 @@ def _train(
     with at_work(), writer or nullcontext(), _failure_told(teller):
         if writer:
             teller.log_to(folder / "log.txt")
-        heldout = HeldoutScore(options, config, task, trainer, teller)
+        grade = reward.grade if isinstance(reward, OwnReward) else task.grade
+        heldout = HeldoutScore(options, config, task, trainer, teller, grade)
         before = heldout.score("before") if not step else heldout.load("before")
         if writer and before:
             writer.update(final={"before": before.summary()})
@@ -93,7 +105,10 @@ def _train(
             writer,
             rollouts_every=options.rollouts_every,
             rollout_groups=options.rollout_groups,
-            decisive=lambda row, tokens: decisive_tokens(task, reward.problems[row["id"]], tokens),
+            # What decides in the eyes of a reward of one's own is not known.
+            decisive=None
+            if isinstance(reward, OwnReward)
+            else lambda row, tokens: decisive_tokens(task, reward.problems[row["id"]], tokens),
             reasons=lambda: [verdict.reason for verdict in reward.last_verdicts],
         )
         callback.attach(trainer)

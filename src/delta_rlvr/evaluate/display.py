@@ -118,7 +118,7 @@ def list_table() -> Table:
 
     for name in BUILT_IN:
         table.add_row(name, f"{TASK_QUESTIONS}*", "its own", "built in", "yes", "-")
-    table.add_row("PATH.jsonl", "all", "math", "any file of {problem, answer}", "-", "-")
+    table.add_row("PATH", "all", "math", "any .jsonl, .json, .csv or .parquet of {problem, answer}", "-", "-")
     table.add_row("task:SPEC", "", "its own", "any task that `train` takes; its held-out problems", "-", "-")
     return table
 
