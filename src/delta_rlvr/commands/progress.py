@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
 _LOG_WIDTH = 110  # a file has no width: tables should not wrap at 80
@@ -86,7 +86,6 @@ class TrainingProgress:
             TextColumn("training"),
             BarColumn(),
             MofNCompleteColumn(),
-            TimeRemainingColumn(),
             console=console,
             transient=True,
             disable=not console.is_terminal,

@@ -16,6 +16,7 @@ from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.runner import Questions
 from delta_rlvr.tasks import templates
 from delta_rlvr.tasks.own_reward import GRADER, OwnReward
+from delta_rlvr.tasks.phrased_sums import HELDOUT_SAMPLING, PhrasedSums
 from delta_rlvr.tasks.problem import Problem
 from delta_rlvr.tasks.sources.rows import ROW_FILES, is_row_file, label_of
 from delta_rlvr.tasks.sources.schemas import RowError, question_hash
@@ -324,6 +325,8 @@ def _task(spec: str, load: dict[str, Any]) -> Questions:
         "max_tokens": task.max_tokens,
         "load": load,
     }
+    if isinstance(task, PhrasedSums):
+        description["sampling"] = dict(HELDOUT_SAMPLING)
     return Questions(spec, prompts.with_style(problems, load["style"]), description, task.grade)
 
 

@@ -18,6 +18,7 @@ from delta_rlvr.evaluate.selection import PAPER_RULE
 from delta_rlvr.evaluate.server_sampler import ServerSampler, ServerSettings
 from delta_rlvr.evaluate.settings import EvaluationSettings
 from delta_rlvr.rewards.extract import EXTRACTORS
+from delta_rlvr.tasks.sources import hub
 from delta_rlvr.tasks.templates import TEMPLATES
 
 
@@ -81,7 +82,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a function of your own that judges, as in my.py:function or package.module:function (TRL's signature)",
     )
 
-    drawn = parser.add_argument_group("sampling (default: the preset's, else the paper's for mathematics)")
+    drawn = parser.add_argument_group(
+        "sampling (default: the preset's, a built-in task's own, else the paper's for mathematics)"
+    )
     drawn.add_argument("-k", "--samples-per-question", type=int, metavar="K", dest="k")
     drawn.add_argument("--max-tokens", type=int, metavar="N")
     drawn.add_argument("--temperature", type=float, metavar="T")
@@ -128,11 +131,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def sampling_settings(
     args: argparse.Namespace, benchmarks: Sequence[Questions], k: int | None
 ) -> EvaluationSettings:
-    """The preset's settings, or the paper's for mathematics, with what was given in their place; `k` goes before `-k`."""
+    """The preset's settings, a built-in task's own, or the paper's for mathematics, with what was given in their place; `k` goes
+    before `-k`."""
     base = get_preset(args.preset).settings if args.preset else EvaluationSettings()
     limits = [benchmark.description.get("max_tokens") for benchmark in benchmarks]
     if not args.preset and all(limits):  # tasks know how long their responses are
         base = replace(base, max_tokens=max(limit for limit in limits if limit))
+    own = [benchmark.description.get("sampling") for benchmark in benchmarks]
+    if not args.preset and own[0] and all(each == own[0] for each in own):  # and how they are drawn
+        base = replace(base, **own[0])
     given = {
         "samples": k or args.k,
         "max_tokens": args.max_tokens,
@@ -171,12 +178,15 @@ def has_template(name: str) -> bool:
     """Whether the model's tokenizer has a chat template; the weights are not loaded."""
     from transformers import AutoTokenizer
 
-    from delta_rlvr.tasks.models import resolve_model
+    from delta_rlvr.tasks.models import check_model_name, resolve_model
 
     try:
-        tokenizer = AutoTokenizer.from_pretrained(resolve_model(name))
+        check_model_name(name)
+        with hub.little_patience():
+            tokenizer = AutoTokenizer.from_pretrained(resolve_model(name))
     except (OSError, ValueError, ImportError) as error:
-        raise EvaluationError(f"the tokenizer of {name} cannot be loaded: {error}") from error
+        reason = error if isinstance(error, FileNotFoundError) else hub.reason(error)
+        raise EvaluationError(f"the tokenizer of {name} cannot be loaded: {reason}") from error
     return bool(getattr(tokenizer, "chat_template", None))
 
 
@@ -184,10 +194,11 @@ def load_model(name: str, args: argparse.Namespace) -> tuple[Any, Any]:
     """Model and tokenizer, on the device and in the dtype asked for."""
     import torch
 
-    from delta_rlvr.tasks.models import load_policy
+    from delta_rlvr.tasks.models import check_device, load_policy
 
     device = args.device or ("cuda" if torch.cuda.is_available() else "cpu")
     dtype = args.dtype or ("bfloat16" if device.startswith("cuda") else "float32")
+    check_device(device)
     try:
         model, tokenizer = load_policy(name, dtype=dtype)
         return model.to(device), tokenizer  # type: ignore[arg-type]

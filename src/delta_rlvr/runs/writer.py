@@ -190,7 +190,10 @@ class RunWriter:
         if isinstance(error, BaseException):
             error = f"{type(error).__name__}: {error}"
         self._info["error"] = error
-        self._close("failed")
+        try:
+            self._close("failed")
+        except OSError:  # a full disk, perhaps: the status fits into the room that the file has
+            self._mark_failed()
 
     def __enter__(self) -> RunWriter:
         return self
@@ -210,6 +213,16 @@ class RunWriter:
         self._info["status"] = status
         self._write_info()
         self._metrics.close()
+
+    def _mark_failed(self) -> None:
+        """Change the status within run.json as it lies there, to a text of the same length: no new room is needed."""
+        path = self.path / RUN
+        before, after = b'"status": "running"', b'"status": "failed" '
+        place = path.read_bytes().find(before)
+        if place >= 0:
+            with path.open("r+b") as file:
+                file.seek(place)
+                file.write(after)
 
     def _write_info(self) -> None:
         self._info["updated"] = now()
