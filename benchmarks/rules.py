@@ -105,6 +105,7 @@ class Bench:
                 "entropy": entropy,
                 "decisive": batch["tokens"] % 5 == 0,
                 "informed_logps": batch["logps"],
+                "measured": batch["logps"],
             }
 
     def weigh(self, rule: TokenRule, batches: list[MicroBatch]) -> None:
@@ -122,10 +123,10 @@ def map_entropy(logits: list[Tensor]) -> list[Tensor]:
     return [one.logsumexp(-1) - (one.softmax(-1) * one).sum(-1) for one in logits]
 
 
-def run(bench: Bench, rounds: int) -> dict[str, Any]:
-    rules = {name: get_method(SPELLED.get(name, name)).rule for name in REGISTERED}
+def run(bench: Bench, rounds: int, methods: list[str]) -> dict[str, Any]:
+    rules = {name: get_method(SPELLED.get(name, name)).rule for name in methods}
     rules = {name: rule for name, rule in rules.items() if "gradients" not in rule.needs}
-    bench.weigh(rules["delta"], bench.old_logps())  # warm-up
+    bench.weigh(get_method("delta").rule, bench.old_logps())  # warm-up
     for number in range(rounds):
         batches = bench.timed("pass", bench.old_logps)
         bench.add_what_else_is_needed(batches)
@@ -166,6 +167,7 @@ def show(result: dict[str, Any]) -> None:
 def main() -> None:
     parser = model_parser(__doc__, MODELS)
     parser.set_defaults(model="smollm-shape")
+    parser.add_argument("--methods", nargs="+", default=list(REGISTERED), help="(default: all of them)")
     parser.add_argument("--rows", type=int, default=64, help=f"responses, {GENERATIONS} per prompt")
     parser.add_argument("--length", type=int, default=32, help="longest response, in tokens")
     parser.add_argument("--rounds", type=int, default=5)
@@ -178,7 +180,7 @@ def main() -> None:
         torch.set_num_threads(1)  # threads that wait for each other take processor time too
     bench = Bench(MODELS[arguments.model](), arguments.device, arguments.rows, arguments.length)
     about = {"command": " ".join(["python", *sys.argv]), **circumstances(arguments), "cores": os.cpu_count()}
-    result = about | run(bench, arguments.rounds)
+    result = about | run(bench, arguments.rounds, arguments.methods)
     show(result)
     keep(result, arguments.json)
 

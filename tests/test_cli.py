@@ -91,6 +91,7 @@ BAD_INPUT = {
     "explain": ["--model", "builtin", "--rollouts", "no-such-file.jsonl"],
     "credit-bench": ["--batches", "0"],
     "study": ["no-such-file.yaml"],
+    "leaderboard": ["no-such-folder"],
     "methods": ["--no-such-option"],
 }
 

@@ -1,8 +1,11 @@
-"""Does learning follow where the credit lands? Each arm's gain in learning against what the planted benchmark says of its weights.
+"""Does learning follow where the credit lands? Each arm's gain in learning against what a benchmark says of its weights.
 
     python recipes/study/relate.py docs/data/credit-bench/credit_bench.json docs/data/main/runs.jsonl
+    python recipes/study/relate.py docs/data/measured-tiny/measured_credit.json docs/data/main/runs.jsonl
 
-Spearman's correlation over arms, for every measure: over all arms, and over those that weigh every token (no selection, no oracle).
+The benchmark is `delta-rlvr credit-bench` with planted or measured labels. Spearman's correlation over arms, for every measure: over
+all arms, and over those that weigh every token (no selection, no oracle). Where the benchmark has the study's task, its own rows count,
+else those over all of its tasks.
 """
 
 from __future__ import annotations
@@ -16,6 +19,8 @@ from scipy.stats import spearmanr
 
 MEASURES = {
     "cosine": "cosine to the oracle's update",
+    "gain": "gain of the update",
+    "aim": "aim of the update",
     "right_auroc": "AUROC, right",
     "wrong_auroc": "AUROC, wrong",
 }
@@ -40,27 +45,43 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("bench", type=Path, help="credit_bench.json of `delta-rlvr credit-bench`")
+    parser.add_argument(
+        "bench", type=Path, help="credit_bench.json or measured_credit.json of `delta-rlvr credit-bench`"
+    )
     parser.add_argument("runs", type=Path, help="runs.jsonl of `delta-rlvr study`")
     parser.add_argument("--baseline", default="dapo")
     options = parser.parse_args()
     rows = json.loads(options.bench.read_text())["rows"]
-    measured = {row["method"]: row for row in rows if row["slice"] == "all" and row["condition"] == "clean"}
     outcomes = [json.loads(line) for line in options.runs.read_text().splitlines()]
     for task in dict.fromkeys(outcome["run"]["task"] for outcome in outcomes):
-        found = {
-            arm: gain for arm, gain in gains(outcomes, task, options.baseline).items() if arm in measured
-        }
-        weighing = [arm for arm in found if arm not in SELECTIONS and not arm.startswith("oracle")]
+        measured = rows_of(rows, task)
+        learned = gains(outcomes, task, options.baseline)
         for measure, told in MEASURES.items():
-            for name, arms in (("all arms", list(found)), ("no selection, no oracle", weighing)):
+            known = {
+                arm: gain
+                for arm, gain in learned.items()
+                if measured.get(arm, {}).get(measure, {}).get("mean") is not None
+            }
+            weighing = [arm for arm in known if arm not in SELECTIONS and not arm.startswith("oracle")]
+            for name, arms in (("all arms", list(known)), ("no selection, no oracle", weighing)):
+                if len(arms) < 4:
+                    if known:
+                        print(f"{task:14} {told:30} {name:24} {len(arms):2} arms  too few to relate")
+                    continue
                 relation = spearmanr(
-                    [measured[arm][measure]["mean"] for arm in arms], [found[arm] for arm in arms]
+                    [measured[arm][measure]["mean"] for arm in arms], [known[arm] for arm in arms]
                 )
                 print(
                     f"{task:14} {told:30} {name:24} {len(arms):2} arms  "
                     f"rho = {relation.statistic:+.2f}  p = {relation.pvalue:.3f}"
                 )
+
+
+def rows_of(rows: list[dict], task: str) -> dict[str, dict]:
+    """The benchmark's rows by method: of this task where it has it, else of all of its tasks."""
+    clean = [row for row in rows if row["condition"] == "clean"]
+    own = {row["method"]: row for row in clean if row["slice"] == f"task {task}"}
+    return own or {row["method"]: row for row in clean if row["slice"] == "all"}
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ USAGE = """usage: delta-rlvr COMMAND [OPTION ...]
   explain     the token view for rollouts from anywhere
   credit-bench  does the credit land on the tokens that decided? every method's weights on planted tasks
   study         a protocol's runs, seeds and methods side by side in one process, with a table and tests
+  leaderboard   every method by what kept outcomes of the two say of it
   methods     the methods by name, and where the paper has them
   completion    what a shell needs to complete commands and options: delta-rlvr completion bash
 
@@ -167,6 +168,14 @@ def _completion(arguments: list[str]) -> int:
     return command.run(parser.parse_args(arguments), list(COMMANDS))
 
 
+def _leaderboard(arguments: list[str]) -> int:
+    from delta_rlvr.commands import leaderboard as command
+
+    parser = argparse.ArgumentParser(prog="delta-rlvr leaderboard", description=command.__doc__)
+    command.add_arguments(parser)
+    return command.run(parser.parse_args(arguments))
+
+
 def _methods(arguments: list[str]) -> int:
     from delta_rlvr.commands import methods as command
 
@@ -183,6 +192,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "explain": _explain,
     "credit-bench": _credit_bench,
     "study": _study,
+    "leaderboard": _leaderboard,
     "methods": _methods,
     "completion": _completion,
 }
@@ -195,6 +205,7 @@ EXTRAS = {
     "explain": "report,evaluate",
     "credit-bench": "evaluate",
     "study": "evaluate",
+    "leaderboard": "evaluate",
     "methods": "train",
     "completion": "train",
 }

@@ -137,7 +137,8 @@ def test_every_metric_is_documented(finished):
     known = documented_keys()
     for key in {key for line in lines for key in line}:
         assert re.sub(r"rewards/[^/]+/", "rewards/NAME/", key) in known, key
-    always = {"kl", "note"}  # only where there is a reference model, or something to say
+    # Only where there is a reference model, or something to say; the last is 1 less the positive side's, and not written.
+    always = {"kl", "note", "update_share_negative"}
     assert known - always <= {re.sub(r"rewards/[^/]+/", "rewards/NAME/", key) for key in lines[0]}
 
 
@@ -184,7 +185,7 @@ def test_run_json_and_scores(finished):
     info = run_info(folder)
     assert (info["schema"], info["engine"], info["method"], info["seed"]) == (1, "trl", "delta", 42)
     assert (info["status"], info["steps"], info["steps_planned"]) == ("finished", 4, 4)
-    assert info["delta"]["lambda_max"] == 1.2
+    assert info["rule"]["lambda_max"] == 1.2
     assert info["settings"]["num_generations"] == 4
     assert {"python", "torch", "trl", "delta_rlvr"} <= info["versions"].keys()
     for when in ("before", "after"):

@@ -208,7 +208,7 @@ def test_a_settings_file_and_flags_over_it(tmp_path):
     info = run_info(tmp_path / "run")
     assert (info["method"], info["seed"], info["steps"]) == ("dapo", 7, 2)
     assert info["settings"]["learning_rate"] == 2e-4
-    assert info["delta"] is None
+    assert info["rule"] is None
 
 
 def test_a_failure_is_kept_in_the_folder(tmp_path, monkeypatch, capsys):

@@ -15,18 +15,22 @@ COMPARE = """
 import torch
 from delta_rlvr.credit import kernels
 torch.manual_seed(0)
-for count, width, dtype in ((700, 300, torch.bfloat16), (5, 64, torch.float32), (1, 7, torch.float16), (0, 8, torch.float32)):
+for count, width, dtype, chunks in (
+    (700, 300, torch.bfloat16, 3), (5, 64, torch.float32, 1), (1, 7, torch.float16, 1), (0, 8, torch.float32, 1)
+):
     rows = torch.randn(count, width, device=DEVICE).to(dtype)
+    cut = torch.arange(count).tensor_split(chunks)
+    parts = kernels.Parts([(int(one[0]) if len(one) else 0, rows[one].clone()) for one in cut])
     weights = torch.rand(2, count, dtype=torch.float64, device=DEVICE)
     total = torch.ones(2, width, dtype=torch.float64, device=DEVICE)
-    kernels.add_side_sums(total, weights, rows)
+    kernels.add_side_sums(total, weights, parts)
     # float32 products, summed in float32 over 256 rows and in float64 beyond: 2^-24 a term, and the terms are near one
     torch.testing.assert_close(total, 1 + weights @ rows.double(), atol=2e-5, rtol=1e-6)
     vectors = torch.randn(2, width, dtype=torch.float64, device=DEVICE)
     slots = torch.randint(0, 2, (count,), device=DEVICE)
-    products = torch.zeros(count, dtype=torch.float64, device=DEVICE)
-    kernels.store_side_products(products, rows, vectors, slots)
-    torch.testing.assert_close(products, (rows.double() * vectors[slots]).sum(1), atol=2e-5, rtol=1e-6)
+    products = torch.zeros(count, dtype=torch.float32, device=DEVICE)
+    kernels.store_side_products(products, parts, vectors, slots)
+    torch.testing.assert_close(products.double(), (rows.double() * vectors[slots]).sum(1), atol=2e-5, rtol=1e-6)
 """
 
 
@@ -59,6 +63,22 @@ def test_a_wrong_count_is_told(wrong):
     mask = torch.ones(2, 5, dtype=torch.bool)
     stream.add(torch.randn(2, 5, 3), mask=mask, token_count=wrong)
     with pytest.raises(
-        ValueError, match=f"token_count: {wrong} tokens were added, but the masks have 10 valid ones"
+        ValueError,
+        match=f"token_count: {wrong} tokens were added, but the masks or lengths have 10 valid ones",
     ):
         stream.solve(torch.tensor([1.0, -1.0]), logps=-torch.rand(10))
+
+
+def test_packed_rows_of_a_known_count_are_added_without_a_wait():
+    """Tensors on the device "meta" have no values: code that reads one, as code that waits for a GPU does, raises."""
+    stream = CreditStream(device="meta")
+    stream.add(
+        torch.empty(5, 3, device="meta"),
+        lengths=torch.empty(2, dtype=torch.int64, device="meta"),
+        token_count=5,
+    )
+    assert len(stream.store) == 5
+    wrong = CreditStream()
+    wrong.add(torch.randn(5, 3), lengths=torch.tensor([2, 4]), token_count=5)
+    with pytest.raises(ValueError, match="token_count: 5 tokens were added, but the masks or lengths have 6"):
+        wrong.solve(torch.tensor([1.0, -1.0]), logps=-torch.rand(6))

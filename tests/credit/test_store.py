@@ -49,6 +49,23 @@ def test_the_ranks_of_a_node_share_its_memory(monkeypatch):
     assert RowStore(ranks_on_node=8)._free_on_host(torch.device("cpu")) is None
 
 
+def test_host_memory_where_it_is_asked_for_on_a_cpu(monkeypatch):
+    """Two slabs of 10 rows: a part of 7 rows, then one of 8 that is cut between them, and one that has no room."""
+    monkeypatch.setattr(store_module, "SLAB_BYTES", 10 * 3 * 4)
+    store = RowStore(device_bytes=0, host_bytes=15 * 3 * 4)
+    for _ in range(2):  # the second batch finds the slabs of the first
+        store.clear()
+        parts = [torch.randn(n, 3) for n in (7, 8)]
+        for part in parts:
+            store.add(part)
+        assert store.bounds == [(0, 7), (7, 10), (10, 15)]
+        assert torch.equal(read(store), torch.cat(parts))
+        assert (store.bytes_on_device, store.bytes_on_host) == (0, 15 * 3 * 4)
+        assert str(store) == "15 tokens: 0.0 MB in host memory"
+        with pytest.raises(ValueError, match="no room for 12 more bytes"):
+            store.add(torch.randn(1, 3))
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 def test_device_host_and_recompute_in_one_batch(dtype, monkeypatch):

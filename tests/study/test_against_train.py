@@ -188,13 +188,14 @@ def test_a_replayed_run_has_the_same_weights_after_every_step(
         torch.testing.assert_close(
             rollouts.logps[batch.mask], batch.logps[batch.mask], atol=close, rtol=close
         )
-        found = training.weigh([rollouts], step)
+        found, _ = training.weigh([rollouts], step)
         expected = batch.record.padded(batch.record.weights, batch.mask)
         torch.testing.assert_close(found[0], expected, atol=close, rtol=close)
         for _ in range(SETTINGS.updates):
             losses, norms = training.update([rollouts], found, trainer.rows[step][None])
             # As above: after Adam's first step.
             assert losses[0] == pytest.approx(log[step]["loss"], abs=2e-4)
+            # The same: after Adam's first step.
             assert norms[0] == pytest.approx(log[step]["grad_norm"], rel=1e-3)
             assert norms[0] > 0
             policy.load_into(0, model)

@@ -234,7 +234,7 @@ def test_a_single_run_that_does_not_fit_says_what_to_do(
     written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     limited_memory(monkeypatch, rows=1000, runs=0)
-    assert main(study_command(written, tmp_path)) == 2
+    assert main(study_command(written, tmp_path)) == 1
     assert "too little memory for one run of builtin: use --dtype bfloat16" in capsys.readouterr().err
 
 

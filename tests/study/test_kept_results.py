@@ -13,6 +13,11 @@ from delta_rlvr.study.learning.curves import curves_figure, smooth
 from delta_rlvr.study.learning.protocol import read_protocols
 from delta_rlvr.study.learning.runner import Study
 from delta_rlvr.study.learning.table import markdown, sentences, study_table
+from delta_rlvr.study.measured.bench import MeasuredBench
+from delta_rlvr.study.measured.figure import measured_figure
+from delta_rlvr.study.measured.settings import MeasuredSettings
+from delta_rlvr.study.measured.table import markdown as markdown_of_measured
+from delta_rlvr.study.measured.table import measured_result
 
 ROOT = Path(__file__).parents[2]
 RECIPES = ROOT / "recipes" / "study"
@@ -74,7 +79,7 @@ def test_faster_learning_on_smollm2_by_an_independent_loop() -> None:
     assert table.primary.difference.mean == pytest.approx(statistics.fmean(gaps))
     assert table.primary.p_paired == pytest.approx(p)
     assert (
-        "accuracy over training, 12 paired seeds: +1.2 points (+0.4 to +2.0), p = 0.0181"
+        "accuracy over training, 12 paired seeds: +1.2 points (+0.4 to +2.0), p = 0.018"
         in sentences(table)[0]
     )
 
@@ -103,3 +108,19 @@ def test_curves_are_means_over_a_window() -> None:
     figure = (DATA / "main" / "curves.svg").read_text()
     assert "delta-context (12 seeds)" in figure
     assert "delta-context (12 pairs)" in figure
+
+
+@pytest.mark.parametrize("folder", sorted(DATA.glob("measured-*")), ids=lambda folder: folder.name)
+def test_measured_tables_and_figures_are_what_the_outcomes_say(folder: Path) -> None:
+    bench = MeasuredBench(kept_settings(folder), folder)
+    result = measured_result(bench.documents(), bench.fidelities(), bench.settings)
+    assert len(result["facts"]) == len(bench.settings.tasks)
+    assert dump(result, indent=1) == (folder / "measured_credit.json").read_text()
+    assert markdown_of_measured(result) == (folder / "measured_credit.md").read_text()
+    assert measured_figure(result) == (folder / "measured_credit.svg").read_text()
+
+
+def kept_settings(folder: Path) -> MeasuredSettings:
+    settings = json.loads((folder / "settings.json").read_text())
+    lists = {name: tuple(value) for name, value in settings.items() if isinstance(value, list)}
+    return MeasuredSettings(**settings | lists)

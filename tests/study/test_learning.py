@@ -18,9 +18,10 @@ from delta_rlvr.study.judging import Asked, Judge, _light
 from delta_rlvr.study.learning.curves import curves_figure
 from delta_rlvr.study.learning.heldout import HeldoutSettings, heldout_accuracies
 from delta_rlvr.study.learning.protocol import Protocol, read_protocols
-from delta_rlvr.study.learning.runner import Machine, Outcome, Study
+from delta_rlvr.study.learning.runner import Machine, Outcome, Study, _outcome
+from delta_rlvr.study.learning.session import Trained
 from delta_rlvr.study.learning.table import StudyTable, markdown, sentences, study_table
-from delta_rlvr.study.learning.training import Run, StackedTraining, TrainingSettings
+from delta_rlvr.study.learning.training import DIAGNOSTICS, Run, StackedTraining, TrainingSettings
 from delta_rlvr.study.rollouts import Batch, Collector, advantages, flip
 from delta_rlvr.study.stack.policy import StackedPolicy
 from delta_rlvr.study.stack.sampling import StackedSampler
@@ -145,6 +146,31 @@ def test_noise_flips_its_share_and_always_the_same() -> None:
     assert torch.equal(flip(correct, 0.0, seed=3, number=1), correct)
     with pytest.raises(ValueError, match="reward_noise"):
         flip(correct, 1.5, seed=3, number=1)
+
+
+def test_outcomes_say_what_the_weights_did() -> None:
+    settings = TrainingSettings(steps=12, prompts=4, group=4, updates=2)
+    made, _, _ = collector(2)
+    runs = [Run("phrased-sums", "dapo", 3), Run("phrased-sums", "delta", 3)]
+    with made.judge:
+        plain, weighed = StackedTraining(made, runs, settings).train()
+    assert [batch.number for batch in weighed if batch.diagnostics] == [0, 5]
+    first, second = plain[0].diagnostics, weighed[0].diagnostics
+    # Both saw the same rollouts. Without weights the share of the update is what it is, and nothing correlates or saturates.
+    assert first["update_share_positive"] == first["update_share_plain"]
+    assert second["update_share_plain"] == pytest.approx(first["update_share_plain"], rel=rounding(MODEL))
+    assert first.keys() == {
+        "weight_positive_mean",
+        "weight_negative_mean",
+        "update_share_positive",
+        "update_share_plain",
+    }
+    assert second.keys() == set(DIAGNOSTICS)
+    kept = _outcome(runs[1], 0.5, Trained(0.5, weighed, None))
+    assert kept.diagnostics["batch"] == [0, 5]
+    # Outcomes keep four digits.
+    assert kept.diagnostics["saturated"][0] == pytest.approx(second["saturated"], rel=1e-3)
+    assert Outcome.from_dict(json.loads(json.dumps(kept.as_dict()))) == kept
 
 
 def test_oracle_weights_by_hand() -> None:

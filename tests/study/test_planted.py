@@ -314,6 +314,6 @@ def test_fipo_is_weighed_by_a_policy_that_took_a_dapo_step_on_the_other_half(mod
         here = take_rows(rollouts, weighed)
         with torch.no_grad():
             shift = torch.where(here.mask, logps_of(stepped, here) - here.logps, 0.0)
-        # After a step of Adam, which divides by the gradient's size: entries that are all but 0 may step either way.
         expected = FutureClip().reweigh(shift, here.advantages[:, None].expand_as(shift), here.mask)
+        # After a step of Adam, which divides by the gradient's size: entries that are all but 0 may step either way.
         torch.testing.assert_close(found[weighed], expected, atol=2e-3, rtol=0)

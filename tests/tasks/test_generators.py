@@ -6,6 +6,7 @@ import pytest
 
 from delta_rlvr.tasks import Task, get_task
 from delta_rlvr.tasks.sources.generators import final_answer
+from delta_rlvr.tasks.sources.workings import divisions, running_totals
 
 pytest.importorskip("reasoning_gym")
 
@@ -81,10 +82,33 @@ def test_shots_can_show_the_running_totals() -> None:
     gold = problem.answer
     assert task.grade(problem, f" 1 + 2 = 3. The answer is {gold}.\nQuestion").score == 1.0
     assert task.grade(problem, f" {gold}").reason == "no final answer"
-    with pytest.raises(ValueError, match="no working is known for gcd; there is one for chain_sum"):
-        get_task("reasoning-gym:gcd?shots=2&working=true")
+    with pytest.raises(ValueError, match="no working is known for count_bits; there is one for chain_sum"):
+        get_task("reasoning-gym:count_bits?shots=2&working=true")
     with pytest.raises(ValueError, match="the working is shown in shots"):
         get_task(SPEC + "&working=true")
+
+
+def test_other_workings_by_hand() -> None:
+    assert running_totals({"metadata": {"expression": "6 * 2 * 3"}}) == "6 * 2 = 12, 12 * 3 = 36"
+    assert divisions({"metadata": {"numbers": [12, 18]}}) == "18 = 1 * 12 + 6, 12 = 2 * 6 + 0"
+    with pytest.raises(ValueError, match="for two numbers, not 3"):
+        divisions({"metadata": {"numbers": [4, 6, 8]}})
+
+
+@pytest.mark.parametrize("spec", ["products?min_terms=3&max_terms=3", "gcd?max_numbers=2&max_value=60"])
+def test_workings_end_with_the_answer(spec: str) -> None:
+    task = get_task(f"reasoning-gym:{spec}&shots=4&working=true")
+    problem = task.problems("train", 1)[0]
+    for block in str(problem.prompt).split("\n\n")[:-1]:
+        steps, _, answer = block.partition("Answer: ")[2].partition(". The answer is ")
+        assert all(
+            eval(left) == eval(right) for left, right in (step.split(" = ") for step in steps.split(", "))
+        )
+        last = steps.split(", ")[-1]
+        # The product is the last result, the greatest common divisor the last number that was divided by.
+        said = last.split(" = ")[1] if "products" in spec else last.split(" * ")[1].split(" + ")[0]
+        assert answer == f"{said}."
+    assert task.grade(problem, f" The answer is {problem.answer}.").score == 1.0
 
 
 @pytest.mark.parametrize("name", ["products", "gcd", "count_bits", "basic_arithmetic", "letter_counting"])

@@ -22,6 +22,7 @@ _PARSED = {
     "explain": ("delta_rlvr.report.command", "add_explain_arguments"),
     "credit-bench": ("delta_rlvr.commands.credit_bench", "add_arguments"),
     "study": ("delta_rlvr.commands.study", "add_arguments"),
+    "leaderboard": ("delta_rlvr.commands.leaderboard", "add_arguments"),
     "methods": ("delta_rlvr.commands.methods", "add_arguments"),
 }
 

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
+from delta_rlvr.commands import measured_bench
 from delta_rlvr.commands.credit_bench_display import show
 from delta_rlvr.exit_codes import at_work
 from delta_rlvr.runs.files import PROXY_AGREEMENT, atomic, dump
@@ -40,6 +41,13 @@ QUICK = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     given = BenchSettings()
     parser.add_argument(
+        "--labels",
+        choices=("planted", "measured"),
+        default="planted",
+        help="planted: tasks that know their decisive tokens. measured: any task; the credit of tokens is measured by continuations, "
+        "and updates are compared with the gradient of the expected reward (default: %(default)s)",
+    )
+    parser.add_argument(
         "--policies",
         "--model",
         type=_names,
@@ -48,6 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--tasks",
+        "--task",
         type=_names,
         help=f"built-in tasks, settings after '?' (default: {','.join(given.tasks)})",
     )
@@ -94,6 +103,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="one policy, two tasks, small batches: half a minute, too little to conclude from",
     )
+    measured_bench.add_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -102,6 +112,13 @@ def run(options: argparse.Namespace) -> int:
     console = Console()
     if not console.is_terminal:
         console.width = _LOG_WIDTH
+    if options.labels == "measured":
+        if options.shots is not None:
+            raise ValueError("--shots: with --labels measured write it into the task, as in 'TASK?shots=4'")
+        return measured_bench.run(options, console, _given(options))
+    for name in (*measured_bench.OPTIONS, "workers", "seconds"):
+        if getattr(options, name) is not None:
+            raise ValueError(f"--{name.replace('_', '-')}: it belongs to --labels measured")
     settings = bench_settings(options)
     folder: Path = options.output or (QUICK_OUTPUT if options.quick else OUTPUT)
 
@@ -139,26 +156,22 @@ def run(options: argparse.Namespace) -> int:
 
 def bench_settings(options: argparse.Namespace) -> BenchSettings:
     """The settings that the options stand for."""
-    chosen: dict[str, Any] = dict(QUICK) if options.quick else {}
-    for name in (
-        "policies",
-        "tasks",
-        "methods",
-        "batches",
-        "prompts",
-        "group",
-        "seed",
-        "shots",
-        "learning_rate",
-        "temperature",
-        "rows_at_once",
-    ):
-        given = getattr(options, name)
-        if given is not None:
-            chosen[name] = given
+    chosen: dict[str, Any] = (dict(QUICK) if options.quick else {}) | _given(options)
+    if options.shots is not None:
+        chosen["shots"] = options.shots
     if options.methods is not None:
         chosen["stability"] = options.methods
     return BenchSettings(**chosen)
+
+
+def _given(options: argparse.Namespace) -> dict[str, Any]:
+    """The settings of either kind of labels that were given."""
+    names = ("policies", "tasks", "methods", "batches", "prompts", "group", "seed")
+    return {
+        name: value
+        for name in (*names, "learning_rate", "temperature", "rows_at_once")
+        if (value := getattr(options, name)) is not None
+    }
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -1,13 +1,14 @@
 """Where proxy rows wait between the old-log-prob pass and the solve.
 
-Rows go to the device while its budget lasts, then to pinned host memory, and where neither has room (and the caller can compute them
-again) nowhere at all. The reader sees chunks of rows on the device and never asks where they were.
+Rows go to the device while its budget lasts, then to host memory (pinned, for a GPU), and where neither has room (and the caller can
+compute them again) nowhere at all. The reader sees chunks of rows on the device and never asks where they were.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -35,7 +36,7 @@ class RowStore:
 
     `device_bytes` and `host_bytes` limit what may wait in either place. None means: half of the accelerator's memory that is free at
     the first row of a batch (no limit where the rows live on the CPU), and half of the machine's free memory, which the ranks of
-    a node share: each takes its part.
+    a node share: each takes its part (nothing where the rows live there already).
     """
 
     def __init__(
@@ -102,6 +103,11 @@ class RowStore:
             )
 
     @property
+    def resident(self) -> bool:
+        """Whether all rows wait on the device."""
+        return all(chunk.place == "device" for chunk in self._chunks)
+
+    @property
     def bounds(self) -> list[tuple[int, int]]:
         """(start, stop) of each chunk."""
         return [(chunk.start, chunk.stop) for chunk in self._chunks]
@@ -122,7 +128,8 @@ class RowStore:
         if self.bytes_on_device:
             parts.append(f"{self.bytes_on_device / 1e6:,.1f} MB on {self.device}")
         if self.bytes_on_host:
-            parts.append(f"{self.bytes_on_host / 1e6:,.1f} MB in pinned host memory")
+            pinned = "" if self._copies is None else "pinned "
+            parts.append(f"{self.bytes_on_host / 1e6:,.1f} MB in {pinned}host memory")
         if recomputed:
             parts.append(f"{recomputed:,} tokens recomputed at every pass, for want of room")
         return f"{len(self):,} tokens: " + (", ".join(parts) or "nothing held")
@@ -137,42 +144,44 @@ class RowStore:
         return (torch.cuda.mem_get_info(device)[0] + unused) // 2
 
     def _free_on_host(self, device: torch.device) -> int | None:
-        """Room in host memory, or None where the rows live there already and a second place would be none."""
-        if device.type != "cuda":
-            return None
+        """Room in host memory; None where the rows live there already and nobody asked for a second place."""
         if self.host_bytes is not None:
             return self.host_bytes
+        if device.type != "cuda":
+            return None
         free_pages, page = os.sysconf("SC_AVPHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
         return sum(slab.numel() for slab in self._slabs) + free_pages * page // (2 * self.ranks_on_node)
 
     def _add_to_host(self, rows: Tensor, start: int) -> None:
-        """Copy to pinned slabs on a stream of its own, so that the forward pass goes on meanwhile."""
-        if self._copies is None:
-            self._copies = torch.cuda.Stream(rows.device)
-        self._copies.wait_stream(torch.cuda.current_stream(rows.device))
+        """Copy to slabs; from a GPU on a stream of its own, so that the forward pass goes on meanwhile."""
+        if rows.is_cuda:
+            if self._copies is None:
+                self._copies = torch.cuda.Stream(rows.device)
+            self._copies.wait_stream(torch.cuda.current_stream(rows.device))
         rows = rows.contiguous()
         row_bytes = rows.shape[1] * rows.element_size()
         done = 0
         while done < len(rows):
-            slab, used = self._slab_with_room(row_bytes)
+            slab, used = self._slab_with_room(row_bytes, pinned=rows.is_cuda)
             count = min(len(rows) - done, (slab.numel() - used) // row_bytes)
             held = slab[used : used + count * row_bytes].view(rows.dtype).view(count, rows.shape[1])
-            with torch.cuda.stream(self._copies):
+            with nullcontext() if self._copies is None else torch.cuda.stream(self._copies):
                 held.copy_(rows[done : done + count], non_blocking=True)
             self._slab_used[self._current_slab] = used + count * row_bytes
             self._chunks.append(_Chunk(start + done, start + done + count, "host", held))
             self.bytes_on_host += count * row_bytes
             done += count
-        rows.record_stream(self._copies)
+        if self._copies is not None:
+            rows.record_stream(self._copies)
 
-    def _slab_with_room(self, row_bytes: int) -> tuple[Tensor, int]:
+    def _slab_with_room(self, row_bytes: int, pinned: bool) -> tuple[Tensor, int]:
         for number, slab in enumerate(self._slabs):
             # Slabs start 16-byte aligned; rows of any dtype keep that only if `used` is a multiple of the item size, which it is
             # because one batch holds rows of one width and dtype.
             if slab.numel() - self._slab_used[number] >= row_bytes:
                 self._current_slab = number
                 return slab, self._slab_used[number]
-        self._slabs.append(torch.empty(max(SLAB_BYTES, row_bytes), dtype=torch.uint8, pin_memory=True))
+        self._slabs.append(torch.empty(max(SLAB_BYTES, row_bytes), dtype=torch.uint8, pin_memory=pinned))
         self._slab_used.append(0)
         self._current_slab = len(self._slabs) - 1
         return self._slabs[-1], 0
@@ -183,9 +192,8 @@ class RowStore:
             return chunk.recompute
         rows = chunk.rows
         assert rows is not None
-        if chunk.place == "device":
+        if chunk.place == "device" or self._copies is None:
             return lambda: rows
-        assert self._copies is not None
         with torch.cuda.stream(self._copies):
             fetched = rows.to(self.device, non_blocking=True)
             ready = self._copies.record_event()

@@ -99,9 +99,9 @@ class CreditStream:
         """Add responses: padded with `mask`, or packed with `lengths`.
 
         `arrays`: what the rule needs of each token (`TOKEN_ARRAYS`). They, and `logps`, may be left out and given to `solve` for the
-        whole batch at once, as they often are known only after the pass. `token_count`: the valid tokens of the mask, where the caller
-        knows them: then nothing waits for the device. `recompute` gives the same `hidden` again; it is asked for only where the store
-        has no room.
+        whole batch at once, as they often are known only after the pass. `token_count`: the valid tokens of the mask, or the sum of
+        the lengths, where the caller knows it: then nothing waits for the device. `recompute` gives the same `hidden` again; it
+        is asked for only where the store has no room.
         """
         require(
             (mask is None) != (lengths is None),
@@ -119,8 +119,10 @@ class CreditStream:
             require(
                 lengths.dim() == 1, f"lengths: shape {tuple(lengths.shape)} does not fit; [batch] is needed"
             )
-            require(bool((lengths >= 0).all()), "lengths: a response cannot have fewer than 0 tokens")
-            lead, pick, meaning = (int(lengths.sum()),), None, "[sum of lengths]"
+            if token_count is None:
+                require(bool((lengths >= 0).all()), "lengths: a response cannot have fewer than 0 tokens")
+                token_count = int(lengths.sum())
+            lead, pick, meaning = (token_count,), None, "[sum of lengths]"
         packed: dict[str, Tensor] = {}
         for name, values in _named(logps, arrays).items():
             require_shape(name, values, lead, meaning)
@@ -221,7 +223,7 @@ class CreditStream:
         row = torch.repeat_interleave(torch.arange(len(lengths), device=lengths.device), lengths)
         require(
             not self.needs_hidden or len(self.store) == len(row),
-            f"token_count: {len(self.store)} tokens were added, but the masks have {len(row)} valid ones",
+            f"token_count: {len(self.store)} tokens were added, but the masks or lengths have {len(row)} valid ones",
         )
         if self._row_sums and not bool(torch.cat(self._row_sums).isfinite().all()):
             self._name_bad_hidden(row)

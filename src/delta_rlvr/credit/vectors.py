@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Protocol, TypeAlias
 
 import torch
@@ -84,6 +85,10 @@ class Rows:
     """(start, stop) of each chunk."""
     width: int
     dtype: torch.dtype
+    device: torch.device | None
+    """Where they are read; None where there are none."""
+    resident: bool
+    """Whether all of them are there already."""
 
     @classmethod
     def stored(cls, batch: TokenBatch) -> Rows:
@@ -95,12 +100,15 @@ class Rows:
 
         # A rank without a token has no width of its own.
         width = batch.reducer.maximum(store.width or 0)
-        return cls(read, store.bounds, width, store.dtype or torch.float32)
+        return cls(read, store.bounds, width, store.dtype or torch.float32, store.device, store.resident)
 
     @classmethod
     def at_hand(cls, rows: Float[Tensor, "token width"]) -> Rows:
         """Rows that are a tensor already."""
-        return cls(lambda _: iter([(slice(0, len(rows)), rows)]), [(0, len(rows))], rows.shape[1], rows.dtype)
+        whole = slice(0, len(rows))
+        return cls(
+            lambda _: iter([(whole, rows)]), [(0, len(rows))], rows.shape[1], rows.dtype, rows.device, True
+        )
 
     def holding(self, active: Bool[Tensor, " token"]) -> list[bool]:
         """For each chunk, whether it holds an active token."""
@@ -126,6 +134,25 @@ class RowVectors:
     def within(self, active: Bool[Tensor, " token"]) -> RowVectors:
         return replace(self, wanted=self.rows.holding(active))
 
+    @property
+    def _fused(self) -> bool:
+        return self.rows.device is not None and kernels.ready(self.rows.device.type, self.rows.dtype)
+
+    def _parts(self) -> Iterator[kernels.Parts]:
+        """All rows at once where they are on the device, and chunk by chunk as they are fetched otherwise."""
+        if self._resident is not None:
+            yield self._resident
+            return
+        for place, x in self.rows.read(self.wanted):
+            yield kernels.Parts([(place.start, x)])
+
+    @cached_property
+    def _resident(self) -> kernels.Parts | None:
+        if not self.rows.resident:
+            return None
+        chunks = [(place.start, x) for place, x in self.rows.read(self.wanted)]
+        return kernels.Parts(chunks) if chunks else None
+
     def sums(
         self,
         weights: Float[Tensor, " token"],
@@ -138,10 +165,9 @@ class RowVectors:
             # Two slots, the whole batch: the operand is made once, and a chunk costs one product.
             negative = slots.to(weights.dtype)
             sides = torch.stack([weights * (1 - negative), weights * negative])
-            if kernels.ready(weights.device.type):
-                sides = sides.float()
-                for place, x in self.rows.read(self.wanted):
-                    kernels.add_side_sums(total, sides[:, place], x)
+            if self._fused:
+                for read in self._parts():
+                    kernels.add_side_sums(total, sides, read)
                 return
             spread = split(sides, self.rows.dtype)
             parts = total.new_zeros(len(spread), total.shape[1])
@@ -161,10 +187,11 @@ class RowVectors:
     def project(
         self, vectors: Float[Tensor, "slot width"], slots: Int[Tensor, " token"]
     ) -> Float[Tensor, " token"]:
-        if len(vectors) == 2 and kernels.ready(vectors.device.type):
-            products = vectors.new_zeros(len(slots))
-            for place, x in self.rows.read(self.wanted):
-                kernels.store_side_products(products[place], x, vectors, slots[place])
+        if len(vectors) == 2 and self._fused:
+            products = torch.zeros(len(slots), dtype=torch.float32, device=slots.device)
+            for read in self._parts():
+                kernels.store_side_products(products, read, vectors, slots)
+            products = products.to(vectors.dtype)
         elif len(vectors) == 2:
             operand = split(vectors, self.rows.dtype)
             parts = vectors.new_zeros(len(slots), len(operand))

@@ -50,6 +50,8 @@ class Rollouts:
     groups: Int[Tensor, " batch"]
     decisive: Bool[Tensor, "batch time"] | None
     """The tokens that decided, where the task knows and somebody asked."""
+    measured: Float[Tensor, "batch time"] | None = None
+    """Measured credit, where somebody measured it; 0 elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -145,6 +147,18 @@ class Collector:
             )
             for place, (batch, found) in enumerate(zip(batches, judged, strict=True))
         ]
+
+    def alone(self, run: int) -> Collector:
+        """The same for one of the policies as it is at the time of each call."""
+        policy = self.policy.alone(run)
+        return Collector(
+            policy,
+            self.sampler.another(policy),
+            self.tokenizer,
+            judge=self.judge,
+            rows_at_once=self.rows_at_once,
+            phases=self.phases,
+        )
 
     def encode(
         self, questions: Sequence[Sequence[Problem]]

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from delta_rlvr.credit import CreditStream, TokenRule
+from delta_rlvr.credit import CreditRecord, CreditStream, TokenRule
 from delta_rlvr.credit.rule import check_needs
 from delta_rlvr.objectives import Method, get_method
 from delta_rlvr.study.rollouts import Rollouts
 
-GIVEN = ("hidden", "head", "groups", "logps", "entropy", "tokens", "decisive")
-"""What a rule may need in a study or a benchmark."""
+GIVEN = ("hidden", "head", "groups", "logps", "entropy", "tokens", "decisive", "measured")
+"""What a rule may need in a study."""
 
 
 def study_method(spec: str) -> Method:
@@ -46,15 +44,21 @@ class Weigher:
         self, rule: TokenRule, advantages: Float[Tensor, " batch"] | None = None
     ) -> Float[Tensor, "batch time"]:
         """The weight of every token, 0 at padding. `advantages` are those of other rewards for the same responses."""
-        rollouts = self.rollouts if advantages is None else replace(self.rollouts, advantages=advantages)
-        record = self._stream(rule).solve(
-            rollouts.advantages,
-            groups=rollouts.groups,
+        record = self.record(rule, advantages)
+        return record.padded(record.weights, self.rollouts.mask)
+
+    def record(
+        self, rule: TokenRule, advantages: Float[Tensor, " batch"] | None = None, *, diagnose: bool = False
+    ) -> CreditRecord:
+        """All that the rule says of the batch; `diagnose`: with numbers about the weights (`credit.diagnostics`)."""
+        return self._stream(rule).solve(
+            self.rollouts.advantages if advantages is None else advantages,
+            groups=self.rollouts.groups,
             keys=self.keys,
             round_number=self.number,
             config=rule,
+            diagnose=diagnose,
         )
-        return record.padded(record.weights, rollouts.mask)
 
     def _stream(self, rule: TokenRule) -> CreditStream:
         """A stream that stores what the rule reads."""
@@ -68,6 +72,7 @@ class Weigher:
                 tokens=batch.completion_ids,
                 entropy=batch.entropy,
                 decisive=batch.decisive,
+                measured=batch.measured,
             )
             self._streams[rule.stores] = stream
         return self._streams[rule.stores]

@@ -13,7 +13,9 @@ from replayed_training import build, parameters_of, rollout  # noqa: E402
 
 from support_methods import TRAINABLE  # noqa: E402
 
-SEVERAL_UPDATES = ("dapo", "dapo-ft", "sapo", "fipo", "delta", "delta-group", "delta-top50")
+SHAPES = ("one micro-batch", "accumulation 4", "several updates")
+EVERY_SHAPE = ("dapo", "dapo-ft", "sapo", "fipo", "delta", "delta-group", "delta-top50")
+"""The methods that are tried in all of them; the others in the first."""
 
 
 def replayed(method, shape, **options):
@@ -72,13 +74,12 @@ def sharded_head():
 def seen_order():
     """Which prompts each rank got, in its order."""
     trainer = build("delta", "one micro-batch", ranks=2, max_steps=1)
-    groups = []
-    trainer.observers.append(lambda batch: groups.append(batch.groups.tolist()))
     trainer.train()
+    prompts = [row["prompt"] for row in trainer.generations[0]["rows"]]
     return {
-        "prompts": [row["prompt"] for row in trainer.generations[0]["rows"]],
-        "groups": groups[0],
-        "ranks_on_node": trainer._store.ranks_on_node,
+        "prompts": prompts,
+        "groups": trainer.batches[0].groups.tolist(),
+        "ranks_on_node": trainer._weigher.store.ranks_on_node,
     }
 
 
@@ -86,9 +87,7 @@ def main(folder):
     rank = os.environ["RANK"]
     jobs = {}
     for method in TRAINABLE:
-        shapes = ["one micro-batch", "accumulation 4"]
-        shapes += ["several updates"] if method in SEVERAL_UPDATES else []
-        for shape in shapes:
+        for shape in SHAPES if method in EVERY_SHAPE else SHAPES[:1]:
             jobs[f"{method}, {shape}"] = lambda m=method, s=shape: replayed(m, s)
     jobs["uneven"] = without_tokens_on_one_rank
     jobs["order"] = seen_order

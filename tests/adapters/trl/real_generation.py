@@ -4,35 +4,13 @@ import tempfile
 
 import torch
 from datasets import Dataset
-from replayed_training import QUIET, Recording
+from replayed_training import QUIET, RecordedDelta, RecordedStock
 from transformers import set_seed
-from trl import GRPOConfig, GRPOTrainer
+from trl import GRPOConfig
 
-from delta_rlvr.adapters.trl import DeltaTrainer, DeltaTrainerConfig
+from delta_rlvr.adapters.trl import DeltaTrainerConfig
 from delta_rlvr.tasks import get_task
 from delta_rlvr.tasks.models import load_policy
-
-
-class Counting(Recording):
-    """Also counts captures and solves, and keeps the weights."""
-
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
-        self.captured_tokens, self.records = [], []
-
-    def _weigh(self, capture, output, inputs):
-        self.captured_tokens.append(len(capture.stream.store))
-        record = super()._weigh(capture, output, inputs)
-        self.records.append(record)
-        return record
-
-
-class RealDelta(Counting, DeltaTrainer):
-    pass
-
-
-class RealStock(Recording, GRPOTrainer):
-    pass
 
 
 def letters(completions, **_):
@@ -60,7 +38,7 @@ def build_real(method="delta", *, stock=False, lora=False, **settings):
         from peft import LoraConfig
 
         peft_config = LoraConfig(r=4, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
-    return (RealStock if stock else RealDelta)(
+    return (RecordedStock if stock else RecordedDelta)(
         model=model,
         reward_funcs=letters,
         args=GRPOConfig(**given) if stock else DeltaTrainerConfig(method=method, **given),
@@ -75,12 +53,12 @@ def train_for_real(method, **options):
     trainer = build_real(method, **options)
     trainable = {n: p.detach().clone() for n, p in trainer.model.named_parameters() if p.requires_grad}
     trainer.train()
-    weights = [record.weights for record in trainer.records]
+    records = [batch.record for batch in trainer.batches]
     return {
         "losses": [micro["loss"] for micro in trainer.losses],
-        "weights": weights,
-        "token_counts": [record.token_count for record in trainer.records],
-        "store_bytes": [record.store_bytes for record in trainer.records],
+        "weights": [record.weights for record in records],
+        "token_counts": [record.token_count for record in records],
+        "store_bytes": [record.store_bytes for record in records],
         "changed": {
             name: not torch.equal(before, dict(trainer.model.named_parameters())[name])
             for name, before in trainable.items()

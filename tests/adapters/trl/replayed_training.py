@@ -119,7 +119,6 @@ class Recording:
         super().__init__(*args, **kwargs)
         self.generations = []
         self.losses = []
-        self.inputs = []
 
     def _generate(self, prompts):
         generated = super()._generate(prompts)
@@ -133,12 +132,6 @@ class Recording:
             self.generations.append({"at": len(self.losses), "rows": rows})
         return generated
 
-    def _generate_and_score_completions(self, inputs):
-        output = super()._generate_and_score_completions(inputs)
-        if self.model.training:
-            self.generations[-1]["advantages"] = output["advantages"].clone()
-        return output
-
     def _compute_loss(self, model, inputs):
         loss = super()._compute_loss(model, inputs)
         rows = []
@@ -151,7 +144,12 @@ class Recording:
 
 
 class RecordedDelta(Recording, DeltaTrainer):
-    pass
+    """Also keeps what observers are shown of each rollout batch. (Tests that pickle it get its tensors alone.)"""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.batches = []
+        self.observers.append(self.batches.append)
 
 
 class RecordedStock(Recording, GRPOTrainer):

@@ -1,6 +1,8 @@
 """Every internal of TRL that the adapter relies on. When one of these fails after an upgrade, the adapter has to be looked at."""
 
 import inspect
+from dataclasses import dataclass
+from typing import ClassVar
 
 import pytest
 import torch
@@ -15,12 +17,18 @@ from replayed_training import (
     TEMPERATURE,
     RecordedDelta,
     build,
+    fixed_reward,
     make_model,
+    rollout,
+    settings_of,
     tokenizer,
 )
 from trl import GRPOConfig, GRPOTrainer
 
+from delta_rlvr import TokenRule
 from delta_rlvr.adapters.trl import DeltaTrainer, DeltaTrainerConfig, check_trl_version
+from delta_rlvr.adapters.trl.capture import Capture
+from delta_rlvr.credit import CreditStream, DeltaConfig
 from delta_rlvr.objectives import SoftGate
 from rounding import MODEL, rounding
 
@@ -57,8 +65,6 @@ class Watched(GRPOTrainer):
 
 
 def stock(shape_settings=None, **more):
-    from replayed_training import fixed_reward, rollout, settings_of
-
     return Watched(
         model=make_model(),
         reward_funcs=fixed_reward,
@@ -95,38 +101,39 @@ def test_signatures():
     assert "training_step" in vars(GRPOTrainer)
 
 
+OVERRIDDEN = {
+    "__init__",
+    "_generate",
+    "_generate_and_score_completions",
+    "_get_per_token_logps_and_entropies",
+    "_calculate_rewards",
+    "_compute_loss",
+    "training_step",
+}
+
+
 def test_nothing_of_ours_hides_something_of_theirs():
-    """Attributes and options that the adapter adds are not names that TRL uses."""
-    trainer = stock()
-    added = (
-        "method",
+    """Methods, attributes and options that the adapter adds are not names that TRL uses."""
+    added = {name for name in vars(DeltaTrainer) if not (name.startswith("__") and name.endswith("__"))}
+    assert OVERRIDDEN - added == {"__init__"}
+    theirs = stock()
+    assert not [name for name in added - OVERRIDDEN if hasattr(theirs, name)]
+    attributes = vars(build("delta")).keys() - vars(theirs).keys()
+    assert attributes >= {
         "seconds",
         "observers",
         "looks_closely",
-        "_store",
+        "_weigher",
+        "_plan_now",
         "_capture",
         "_tool_masks",
         "_rewards",
+        "_iterations",
+        "_late",
         "_loss_inputs",
-    )
-    assert not [name for name in added if hasattr(trainer, name)]
-    methods = (
-        "passes_per_batch",
-        "ends_batch",
-        "planned_steps",
-        "load_weights",
-        "_weigh",
-        "_round_number",
-        "_stream",
-        "_groups",
-        "_report",
-        "_valid_tokens",
-        "_causal_model",
-        "_backbone",
-        "_head",
-    )
-    assert not [name for name in methods if hasattr(trainer, name)]
-    ours = DeltaTrainerConfig.__annotations__.keys() - {"loss_type"}
+        "_logit_scale",
+    }
+    ours = DeltaTrainerConfig.__annotations__.keys() - {"loss_type", "epsilon"}
     assert not ours & GRPOConfig.__dataclass_fields__.keys()
     assert "delta" in GRPOConfig.__dataclass_fields__  # TRL's two-sided clip, which is not a method
 
@@ -173,7 +180,7 @@ def test_the_old_pass_gets_the_trainers_model_and_the_whole_batch():
 
 
 @pytest.mark.parametrize("accumulation", [1, 4])
-def test_old_logps_are_skipped_by_trl_and_not_by_us(accumulation):
+def test_old_logps_are_skipped_by_trl_and_do_not_reach_its_loss(accumulation):
     """With as many micro-batches a generation as an optimizer step has, TRL needs no old log-probs."""
     settings = {
         "per_device_train_batch_size": ROWS // accumulation,
@@ -197,25 +204,111 @@ def test_old_logps_are_skipped_by_trl_and_not_by_us(accumulation):
     trainer._prepare_inputs = watch
     trainer.train()
     assert len(buffered) == accumulation
-    assert all("old_per_token_logps" in inputs for inputs in buffered)
-    assert len(trainer.generations) == 1
+    assert not any("old_per_token_logps" in inputs for inputs in buffered)
+    assert len(trainer.generations) == len(trainer.batches) == 1
 
 
-def test_a_trl_that_skips_the_pass_is_refused():
-    trainer = build("delta")
-    trainer._old_logps_always = lambda: (
-        torch.no_grad()
-    )  # some other context: the trick does not work any more
-    with pytest.raises(RuntimeError, match=r"ran no old-log-prob pass.*install such a version"):
+@pytest.mark.parametrize(
+    ("method", "shape", "planned", "did"),
+    [
+        ("delta", "one micro-batch", True, "no"),
+        ("delta", "accumulation 4", True, "no"),
+        ("dapo", "several updates", False, "an"),
+    ],
+)
+def test_a_trl_that_runs_the_pass_at_other_times_is_refused(monkeypatch, method, shape, planned, did):
+    trainer = build(method, shape)
+    monkeypatch.setattr(type(trainer), "_stock_pass", planned)
+    with pytest.raises(RuntimeError, match=rf"ran {did} old-log-prob pass.*install such a version"):
         trainer.train()
 
 
-def test_a_backbone_that_is_not_called_is_refused():
-    trainer = build("delta")
+def test_a_trl_that_counts_other_tokens_is_refused():
+    """The tool mask is noted before TRL pads it: what was captured must be what TRL trains on."""
+    trainer = build("delta", "several updates", rollout_func=rollout(tools=True))
+    generate = trainer._generate
+
+    def another(prompts):
+        generated = generate(prompts)
+        trainer._tool_masks = [[1] * len(mask) for mask in generated[2]]
+        return generated
+
+    trainer._generate = another
+    with pytest.raises(RuntimeError, match=r"counts other tokens than its pass was captured for.*install"):
+        trainer.train()
+
+
+@pytest.mark.parametrize("shape", ["one micro-batch", "accumulation 4", "several updates"])
+def test_a_backbone_that_is_not_called_is_refused(shape):
+    trainer = build("delta", shape)
     unused = torch.nn.Linear(2, 2)
     trainer._backbone = lambda: unused
     with pytest.raises(RuntimeError, match="showed 0 of 24 responses to the hook on Linear"):
         trainer.train()
+
+
+def test_a_forward_over_a_part_of_the_rows_is_refused():
+    """The late way counts on one forward over all rows of the rollout batch."""
+    trainer = build("delta", "one micro-batch")
+    score = GRPOTrainer._get_per_token_logps_and_entropies
+
+    class Chunked(type(trainer)):
+        def _get_per_token_logps_and_entropies(self, model, *args, **kwargs):
+            return super()._get_per_token_logps_and_entropies(model, *args, **{**kwargs, "batch_size": 16})
+
+    trainer.__class__ = Chunked
+    assert "batch_size" in inspect.signature(score).parameters
+    with pytest.raises(RuntimeError, match="showed 16 of 24 responses, not all at once"):
+        trainer.train()
+
+
+def test_what_is_added_to_a_batch_travels_with_its_rows():
+    """TRL shuffles and splits every tensor of the batch alike."""
+    trainer = stock({"max_steps": 1})
+    score = trainer._generate_and_score_completions
+    kept = {}
+
+    def numbered(inputs):
+        output = score(inputs)
+        kept.update(output, delta_row=torch.arange(ROWS))
+        return dict(kept)
+
+    trainer._generate_and_score_completions = numbered
+    trainer.train()
+    (inputs,) = trainer._buffered_inputs
+    assert inputs["delta_row"].tolist() != list(range(ROWS))
+    for name in ("completion_ids", "completion_mask", "advantages", "prompt_ids"):
+        assert torch.equal(inputs[name], kept[name][inputs["delta_row"]]), name
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bool])
+def test_the_attention_mask_is_left_alone(dtype):
+    """The tool mask is written into a copy, whatever the mask's type."""
+    trainer = build("delta")
+    trainer._tool_masks = [[1, 0, 1]]
+    mask = torch.tensor([[1, 1, 1, 0]]).to(dtype)
+    assert trainer._written_tokens(mask).tolist() == [[True, False, True, False]]
+    assert mask.tolist() == torch.tensor([[1, 1, 1, 0]]).to(dtype).tolist()
+
+
+def test_states_come_to_the_device_of_the_mask():
+    """`device_map="auto"` leaves the last layers, and so the states, on another device than the batch."""
+
+    class Elsewhere(torch.Tensor):
+        moved: ClassVar = []
+
+        def to(self, *args, **kwargs):
+            self.moved.append(args[0])
+            return super().to(*args, **kwargs)
+
+    backbone = torch.nn.Identity()
+    stream = CreditStream(DeltaConfig())
+    mask, tokens = torch.ones(2, 3, dtype=torch.bool), torch.zeros(2, 3, dtype=torch.long)
+    capture = Capture(stream, mask, tokens)
+    with capture.opened(backbone):
+        backbone((torch.randn(2, 5, 4).as_subclass(Elsewhere),))
+    assert Elsewhere.moved == [mask.device]
+    assert len(stream.store) == 6
 
 
 def test_token_advantages_scale_the_token_losses():
@@ -253,8 +346,32 @@ def test_token_advantages_scale_the_token_losses():
     assert trainer._compute_loss(trainer.model, late).item() == pytest.approx(loss, abs=rounding(MODEL))
 
 
+SEEN = []
+
+
+@dataclass(frozen=True)
+class FromTheStates(TokenRule):
+    """Keeps what the states, the head and the temperature say of the tokens' log-probs, and what the engine says."""
+
+    needs = ("hidden", "head", "tokens", "logps")
+
+    def weigh(self, batch):
+        states = torch.cat([rows for _, rows in batch.store.chunks([True] * len(batch.store.bounds))])
+        logits = states @ batch.head.T / batch.temperature
+        SEEN.append(
+            {
+                "states": states.clone(),
+                "from the states": logits.log_softmax(-1).gather(1, batch.tokens[:, None])[:, 0],
+                "logps": batch.logps.float(),
+                "temperature": batch.temperature,
+            }
+        )
+        return batch.ones()
+
+
+@pytest.mark.parametrize("shape", ["one micro-batch", "accumulation 4", "several updates"])
 @pytest.mark.parametrize("case", ["plain", "LoRA", "tied head", "granite", "cohere"])
-def test_captured_states_give_trls_log_probs(case):
+def test_captured_states_give_trls_log_probs(case, shape):
     """softmax(W h / temperature) at the captured states is what TRL's fused head scored, at every valid token."""
     peft_config = model = None
     if case == "LoRA":
@@ -267,41 +384,26 @@ def test_captured_states_give_trls_log_probs(case):
         model = make_model(tie_word_embeddings=True)
     elif case in ("granite", "cohere"):
         model = scaled_model(case)
-    trainer = build("delta-topk", model=model, peft_config=peft_config, max_steps=1)
-    captured = {}
-    weigh = trainer._weigh
-
-    def watch(capture, output, inputs):
-        captured.update(mask=capture.mask, logps=output["old_per_token_logps"], stream=capture.stream)
-        return weigh(capture, output, inputs)
-
-    hidden = []
-    stream = trainer._stream
-
-    def keep_hidden():
-        made = stream()
-        captured["head"] = made.head.clone()  # the step that follows changes it
-        add = made.add
-
-        def keep(states, mask, tokens):
-            hidden.append((states[mask], tokens[mask]))
-            add(states, mask=mask, tokens=tokens)
-
-        made.add = keep
-        return made
-
-    trainer._weigh, trainer._stream = watch, keep_hidden
+    SEEN.clear()
+    trainer = build(FromTheStates(), shape, model=model, peft_config=peft_config, max_steps=1)
     trainer.train()
-    states, tokens = (torch.cat(parts) for parts in zip(*hidden, strict=True))
-    made = captured["stream"]
-    logits = states @ captured["head"].T / made.temperature
-    logps = logits.log_softmax(-1).gather(1, tokens[:, None])[:, 0]
-    assert len(states) == int(captured["mask"].sum())
-    close = rounding(600, size=logits.abs().max().item())  # a softmax over 585 entries
-    torch.testing.assert_close(logps, captured["logps"][captured["mask"]], atol=close, rtol=0)
-    assert (captured["logps"][~captured["mask"]] == 0).all()
+    (seen,) = SEEN
+    assert len(seen["states"]) == int(trainer.batches[0].mask.sum())
+    # A softmax over 585 entries, in another order.
+    close = rounding(600, size=seen["logps"].abs().max().item())
+    torch.testing.assert_close(seen["from the states"], seen["logps"], atol=close, rtol=0)
     if case == "cohere":
-        assert made.temperature == pytest.approx(TEMPERATURE / 0.25)
+        assert seen["temperature"] == pytest.approx(TEMPERATURE / 0.25)
+
+
+def test_log_probs_are_zero_where_nothing_counts():
+    trainer = build(
+        "delta", "several updates", rollout_func=rollout(tools=True), mask_truncated_completions=True
+    )
+    trainer.train()
+    batch, padded = trainer.batches[0], trainer._buffered_inputs[0]["completion_mask"] == 0
+    assert (trainer._buffered_inputs[0]["old_per_token_logps"][padded] == 0).all()
+    assert (batch.logps[batch.mask] < 0).all()
 
 
 def scaled_model(kind):
@@ -328,8 +430,6 @@ def scaled_model(kind):
 
 
 def test_the_tool_mask_is_the_third_of_what_is_generated():
-    from replayed_training import rollout
-
     trainer = build("delta", rollout_func=rollout(tools=True))
     prompts = ["7 + 5"] * GENERATIONS
     generated = GRPOTrainer._generate(trainer, prompts)
@@ -386,6 +486,6 @@ def test_the_constructor_checks_the_version(monkeypatch):
 
 
 def test_the_recorded_trainer_is_the_real_one():
-    """The tests' own subclass overrides only to look."""
+    """The tests' own subclass only looks on."""
     assert issubclass(RecordedDelta, DeltaTrainer)
-    assert "_weigh" not in vars(RecordedDelta)
+    assert [name for name in vars(RecordedDelta) if not name.startswith("__")] == []

@@ -81,3 +81,20 @@ def test_the_best_model_must_be_one_that_is_saved(tmp_path, save_steps, refused)
             trainer.train()
     else:
         trainer.train()
+
+
+def test_a_save_at_the_end_of_an_epoch_waits_too(tmp_path):
+    """An epoch is 8 steps of 2 batches. A run that went on from within a batch has its batches' ends elsewhere than the epoch's."""
+    script(tmp_path / "A", max_steps=6).train()
+    trainer = script(tmp_path / "B", save_strategy="epoch", max_steps=14)
+    with pytest.warns(UserWarning, match="step 6 lies within a rollout batch"):
+        trainer.train(resume_from_checkpoint=str(tmp_path / "A" / "checkpoint-6"))
+    # The epoch ends at step 8, two steps into the batch that began at 6 and ends at 10.
+    saved = sorted(int(path.name.split("-")[1]) for path in (tmp_path / "B").glob("checkpoint-*"))
+    assert saved == [10, 14]
+
+
+def test_a_save_at_the_end_of_an_epoch_that_ends_a_batch_does_not_wait(tmp_path):
+    script(tmp_path, save_strategy="epoch").train()
+    saved = sorted(int(path.name.split("-")[1]) for path in tmp_path.glob("checkpoint-*"))
+    assert saved == [8, 16]

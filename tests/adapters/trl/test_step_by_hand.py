@@ -1,10 +1,13 @@
 """A training step of the adapter equals one written by hand, for every method and every way to split a batch."""
 
+from dataclasses import dataclass
+
 import pytest
 import torch
 from by_hand import Options, train_by_hand
 from replayed_training import SHAPES, build, make_model, parameters_of
 
+from delta_rlvr import TokenRule
 from support_methods import TRAINABLE
 
 
@@ -32,6 +35,8 @@ RUNS = [
     )
     for method in TRAINABLE
     for shape in SHAPES
+    # To the weights, a generation of several in a step is one micro-batch like any other.
+    if method in KINDS or shape != "several generations a step"
 ]
 
 
@@ -65,10 +70,9 @@ def test_methods_differ():
     assert len(set(first_losses.values())) == len(first_losses)
 
 
-@pytest.mark.parametrize("shape", ["several updates", "several generations a step"])
-def test_coefficients_stay_as_the_rollout_batch_fixed_them(shape):
-    """Mean one over the generation, not over a micro-batch; used unchanged in every pass over it."""
-    trainer = build("delta", shape)
+def test_coefficients_stay_as_the_rollout_batch_fixed_them():
+    """Used unchanged in every pass over the batch."""
+    trainer = build("delta", "several updates")
     seen = {}
     compute_loss = trainer._compute_loss
 
@@ -79,30 +83,52 @@ def test_coefficients_stay_as_the_rollout_batch_fixed_them(shape):
 
     trainer._compute_loss = watch
     trainer.train()
-    passes = SHAPES[shape][2]
     for uses in seen.values():
-        assert len(uses) <= passes
+        assert len(uses) <= 2
         assert all(torch.equal(use, uses[0]) for use in uses)
-    assert max(len(uses) for uses in seen.values()) == passes
-    for generation in trainer.generations:
-        lengths = torch.tensor([len(row["tokens"]) for row in generation["rows"]])
-        advantages = generation["advantages"]
-        mask = torch.arange(advantages.shape[1])[None] < lengths[:, None]
-        assert (advantages[~mask] == 0).all()
+    assert max(len(uses) for uses in seen.values()) == 2
 
 
-def test_random_coefficients_differ_between_the_generations_of_one_step():
-    """Four generations feed one optimizer step: each has draws of its own, and a resumed run would find them again."""
-    trainer = build("delta-random", "several generations a step", max_steps=1)
-    rounds = []
-    weigh = trainer._weigh
-
-    def watch(*args):
-        rounds.append(trainer._round_number)
-        return weigh(*args)
-
-    trainer._weigh = watch
+@pytest.mark.parametrize("shape", SHAPES)
+def test_coefficients_are_normalized_over_the_rollout_batch(shape):
+    """Mean one over the generation, not over a micro-batch, and over what was generated alone."""
+    trainer = build("delta", shape)
     trainer.train()
-    assert rounds == [0, 1, 2, 3]
+    assert len(trainer.batches) == len(trainer.generations)
+    for batch, generation in zip(trainer.batches, trainer.generations, strict=True):
+        assert batch.mask.sum(1).tolist() == [len(row["tokens"]) for row in generation["rows"]]
+        assert batch.record.weights.mean().item() == pytest.approx(1, abs=1e-6)
+        assert batch.record.weights.std() > 0.01
+
+
+ROUNDS = []
+
+
+@dataclass(frozen=True)
+class Rounds(TokenRule):
+    """Notes the number of the rollout batch."""
+
+    def weigh(self, batch):
+        ROUNDS.append(batch.round_number)
+        return batch.ones()
+
+
+@pytest.mark.parametrize(
+    ("needs", "shape", "expected"),
+    [
+        ((), "several generations a step", [0, 1, 2, 3, 4, 5, 6, 7]),
+        (("hidden",), "several generations a step", [0, 1, 2, 3, 4, 5, 6, 7]),
+        (("hidden",), "accumulation 4", [0, 4]),
+        (("hidden",), "several updates", [0, 8]),
+    ],
+    ids=["none", "late", "forced", "stock"],
+)
+def test_every_generation_has_a_number_of_its_own(monkeypatch, needs, shape, expected):
+    """Four generations feed one optimizer step: each has draws of its own, and a resumed run finds them again."""
+    ROUNDS.clear()
+    monkeypatch.setattr(Rounds, "needs", needs)
+    trainer = build(Rounds(), shape)
+    trainer.train()
+    assert expected == ROUNDS
     trainer.state.global_step, trainer._step = 7, 0  # what a resume from checkpoint-7 finds
-    assert trainer._round_number == 28
+    assert trainer._round_number == 7 * trainer.args.gradient_accumulation_steps

@@ -27,26 +27,49 @@ def test_the_version_is_one_that_the_adapter_was_written_for(verl: Any) -> None:
     assert version("verl").startswith("0.9.")
 
 
-def test_one_file_alone_touches_verl() -> None:
-    """`internals` has all of it; `plugin` may register a failure of that very file."""
-    engine = {"verl", "transfer_queue", "tensordict", "ray", "omegaconf", "hydra"}
-    touching = set()
-    for path in FOLDER.glob("*.py"):
+def imported() -> dict[str, set[str]]:
+    """The modules that each file of the adapter imports."""
+    modules: dict[str, set[str]] = {}
+    for path in FOLDER.rglob("*.py"):
+        names = modules.setdefault(path.relative_to(FOLDER).as_posix(), set())
         for node in ast.walk(ast.parse(path.read_text())):
-            names = []
             if isinstance(node, ast.Import):
-                names = [alias.name for alias in node.names]
+                names |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module:
-                names = [node.module]
-            if any(name.split(".")[0] in engine for name in names):
-                touching.add(path.name)
-    assert touching == {"internals.py", "plugin.py"}
+                names.add(node.module)
+    return modules
+
+
+def importers(*prefixes: str) -> set[str]:
+    """The files that import one of these modules or a part of it."""
+    return {
+        path
+        for path, modules in imported().items()
+        if any(f"{module}.".startswith(f"{prefix}.") for module in modules for prefix in prefixes)
+    }
+
+
+def test_one_folder_alone_touches_verl() -> None:
+    """`internals` has all of it; `plugin` may register a failure of that very folder."""
+    touching = importers("verl", "transfer_queue", "tensordict", "ray", "omegaconf", "hydra")
+    assert {path for path in touching if not path.startswith("internals/")} == {"plugin.py"}
+
+
+def test_only_fronts_know_a_trainer_and_each_knows_its_own() -> None:
+    """The day verl drops a trainer, its front goes, and nothing else changes."""
+    fronts = {"internals/front.py", "internals/v1.py", "internals/classic.py", "plugin.py"}
+    assert importers("verl.trainer") == fronts
+    assert importers("verl.trainer.ppo.v1", "transfer_queue") == {"internals/v1.py", "plugin.py"}
+    assert importers("verl.trainer.ppo.ray_trainer") == {"internals/classic.py", "plugin.py"}
+    own = "delta_rlvr.adapters.verl.internals"
+    assert importers(f"{own}.v1", f"{own}.classic") == set()
+    assert importers(f"{own}.front") == {"internals/v1.py", "internals/classic.py"}
 
 
 def test_the_mode_is_registered_by_importing_verl(verl: Any) -> None:
     from verl.trainer.ppo.v1 import get_trainer_cls
 
-    from delta_rlvr.adapters.verl.internals import DeltaTrainerSync
+    from delta_rlvr.adapters.verl.internals.v1 import DeltaTrainerSync
 
     assert get_trainer_cls("delta_sync") is DeltaTrainerSync
 
@@ -56,7 +79,9 @@ def parameters(function: Any) -> list[str]:
 
 
 def test_methods_that_are_overridden_or_called(verl: Any) -> None:
+    from verl.trainer.ppo.ray_trainer import RayPPOTrainer
     from verl.trainer.ppo.v1.trainer_base import PPOTrainer
+    from verl.utils.tracking import Tracking
     from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
     from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
     from verl.workers.utils.losses import ppo_loss
@@ -69,6 +94,12 @@ def test_methods_that_are_overridden_or_called(verl: Any) -> None:
         PPOTrainer._compute_metrics: ["self", "batch", "metrics", "timing_raw", "global_steps", "epoch"],
         PPOTrainer._save_checkpoint: ["self"],
         PPOTrainer.fit: ["self", "agent_loop_manager"],
+        RayPPOTrainer._load_checkpoint: ["self"],
+        RayPPOTrainer._save_checkpoint: ["self"],
+        RayPPOTrainer._compute_old_log_prob: ["self", "batch"],
+        RayPPOTrainer._update_actor: ["self", "batch"],
+        RayPPOTrainer.fit: ["self"],
+        Tracking.log: ["self", "data", "step", "backend"],
         ActorRolloutRefWorker.init_model: ["self"],
         ActorRolloutRefWorker.compute_log_prob: ["self", "data"],
         TrainingWorker.set_loss_fn: ["self", "loss_fn"],
@@ -89,6 +120,11 @@ def test_attributes_of_engine_and_trainer(verl: Any) -> None:
     engine = inspect.getsource(transformer_impl.FSDPEngine)
     for name in ("self.module", "self.ulysses_parallel_group", "self.device_mesh", "self._autocast_dtype"):
         assert name in engine, name
+    from verl.trainer.ppo.ray_trainer import RayPPOTrainer
+
+    classic = inspect.getsource(RayPPOTrainer)
+    for name in ("self.actor_rollout_wg", "self.global_steps", "self.total_training_steps", "self.tokenizer"):
+        assert name in classic, name
     trainer = inspect.getsource(trainer_base.PPOTrainer)
     for name in (
         "self.role_worker_mapping",
@@ -126,6 +162,40 @@ def test_old_log_probs_come_before_advantages_and_advantages_before_the_update(v
     ]
     assert order == sorted(order)
     assert '"calculate_entropy": True' in inspect.getsource(PPOTrainer._compute_old_log_prob)
+
+
+def test_the_classic_trainer_calls_what_its_front_holds_on_to_in_this_order(verl: Any) -> None:
+    from verl.trainer.ppo.ray_trainer import RayPPOTrainer
+
+    assert parameters(RayPPOTrainer.__init__)[:4] == ["self", "config", "tokenizer", "role_worker_mapping"]
+    assert parameters(RayPPOTrainer._balance_batch)[:2] == ["self", "batch"]
+    fit = inspect.getsource(RayPPOTrainer.fit)
+    order = [
+        fit.index(call)
+        for call in (
+            "from verl.utils.tracking import Tracking",
+            "self._load_checkpoint()",
+            "repeat_times=rollout_n, interleave=True",
+            "self._balance_batch(batch, metrics=metrics)",
+            "self._compute_old_log_prob(batch)",
+            "compute_advantage(",
+            "actor_output = self._update_actor(batch)",
+            "reduce_metrics(actor_output.meta_info",
+            "logger.log(data=metrics, step=self.global_steps)",
+        )
+    ]
+    assert order == sorted(order)
+    old_log_prob = inspect.getsource(RayPPOTrainer._compute_old_log_prob)
+    assert '"entropys": entropy' in old_log_prob
+    assert "calculate_entropy=True" in old_log_prob
+
+
+def test_micro_batches_are_in_host_memory_until_the_forward_step_moves_them(verl: Any) -> None:
+    """So that describing one to the capture never waits for the device."""
+    from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
+
+    step = inspect.getsource(FSDPEngineWithLMHead.forward_step)
+    assert "micro_batch = micro_batch.to(get_device_id())" in step
 
 
 def stock_loss(name: str, weights: Any) -> float:

@@ -68,6 +68,18 @@ def capture_for(method: str, **given: object) -> PassCapture:
     return PassCapture(read_settings({"method": method}), store=RowStore(), process_group=None, **given)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("method", ["delta", "delta-scalar", "dapo-ft"])
+def test_nothing_in_the_pass_waits_for_the_device(method: str) -> None:
+    """Tensors on the device "meta" have no values: code that reads one, as code that waits for a GPU does, raises."""
+    with pytest.raises(RuntimeError, match="meta"):
+        torch.empty(1, device="meta").item()
+    capture = capture_for(method, device="meta")
+    for _ in range(2):
+        capture.add_hidden(MICRO, torch.empty(1, 8, 6, device="meta"))
+        capture.add_outputs(torch.empty(8, device="meta"), torch.empty(8, device="meta"))
+    assert len(capture.stream.store) == (8 if capture.stream.needs_hidden else 0)
+
+
 def test_log_probs_without_hidden_states_are_refused() -> None:
     with pytest.raises(RuntimeError, match="were never seen"):
         capture_for("delta").add_outputs(torch.zeros(8), None)

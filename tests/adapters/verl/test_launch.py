@@ -22,6 +22,11 @@ BATCH = [
     "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=4096",
     "actor_rollout_ref.actor.optim.lr=3e-4",
 ]
+# A node without the package would ignore the block under this trainer; a library that must be there stops the launch instead.
+CLASSIC = [
+    "trainer.use_v1=False",
+    "actor_rollout_ref.model.external_lib=delta_rlvr.adapters.verl.plugin",
+]
 STEPS = 4
 
 
@@ -62,7 +67,9 @@ def flat(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
     return run
 
 
-def test_a_rule_in_a_file_of_ones_own(inputs: Path, tmp_path: Path) -> None:
+def test_a_rule_in_a_file_of_ones_own_on_the_classic_trainer(
+    inputs: Path, delta: tuple[Run, Path], tmp_path: Path
+) -> None:
     """Ray's workers find it too; and what the loss was given is what the rule says."""
     rule = Path(__file__).parents[2] / "own_rule" / "my_rules.py"
     run = launch(
@@ -70,14 +77,59 @@ def test_a_rule_in_a_file_of_ones_own(inputs: Path, tmp_path: Path) -> None:
         inputs,
         environment(),
         *BATCH,
+        *CLASSIC,
         f"+delta.method='{rule}:FirstHalf?share=0.5'",
         f"+delta.run_folder={tmp_path / 'run'}",
         steps=1,
     )
     assert run.status == 0, run.output[-4000:]
-    for line in read_run(tmp_path / "run").rollouts(1):
+    written = read_run(tmp_path / "run")
+    assert written.info["status"] == "finished"
+    responses = list(written.rollouts(1))
+    assert len(responses) == 8 * 16
+    for line in responses:
         count = len(line["tokens"])
         assert line["weight"] == [float(place < 0.5 * count) for place in range(count)]
+        assert {len(line[key]) for key in ("ids", "logps", "entropy")} == {count}
+        assert line["prompt"].startswith("Add ")
+        assert line["reason"]
+    assert sorted({(line["group"], line["index"]) for line in responses}) == [
+        (g, n) for g in range(8) for n in range(16)
+    ]
+    # Both trainers see the same rollouts and policy at their first step.
+    (classic,), v1 = run.metrics, delta[0].metrics[0]
+    for same in ("critic/score/mean", "response_length/mean", "actor/entropy"):
+        assert classic[same] == pytest.approx(v1[same], abs=rounding(MODEL)), same
+    assert written.metrics[0]["reward"] == pytest.approx(classic["critic/score/mean"])
+    assert written.metrics[0]["seconds_credit"] > 0
+
+
+@pytest.mark.slow
+def test_both_trainers_give_the_same_coefficients(
+    inputs: Path, delta: tuple[Run, Path], tmp_path: Path
+) -> None:
+    run = launch(
+        tmp_path,
+        inputs,
+        environment(),
+        *BATCH,
+        *CLASSIC,
+        "+delta.method=delta",
+        f"+delta.run_folder={tmp_path / 'run'}",
+        steps=2,
+    )
+    assert run.status == 0, run.output[-4000:]
+    classic, v1 = run.metrics[0], delta[0].metrics[0]
+    # Through one pass of the policy, and ratios of sums over its states.
+    close = pytest.approx
+    for name in ("weight_std", "gamma_positive", "centroid_gap", "mass_negative", "update_share_positive"):
+        key = f"delta/{name}"
+        assert classic[key] == close(v1[key], rel=100 * rounding(MODEL)), key
+    for step in run.metrics:
+        assert step["actor/delta_weight_mean"] == close(1, abs=0.05)  # a mean of means
+        assert step["actor/delta_weight_away_from_one"] > 0.02
+        assert step["timing_s/delta"] > step["delta/seconds_solve"]
+    assert [line["step"] for line in read_run(tmp_path / "run").metrics] == [1, 2]
 
 
 def test_the_coefficients_reach_the_loss(delta: tuple[Run, Path], flat: Run) -> None:
@@ -120,6 +172,7 @@ def test_the_run_folder_is_one_that_the_report_reads(delta: tuple[Run, Path]) ->
     assert run.info["method"] == "delta"
     assert [line["step"] for line in run.metrics] == [1, 2, 3, 4]
     for line, theirs in zip(run.metrics, delta[0].metrics, strict=True):
+        assert ("reliability" in line) == (line["step"] in (1, 2, 4))
         assert line["reward"] == pytest.approx(theirs["critic/score/mean"])
         assert line["weight_std"] == theirs["delta/weight_std"]
         assert line["seconds_credit"] > 0

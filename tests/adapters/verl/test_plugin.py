@@ -76,17 +76,66 @@ def test_a_stock_run_without_a_block_is_left_alone(config: Any) -> None:
 def test_a_plug_in_that_fails_to_import_stops_the_launch_with_its_reason(
     config: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from verl.trainer.ppo.ray_trainer import RayPPOTrainer
     from verl.trainer.ppo.v1 import get_trainer_cls
     from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY
 
     from delta_rlvr.adapters.verl.plugin import register_failure
 
+    monkeypatch.setattr(RayPPOTrainer, "__new__", RayPPOTrainer.__new__)
     monkeypatch.setitem(TRAINER_REGISTRY, "delta_sync", TRAINER_REGISTRY["delta_sync"])
     register_failure(ImportError("delta-rlvr plugs into verl>=0.9,<0.10; verl 0.10.2 is installed"))
     with pytest.raises(
         RuntimeError, match=r"failed to import on this node: ImportError: .*0\.10\.2 is installed"
     ):
         get_trainer_cls("delta_sync")(config.copy())
+
+
+def test_a_plug_in_that_fails_to_import_stops_a_classic_launch_too(
+    config: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also on a verl that has dropped the V1 trainer."""
+    import sys
+
+    from verl.trainer.ppo.ray_trainer import RayPPOTrainer
+
+    from delta_rlvr.adapters.verl.plugin import register_failure
+
+    monkeypatch.setattr(RayPPOTrainer, "__new__", RayPPOTrainer.__new__)
+    monkeypatch.setitem(sys.modules, "verl.trainer.ppo.v1.trainer_base", None)
+    register_failure(ImportError("verl 0.10.2 is installed"))
+    with pytest.raises(RuntimeError, match=r"delta block would be ignored, .*0\.10\.2 is installed"):
+        RayPPOTrainer(
+            config=config.copy(), tokenizer=None, role_worker_mapping={}, resource_pool_manager=None
+        )
+
+
+def test_the_classic_trainer_is_ours_where_the_config_has_a_block(config: Any) -> None:
+    from verl.trainer.ppo.ray_trainer import RayPPOTrainer
+
+    from delta_rlvr.adapters.verl.internals.classic import DeltaRayTrainer
+
+    assert type(RayPPOTrainer.__new__(RayPPOTrainer, config)) is DeltaRayTrainer
+    assert type(RayPPOTrainer.__new__(RayPPOTrainer, config={})) is RayPPOTrainer
+
+
+def test_wrong_settings_stop_the_classic_launch_before_a_worker_exists(config: Any) -> None:
+    from verl.trainer.ppo.ray_trainer import RayPPOTrainer
+
+    wrong = config.copy()
+    wrong.algorithm.rollout_correction.bypass_mode = True
+    with pytest.raises(SettingsError, match="bypass_mode=True skips the old-log-prob pass"):
+        RayPPOTrainer(config=wrong, tokenizer=None, role_worker_mapping={}, resource_pool_manager=None)
+
+
+def test_a_trainer_that_would_ignore_the_block_is_refused(config: Any) -> None:
+    from verl.trainer.ppo.ray_trainer import RayPPOTrainer
+
+    class Recipe(RayPPOTrainer):
+        pass
+
+    with pytest.raises(SettingsError, match=r"Recipe would ignore it: derive it from .*DeltaRayTrainer"):
+        Recipe(config=config.copy(), tokenizer=None, role_worker_mapping={}, resource_pool_manager=None)
 
 
 def test_a_folder_that_holds_a_run_is_refused_before_workers_start(config: Any, tmp_path: Any) -> None:

@@ -80,7 +80,7 @@ def test_every_value_of_table_5_arrives_in_verls_config(
 
 
 def test_every_method_launches_without_a_contradiction(verl_environment: None) -> None:
-    from delta_rlvr.adapters.verl.internals import settings_of
+    from delta_rlvr.adapters.verl.internals.front import settings_of
 
     made: dict[tuple[str, ...], Any] = {}
     for method in TRAINABLE:
@@ -97,7 +97,7 @@ def test_every_method_launches_without_a_contradiction(verl_environment: None) -
 
 
 def test_further_words_and_nodes_reach_verl(verl_environment: None) -> None:
-    from delta_rlvr.adapters.verl.internals import settings_of
+    from delta_rlvr.adapters.verl.internals.front import settings_of
 
     config = composed(
         settings(

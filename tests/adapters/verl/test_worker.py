@@ -2,44 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
+from verl_reference import (
+    WEIGHTS,
+    Plain,
+    core_weights,
+    padded_update,
+    plain_pass,
+    started_workers,
+    update,
+    worker_weights,
+)
 
-from delta_rlvr.credit import credit_record
-from delta_rlvr.objectives import Clip, FutureClip, LossInputs, get_method, policy_loss
-from delta_rlvr.tasks import load_policy, resolve_model
-from rounding import MODEL, assert_clear_cut, rounding
+from delta_rlvr.credit import CreditStream, credit_record
+from delta_rlvr.objectives import Clip, FutureClip, LossInputs, policy_loss
+from delta_rlvr.tasks import load_policy
+from rounding import MODEL, rounding
 
-# Two passes through the bundled policy; its states reach a weight by way of margins over their spread.
-WEIGHTS = rounding(MODEL, size=2.0)
 LOSS = rounding(MODEL, size=3.0)
 
 
 @pytest.fixture(scope="module")
-def group(ray_session: None) -> Any:
-    import ray
-    from verl.single_controller.ray import RayClassWithInitArgs, RayResourcePool, RayWorkerGroup
-    from verl_workers import SwitchableWorker, whole_config
-
-    config = whole_config(
-        resolve_model("builtin"),
-        "actor_rollout_ref.actor.clip_ratio_low=0.2",
-        "actor_rollout_ref.actor.clip_ratio_high=0.28",
-        "actor_rollout_ref.actor.clip_ratio_c=10.0",
-        "actor_rollout_ref.actor.optim.lr=0.0",
-    )
-    workers = RayWorkerGroup(
-        RayResourcePool([2], use_gpu=True, max_colocate_count=1),
-        RayClassWithInitArgs(ray.remote(SwitchableWorker), config=config.actor_rollout_ref, role="actor"),
-        device_name="cpu",
-    )
-    workers.init_model()
-    yield workers
-    for worker in workers.workers:
-        ray.kill(worker)
+def group(ray_session: None) -> Iterator[Any]:
+    yield from started_workers("actor_rollout_ref.actor.optim.lr=0.0")
 
 
 @pytest.fixture(scope="module")
@@ -49,69 +38,9 @@ def batch(ray_session: None) -> Any:
     return make_batch(vocabulary=585)
 
 
-@dataclass(frozen=True)
-class Plain:
-    """The same batch by transformers alone: one row at a time, no padding, one process. Padded on the right to [batch, time]."""
-
-    hidden: torch.Tensor
-    logps: torch.Tensor
-    entropy: torch.Tensor
-    mask: torch.Tensor
-    tokens: torch.Tensor
-    advantages: torch.Tensor
-    groups: torch.Tensor
-    head: torch.Tensor
-
-
 @pytest.fixture(scope="module")
 def plain(batch: Any) -> Plain:
-    model, _ = load_policy()
-    pad = torch.nn.utils.rnn.pad_sequence
-    hidden, logps, entropy = [], [], []
-    with torch.no_grad():
-        for prompt, response in zip(batch.prompts, batch.responses, strict=True):
-            states = model.get_decoder()(torch.cat([prompt, response])[None]).last_hidden_state[0]
-            states = states[len(prompt) - 1 : -1]
-            chances = model.get_output_embeddings()(states).log_softmax(-1)
-            hidden.append(states)
-            logps.append(chances.gather(-1, response[:, None])[:, 0])
-            entropy.append(-(chances.exp() * chances).sum(-1))
-    return Plain(
-        hidden=pad(hidden, batch_first=True),
-        logps=pad(logps, batch_first=True),
-        entropy=pad(entropy, batch_first=True),
-        mask=pad(batch.masks, batch_first=True).bool(),
-        tokens=pad(batch.responses, batch_first=True),
-        advantages=torch.tensor(batch.advantages),
-        groups=torch.arange(len(batch.prompts)) // 2,
-        head=model.get_output_embeddings().weight.detach(),
-    )
-
-
-def core_weights(plain: Plain, method: str, keys: torch.Tensor | None = None) -> torch.Tensor:
-    rule = get_method(method).rule
-    record = credit_record(
-        plain.hidden,
-        plain.logps,
-        plain.advantages,
-        plain.mask,
-        config=rule,
-        head=plain.head,
-        tokens=plain.tokens,
-        groups=plain.groups,
-        entropy=plain.entropy,
-        keys=keys,
-        round_number=3,
-    )
-    assert_clear_cut(rule, record, plain.entropy[plain.mask])
-    return record.padded(record.weights, plain.mask)
-
-
-def worker_weights(group: Any, batch: Any, block: dict[str, Any], **layout: Any) -> torch.Tensor:
-    group.switch(block, {})
-    group.compute_log_prob(batch.tensordict(**layout))
-    solved = group.compute_token_weights(batch.tensordict(detail=True))
-    return solved["delta_weights"].to_padded_tensor(0.0)
+    return plain_pass(batch)
 
 
 LAYOUTS = {
@@ -193,6 +122,45 @@ def test_the_record_and_its_timing_come_back_as_metrics(group: Any, batch: Any, 
     torch.testing.assert_close(alpha, core.padded(core.alpha, plain.mask), atol=WEIGHTS, rtol=0)
 
 
+def test_diagnostics_are_those_of_the_core_where_someone_looks_closely(
+    group: Any, batch: Any, plain: Plain
+) -> None:
+    """Under the names that the TRL adapter logs them by, and not at other steps."""
+    from verl.utils import tensordict_utils as tu
+
+    group.switch({"method": "delta"}, {})
+    seen = []
+    for detail in (False, True):
+        group.compute_log_prob(batch.tensordict())
+        seen.append(tu.get(group.compute_token_weights(batch.tensordict(detail=detail)), "metrics"))
+    stream = CreditStream()
+    stream.add(plain.hidden, plain.logps, plain.mask)
+    core = stream.solve(plain.advantages, diagnose=True).diagnostics
+    # (The responses are too few to say how reliable the weights are.)
+    assert {"saturated", "update_share_positive", "update_share_plain", "rank_negative"} <= set(core)
+    for name, value in core.items():
+        assert seen[1][f"delta/{name}"] == pytest.approx(value, abs=10 * WEIGHTS), name
+        assert f"delta/{name}" not in seen[0]
+
+
+def test_the_classic_trainers_padded_batches_give_the_same_coefficients_and_losses(
+    group: Any, batch: Any, plain: Plain, moved: torch.Tensor
+) -> None:
+    """The classic trainer sends responses padded on the right, where the V1 trainer sends nested ones."""
+    weights = core_weights(plain, "delta")
+    group.switch({"method": "delta"}, {})
+    group.compute_log_prob(batch.padded(use_remove_padding=True))
+    solved = group.compute_token_weights(batch.padded())["delta_weights"].to_padded_tensor(0.0)
+    torch.testing.assert_close(solved, weights, atol=WEIGHTS, rtol=0)
+    nested = update(group, batch, moved, delta_weights=weights)
+    padded = padded_update(group, batch, moved, delta_weights=weights)
+    for name in ("actor/pg_loss", "actor/delta_weight_mean", "actor/delta_weight_away_from_one"):
+        assert padded[name] == pytest.approx(nested[name], abs=LOSS), name
+    group.switch({"method": "fipo"}, {})
+    loss = padded_update(group, batch, moved)["actor/pg_loss"]
+    assert loss == pytest.approx(update(group, batch, moved)["actor/pg_loss"], abs=LOSS)
+
+
 def test_weights_without_a_pass_are_refused(group: Any, batch: Any) -> None:
     group.switch({"method": "delta"}, {})
     group.compute_log_prob(batch.tensordict())
@@ -208,33 +176,6 @@ def test_the_reference_pass_of_a_lora_run_is_not_kept(group: Any, batch: Any) ->
         group.compute_log_prob(batch.tensordict(no_lora_adapter=True))
     weights = group.compute_token_weights(batch.tensordict())["delta_weights"].to_padded_tensor(0.0)
     assert weights.std() > 0.05  # those of the first pass
-
-
-def nested(rows: torch.Tensor, batch: Any) -> torch.Tensor:
-    lengths = [len(response) for response in batch.responses]
-    return torch.nested.as_nested_tensor(
-        [row[:length] for row, length in zip(rows, lengths, strict=True)], layout=torch.jagged
-    )
-
-
-def update(group: Any, batch: Any, old_logps: torch.Tensor, **extra: torch.Tensor) -> dict[str, float]:
-    """One optimizer step at learning rate 0: its loss and what the loss saw."""
-    from verl.utils import tensordict_utils as tu
-    from verl.utils.metric import reduce_metrics
-
-    data = batch.tensordict(
-        old_log_probs=nested(old_logps, batch),
-        **{name: nested(rows, batch) for name, rows in extra.items()},
-        use_remove_padding=True,
-        calculate_entropy=False,
-        compute_loss=True,
-        global_batch_size=len(batch.prompts),
-        mini_batch_size=len(batch.prompts),
-        epochs=1,
-        seed=42,
-        dataloader_kwargs={"shuffle": False},
-    )
-    return reduce_metrics(tu.get(group.update_actor(data), "metrics"))
 
 
 @pytest.fixture(scope="module")

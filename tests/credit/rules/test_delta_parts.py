@@ -109,6 +109,7 @@ def test_the_update_mass_is_delta_s():
 
     # Weights are float32: sums of some ten of them agree to 1e-6 or so.
     assert masses(DeltaPart(part="mass")) == pytest.approx(masses(DeltaConfig()), rel=1e-6)
+    # Far beyond rounding: a thousandth.
     assert masses(DeltaPart(part="side")) != pytest.approx(masses(DeltaConfig()), rel=1e-3)
 
 

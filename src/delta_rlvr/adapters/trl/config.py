@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from trl import GRPOConfig
 
 from delta_rlvr.credit.rule import check_needs
-from delta_rlvr.objectives import Method, get_method
+from delta_rlvr.objectives import Method, Surrogate, get_method
 
 GIVEN = ("hidden", "head", "groups", "logps", "entropy", "tokens")
 """What a rule may need on TRL."""
 
-_LOSS_TYPES = {"token_mean": "dapo", "sequence_mean": "grpo"}
+LOSSES = ("dapo", "grpo", "bnpo", "dr_grpo", "cispo", "sapo", "luspo", "vespo")
+"""TRL's losses: in each of them a token's loss is proportional to its advantage, so each takes a weight per token."""
 
-# TRL computes these per token from (batch, time) advantages, so that a token weight carries over to them as it is.
-_WEIGHTABLE_LOSSES = ("dapo", "grpo", "bnpo", "dr_grpo", "cispo")
+_OWN_LOSS = {"token_mean": "dapo", "sequence_mean": "grpo"}
 
 
 @dataclass
@@ -36,6 +36,19 @@ class DeltaTrainerConfig(GRPOConfig):
             "which the method does not store are left out."
         },
     )
+    logps_from: str = field(
+        default="policy",
+        metadata={
+            "help": "Where rules that need log-probs take them from: policy (a forward pass), or sampler (those that vLLM or a "
+            "rollout_func returns with the samples: no pass at all, but the sampler's numerics)."
+        },
+    )
+    equal_work: bool = field(
+        default=False,
+        metadata={
+            "help": "Run the old-log-prob pass for every method, needed or not, so that the seconds of two methods compare."
+        },
+    )
     store_device_gb: float | None = field(
         default=None,
         metadata={"help": "Room for proxies on the accelerator, in GB (default: half of what is free)."},
@@ -48,6 +61,13 @@ class DeltaTrainerConfig(GRPOConfig):
     loss_type: str | None = field(  # type: ignore[assignment]
         default=None, metadata={"help": "TRL's loss type. Default: what the method is (dapo, grpo or sapo)."}
     )
+    epsilon: float | None = field(  # type: ignore[assignment]
+        default=None,
+        metadata={
+            "help": "Lower bound of the clip, and without epsilon_high the upper one too. Default: the method's own clip (0.2, and "
+            "0.28 above for all but grpo)."
+        },
+    )
 
     def __post_init__(self) -> None:
         # A rule object is kept as it is; what is written into files is how it is spelled.
@@ -57,32 +77,38 @@ class DeltaTrainerConfig(GRPOConfig):
         for name in self.shown_methods:
             check_needs(get_method(name).rule, GIVEN, "TRL", f"show_methods: {name}")
         surrogate = self._method.surrogate
-        own = "sapo" if surrogate.kind == "soft_gate" else _LOSS_TYPES[self._method.aggregation]
+        own = "sapo" if surrogate.kind == "soft_gate" else _OWN_LOSS[self._method.aggregation]
         if self.loss_type is None:
             self.loss_type = own
+        elif self.loss_type not in LOSSES:
+            raise ValueError(f"loss_type={self.loss_type!r}: choose one of {', '.join(LOSSES)}")
         elif self.loss_type != own and (own != "dapo" or surrogate.reweighs):
             raise ValueError(
                 f"loss_type={self.loss_type!r}: method {self.method!r} is defined with {own!r}; leave it out"
             )
-        elif self.loss_type not in _WEIGHTABLE_LOSSES and self.loss_type != own:
-            raise ValueError(
-                f"loss_type={self.loss_type!r} does not take a weight per token; use one of {', '.join(_WEIGHTABLE_LOSSES)}"
-            )
-        if (
-            surrogate.kind == "clip"
-            and self.epsilon_high is None
-            and surrogate.high != surrogate.low
-            and self.loss_type != "cispo"  # where epsilon_high is another thing: the largest ratio
-        ):
-            self.epsilon_high = surrogate.high
+        self._set_clip(surrogate)
         if surrogate.dual is not None and self.delta is None:
             # TRL's two-sided clip is the dual clip: min(r, c) A where A < 0, and no change where A > 0.
             self.delta = surrogate.dual
+        if self.logps_from not in ("policy", "sampler"):
+            raise ValueError(f"logps_from={self.logps_from!r}: choose policy or sampler")
         for name in ("store_device_gb", "store_host_gb"):
             value = getattr(self, name)
             if value is not None and value < 0:
                 raise ValueError(f"{name}={value}: give a size in GB, 0 or more")
         super().__post_init__()
+        if self.deepspeed_plugin is not None:
+            # DeepSpeed clips gradients itself, and a config that does not name the norm would leave them as they are.
+            self.deepspeed_plugin.deepspeed_config.setdefault("gradient_clipping", self.max_grad_norm)
+
+    def _set_clip(self, surrogate: Surrogate) -> None:
+        """The method's own clip where none is given; an epsilon alone is TRL's symmetric one."""
+        if self.epsilon is not None:
+            return
+        self.epsilon = GRPOConfig.epsilon if surrogate.low is None else surrogate.low
+        # With cispo epsilon_high is another thing, the largest ratio.
+        if self.epsilon_high is None and surrogate.high != surrogate.low and self.loss_type != "cispo":
+            self.epsilon_high = surrogate.high
 
     @property
     def resolved_method(self) -> Method:

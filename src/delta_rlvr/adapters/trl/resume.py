@@ -102,14 +102,6 @@ class ExactResume(TrainerCallback):
         self, args: Any, state: TrainerState, control: TrainerControl, train_dataloader: Any = None, **_: Any
     ) -> None:
         accumulation = args.gradient_accumulation_steps
-        updates = max(1, -(-len(train_dataloader) // accumulation))  # as transformers counts them
-        epochs, steps = divmod(state.global_step, updates)
-        if (epochs * len(train_dataloader) + steps * accumulation) % self._trainer.passes_per_batch:
-            warnings.warn(
-                f"step {state.global_step} lies within a rollout batch, the rest of which is in no checkpoint: the run goes on with "
-                "a new batch, and is not the uninterrupted one. Resume from a checkpoint where a batch ends",
-                stacklevel=2,
-            )
         if (
             args.load_best_model_at_end
             and args.save_strategy == SaveStrategy.STEPS
@@ -120,6 +112,23 @@ class ExactResume(TrainerCallback):
                 "that was evaluated there would not be saved; make save_steps and eval_steps a multiple of the "
                 f"{args.updates_per_batch:g} steps that a batch is used for"
             )
+        try:
+            length = len(train_dataloader)
+        except TypeError:  # a data set that is streamed
+            warnings.warn(
+                "the training data has no length (it is streamed), so its order cannot be found again: a resumed run trains on, but it "
+                "is not the uninterrupted one. Use a data set with a length for an exact resume",
+                stacklevel=2,
+            )
+            return
+        updates = max(1, -(-length // accumulation))  # as transformers counts them
+        epochs, steps = divmod(state.global_step, updates)
+        if (epochs * length + steps * accumulation) % self._trainer.passes_per_batch:
+            warnings.warn(
+                f"step {state.global_step} lies within a rollout batch, the rest of which is in no checkpoint: the run goes on with "
+                "a new batch, and is not the uninterrupted one. Resume from a checkpoint where a batch ends",
+                stacklevel=2,
+            )
         if epochs:
             sampler = _sampler(train_dataloader)
             if sampler.shuffle:
@@ -127,6 +136,13 @@ class ExactResume(TrainerCallback):
                     torch.randperm(sampler.num_samples, generator=sampler.generator)
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        self._hold_back(control)
+
+    def on_epoch_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        self._hold_back(control)
+
+    def _hold_back(self, control: TrainerControl) -> None:
+        """A save that is due within a rollout batch waits for the end of it (or of the training)."""
         self._due = self._due or control.should_save
         control.should_save = self._due and (self._trainer.ends_batch or control.should_training_stop)
         self._due = self._due and not control.should_save

@@ -20,6 +20,9 @@ class RolloutBatch:
     """The optimizer step that it is first used in, from 1."""
     rows: list[dict[str, Any]]
     """The data set's row of each response."""
+    prompt_ids: Int[Tensor, "batch prompt"]
+    """The prompt of each response as the policy read it, padded on the left."""
+    prompt_mask: Int[Tensor, "batch prompt"]
     groups: Int[Tensor, " batch"]
     """Number of the prompt in the whole batch."""
     completion_ids: Int[Tensor, "batch time"]
@@ -27,8 +30,10 @@ class RolloutBatch:
     """Valid response tokens: no padding, no tool output, no masked truncation."""
     rewards: Float[Tensor, " batch"]
     advantages: Float[Tensor, " batch"]
-    logps: Float[Tensor, "batch time"]
+    logps: Float[Tensor, "batch time"] | None
+    """Old log-probs (the sampler's with `logps_from="sampler"`); None where no pass was needed for the weights."""
     entropy: Float[Tensor, "batch time"] | None
+    """Entropy of the old policy where each token was sampled; None where nobody asked for it."""
     record: CreditRecord
     others: dict[str, Float[Tensor, " token"]]
     """Other methods' weights on the same tokens, at steps that are looked at closely."""

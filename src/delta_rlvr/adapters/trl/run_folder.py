@@ -110,7 +110,7 @@ class RunFolderCallback(TrainerCallback):
                 "step": batch.step,
                 "group": group,
                 "index": index,
-                "prompt": _as_text(batch.rows[row]["prompt"]),
+                "prompt": self._prompt(batch, row),
                 "prompt_id": batch.rows[row].get("id"),
                 "response": "".join(tokens),
                 "reward": batch.rewards[row].item(),
@@ -119,10 +119,11 @@ class RunFolderCallback(TrainerCallback):
                 "answer": _as_text(batch.rows[row].get("answer")),
                 "tokens": tokens,
                 "ids": ids,
-                "logps": batch.logps[row][mask].tolist(),
             }
             if not isinstance(batch.rows[row]["prompt"], str):
                 line["messages"] = batch.rows[row]["prompt"]
+            if batch.logps is not None:
+                line["logps"] = batch.logps[row][mask].tolist()
             if batch.entropy is not None:
                 line["entropy"] = batch.entropy[row][mask].tolist()
             packed = slice(starts[row], starts[row] + length)
@@ -142,6 +143,14 @@ class RunFolderCallback(TrainerCallback):
                 line["decisive"] = decisive
             responses.append(line)
         return responses
+
+    def _prompt(self, batch: RolloutBatch, row: int) -> str:
+        """The prompt as the data set has it; as the policy read it where an environment wrote it."""
+        if "prompt" in batch.rows[row]:
+            return _as_text(batch.rows[row]["prompt"])
+        tokenizer: Any = self._trainer and self._trainer.processing_class
+        read = batch.prompt_ids[row][batch.prompt_mask[row].bool()]
+        return str(tokenizer.decode(read, skip_special_tokens=True))
 
     # ------------------------------------------------------------------ metrics and checkpoints
 

@@ -4,18 +4,25 @@ nowhere else (its data sampler, in resume.py).
 What happens in a rollout batch, and what we add to it:
 
     _generate                               we note the tool mask and the time
-    _get_per_token_logps_and_entropies      TRL's old-log-prob pass: a hook keeps the hidden states it computes anyway
+    _get_per_token_logps_and_entropies      TRL's old-log-prob pass, where it runs one: a hook keeps the hidden states
     _calculate_rewards                      we refuse infinite rewards and note the time
-    advantages                              now the coefficients can be solved; they ride as per-token advantages
-    _compute_loss                           stock (FIPO's surrogate weighs tokens anew, once the new log-probs are there)
+    advantages                              now the weights can be solved for; they ride as advantages per token
+    _compute_loss                           stock, but for what can be known only between its forward and its loss (below)
 
-TRL skips the old-log-prob pass where the ratio would be one. We ask for it always: it is the pass that the hidden states come from,
-and with it every method does the same work.
+How the weights come to what their rule needs of the policy (`_plan`):
+
+    stock     TRL runs its old-log-prob pass anyway: it is captured.
+    late      TRL skips the pass, and one training forward covers the rollout batch: that forward is captured, and the weights are
+              solved for before the loss reads the advantages. No pass is added.
+    forced    TRL skips the pass, and several forwards share the rollout batch: the pass is run for the weights alone. Its log-probs
+              do not reach the loss and its random numbers are its own, so training goes on as if it had not been.
+    none      The rule needs nothing of a pass, or takes the sampler's log-probs (`logps_from="sampler"`).
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import platform
 import time
@@ -23,24 +30,30 @@ import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import torch
-import torch.distributed as dist
 import trl
 from accelerate.utils import gather_object, is_peft_model
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor
 from trl import GRPOTrainer
 
 from delta_rlvr.adapters.trl.capture import Capture
+from delta_rlvr.adapters.trl.checks import refuse_infinite, refusing_empty
 from delta_rlvr.adapters.trl.config import DeltaTrainerConfig
 from delta_rlvr.adapters.trl.head import check_head, logit_scale, whole_head
 from delta_rlvr.adapters.trl.resume import ExactResume
-from delta_rlvr.adapters.trl.rollout_batch import RolloutBatch, vocabulary_sums
+from delta_rlvr.adapters.trl.rollout_batch import RolloutBatch
 from delta_rlvr.adapters.trl.version import VERSION_HELP, check_trl_version
-from delta_rlvr.credit import CreditRecord, CreditStream, RowStore, TokenRule
-from delta_rlvr.objectives import get_method
+from delta_rlvr.adapters.trl.weighing import Rollout, Weigher
+from delta_rlvr.credit import CreditStream, RowStore
+from delta_rlvr.objectives import Method
+
+Plan: TypeAlias = Literal["stock", "late", "forced", "none"]
+
+_OF_THE_POLICY = frozenset({"hidden", "head", "logps", "entropy"})
+"""What a rule may need that takes a forward pass to know."""
 
 
 class DeltaTrainer(GRPOTrainer):
@@ -48,108 +61,177 @@ class DeltaTrainer(GRPOTrainer):
 
     args: DeltaTrainerConfig
 
-    def __init__(self, *args: Any, **kwargs: Any):
+    def __init__(
+        self,
+        model: Any,
+        reward_funcs: Any = None,
+        args: DeltaTrainerConfig | None = None,
+        *others: Any,
+        **kwargs: Any,
+    ):
         check_trl_version()
-        config = kwargs.get("args") or (args[2] if len(args) > 2 else None)
-        if not isinstance(config, DeltaTrainerConfig):
+        if args is None:
+            name = model if isinstance(model, str) else model.config._name_or_path
+            args = DeltaTrainerConfig(f"{name.split('/')[-1]}-DelTA")
+        if not isinstance(args, DeltaTrainerConfig):
             raise TypeError(
-                f"args: DeltaTrainer needs a DeltaTrainerConfig, not {type(config).__name__}; "
+                f"args: DeltaTrainer needs a DeltaTrainerConfig, not {type(args).__name__}; "
                 "it takes every option of GRPOConfig"
             )
-        super().__init__(*args, **kwargs)
+        super().__init__(model, reward_funcs, args, *others, **kwargs)
         if self.rollout_func is not None:
-            self.rollout_func = _refusing_empty(self.rollout_func)
-        self.method = config.resolved_method
+            self.rollout_func = refusing_empty(self.rollout_func)
+        elif self._reads_the_sampler and not self.use_vllm:
+            raise ValueError(
+                "logps_from='sampler': transformers' generation gives no log-probs; use vLLM or a rollout_func that "
+                "returns them, or logps_from='policy'"
+            )
         self.seconds: dict[str, float] = defaultdict(float)
         """Seconds by phase since somebody last cleared it."""
         self.observers: list[Callable[[RolloutBatch], None]] = []
         """Called with every training rollout batch, on every rank."""
         self.looks_closely: Callable[[int], bool] = lambda step: False
         """For which steps observers also want entropies and the weights of `args.shown_methods`."""
-        self._store = RowStore(
-            device_bytes=_bytes(config.store_device_gb),
-            host_bytes=_bytes(config.store_host_gb),
+        store = RowStore(
+            device_bytes=_bytes(args.store_device_gb),
+            host_bytes=_bytes(args.store_host_gb),
             ranks_on_node=gather_object([platform.node()]).count(platform.node()),
         )
+        self._weigher = Weigher(self.method, args.shown_methods, store, self.accelerator)
+        # Of the rollout batch that is being made:
+        self._plan_now: Plan = "none"
         self._capture: Capture | None = None
         self._tool_masks: list[list[int]] | None = None
         self._rewards: Tensor | None = None
+        self._iterations: int | None = None
+        # Of the loss that is being computed:
+        self._late: Rollout | None = None
         self._loss_inputs: dict[str, Any] | None = None
         self._check_head()
         self.add_callback(ExactResume(self))
 
+    @property
+    def method(self) -> Method:
+        """The method that `args.method` spells."""
+        return self.args.resolved_method
+
     # ------------------------------------------------------------------ the rollout batch
+
+    @property
+    def _plan(self) -> Plan:
+        """How the next rollout batch's weights come to what they need of the policy."""
+        if self._stock_pass:
+            return "stock"
+        looked_at = _OF_THE_POLICY & set(self.method.rule.needs)
+        if self.args.logps_from == "sampler":
+            looked_at -= {"logps"}
+        if not (looked_at or self._closely or self.args.equal_work):
+            return "none"
+        return "late" if self.passes_per_batch == 1 and not self.args.equal_work else "forced"
+
+    @property
+    def _stock_pass(self) -> bool:
+        """Whether TRL runs its old-log-prob pass by itself."""
+        corrected = self.use_vllm and self.vllm_importance_sampling_correction
+        return bool(self.args.gradient_accumulation_steps % self.passes_per_batch) or corrected
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         assert self.model is not None
         if not self.model.training:
             return super()._generate_and_score_completions(inputs)
-        self._capture = capture = Capture()
-        with self._old_logps_always():
+        self._plan_now = plan = self._plan
+        self._capture = self._late = None
+        try:
             output = super()._generate_and_score_completions(inputs)
-        if self._capture is not None or "old_per_token_logps" not in output:
-            raise RuntimeError(f"TRL {trl.__version__} ran no old-log-prob pass: {VERSION_HELP}")
-        advantages = output["advantages"]
-        with self._timed("credit"):
-            record = self._weigh(capture, output, inputs)
-        if record is not None:
-            self._report(record, capture, output, inputs, advantages)
-        self._store.clear()
-        return output
-
-    def _weigh(
-        self, capture: Capture, output: dict[str, Any], inputs: list[dict[str, Any]]
-    ) -> CreditRecord | None:
-        """Solve for the coefficients and multiply them into the advantages."""
+        finally:
+            self._restore_iterations()
+            self._plan_now = "none"  # no later pass is the old policy's
+        capture, self._capture = self._capture, None
+        self._check_pass(plan, capture, output)
+        if plan == "forced":
+            del output["old_per_token_logps"]
         if int(output["num_items_in_batch"]) == 0:
             warnings.warn(
                 "no completion of this batch has a token to learn from (all were cut at max_completion_length and "
                 "masked, or empty): it adds nothing to the gradient. Raise max_completion_length",
                 stacklevel=2,
             )
-            return None
-        mask, advantages = capture.mask, output["advantages"]
-        record = self._solve(self.method.rule, capture, output, advantages, diagnose=self._closely)
-        if not self.method.rule.constant:
-            # Every clip is homogeneous in A, so weighing the advantage is weighing the loss (Eq. 8).
-            output["advantages"] = advantages[:, None] * record.padded(record.weights, mask).to(
-                advantages.dtype
-            )
-        return record
+            self._weigher.store.clear()
+            return output
+        rollout = self._rollout(inputs, output)
+        if plan == "late":
+            # TRL shuffles the rows: their numbers travel with them.
+            output["delta_row"] = torch.arange(len(inputs), device=output["advantages"].device)
+            self._late = rollout
+            return output
+        if capture is None:
+            capture = Capture(self._stream(), _valid_tokens(output), output["completion_ids"])
+            with capture.opened(None):
+                pass
+        output["advantages"] = self._weigh(capture, rollout, output["advantages"])
+        return output
 
-    def _solve(
-        self,
-        rule: TokenRule,
-        capture: Capture,
-        output: dict[str, Any],
-        advantages: Float[Tensor, " batch"],
-        diagnose: bool = False,
-    ) -> CreditRecord:
-        return capture.stream.solve(
-            advantages,
-            logps=output["old_per_token_logps"][capture.mask],
-            entropy=None if capture.entropy is None else capture.entropy[capture.mask],
-            groups=self._groups(len(advantages)),
+    def _check_pass(self, plan: Plan, capture: Capture | None, output: dict[str, Any]) -> None:
+        """Refuse a TRL that did something else than planned."""
+        asked, ran = plan in ("stock", "forced"), "old_per_token_logps" in output
+        if asked != ran or asked != (capture is not None):
+            did = "an" if ran else "no"
+            raise RuntimeError(f"TRL {trl.__version__} ran {did} old-log-prob pass: {VERSION_HELP}")
+        if capture is not None and not torch.equal(capture.mask, _valid_tokens(output)):
+            raise RuntimeError(
+                f"TRL {trl.__version__} counts other tokens than its pass was captured for: {VERSION_HELP}"
+            )
+
+    def _rollout(self, inputs: list[dict[str, Any]], output: dict[str, Any]) -> Rollout:
+        assert self._rewards is not None
+        assert self.num_generations is not None
+        first = self.accelerator.process_index * len(inputs)
+        numbers = torch.arange(first, first + len(inputs), device=self.accelerator.device)
+        return Rollout(
+            step=self.state.global_step + 1,
             round_number=self._round_number,
-            config=rule,
-            diagnose=diagnose,
+            closely=self._closely,
+            rows=inputs,
+            prompt_ids=output["prompt_ids"],
+            prompt_mask=output["prompt_mask"],
+            numbers=numbers,
+            # TRL lays the copies of a prompt side by side over all ranks.
+            groups=numbers // self.num_generations,
+            rewards=self._rewards,
+            sampler_logps=self._sampler_logps(output) if self._reads_the_sampler else None,
         )
 
-    def _other_weights(
-        self, capture: Capture, output: dict[str, Any], advantages: Float[Tensor, " batch"]
-    ) -> dict[str, Float[Tensor, " token"]]:
-        """What other methods would have weighed the same tokens with, where it can be read from the rows that were stored."""
-        rules = {name: get_method(name).rule for name in self.args.shown_methods if name != self.method.name}
-        return {
-            name: self._solve(rule, capture, output, advantages).weights
-            for name, rule in rules.items()
-            if capture.stream.reads(rule)
-        }
+    def _weigh(
+        self, capture: Capture, rollout: Rollout, advantages: Float[Tensor, " batch"]
+    ) -> Float[Tensor, "batch ..."]:
+        """The advantages times the weights [batch, time], or as they are where every weight is one."""
+        with self._timed("credit"):
+            record = self._weigher.weigh(capture, rollout, advantages)
+        metrics = self._metrics["train"]
+        for name, value in record.summary().items():
+            if not self.method.rule.constant or name == "zero_advantage":
+                metrics[f"credit/{name}"].append(value)
+        if capture.stream.needs_hidden:
+            metrics["credit/store_bytes"].append(float(record.store_bytes))
+        if self.observers:
+            vocabulary = max(len(self._tokenizer), self._causal_model().get_input_embeddings().num_embeddings)
+            batch = self._weigher.show(capture, rollout, advantages, record, vocabulary)
+            for observe in self.observers:
+                observe(batch)
+        self._weigher.store.clear()
+        if self.method.rule.constant:
+            return advantages
+        # Every loss of TRL is homogeneous in A, so weighing the advantage is weighing the loss (Eq. 8).
+        return advantages[:, None] * record.padded(record.weights, capture.mask).to(advantages.dtype)
 
     @property
     def _closely(self) -> bool:
         """Whether an observer wants to look closely at this batch."""
         return self.looks_closely(self.state.global_step + 1)
+
+    @property
+    def _reads_the_sampler(self) -> bool:
+        return self.args.logps_from == "sampler" and "logps" in self.method.rule.needs
 
     @property
     def passes_per_batch(self) -> int:
@@ -180,73 +262,22 @@ class DeltaTrainer(GRPOTrainer):
         accumulation = self.args.gradient_accumulation_steps
         return self.state.global_step * accumulation + self._step % accumulation
 
-    def _stream(self) -> CreditStream:
-        rules = [self.method.rule]
-        if self._closely:  # hidden states may be kept for the others' weights alone
-            rules += [get_method(name).rule for name in self.args.shown_methods]
-        storing = [rule for rule in rules if rule.stores is not None and "head" not in rule.needs]
-        return CreditStream(
-            rules[0] if rules[0].stores is not None else next(iter(storing), rules[0]),
-            head=self._head().to(self.accelerator.device) if self._needs_head else None,
-            temperature=self.temperature / self._logit_scale,
-            store=self._store,
-            process_group=dist.group.WORLD if self.accelerator.num_processes > 1 else None,
-            device=self.accelerator.device,
-        )
-
-    def _groups(self, count: int) -> Int[Tensor, " batch"]:
-        """Which prompt a row of this rank answers: TRL lays the copies of a prompt side by side over all ranks."""
-        first = self.accelerator.process_index * count
-        assert self.num_generations is not None
-        return torch.arange(first, first + count, device=self.accelerator.device) // self.num_generations
-
-    def _report(
-        self,
-        record: CreditRecord,
-        capture: Capture,
-        output: dict[str, Any],
-        inputs: list[dict[str, Any]],
-        advantages: Tensor,
-    ) -> None:
-        """Metrics for TRL's trackers, and the batch for the observers."""
-        metrics = self._metrics["train"]
-        for name, value in record.summary().items():
-            if not self.method.rule.constant or name == "zero_advantage":
-                metrics[f"credit/{name}"].append(value)
-        if capture.stream.needs_hidden:
-            metrics["credit/store_bytes"].append(float(record.store_bytes))
-        if not self.observers:
-            return
-        assert self._rewards is not None
-        batch = RolloutBatch(
-            step=self.state.global_step + 1,
-            rows=inputs,
-            groups=self._groups(len(inputs)),
-            completion_ids=output["completion_ids"],
-            mask=capture.mask,
-            rewards=self._rewards,
-            advantages=advantages,
-            logps=output["old_per_token_logps"],
-            entropy=capture.entropy,
-            record=record,
-            others=self._other_weights(capture, output, advantages) if self._closely else {},
-            vocabulary=self._vocabulary_sums(record, output["completion_ids"][capture.mask]),
-        )
-        for observe in self.observers:
-            observe(batch)
-
-    def _vocabulary_sums(self, record: CreditRecord, ids: Int[Tensor, " token"]) -> Float[Tensor, "4 vocab"]:
-        size = max(len(self._tokenizer), self._causal_model().get_input_embeddings().num_embeddings)
-        sums = vocabulary_sums(record, ids, size)
-        return self.accelerator.reduce(sums, reduction="sum") if self.accelerator.num_processes > 1 else sums
-
     # ------------------------------------------------------------------ TRL's steps, overridden
 
     def _generate(self, prompts: list[Any]) -> Any:
         with self._timed("generate"):
             generated = super()._generate(prompts)
         self._tool_masks = generated[2]
+        if self._plan_now == "forced":
+            # TRL asks next whether a whole number of generations fits an optimizer step, and skips the pass if so: none fits now.
+            # Only until the pass begins: rollout functions and rewards see the real number.
+            self._iterations = self.num_iterations
+            self.num_iterations = self.args.gradient_accumulation_steps + 1
         return generated
+
+    def _restore_iterations(self) -> None:
+        if self._iterations is not None:
+            self.num_iterations, self._iterations = self._iterations, None
 
     def _get_per_token_logps_and_entropies(
         self,
@@ -257,46 +288,60 @@ class DeltaTrainer(GRPOTrainer):
         *args: Any,
         **kwargs: Any,
     ) -> Any:
-        capture = self._capture
-        if capture is not None and model is self.model:
-            # The first pass of a rollout batch is the old policy's; under PEFT the reference pass comes on the same model after it.
-            self._capture = None
+        run = functools.partial(
+            super()._get_per_token_logps_and_entropies,
+            model,
+            input_ids,
+            attention_mask,
+            logits_to_keep,
+            *args,
+        )
+        # The first pass of a rollout batch is the old policy's; under PEFT the reference pass comes on the same model after it.
+        if self._plan_now in ("stock", "forced") and self._capture is None and model is self.model:
+            self._restore_iterations()
             # Only now, because a whole head must not lie about while completions are generated.
-            capture.stream = self._stream()
-            capture.mask = self._valid_tokens(attention_mask[:, -logits_to_keep:])
-            capture.tokens = input_ids[:, -logits_to_keep:]
+            mask = self._written_tokens(attention_mask[:, -logits_to_keep:])
+            self._capture = capture = Capture(self._stream(), mask, input_ids[:, -logits_to_keep:])
             wanted = "entropy" in self.method.rule.needs or self._closely
             kwargs["compute_entropy"] = kwargs.get("compute_entropy", False) or wanted
-            with self._timed("logps"), capture.hook(self._backbone()):
-                result = super()._get_per_token_logps_and_entropies(
-                    model, input_ids, attention_mask, logits_to_keep, *args, **kwargs
-                )
-            capture.entropy = result[1]
+            with self._timed("logps"), self._own_random_numbers(), capture.opened(self._backbone()):
+                result = run(**kwargs)
+            capture.keep(result[0], result[1])
             return result
-        result = super()._get_per_token_logps_and_entropies(
-            model, input_ids, attention_mask, logits_to_keep, *args, **kwargs
-        )
-        if self._loss_inputs is not None:
-            self._reweigh(result[0], self._loss_inputs)
+        inputs = self._loss_inputs
+        if inputs is None:
+            return run(**kwargs)
+        if self._late is None:
+            result = run(**kwargs)
+        else:
+            rows = inputs["delta_row"]
+            order = rows.argsort()
+            mask = _valid_tokens(inputs)[order]
+            capture = Capture(self._stream(), mask, inputs["completion_ids"][order], order)
+            with capture.opened(self._backbone()):
+                result = run(**kwargs)
+            capture.keep(result[0], result[1])
+            inputs["advantages"] = self._weigh(capture, self._late, inputs["advantages"][order])[rows]
+        if self.method.surrogate.reweighs:
+            self._reweigh(result[0], inputs)
         return result
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
-        if not self.method.surrogate.reweighs:
+        if self._late is None and not self.method.surrogate.reweighs:
             return super()._compute_loss(model, inputs)
         # The buffered batch must keep its advantages for the next pass over it.
         self._loss_inputs = inputs = dict(inputs)
         try:
             return super()._compute_loss(model, inputs)
         finally:
-            self._loss_inputs = None
+            self._loss_inputs = self._late = None
 
     def _reweigh(self, logps: Tensor, inputs: dict[str, Any]) -> None:
         """Scale the advantages by the surrogate's weights at the current policy, between TRL's forward and its loss."""
         old = inputs.get("old_per_token_logps")
-        mask = inputs["completion_mask"] * inputs.get("tool_mask", 1)
         advantages = inputs["advantages"][:, None].expand_as(logps)
         log_ratio = torch.zeros_like(logps) if old is None else logps.detach() - old
-        weights = self.method.surrogate.reweigh(log_ratio, advantages, mask.bool())
+        weights = self.method.surrogate.reweigh(log_ratio, advantages, _valid_tokens(inputs))
         inputs["advantages"] = advantages * weights.to(advantages.dtype)
 
     def _calculate_rewards(
@@ -304,13 +349,7 @@ class DeltaTrainer(GRPOTrainer):
     ) -> Tensor:
         with self._timed("reward"):
             rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
-        infinite = rewards.isinf().nonzero()
-        if len(infinite):
-            row, column = infinite[0].tolist()
-            raise ValueError(
-                f"rewards: {self.reward_func_names[column]!r} gave {rewards[row, column].item()} for response {row} of the "
-                "batch; give a finite number, or None for a response that cannot be scored"
-            )
+        refuse_infinite(rewards, self.reward_func_names)
         first = self.accelerator.process_index * len(prompts)
         weighted = (rewards * self.reward_weights.to(rewards.device)).nansum(dim=1)
         weighted[rewards.isnan().all(dim=1)] = (
@@ -329,15 +368,18 @@ class DeltaTrainer(GRPOTrainer):
 
     # ------------------------------------------------------------------ what we need to know of the model
 
-    def _valid_tokens(self, completion_mask: Tensor) -> Bool[Tensor, "batch time"]:
-        """Completion tokens that count: not padding (nor masked truncation), not a tool's output."""
-        mask = completion_mask.bool()
-        if self._tool_masks is None:
-            return mask
-        for row, tool_mask in enumerate(self._tool_masks):
+    def _written_tokens(self, completion_mask: Tensor) -> Bool[Tensor, "batch time"]:
+        """`_valid_tokens` of a batch whose pass has just begun."""
+        mask = completion_mask.bool().clone()
+        for row, tool_mask in enumerate(self._tool_masks or []):
             written = torch.tensor(tool_mask, dtype=torch.bool, device=mask.device)
             mask[row, : len(written)] &= written
         return mask
+
+    def _stream(self) -> CreditStream:
+        return self._weigher.stream(
+            closely=self._closely, head=self._head, temperature=self.temperature / self._logit_scale
+        )
 
     def _causal_model(self) -> Any:
         model = self.accelerator.unwrap_model(self.model)
@@ -347,15 +389,11 @@ class DeltaTrainer(GRPOTrainer):
         """The module whose output is the LM head's input."""
         return self._causal_model().base_model
 
-    @property
-    def _needs_head(self) -> bool:
-        return "head" in self.method.rule.needs
-
     def _check_head(self) -> None:
         """Refuse at the start what the head proxies cannot follow."""
         model = self._causal_model()
         self._logit_scale = logit_scale(model.config.get_text_config())
-        if self._needs_head:
+        if self._weigher.needs_head:
             check_head(model, self.method.name)
 
     def _head(self) -> Float[Tensor, "vocab width"]:
@@ -363,15 +401,26 @@ class DeltaTrainer(GRPOTrainer):
         sharded = self.is_fsdp_enabled and self.accelerator.num_processes > 1
         return whole_head(self._causal_model(), fsdp_root=self.model_wrapped if sharded else None)
 
+    def _sampler_logps(self, output: dict[str, Any]) -> Float[Tensor, "batch time"]:
+        """The log-probs that came with the samples. A token whose log-prob the sampler could not give counts as certain."""
+        if "sampling_per_token_logps" not in output:
+            raise ValueError(
+                "logps_from='sampler': the rollout_func gave no logprobs; let it return them, or use logps_from='policy'"
+            )
+        logps = output["sampling_per_token_logps"]
+        unknown = logps[_valid_tokens(output)].isnan().float().mean().item()
+        self._metrics["train"]["credit/unknown_logps"].append(unknown)
+        return logps.nan_to_num(nan=0.0).clamp(max=0)
+
     @contextlib.contextmanager
-    def _old_logps_always(self) -> Iterator[None]:
-        """TRL runs its old-log-prob pass unless a whole number of generations fits an optimizer step; here none does."""
-        real = self.num_iterations
-        self.num_iterations = self.args.gradient_accumulation_steps + 1
-        try:
+    def _own_random_numbers(self) -> Iterator[None]:
+        """A pass that TRL would not have run must not move the numbers that training draws (dropout)."""
+        if self._plan_now != "forced":
             yield
-        finally:
-            self.num_iterations = real
+            return
+        device = self.accelerator.device
+        with torch.random.fork_rng([device] if device.type == "cuda" else []):
+            yield
 
     @contextlib.contextmanager
     def _timed(self, phase: str) -> Iterator[None]:
@@ -381,19 +430,9 @@ class DeltaTrainer(GRPOTrainer):
             self.seconds[phase] += time.perf_counter() - start
 
 
-def _refusing_empty(rollout_func: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
-    """TRL fails on a completion without a token, and does not say on which."""
-
-    def checked(prompts: list[Any], trainer: Any) -> dict[str, Any]:
-        output = rollout_func(prompts, trainer)
-        for number, tokens in enumerate(output.get("completion_ids", [])):
-            if not len(tokens):
-                raise ValueError(
-                    f"rollout_func gave no token for response {number}: give at least the end-of-sequence token"
-                )
-        return output
-
-    return checked
+def _valid_tokens(batch: dict[str, Any]) -> Bool[Tensor, "batch time"]:
+    """Completion tokens that count: not padding (nor masked truncation), not a tool's output."""
+    return (batch["completion_mask"] * batch.get("tool_mask", 1)).bool()
 
 
 def _bytes(gigabytes: float | None) -> int | None:

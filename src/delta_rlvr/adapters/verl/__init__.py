@@ -1,4 +1,4 @@
-"""DelTA inside stock verl 0.9, as a plug-in: trainer mode `delta_sync`, settings in one `delta` block. See docs/verl.md.
+"""DelTA inside stock verl 0.9, as a plug-in: one `delta` block of settings, for verl's V1 and classic trainers. See docs/verl.md.
 
-`internals` is the one file that touches verl; the others know tensors and settings only.
+`internals` is the one folder that touches verl; the other files know tensors and settings only.
 """

@@ -7,12 +7,15 @@ token at p + 1, so the hidden state of a response's first token is the prompt's 
 A rank of a sequence-parallel group keeps its own slice alone: a response that lies across slices is a shorter response on each of
 them, which changes no statistic that is summed over the ranks (what needs whole responses, `checks` refuses there). Nothing the size
 of the hidden states is ever moved.
+
+Where tokens stand is worked out on the host, from lengths and masks that are there before the pass; the device receives indices. So
+the pass never waits for the device.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any
 
@@ -27,7 +30,7 @@ from delta_rlvr.credit import CreditRecord, CreditStream, RowStore
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """What a micro-batch says about its sequences, on the device of the hidden states."""
+    """What a micro-batch says about its sequences, in host memory."""
 
     rows: Int[Tensor, " batch"]
     """Each sequence's number in the rank's batch: engines reorder them to balance the load."""
@@ -96,12 +99,12 @@ class PassCapture:
         slice_group: dist.ProcessGroup | None = None,
         head: Float[Tensor, "vocab width"] | None = None,
         temperature: float = 1.0,
-        device: torch.device | str | None = None,
+        device: torch.device | str = "cpu",
     ):
-        self.settings = settings
         self.slice_group = slice_group
         self.slice_count = 1 if slice_group is None else dist.get_world_size(slice_group)
         self.slice_rank = 0 if slice_group is None else dist.get_rank(slice_group)
+        self.device = torch.device(device)
         store.clear()
         self.stream = CreditStream(
             settings.method.rule,
@@ -109,31 +112,36 @@ class PassCapture:
             temperature=temperature,
             store=store,
             process_group=process_group,
-            device=device,
+            device=self.device,
         )
-        self.watch = Stopwatch(torch.device(device) if device is not None else torch.device("cpu"))
+        self.watch = Stopwatch(self.device)
+        # On the host: the sequences' numbers, their valid tokens, and each valid token's number within its response.
         self._rows: list[Tensor] = []
         self._lengths: list[Tensor] = []
         self._within: list[Tensor] = []
+        # On the device.
         self._logps: list[Tensor] = []
         self._entropy: list[Tensor] = []
-        self._pending: _Places | None = None
+        self._positions: Tensor | None = None
+        self._asked: dict[str, Any] = {}
 
     def add_hidden(self, micro: MicroBatch, hidden: Float[Tensor, "..."]) -> None:
         """Keep the hidden states [1, packed, d] or [batch, padded, d] of a micro-batch's valid response tokens."""
         with self.watch:
-            if self._pending is not None:
+            if self._positions is not None:
                 raise RuntimeError(
                     "the decoder ran twice in one micro-batch: hidden states would not match log-probs"
                 )
-            found = places(micro, hidden.shape, self.slice_rank, self.slice_count)
-            self._pending = found
+            valid = places(micro, hidden.shape, self.slice_rank, self.slice_count)
             self._rows.append(micro.rows)
-            self._lengths.append(found.lengths)
-            self._within.append(found.within)
-            rows = hidden.detach().flatten(0, 1)[found.local] if self.stream.needs_hidden else None
+            self._lengths.append(valid.lengths)
+            self._within.append(valid.within)
+            local, self._positions, ids = self._moved(torch.stack([valid.local, valid.positions, valid.ids]))
+            rows = hidden.detach().flatten(0, 1)[local] if self.stream.needs_hidden else None
             try:
-                self.stream.add(rows, lengths=found.lengths, tokens=found.ids)
+                self.stream.add(
+                    rows, lengths=self._moved(valid.lengths), token_count=len(valid.ids), tokens=ids
+                )
             except ValueError as error:
                 raise ValueError(
                     f"{error} (in a verl run: delta.store_device_gib and delta.store_host_gib, per rank)"
@@ -142,16 +150,16 @@ class PassCapture:
     def add_outputs(self, logps: Float[Tensor, " packed"], entropy: Float[Tensor, " packed"] | None) -> None:
         """The same micro-batch's log-probs and entropies, over the whole packed row."""
         with self.watch:
-            found = self._pending
-            if found is None:
+            positions = self._positions
+            if positions is None:
                 raise RuntimeError(
                     "the engine gave log-probs, but the hidden states of its decoder were never seen: "
                     "this model does not call the module that get_decoder() names"
                 )
-            self._pending = None
-            self._logps.append(logps.detach()[found.positions])
+            self._positions = None
+            self._logps.append(logps.detach()[positions])
             if entropy is not None:
-                self._entropy.append(entropy.detach()[found.positions])
+                self._entropy.append(entropy.detach()[positions])
 
     def solve(
         self,
@@ -164,30 +172,29 @@ class PassCapture:
     ) -> tuple[CreditRecord, dict[str, Float[Tensor, " response_token"]]]:
         """The record, and its token arrays laid out over all response tokens, sequence by sequence in the batch's own order.
 
-        Every rank of the process group must call this.
+        Arguments are in host memory. Every rank of the process group must call this.
         """
-        device = response_lengths.device
-        order = torch.cat(self._rows) if self._rows else torch.zeros(0, dtype=torch.int64, device=device)
+        order = _joined(self._rows, torch.int64)
         if sorted(order.tolist()) != list(range(len(advantages))):
             raise RuntimeError(
                 f"the advantages are of {len(advantages)} responses, the old-log-prob pass had {len(order)}: "
                 "they must be of the same batch on the same rank"
             )
-        record = self.stream.solve(
-            advantages[order],
-            logps=_packed(self._logps, device),
-            entropy=_packed(self._entropy, device) if self._entropy else None,
-            groups=groups[order],
-            keys=keys[order],
-            round_number=round_number,
-        )
         starts = response_lengths.cumsum(0) - response_lengths
-        lengths = torch.cat(self._lengths) if self._lengths else order
-        row = torch.repeat_interleave(order, lengths)
-        within = torch.cat(self._within) if self._within else order
+        row = torch.repeat_interleave(order, _joined(self._lengths, torch.int64))
+        within = _joined(self._within, torch.int64)
         if bool((within >= response_lengths[row]).any()):
             raise RuntimeError("the responses have other lengths than in the old-log-prob pass")
-        target = starts[row] + within
+        self._asked = {
+            "advantages": advantages[order],
+            "logps": _joined(self._logps, torch.float32, self.device),
+            "entropy": torch.cat(self._entropy) if self._entropy else None,
+            "groups": groups[order],
+            "keys": keys[order],
+            "round_number": round_number,
+        }
+        record = self.stream.solve(**self._asked)
+        target = self._moved(starts[row] + within)
         total = int(response_lengths.sum())
         return record, {
             name: self._laid_out(values, target, total)
@@ -199,6 +206,19 @@ class PassCapture:
             )
             if values is not None
         }
+
+    def diagnosed(self, record: CreditRecord) -> CreditRecord:
+        """The record of the last solve with its diagnostics (`credit.diagnostics`). Every rank must call this.
+
+        The weights are solved for once more, so that the seconds of `solve` mean the same whether or not anyone looks closely.
+        """
+        return replace(record, diagnostics=self.stream.solve(**self._asked, diagnose=True).diagnostics)
+
+    def _moved(self, values: Tensor) -> Tensor:
+        """From host memory to the device, without waiting for it."""
+        if self.device.type == "cuda":
+            values = values.pin_memory()
+        return values.to(self.device, non_blocking=True)
 
     def _laid_out(self, values: Tensor, target: Tensor, total: int) -> Tensor:
         laid_out = torch.zeros(total, dtype=values.dtype, device=values.device)
@@ -242,25 +262,27 @@ class Stopwatch:
         return self._seconds
 
 
-def _packed(parts: list[Tensor], device: torch.device) -> Tensor:
-    return torch.cat(parts) if parts else torch.zeros(0, device=device)
+def _joined(parts: list[Tensor], dtype: torch.dtype, device: torch.device | None = None) -> Tensor:
+    return torch.cat(parts) if parts else torch.zeros(0, dtype=dtype, device=device)
 
 
-def response_advantages(advantages: Any, response_mask: Any) -> Float[Tensor, " batch"]:
-    """A_i of each response from nested token advantages [batch, response]; 0 where a response has no valid token."""
-    lengths = response_mask.offsets().diff()
-    row = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
-    valid = response_mask.values().bool()
-    values, row = advantages.values()[valid], row[valid]
-    found = torch.zeros(len(lengths), dtype=values.dtype)
-    found[row] = values
-    uneven = (values - found[row]).abs() > 1e-6
+def response_advantages(
+    advantages: Float[Tensor, " response_token"],
+    response_mask: Bool[Tensor, " response_token"],
+    response_lengths: Int[Tensor, " batch"],
+) -> Float[Tensor, " batch"]:
+    """A_i of each response from token advantages, packed response by response; 0 where a response has no valid token."""
+    row = torch.repeat_interleave(torch.arange(len(response_lengths)), response_lengths)[response_mask]
+    values = advantages[response_mask]
+    shared = torch.zeros(len(response_lengths), dtype=values.dtype)
+    shared[row] = values
+    uneven = (values - shared[row]).abs() > 1e-6
     if uneven.any():
         raise ValueError(
             f"advantages: they differ within response {int(row[uneven][0])}; token credit needs one advantage a response, "
             "as algorithm.adv_estimator=grpo gives it"
         )
-    return found
+    return shared
 
 
 def stable_numbers(texts: list[str]) -> Tensor:

@@ -1,36 +1,55 @@
 """The entry point that verl loads in every process (group `verl.plugins`).
 
-verl logs a plug-in that fails to import at DEBUG and goes on. A launch that asks for one of our modes must not go on, so the
-failure is said aloud, and the mode is registered all the same, as one that stops the launch with the reason.
+verl logs a plug-in that fails to import at DEBUG and goes on. A launch that asks for DelTA must not go on, so the failure is said
+aloud, and both trainers are made to stop such a launch with the reason.
 """
 
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import Any
 
 _log = logging.getLogger(__name__)
 
 
 def register_failure(error: BaseException) -> None:
-    """Make `delta_sync` a mode that says why it is not there."""
+    """Make the mode `delta_sync`, and the classic trainer with a `delta` block, say why they are not there."""
+    reason = (
+        f"delta-rlvr's plug-in failed to import on this node: {type(error).__name__}: {error}. "
+        "Install it with `pip install 'delta-rlvr[verl]'` on every node"
+    )
+    # A verl that the plug-in was not written for may have dropped either trainer.
+    with suppress(ImportError):
+        _fail_v1(f"trainer_mode=delta_sync is not there, because {reason}")
+    with suppress(ImportError):
+        _fail_classic(f"the config's delta block would be ignored, because {reason}")
+
+
+def _fail_v1(reason: str) -> None:
     from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY
     from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
-    reason = f"{type(error).__name__}: {error}"
-
     class FailedToLoad(PPOTrainerSync):
         def __init__(self, config: Any):
-            raise RuntimeError(
-                f"trainer_mode=delta_sync is not there, because delta-rlvr's plug-in failed to import on this node: {reason}. "
-                "Install it with `pip install 'delta-rlvr[verl]'` on every node"
-            )
+            raise RuntimeError(reason)
 
     TRAINER_REGISTRY["delta_sync"] = FailedToLoad
 
 
+def _fail_classic(reason: str) -> None:
+    from verl.trainer.ppo.ray_trainer import RayPPOTrainer
+
+    def refuse_block(cls: type, *args: Any, **kwargs: Any) -> Any:
+        if "delta" in (kwargs["config"] if "config" in kwargs else args[0]):
+            raise RuntimeError(reason)
+        return object.__new__(cls)
+
+    RayPPOTrainer.__new__ = staticmethod(refuse_block)  # type: ignore[assignment]
+
+
 try:
-    from delta_rlvr.adapters.verl import internals  # noqa: F401
+    from delta_rlvr.adapters.verl.internals import classic, v1  # noqa: F401
 except Exception as error:  # whatever it is, it is raised again once the launch is sure to hear of it
     _log.error("delta-rlvr's verl plug-in failed to import: %s: %s", type(error).__name__, error)
     register_failure(error)

@@ -11,6 +11,8 @@ from delta_rlvr.credit.rule import check_needs
 from delta_rlvr.objectives import Method, get_method
 from delta_rlvr.spelling import did_you_mean
 
+BLOCK = "delta"
+"""The block's name in a verl config."""
 GIVEN = ("hidden", "head", "groups", "logps", "entropy", "tokens")
 """What a rule may need on verl."""
 
@@ -53,6 +55,11 @@ class VerlSettings:
                 raise SettingsError(f"delta.{name}={value!r}: give a whole number of at least 1")
         if self.run_folder is not None and (not isinstance(self.run_folder, str) or not self.run_folder):
             raise SettingsError(f"delta.run_folder={self.run_folder!r}: give a path, or null for none")
+
+    @property
+    def weighs(self) -> bool:
+        """Whether the method has token weights that are solved for once per rollout batch."""
+        return not self.method.rule.constant
 
     def store(self, ranks_on_node: int) -> RowStore:
         """The store of one rank. Ranks of a node share its host memory, so that each may take its part alone."""

@@ -27,6 +27,10 @@ class Progress:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
+    def begin(self, where: str, left: int) -> None:
+        """Another kind of work, whose pieces take another time."""
+        self.where, self.left, self._made, self._began = where, left, 0, time.monotonic()
+
     def advance(self, batches: int) -> None:
         """So many more rollout batches are done."""
         self._made += batches

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from delta_rlvr.study.learning.progress import Progress
 from delta_rlvr.study.learning.protocol import Protocol
 from delta_rlvr.study.learning.session import Machine, Session, Trained
 from delta_rlvr.study.learning.stopping import Stop, Stopped
-from delta_rlvr.study.learning.training import Run, TrainingSettings
+from delta_rlvr.study.learning.training import DIAGNOSTICS, BatchStatistics, Run, TrainingSettings
 from delta_rlvr.study.phases import Phases
 from delta_rlvr.tasks import load_policy
 from delta_rlvr.tasks.models import gguf_digest, is_gguf
@@ -47,11 +47,16 @@ class Outcome:
     """Of the batch's first update."""
     diverged: int | None = None
     """The batch (from 0) in which a loss or gradient was not finite; the run ended there. Written only where it happened."""
+    diagnostics: dict[str, list[float | None]] = field(default_factory=dict)
+    """Numbers about the weights by name (`training.DIAGNOSTICS`), in the batches that "batch" lists, None where a batch had none.
+    Outcomes of older versions have none."""
 
     def as_dict(self) -> dict[str, Any]:
         values = asdict(self)
         if self.diverged is None:
             del values["diverged"]
+        if not self.diagnostics:
+            del values["diagnostics"]
         return values
 
     @classmethod
@@ -156,7 +161,7 @@ class Study:
         with locked(self.folder), Progress(tell, phases) as progress:
             self.write_protocol(machine)
             model, tokenizer = load_policy(self.model)
-            with at_work(), Judge(tokenizer, machine.workers) as judge:
+            with Judge(tokenizer, machine.workers) as judge:
                 session = Session(
                     self.protocol,
                     self.folder,
@@ -197,7 +202,8 @@ class Study:
             batches = self.protocol.training.batches
             session.progress.left = sum(len(one.runs) * (batches - one.done) for one in stacks)
             began = time.perf_counter()
-            trained = session.run(stack, name)
+            with at_work():
+                trained = session.run(stack, name)
             if trained is None:
                 begun, size = stack.halves(self.folder) + begun, min(size, len(stack.runs) // 2)
                 tell(f"{name} does not fit into the device's memory: its runs go on in two halves")
@@ -244,4 +250,17 @@ def _outcome(run: Run, before: float, trained: Trained) -> Outcome:
         weight_sd=column("weight_sd"),
         gradient_norm=[float(f"{batch.gradient_norms[0]:.4g}") for batch in trained.seen],
         diverged=trained.diverged,
+        diagnostics=_diagnostics(trained.seen),
     )
+
+
+def _diagnostics(seen: Sequence[BatchStatistics]) -> dict[str, list[float | None]]:
+    diagnosed = [batch for batch in seen if batch.diagnostics]
+    if not diagnosed:
+        return {}
+    columns: dict[str, list[float | None]] = {"batch": [batch.number for batch in diagnosed]}
+    for name in DIAGNOSTICS:
+        values = [batch.diagnostics.get(name) for batch in diagnosed]
+        if any(value is not None for value in values):
+            columns[name] = [None if value is None else float(f"{value:.4g}") for value in values]
+    return columns

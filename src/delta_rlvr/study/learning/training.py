@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, get_args, get_type_hints
 
 import torch
@@ -18,11 +18,26 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from delta_rlvr.objectives import LossInputs, policy_loss
+from delta_rlvr.study.measured.continuations import StackContinuations, responses_of
+from delta_rlvr.study.measured.measure import TOLERANCE, check_budget, measure
 from delta_rlvr.study.rollouts import Batch, Collector, Rollouts, draws, row_pieces
 from delta_rlvr.study.stack.memory import with_fewer_rows
 from delta_rlvr.study.stack.policy import clip_gradients
 from delta_rlvr.study.weighing import Weigher, study_method
 from delta_rlvr.tasks import Problem, Task, get_task
+
+DIAGNOSTICS = (
+    "weight_positive_mean",
+    "weight_negative_mean",
+    "update_share_positive",
+    "update_share_plain",
+    "rank_positive",
+    "rank_negative",
+    "saturated",
+    "reliability",
+)
+"""Numbers about the weights that outcomes keep (`CreditRecord.summary`, `credit.diagnostics`)."""
+DIAGNOSED_EVERY = 5
 
 
 @dataclass(frozen=True)
@@ -48,6 +63,8 @@ class TrainingSettings:
     """Of sampling, and of the policy that is trained."""
     max_tokens: int | None = None
     """Longest response; None for the task's own limit."""
+    continuations: int = 128
+    """Continuations of a response, on average, for arms whose weights need measured credit; no others make any."""
 
     def __post_init__(self) -> None:
         for name in ("steps", "prompts", "updates", "max_tokens"):
@@ -110,6 +127,8 @@ class BatchStatistics:
     """Loss of each update."""
     gradient_norms: tuple[float, ...]
     """Before clipping."""
+    diagnostics: Mapping[str, float] = field(default_factory=dict)
+    """What the weights do to the update (`DIAGNOSTICS`), in every `DIAGNOSED_EVERY`-th batch."""
 
 
 class StackedTraining:
@@ -158,6 +177,13 @@ class StackedTraining:
             fused=self.policy.device.type == "cuda" or None,
         )
         self._problems = _problems(self.runs, self.tasks, settings)
+        check_budget(settings.continuations, TOLERANCE)
+        self._alone = {
+            place: collector.alone(place)
+            for place, method in enumerate(self.methods)
+            if "measured" in method.rule.needs
+        }
+        """Policies whose rollouts are continued, each as a stack of its own."""
 
     def train(
         self, on_batch: Callable[[int, list[BatchStatistics]], None] | None = None
@@ -217,8 +243,11 @@ class StackedTraining:
             temperature=settings.temperature,
             ragged=settings.split == "prompts",
         )
+        if self._alone:
+            with self.phases("continuations"):
+                rollouts = [self._measured(place, batch, number) for place, batch in enumerate(rollouts)]
         with self.phases("weights"):
-            weights = self.weigh(rollouts, number)
+            weights, diagnostics = self.weigh(rollouts, number)
         steps = []
         for rows in self._mini_batches(number):
             steps.append(self.update(rollouts, weights, rows))
@@ -237,6 +266,7 @@ class StackedTraining:
                     settings.group,
                     losses=tuple(losses[place] for losses, _ in steps),
                     norms=tuple(norms[place] for _, norms in steps),
+                    diagnostics=diagnostics[place],
                 )
                 for place, batch in enumerate(rollouts)
             ]
@@ -250,9 +280,36 @@ class StackedTraining:
         )
 
     @torch.no_grad()
-    def weigh(self, rollouts: Sequence[Rollouts], number: int) -> Float[Tensor, "run batch time"]:
-        """Each run's token weights, by its own method; 0 for those that have ended."""
+    def _measured(self, place: int, rollouts: Rollouts, number: int) -> Rollouts:
+        """The rollouts with the credit of their tokens, for arms that weigh by it: of the responses that have an advantage, and for the
+        verdicts themselves where training sees some of them flipped."""
+        if place not in self._alone or place in self.diverged:
+            return rollouts
+        credit = torch.zeros_like(rollouts.logps)
+        rows = (rollouts.advantages != 0).nonzero()[:, 0].tolist()
+        responses = responses_of(rollouts, rows, self.limits[place])
+        continuations = StackContinuations(
+            self._alone[place],
+            self.tasks[place],
+            responses,
+            seed=self.runs[place].seed,
+            number=number,
+            temperature=self.settings.temperature,
+            rows_at_once=self.rows_at_once,
+            tell=self.phases.tell,
+        )
+        found = measure(responses, continuations, budget=self.settings.continuations, tolerance=TOLERANCE)
+        for row, one in zip(rows, found, strict=True):
+            credit[row, : len(one.credit)] = torch.from_numpy(one.credit).to(credit)
+        return replace(rollouts, measured=credit)
+
+    @torch.no_grad()
+    def weigh(
+        self, rollouts: Sequence[Rollouts], number: int
+    ) -> tuple[Float[Tensor, "run batch time"], list[dict[str, float]]]:
+        """Each run's token weights, by its own method, and its diagnostics; 0 and none for those that have ended."""
         weights = []
+        diagnostics: list[dict[str, float]] = [{} for _ in self.runs]
         for place, (run, method, batch) in enumerate(zip(self.runs, self.methods, rollouts, strict=True)):
             if place in self.diverged:
                 weights.append(torch.zeros_like(batch.logps))
@@ -266,8 +323,13 @@ class StackedTraining:
                 temperature=self.settings.temperature,
                 keys=keys,
             )
-            weights.append(weigher.weights(method.rule))
-        return torch.stack(weights)
+            diagnose = number % DIAGNOSED_EVERY == 0
+            record = weigher.record(method.rule, diagnose=diagnose)
+            weights.append(record.padded(record.weights, batch.mask))
+            if diagnose:
+                known = record.summary()
+                diagnostics[place] = {name: known[name] for name in DIAGNOSTICS if name in known}
+        return torch.stack(weights), diagnostics
 
     def update(
         self,
@@ -380,6 +442,7 @@ def _statistics(
     *,
     losses: tuple[float, ...],
     norms: tuple[float, ...],
+    diagnostics: Mapping[str, float],
 ) -> BatchStatistics:
     sided = rollouts.mask & (rollouts.advantages != 0)[:, None]
     values = torch.stack(
@@ -393,4 +456,6 @@ def _statistics(
         ]
     ).tolist()
     accuracy, reward, signal_groups, length, entropy, weight_sd = values
-    return BatchStatistics(number, accuracy, reward, signal_groups, length, entropy, weight_sd, losses, norms)
+    return BatchStatistics(
+        number, accuracy, reward, signal_groups, length, entropy, weight_sd, losses, norms, diagnostics
+    )

@@ -14,7 +14,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from delta_rlvr.credit import DeltaConfig
-from delta_rlvr.objectives import Method
 from delta_rlvr.runs.files import atomic, dump
 from delta_rlvr.study.judging import Judge, knows_decisive
 from delta_rlvr.study.planted.conditions import CLEAN, PERTURBED
@@ -22,13 +21,19 @@ from delta_rlvr.study.planted.labelled import batch_facts, length_terciles, meas
 from delta_rlvr.study.planted.measures import drift
 from delta_rlvr.study.planted.methods import PROXIES, SCOPES
 from delta_rlvr.study.planted.policies import get_continuation, is_variant, make_variant
-from delta_rlvr.study.planted.settings import BASELINE, REFERENCE, BenchSettings, Unit
+from delta_rlvr.study.planted.settings import (
+    BASELINE,
+    REFERENCE,
+    BenchSettings,
+    Unit,
+    check_same_settings,
+)
 from delta_rlvr.study.planted.updates import (
     cosines,
     full_gradient_agreement,
+    method_weights,
     take_rows,
     update_vectors,
-    weights_after_a_step,
 )
 from delta_rlvr.study.rollouts import Batch, Collector, Rollouts, make_collector
 from delta_rlvr.study.shots import with_shots
@@ -61,7 +66,13 @@ class CreditBench:
                 raise ValueError(f"task {name!r} does not know its decisive tokens: use a built-in one")
         for name in filter(is_variant, self.settings.policies):
             get_continuation(name)
-        _check_same_settings(self.folder / "settings.json", self.settings)
+        # More batches, tasks or policies go on from what is there, and so do smaller passes, which change no more than the rounding
+        # of sums.
+        check_same_settings(
+            self.folder / "settings.json",
+            {**dataclasses.asdict(self.settings), "methods": [one.name for one in self.settings.compared]},
+            free=("policies", "tasks", "batches", "rows_at_once"),
+        )
 
     def missing(self) -> list[Unit]:
         """The batches that are not in the folder yet."""
@@ -94,7 +105,17 @@ class CreditBench:
             number=unit.number,
             temperature=settings.temperature,
         )
-        weights = self._weights(policy, weigher, settings.compared) if signal else {}
+        weights = (
+            method_weights(
+                policy,
+                weigher,
+                settings.compared,
+                learning_rate=settings.learning_rate,
+                rows_at_once=settings.rows_at_once,
+            )
+            if signal
+            else {}
+        )
         records: list[dict[str, Any]] = [
             {"method": name, "condition": CLEAN.name, **measure_weights(rho, rollouts, rollouts.advantages)}
             for name, rho in weights.items()
@@ -154,24 +175,6 @@ class CreditBench:
             tokenizer.save_pretrained(place)
             (place / "complete").touch()  # last: a torn folder is made again
         return load_policy(str(place))
-
-    def _weights(
-        self, policy: StackedPolicy, weigher: Weigher, methods: Sequence[Method]
-    ) -> dict[str, Float[Tensor, "batch time"]]:
-        weights = {}
-        for method in methods:
-            if method.surrogate.reweighs:
-                weights[method.name] = weights_after_a_step(
-                    policy,
-                    weigher.rollouts,
-                    method.surrogate,
-                    learning_rate=self.settings.learning_rate,
-                    rows_at_once=self.settings.rows_at_once,
-                    temperature=self.settings.temperature,
-                )
-            else:
-                weights[method.name] = weigher.weights(method.rho)
-        return weights
 
     def _cosines(
         self, policy: StackedPolicy, rollouts: Rollouts, weights: dict[str, Float[Tensor, "batch time"]]
@@ -262,25 +265,3 @@ class CreditBench:
             for config, by_proxy in zip(configs, found, strict=True)
             for proxy, agreement in by_proxy.items()
         ]
-
-
-def _check_same_settings(path: Path, settings: BenchSettings) -> None:
-    """Batches of other settings must not stand in one table."""
-    names = [method.name for method in settings.compared]
-    now = json.loads(dump({**dataclasses.asdict(settings), "methods": names}))
-    if path.is_file():
-        before = json.loads(path.read_text())
-        # Only what decides a batch's numbers must agree: more batches, tasks or policies go on from what is there, and so do
-        # smaller passes, which change no more than the rounding of sums.
-        free = {"policies", "tasks", "batches", "rows_at_once"}
-        other = [
-            f"{key} was {before.get(key)!r} and is now {now[key]!r}"
-            for key in sorted(now.keys() - free)
-            if before.get(key) != now[key]
-        ]
-        if other:
-            raise ValueError(
-                f"{path.parent} has batches of other settings ({'; '.join(other)}): use those, or give another --output"
-            )
-    with atomic(path) as file:
-        file.write(dump(now, indent=1).encode())

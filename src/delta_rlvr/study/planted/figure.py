@@ -72,7 +72,7 @@ def _dots(canvas: Canvas, result: dict[str, Any], rows: Sequence[dict[str, Any]]
         canvas.text(MARGIN + LABELS - 10, middle + 4, row["label"], anchor="end")
     for place, (side, colour) in enumerate(SIDES.items()):
         left = MARGIN + LABELS + place * (panel + 30)
-        scale = _axis(canvas, left, panel, top, bottom, 0, 1, 0.25, f"AUROC on {side} responses", middle=0.5)
+        scale = axis(canvas, left, panel, top, bottom, 0, 1, 0.25, f"AUROC on {side} responses", middle=0.5)
         for number, row in enumerate(rows):
             y = top + ROW * (number + 0.5)
             key = f"{side}_auroc"
@@ -91,7 +91,7 @@ def _dots(canvas: Canvas, result: dict[str, Any], rows: Sequence[dict[str, Any]]
             control = value(shuffled.get(row["method"], {}), key).mean
             if not math.isnan(control):
                 canvas.line(scale(control), y - 7, scale(control), y + 7, stroke=INK, width=1.6)
-            _interval(canvas, scale, y, value(row, key), colour, row["label"])
+            interval(canvas, scale, y, value(row, key), colour, row["label"])
     left = MARGIN + LABELS + 2 * (panel + 30)
     gains = [value(row, "cosine_gain") for row in rows]
     known = [gain.mean for gain in gains if not math.isnan(gain.mean)]
@@ -99,7 +99,7 @@ def _dots(canvas: Canvas, result: dict[str, Any], rows: Sequence[dict[str, Any]]
         low, high = min(-0.05, *known), max(0.05, *known)
         step = 0.1 if high - low > 0.25 else 0.05
         low, high = math.floor(low / step) * step, math.ceil(high / step) * step
-        scale = _axis(
+        scale = axis(
             canvas,
             left,
             panel,
@@ -112,11 +112,11 @@ def _dots(canvas: Canvas, result: dict[str, Any], rows: Sequence[dict[str, Any]]
             middle=0.0,
         )
         for number, (row, gain) in enumerate(zip(rows, gains, strict=True)):
-            _interval(canvas, scale, top + ROW * (number + 0.5), gain, "#00805f", row["label"])
+            interval(canvas, scale, top + ROW * (number + 0.5), gain, "#00805f", row["label"])
     return bottom + 24
 
 
-def _interval(
+def interval(
     canvas: Canvas, scale: Callable[[float], float], y: float, found: Spread, colour: str, told: str
 ) -> None:
     if math.isnan(found.mean):
@@ -126,7 +126,7 @@ def _interval(
     canvas.mark(scale(found.mean), y, "circle", colour, title=f"{told}: {found.mean:.3f}")
 
 
-def _axis(
+def axis(
     canvas: Canvas,
     left: float,
     width: float,

@@ -21,6 +21,10 @@ SCOPES = ("batch", "group")
 def bench_method(spec: str) -> Method:
     """A method by its name; refused where it has no weight of its own to be measured."""
     method = study_method(spec)
+    if "measured" in method.rho.needs:
+        raise ValueError(
+            f"{spec} needs continuations of whole rollout batches, which a benchmark does not make: train with it in a study"
+        )
     if method.surrogate.kind == "soft_gate":
         raise ValueError(
             f"{spec} has no weight of its own here: at theta_old its gate has slope one, so that it is grpo"

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from delta_rlvr.objectives import Method
+from delta_rlvr.runs.files import atomic, dump
 from delta_rlvr.study.planted.methods import bench_method, every_method
 from delta_rlvr.tasks import BUILT_IN, DEFAULT_POLICY
 
@@ -124,3 +128,22 @@ class Unit:
         """Its file in the folder."""
         name = f"{quote(self.task, safe='')}-{self.number}.json"
         return Path("batches") / quote(self.policy, safe="") / name
+
+
+def check_same_settings(path: Path, settings: Mapping[str, Any], free: Collection[str]) -> None:
+    """Refuse a folder whose settings differ in more than the `free` ones: results of two kinds must not stand in one table. Leave
+    ours there."""
+    now = json.loads(dump(settings))
+    if path.is_file():
+        before = json.loads(path.read_text())
+        other = [
+            f"{key} was {before.get(key)!r} and is now {now[key]!r}"
+            for key in sorted(now.keys() - set(free))
+            if before.get(key) != now[key]
+        ]
+        if other:
+            raise ValueError(
+                f"{path.parent} has batches of other settings ({'; '.join(other)}): use those, or give another --output"
+            )
+    with atomic(path) as file:
+        file.write(dump(now, indent=1).encode())

@@ -40,17 +40,9 @@ Document = dict[str, Any]
 
 def bench_result(documents: Sequence[Document], settings: BenchSettings) -> dict[str, Any]:
     """Everything that `credit_bench.json` holds."""
-    slices: dict[str, dict[str, str]] = {"all": {}}
-    slices |= {f"policy {policy}": {"policy": policy} for policy in settings.policies}
-    slices |= {f"task {task}": {"task": task} for task in settings.tasks}
-    slices |= {
-        f"{policy} on {task}": {"policy": policy, "task": task}
-        for policy in settings.policies
-        for task in settings.tasks
-    }
     rows = [
         {"slice": name, **row}
-        for name, wanted in slices.items()
+        for name, wanted in slices(settings.policies, settings.tasks).items()
         for row in table([document for document in documents if wanted.items() <= document.items()])
     ]
     return {
@@ -63,7 +55,17 @@ def bench_result(documents: Sequence[Document], settings: BenchSettings) -> dict
     }
 
 
-def table(documents: Sequence[Document]) -> list[dict[str, Any]]:
+def slices(policies: Sequence[str], tasks: Sequence[str]) -> dict[str, dict[str, str]]:
+    """What tables are made of: all documents, those of each policy and task, and of each pair."""
+    found: dict[str, dict[str, str]] = {"all": {}}
+    found |= {f"policy {policy}": {"policy": policy} for policy in policies}
+    found |= {f"task {task}": {"task": task} for task in tasks}
+    return found | {
+        f"{policy} on {task}": {"policy": policy, "task": task} for policy in policies for task in tasks
+    }
+
+
+def table(documents: Sequence[Document], measures: Sequence[str] = MEASURES) -> list[dict[str, Any]]:
     """One row a condition and method: a `Spread` for each measure, over (policy, task) cells and the batches within them."""
     found: dict[tuple[str, str], dict[tuple[str, str], list[dict[str, Any]]]] = {}
     for document in documents:
@@ -78,7 +80,7 @@ def table(documents: Sequence[Document]) -> list[dict[str, Any]]:
             "label": label(method),
             **{
                 measure: dataclasses.asdict(value)
-                for measure in MEASURES
+                for measure in measures
                 if (value := _over_cells(list(cells.values()), measure)).batches
             },
         }
@@ -96,7 +98,10 @@ def facts(documents: Sequence[Document]) -> list[dict[str, Any]]:
             "policy": policy,
             "task": task,
             "batches": len(batches),
-            **{key: _mean([batch[key] for batch in batches]) for key in batches[0]},
+            **{
+                key: _mean([batch.get(key) for batch in batches])
+                for key in dict.fromkeys(key for batch in batches for key in batch)
+            },
         }
         for (policy, task), batches in cells.items()
     ]

@@ -11,9 +11,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from delta_rlvr.credit import Agreement, DeltaConfig, full_token_gradients, proxy_agreement
-from delta_rlvr.objectives import LossInputs, Surrogate, get_method, policy_loss
+from delta_rlvr.objectives import LossInputs, Method, Surrogate, get_method, policy_loss
 from delta_rlvr.study.rollouts import Rollouts, row_pieces
 from delta_rlvr.study.stack.policy import StackedPolicy, clip_gradients
+from delta_rlvr.study.weighing import Weigher
 
 
 def take_rows(rollouts: Rollouts, rows: Int[Tensor, " some"]) -> Rollouts:
@@ -28,16 +29,25 @@ def take_rows(rollouts: Rollouts, rows: Int[Tensor, " some"]) -> Rollouts:
 
 
 def response_logps(
-    policy: StackedPolicy, rollouts: Rollouts, rows: slice = slice(None), temperature: float = 1.0
+    policy: StackedPolicy,
+    rollouts: Rollouts,
+    rows: slice = slice(None),
+    temperature: float = 1.0,
+    copies: int = 1,
 ) -> Float[Tensor, "batch time"]:
-    """log pi_theta of a lone policy's responses, with its graph."""
+    """log pi_theta of a lone policy's responses, with its graph. Where `copies` responses to each prompt stand side by side, and
+    `rows` are whole groups of them, a prompt is read once for all of them, and nothing is read of padding."""
     if policy.runs != 1:
         raise ValueError(
             f"policy: {policy.runs} runs in the stack; updates are taken of one policy at a time"
         )
     ids = rollouts.completion_ids[None, rows]
-    hidden = policy.response_hidden(rollouts.prompt_ids[None, rows], rollouts.prompt_mask[None, rows], ids)
-    return policy.token_logps(hidden, ids, temperature)[0][0]
+    first = slice(rows.start, rows.stop, copies)
+    mask = rollouts.mask[None, rows] if copies > 1 else None
+    hidden = policy.response_hidden(
+        rollouts.prompt_ids[None, first], rollouts.prompt_mask[None, first], ids, copies=copies, mask=mask
+    )
+    return policy.token_logps(hidden, ids, temperature, mask=mask)[0][0]
 
 
 def update_vectors(
@@ -47,14 +57,16 @@ def update_vectors(
     *,
     rows_at_once: int = 256,
     temperature: float = 1.0,
+    copies: int = 1,
 ) -> Float[Tensor, "method parameters"]:
-    """sum rho A grad log pi over all parameters for each set of weights (Eq. 2 under rho): one backward pass each."""
+    """sum rho A grad log pi over all parameters for each set of weights (Eq. 2 under rho): one backward pass each. `copies` as in
+    `response_logps`, for rollouts that are whole groups."""
     parameters = list(policy.parameters())
     updates = torch.zeros(
         len(weights), sum(parameter.numel() for parameter in parameters), device=rollouts.mask.device
     )
-    for rows in row_pieces(len(rollouts.mask), 1, rows_at_once):
-        logps = response_logps(policy, rollouts, rows, temperature)
+    for rows in row_pieces(len(rollouts.mask), 1, rows_at_once, copies):
+        logps = response_logps(policy, rollouts, rows, temperature, copies)
         for place, rho in enumerate(weights):
             strength = torch.where(rollouts.mask[rows], rho[rows] * rollouts.advantages[rows, None], 0.0)
             gradients = torch.autograd.grad(logps, parameters, strength.to(logps), retain_graph=True)
@@ -101,6 +113,31 @@ def weights_after_a_step(
         shift = LossInputs(logps, here.logps, here.advantages, here.mask).log_ratio
         advantages = here.advantages[:, None].expand_as(shift)
         weights[weighed] = surrogate.reweigh(shift, advantages, here.mask)
+    return weights
+
+
+def method_weights(
+    policy: StackedPolicy,
+    weigher: Weigher,
+    methods: Sequence[Method],
+    *,
+    learning_rate: float,
+    rows_at_once: int = 256,
+) -> dict[str, Float[Tensor, "batch time"]]:
+    """Every method's token weights on one rollout batch; those of a surrogate that weighs tokens itself are taken a step later."""
+    weights = {}
+    for method in methods:
+        if method.surrogate.reweighs:
+            weights[method.name] = weights_after_a_step(
+                policy,
+                weigher.rollouts,
+                method.surrogate,
+                learning_rate=learning_rate,
+                rows_at_once=rows_at_once,
+                temperature=weigher.temperature,
+            )
+        else:
+            weights[method.name] = weigher.weights(method.rho)
     return weights
 
 

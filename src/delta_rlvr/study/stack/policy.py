@@ -258,6 +258,24 @@ class StackedPolicy(nn.Module):
         )
         return logps.view(tokens.shape), None if entropies is None else entropies.view(tokens.shape)
 
+    def alone(self, run: int) -> StackedPolicy:
+        """One of the policies as a stack of its own, for passes without a gradient. Its weights are those of this stack, and follow
+        them as long as they are changed in place."""
+
+        def one(weight: Tensor) -> Tensor:
+            return weight.detach()[run : run + 1]
+
+        return StackedPolicy(
+            self.shape,
+            self.compute_dtype,
+            embedding=one(self.embedding),
+            layers=[
+                {name: one(weight) for name, weight in layer.named_parameters()} for layer in self.layers
+            ],
+            norm=one(self.norm),
+            head=None if self.untied_head is None else one(self.untied_head),
+        )
+
     @torch.no_grad()
     def compute_copy(self) -> StackedPolicy:
         """The same policies with their matrices cast to the compute dtype once, for many forward passes without a

@@ -133,6 +133,13 @@ class StackedSampler:
         self._graphs: dict[_Step, torch.cuda.CUDAGraph] = {}
         self._slots: _Slots | None = None
 
+    def another(self, policy: StackedPolicy | None = None) -> StackedSampler:
+        """A sampler with memory of its own, of the same policies if no others are given. Batches of another size then do not cost
+        this one its graphs."""
+        return StackedSampler(
+            policy or self._policy, ends=self._ends, pad=self._pad, cuda_graph=self._use_graphs
+        )
+
     @torch.no_grad()
     def sample(
         self,

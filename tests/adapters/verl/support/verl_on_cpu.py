@@ -17,6 +17,7 @@ from typing import Any
 
 import ray
 import torch
+from torch.distributed.fsdp import _init_utils as fsdp1
 from verl.plugin.platform.platform_base import PlatformBase
 from verl.plugin.platform.platform_manager import PlatformRegistry
 from verl.utils import distributed, import_utils
@@ -112,6 +113,9 @@ import_utils.is_trl_available = lambda: False
 distributed.initialize_global_process_group_ray = functools.partial(
     distributed.initialize_global_process_group_ray, backend="gloo"
 )
+
+# FSDP1 refuses to send rank 0's states to the others from host memory, which NCCL could not; gloo can.
+fsdp1._check_module_states_for_sync_module_states = lambda *_: None
 
 # ---------------------------------------------------------------------------------------------------------------- the rollout
 

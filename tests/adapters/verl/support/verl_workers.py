@@ -11,9 +11,13 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from tensordict import TensorDict
 from verl.single_controller.base.decorator import Dispatch, register
 from verl.utils import tensordict_utils as tu
+from verl.workers.utils.padding import left_right_2_no_padding
 
-from delta_rlvr.adapters.verl.internals import DeltaWorker, weighted_loss
+from delta_rlvr.adapters.verl.internals.loss import weighted_loss
+from delta_rlvr.adapters.verl.internals.worker import DeltaWorker
 from delta_rlvr.adapters.verl.settings import read_settings
+
+SETTINGS = {"temperature": 1.0, "calculate_entropy": True, "compute_loss": False, "round_number": 3}
 
 
 class SwitchableWorker(DeltaWorker):
@@ -24,12 +28,39 @@ class SwitchableWorker(DeltaWorker):
         import functools
 
         self.delta_settings = read_settings(block)
+        self.delta_store = self.delta_settings.store(ranks_on_node=2)
         stock = self.loss_fn.args[0]
         config = stock.keywords["config"]
         for key, value in actor.items():
             object.__setattr__(config, key, value)
         self.loss_fn = functools.partial(weighted_loss, stock, self.delta_settings)
         self.actor.set_loss_fn(self.loss_fn)
+
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
+    def rebuild(self, config: DictConfig) -> None:
+        """Another engine in the same process: to start processes is what takes long."""
+        self.config = config
+        self.init_model()
+
+    def set_dispatch_collect(self, mesh_name: str, **ranks: Any) -> None:
+        """verl registers the ranks of a mesh once; a rebuilt engine has the same."""
+        self.registered: set[str] = getattr(self, "registered", set())
+        if mesh_name not in self.registered:
+            super().set_dispatch_collect(mesh_name, **ranks)
+            self.registered.add(mesh_name)
+
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
+    def ask(self, question: str) -> Any:
+        """What only the worker's process knows."""
+        engine = self.delta_engine
+        return {
+            "store": lambda: str(self.delta_store),
+            "engine": lambda: type(engine.module).__name__,
+            "trained": lambda: sorted(
+                name for name, parameter in engine.module.named_parameters() if parameter.requires_grad
+            ),
+            "offloads": lambda: engine.is_param_offload_enabled,
+        }[question]()
 
 
 def whole_config(model: str, *overrides: str) -> DictConfig:
@@ -93,10 +124,34 @@ class Batch:
             "index": list(range(len(self.uids))),
             "session_id": [0] * len(self.uids),
         }
-        settings = {"temperature": 1.0, "calculate_entropy": True, "compute_loss": False, "round_number": 3}
         tensors = {key: value for key, value in extra.items() if isinstance(value, torch.Tensor)}
-        settings |= {key: value for key, value in extra.items() if key not in tensors}
+        settings = SETTINGS | {key: value for key, value in extra.items() if key not in tensors}
         return tu.get_tensordict(fields | tensors, settings)
+
+    def padded(self, **extra: Any) -> TensorDict:
+        """The same as the classic trainer sends it: padded by us, then turned by verl's own function."""
+        pad = torch.nn.utils.rnn.pad_sequence
+        prompts = pad(self.prompts, batch_first=True, padding_side="left")
+        responses = pad(self.responses, batch_first=True)
+        here = [
+            pad([torch.ones_like(row) for row in rows], batch_first=True, padding_side=side)
+            for rows, side in ((self.prompts, "left"), (self.responses, "right"))
+        ]
+        attention, mask = torch.cat(here, 1), pad(self.masks, batch_first=True)
+        fields = {
+            "prompts": prompts,
+            "responses": responses,
+            "input_ids": torch.cat([prompts, responses], 1),
+            "attention_mask": attention,
+            "position_ids": (attention.cumsum(1) - 1).clamp(min=0),
+            "response_mask": mask,
+            "advantages": torch.tensor(self.advantages)[:, None] * mask,
+        }
+        others = {key: value for key, value in extra.items() if not isinstance(value, torch.Tensor)}
+        tensors = {key: value for key, value in extra.items() if isinstance(value, torch.Tensor)}
+        ids = {"uid": self.uids, "index": list(range(len(self.uids))), "session_id": [0] * len(self.uids)}
+        data = tu.get_tensordict(fields | tensors | ids, SETTINGS | others)
+        return left_right_2_no_padding(data)
 
 
 def make_batch(vocabulary: int, rows: int = 8, padding_rows: int = 2, seed: int = 0) -> Batch:

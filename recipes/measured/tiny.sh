@@ -1,0 +1,7 @@
+#!/usr/bin/env bash
+# Both measured truths for every method on the bundled policy. More options follow the folder, as in: tiny.sh runs/measured-tiny --seconds 500
+set -euo pipefail
+output=${1:-runs/measured-tiny}
+python -m delta_rlvr credit-bench --labels measured --model builtin --tasks phrased-sums,late-error --device cpu \
+  --batches 4 --prompts 16 --group 8 --responses 8 --budget 512 --update-batches 8 --gradient-rollouts 256 \
+  --output "$output" "${@:2}"

@@ -1,0 +1,68 @@
+"""The fields of a batch. verl's V1 trainer gives responses as nested tensors, its classic trainer padded on the right."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Int
+from tensordict import TensorDict
+from torch import Tensor
+from verl.utils import tensordict_utils as tu
+
+from delta_rlvr.adapters.verl.capture import MicroBatch
+
+WEIGHTS = "delta_weights"
+"""The token weights, from the solve to the update."""
+DETAIL = ("alpha", "margin", "margin_initial")
+"""Further arrays per token, at steps whose rollouts are written down; their fields are called `delta_...` too."""
+ROW = "delta_row"
+"""A sequence's number in the rank's batch, from the pass to its micro-batches."""
+
+
+def response_lengths(data: TensorDict) -> Int[Tensor, " batch"]:
+    """Tokens of each response, masked ones included."""
+    mask = data["response_mask"]
+    if mask.is_nested:
+        return mask.offsets().diff()
+    return data["attention_mask"][:, -mask.shape[1] :].sum(1)
+
+
+def packed(data: TensorDict, key: str) -> Tensor:
+    """A field of response tokens, response by response without padding."""
+    values = data[key]
+    return values.values() if values.is_nested else values[_inside(response_lengths(data), values.shape[1])]
+
+
+def nested(values: Tensor, lengths: Int[Tensor, " batch"]) -> Tensor:
+    """The way back from packed values: one row per response."""
+    return torch.nested.as_nested_tensor(list(values.cpu().split(lengths.tolist())), layout=torch.jagged)
+
+
+def described(micro_batch: TensorDict) -> MicroBatch:
+    """A micro-batch as the capture wants to know it. The engine has it in host memory, until its forward step moves it."""
+    return MicroBatch(
+        rows=micro_batch[ROW].cpu(),
+        sequence_lengths=micro_batch["input_ids"].offsets().diff().cpu(),
+        response_lengths=response_lengths(micro_batch).cpu(),
+        response_mask=packed(micro_batch, "response_mask").cpu().bool(),
+        response_ids=packed(micro_batch, "responses").cpu(),
+    )
+
+
+def identities(data: TensorDict) -> list[str]:
+    """A text that belongs to a response alone, the same in every run: the problem's index and the number of the sample."""
+    index, session = tu.get(data, "index"), tu.get(data, "session_id")
+    if index is None or session is None:
+        raise RuntimeError(
+            "the batch has no index or no session_id: a custom agent loop must keep both fields"
+        )
+    return [f"{problem}/{number}" for problem, number in zip(_listed(index), _listed(session), strict=True)]
+
+
+def _inside(lengths: Int[Tensor, " batch"], width: int) -> Bool[Tensor, "batch time"]:
+    return torch.arange(width, device=lengths.device) < lengths[:, None]
+
+
+def _listed(values: Any) -> list[Any]:
+    return values.tolist() if isinstance(values, Tensor) else list(values)

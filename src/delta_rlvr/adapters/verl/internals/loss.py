@@ -1,0 +1,73 @@
+"""verl's own loss, each token of it multiplied by its weight."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from tensordict import TensorDict
+from torch import Tensor
+from verl.utils.metric import AggregationType, Metric
+from verl.workers.utils.padding import no_padding_2_padding
+
+from delta_rlvr.adapters.verl.internals.fields import WEIGHTS
+from delta_rlvr.adapters.verl.loss import multiplied, spread
+from delta_rlvr.adapters.verl.settings import VerlSettings
+
+
+def weighted_loss(
+    stock: Callable[..., tuple[Tensor, dict[str, Any]]],
+    settings: VerlSettings,
+    model_output: Mapping[str, Tensor],
+    data: TensorDict,
+    dp_group: Any = None,
+) -> tuple[Tensor, dict[str, Any]]:
+    """The stock loss of a micro-batch. Clip, dual clip, averages, KL and entropy stay verl's."""
+    weights = _weights(settings, model_output, data)
+    if weights is None:
+        return stock(model_output=model_output, data=data, dp_group=dp_group)
+    correction = list(data["rollout_is_weights"].unbind()) if "rollout_is_weights" in data else None
+    weighed = data.copy()
+    weighed["rollout_is_weights"] = torch.nested.as_nested_tensor(
+        multiplied(weights, correction), layout=torch.jagged
+    )
+    loss, metrics = stock(model_output=model_output, data=weighed, dp_group=dp_group)
+    return loss, {**metrics, **_seen(weights, data)}
+
+
+def _weights(
+    settings: VerlSettings, model_output: Mapping[str, Tensor], data: TensorDict
+) -> list[Tensor] | None:
+    """The weights of each response's tokens; None for a method that has none."""
+    if settings.weighs:
+        if WEIGHTS not in data:
+            raise RuntimeError(f"the batch has no {WEIGHTS}: they were lost between the solve and the update")
+        return list(data[WEIGHTS].unbind())
+    if settings.method.surrogate.reweighs:
+        return _weights_at_current_policy(settings, model_output, data)
+    return None
+
+
+def _weights_at_current_policy(
+    settings: VerlSettings, model_output: Mapping[str, Tensor], data: TensorDict
+) -> list[Tensor]:
+    """The surrogate's own weights. They are positive, so that scaling the loss is scaling the advantage."""
+    padded = data.select("response_mask", "old_log_probs", "advantages").to_padded_tensor()
+    logps = no_padding_2_padding(model_output["log_probs"], data)
+    weights = settings.method.surrogate.reweigh(
+        logps.detach() - padded["old_log_probs"], padded["advantages"], padded["response_mask"].bool()
+    )
+    lengths = [len(row) for row in data["response_mask"].unbind()]
+    return [row[:length] for row, length in zip(weights, lengths, strict=True)]
+
+
+def _seen(weights: list[Tensor], data: TensorDict) -> dict[str, Metric]:
+    """What the loss was given, seen from inside of it: a coefficient that never arrived cannot show up here."""
+    mask = torch.cat([row.bool() for row in data["response_mask"].unbind()])[None]
+    tokens = (data["batch_num_tokens"] or int(mask.sum())) / data["dp_size"]
+    mean, away = spread(torch.cat(weights)[None].to(mask.device), mask, tokens)
+    return {
+        "actor/delta_weight_mean": Metric(value=mean, aggregation=AggregationType.SUM),
+        "actor/delta_weight_away_from_one": Metric(value=away, aggregation=AggregationType.SUM),
+    }

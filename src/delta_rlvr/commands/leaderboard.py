@@ -1,0 +1,41 @@
+"""`delta-rlvr leaderboard`: every method by what kept outcomes say of it."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from delta_rlvr.runs.files import atomic, dump
+from delta_rlvr.study.leaderboard import as_dict, leaderboard, markdown, replace_table
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "folder",
+        type=Path,
+        help="folder of outcomes: study folders (runs.jsonl and protocol.json), credit_bench.json, rule_costs.json",
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        help="a page whose table, between the marks <!-- table: begin --> and <!-- table: end -->, is to be made anew "
+        "(default: print the table)",
+    )
+    parser.add_argument("--json", type=Path, help="also write the numbers to this file")
+
+
+def run(options: argparse.Namespace) -> int:
+    """The subcommand."""
+    board = leaderboard(options.folder)
+    table = markdown(board)
+    if options.json is not None:
+        with atomic(options.json) as file:
+            file.write(dump(as_dict(board), indent=1).encode())
+    if options.output is None:
+        print(table, end="")
+        return 0
+    page = replace_table(options.output.read_text(encoding="utf-8"), table)
+    with atomic(options.output) as file:
+        file.write(page.encode())
+    print(f"{len(board.rows)} methods: {options.output}")
+    return 0

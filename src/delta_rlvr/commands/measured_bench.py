@@ -1,0 +1,151 @@
+"""`delta-rlvr credit-bench --labels measured`: the same question with credit that was measured, on any task with verifiable rewards."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from delta_rlvr.exit_codes import at_work
+from delta_rlvr.runs.files import atomic, dump, locked
+from delta_rlvr.study.learning.stopping import Stop
+from delta_rlvr.study.measured.bench import DTYPES, MeasuredBench
+from delta_rlvr.study.measured.figure import measured_figure
+from delta_rlvr.study.measured.settings import MeasuredSettings
+from delta_rlvr.study.measured.table import HEADINGS, cells, markdown, measured_result, ordered, sentences
+
+OUTPUT, QUICK_OUTPUT = Path("runs/measured"), Path("runs/measured-quick")
+RESULT, TABLE, FIGURE = "measured_credit.json", "measured_credit.md", "measured_credit.svg"
+
+QUICK: dict[str, Any] = {
+    "batches": 2,
+    "prompts": 4,
+    "responses": 4,
+    "budget": 64,
+    "update_batches": 4,
+    "gradient_rollouts": 64,
+}
+"""A look in a minute: too little to conclude from."""
+
+OPTIONS = (
+    "responses",
+    "budget",
+    "tolerance",
+    "update_batches",
+    "gradient_rollouts",
+    "max_tokens",
+    "dtype",
+    "pass_rows",
+)
+"""Settings that only measured labels have."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options that only measured labels have."""
+    given = MeasuredSettings()
+    group = parser.add_argument_group("with --labels measured")
+    group.add_argument(
+        "--responses",
+        type=int,
+        help=f"responses of a batch whose tokens are measured (default: {given.responses})",
+    )
+    group.add_argument(
+        "--budget",
+        type=int,
+        help=f"continuations of a measured response, on average (default: {given.budget})",
+    )
+    group.add_argument(
+        "--tolerance",
+        type=float,
+        help=f"tokens between which the sum of 1 - p is at most this share their value (default: {given.tolerance})",
+    )
+    group.add_argument(
+        "--update-batches",
+        type=int,
+        help=f"batches whose updates are compared with the gradient; 0 for none (default: {given.update_batches})",
+    )
+    group.add_argument(
+        "--gradient-rollouts",
+        type=int,
+        help=f"plain rollouts of a prompt behind the gradient (default: {given.gradient_rollouts})",
+    )
+    group.add_argument("--max-tokens", type=int, help="longest response (default: the task's own limit)")
+    group.add_argument(
+        "--dtype", choices=DTYPES, help=f"precision of the matrix products (default: {given.dtype})"
+    )
+    group.add_argument(
+        "--pass-rows",
+        type=int,
+        help="responses of one forward and backward pass; --rows-at-once is then the number of continuations sampled together "
+        f"(default: {given.pass_rows})",
+    )
+    group.add_argument(
+        "--workers", type=int, help="processes that judge (default: one a core on a GPU, else 1)"
+    )
+    group.add_argument(
+        "--seconds", type=float, help="end within this time; the same command goes on from what is there"
+    )
+
+
+def run(options: argparse.Namespace, console: Console, chosen: dict[str, Any]) -> int:
+    """`chosen`: the settings that both kinds of labels have, as the options give them."""
+    own = {name: value for name in OPTIONS if (value := getattr(options, name)) is not None}
+    settings = MeasuredSettings(**((QUICK if options.quick else {}) | chosen | own))
+    folder: Path = options.output or (QUICK_OUTPUT if options.quick else OUTPUT)
+
+    def say(text: str) -> None:
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    stop = Stop(options.seconds, say)
+    fast = torch.device(options.device).type != "cpu"
+    workers = options.workers if options.workers is not None else (os.cpu_count() or 1) if fast else 1
+    bench = MeasuredBench(settings, folder, device=options.device, workers=workers, stop=stop, say=say)
+    with locked(folder), stop:
+        bench.prepare()
+        with at_work():
+            done = bench.go()
+        result = measured_result(bench.documents(), bench.fidelities(), settings)
+        for name, text in (
+            (RESULT, dump(result, indent=1)),
+            (TABLE, markdown(result)),
+            (FIGURE, measured_figure(result)),
+        ):
+            with atomic(folder / name) as file:
+                file.write(text.encode())
+    show(result, console)
+    if not done:
+        say("stopped before all was measured: the same command goes on from here")
+    for name in (RESULT, TABLE, FIGURE):
+        say(str(folder / name))
+    return 0 if stop.signal is None else 128 + stop.signal
+
+
+def show(result: dict[str, Any], console: Console) -> None:
+    """The conclusion, the table, and how to read it."""
+    rows = ordered(result)
+    if not rows:
+        console.print("No batch had a group with both outcomes: there is nothing to tell.", markup=False)
+        return
+    for sentence in sentences(result):
+        console.print(sentence, markup=False, highlight=False)
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)
+    table.add_column("weight", overflow="fold", max_width=24)
+    for heading in HEADINGS.values():
+        table.add_column(heading, justify="right", max_width=6)
+    for row in rows:
+        table.add_row(row["label"], *cells(row))
+    console.print(table)
+    console.print(
+        "rank: Spearman's correlation of the weight with |measured credit|. AUROC: finding the top tenth by it. sign: share of the "
+        "tokens with a sure credit that the weight pushes the right way. gain: expected reward gained at equal step length, 1 for "
+        "the true gradient. aim: the same of the mean update (what is lacking is bias). noise: the share of the update that other "
+        "batches would not share. labels: one half of the continuations as a score of the other half.",
+        markup=False,
+        highlight=False,
+    )

@@ -1,0 +1,51 @@
+"""Measured credit as a token weight: VinePPO's values by continuations (arXiv 2410.01679), taken token by token.
+
+    credit = V(after the token) - V(before it)
+    score  = max(0, sign(A) credit)                       in [0, 1], as rewards are
+    weight = (lambda_min + (lambda_max - lambda_min) score) N / Z, with lambda_min on tokens without an advantage
+
+Where this differs from VinePPO: there the credit is the advantage of a whole reasoning step. Here the advantage stays the group's, as
+in every method of this package, and the credit tells its tokens apart: a token of a right response counts by what it added to the
+chance of being right, a token of a wrong one by what it took away. Tokens that did the opposite of their response's verdict count as
+those that did nothing. With lambda_min = 0 weights are proportional to the score; a range above 0 bounds them as DelTA's are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jaxtyping import Float
+from torch import Tensor
+
+from delta_rlvr.credit.batch import TokenBatch
+from delta_rlvr.credit.pieces import check_range, range_weights
+from delta_rlvr.credit.rule import TokenRule, register
+
+
+@register("measured", about="tokens count by their measured credit", paper="after arXiv 2410.01679")
+@register(
+    "measured-range",
+    about="measured credit in DelTA's range",
+    paper="after arXiv 2410.01679",
+    lambda_min=0.8,
+    lambda_max=1.2,
+)
+@dataclass(frozen=True)
+class Measured(TokenRule):
+    """Tokens count by the measured credit that speaks for their response's verdict."""
+
+    lambda_min: float = 0.0
+    """Weight of tokens without such credit before normalisation."""
+    lambda_max: float = 1.0
+    """Weight of a token that decided everything, before normalisation."""
+
+    needs = ("measured",)
+    mean_one = True
+    sees_slices = True
+
+    def __post_init__(self) -> None:
+        check_range(self.lambda_min, self.lambda_max)
+
+    def weigh(self, batch: TokenBatch) -> Float[Tensor, " token"]:
+        score = (batch.side * batch.measured).clamp(0, 1)
+        return range_weights(batch, score, self.lambda_min, self.lambda_max)

@@ -1,0 +1,1 @@
+"""Measured truth: the credit of tokens from continuations, and the gradient of the expected reward from very many rollouts."""
