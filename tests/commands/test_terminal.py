@@ -56,6 +56,14 @@ def test_wrong_names_are_told_before_torch_is_loaded(arguments, words):
     assert done.stdout.split() == ["False", "2"]
 
 
+def test_what_cannot_be_told_early_passes():
+    names.check_names([])
+    names.check_names(["--task"])  # argparse says that a value is missing
+    names.check_names(
+        ["--method", "my_rules.py:Mine", "--task", "owner/set", "--model", "owner/model", "--template=math"]
+    )
+
+
 def test_something_is_said_while_torch_loads(monkeypatch, capsys):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     refused_late = main(["train", *SMALL, "--leaning_rate", "1"])

@@ -6,6 +6,7 @@ import ast
 import importlib.util
 from collections.abc import Iterator, Sequence
 from importlib.metadata import entry_points
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,7 @@ def check_trackers(report_to: Any) -> None:
 
 def _values(arguments: Sequence[str], option: str) -> Iterator[str]:
     """What an option is given: `--option value` or `--option=value`."""
-    for word, following in zip(arguments, [*arguments[1:], None], strict=True):
+    for word, following in zip_longest(arguments, arguments[1:]):
         name, mark, value = word.partition("=")
         if name.replace("-", "_") == f"__{option}":
             if mark:
