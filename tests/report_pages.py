@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
+import json
+import re
 from contextlib import contextmanager
 
 from delta_rlvr.runs import read_run
 
 
+def unpacked(path):
+    """What a page carries, by the name of the block: "page", and one or more for each prompt."""
+    packed = re.findall(
+        r'<script type="application/gzip" id="block-([^"]+)">([^<]+)</script>', path.read_text()
+    )
+    return {name: json.loads(gzip.decompress(base64.b64decode(block))) for name, block in packed}
+
+
 @contextmanager
-def opened(browser, path, width=1280, height=900, scheme="light"):
+def opened(browser, path, width=1280, height=900, scheme="light", address=""):
     """A page that must stay silent: no console message, no error, no request but for the file itself."""
     context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
     page = context.new_page()
@@ -17,13 +29,13 @@ def opened(browser, path, width=1280, height=900, scheme="light"):
     page.on("pageerror", lambda error: heard.append(f"error: {error}"))
     page.on("dialog", lambda dialog: (heard.append(f"dialog: {dialog.message}"), dialog.dismiss()))
     page.on("request", lambda request: asked.append(request.url))
-    page.goto(path.as_uri())
+    page.goto(path.as_uri() + address)
     page.wait_for_selector("html[data-ready]")
     show_tokens(page)
     yield page
     context.close()
     assert heard == []
-    assert asked == [path.as_uri()]
+    assert [url.split("#")[0] for url in asked] == [path.as_uri()]
 
 
 def show_tokens(page):
@@ -54,18 +66,15 @@ def set_range(page, selector, value):
 
 
 def details(page):
-    return dict(
-        zip(
-            page.locator(".details dt").all_text_contents(),
-            page.locator(".details dd").all_text_contents(),
-            strict=True,
-        )
-    )
+    """The readout: its facts, and for every other method its weight."""
+    names = page.locator(".details dt, .details tbody th").all_text_contents()
+    values = page.locator(".details dd, .details tbody td:nth-child(2)").all_text_contents()
+    return dict(zip(names, values, strict=True))
 
 
 def spoken(text):
     """A number as the page writes it."""
-    return float(text.replace(",", "").replace("\N{MINUS SIGN}", "-"))
+    return float(text.removesuffix(" %").replace(",", "").replace("\N{MINUS SIGN}", "-"))
 
 
 def wait_for_prompt(page, step, group):

@@ -21,8 +21,10 @@ USAGE = """usage: delta-rlvr COMMAND [OPTION ...]
   study         a protocol's runs, seeds and methods side by side in one process, with a table and tests
   leaderboard   every method by what kept outcomes of the two say of it
   methods     the methods by name, and where the paper has them
+  completion    what a shell needs to complete commands and options: delta-rlvr completion bash
 
-`delta-rlvr COMMAND --help` says more. Without options, `delta-rlvr train` trains the bundled tiny policy in a few minutes.
+`delta-rlvr COMMAND --help` says more; `delta-rlvr --version` prints the version.
+Without options, `delta-rlvr train` trains the bundled tiny policy in a few minutes.
 Exit codes: 0 done, 1 failed at work, 2 bad input, 3 done in part (the same command goes on), 130 interrupted.
 DELTA_RLVR_TRACEBACK=1 in the environment shows where in the code an error came from.
 """
@@ -79,9 +81,23 @@ def _train(arguments: list[str]) -> int:
 
         sys.stdout.write(train_help())
         return 0
+    _check_names("train", arguments)
     from delta_rlvr.commands.train import run
 
     return run(arguments)
+
+
+def _check_names(command: str, arguments: list[str]) -> None:
+    """Tell a wrong name at once; then say that something is happening, since torch and an engine take seconds to load."""
+    from delta_rlvr.commands.names import check_names
+
+    check_names(arguments)
+    _loading(command)
+
+
+def _loading(command: str) -> None:
+    if sys.stderr.isatty():
+        print(f"delta-rlvr {command}: loading ...", file=sys.stderr, flush=True)
 
 
 def _compare(arguments: list[str]) -> int:
@@ -90,12 +106,15 @@ def _compare(arguments: list[str]) -> int:
 
         sys.stdout.write(COMPARE)
         return 0
+    _check_names("compare", arguments)
     from delta_rlvr.commands.compare import run
 
     return run(arguments)
 
 
 def _evaluate(arguments: list[str]) -> int:
+    if not {"-h", "--help", "--server", "--list"} & set(arguments):  # a server has names of its own
+        _check_names("evaluate", arguments)
     from delta_rlvr.evaluate import command
 
     parser = argparse.ArgumentParser(prog="delta-rlvr evaluate", description=command.__doc__)
@@ -141,6 +160,14 @@ def _study(arguments: list[str]) -> int:
     return command.run(parser.parse_args(arguments))
 
 
+def _completion(arguments: list[str]) -> int:
+    from delta_rlvr.commands import completion as command
+
+    parser = argparse.ArgumentParser(prog="delta-rlvr completion", description=command.__doc__)
+    command.add_arguments(parser)
+    return command.run(parser.parse_args(arguments), list(COMMANDS))
+
+
 def _leaderboard(arguments: list[str]) -> int:
     from delta_rlvr.commands import leaderboard as command
 
@@ -167,6 +194,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "study": _study,
     "leaderboard": _leaderboard,
     "methods": _methods,
+    "completion": _completion,
 }
 
 EXTRAS = {
@@ -179,6 +207,7 @@ EXTRAS = {
     "study": "evaluate",
     "leaderboard": "evaluate",
     "methods": "train",
+    "completion": "train",
 }
 
 if __name__ == "__main__":

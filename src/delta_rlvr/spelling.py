@@ -1,11 +1,17 @@
-"""`name?setting=value&setting=value`: how methods and tasks are written wherever one is named."""
+"""How things are named: methods and tasks as `name?setting=value&setting=value`, code of one's own as `my_file.py:name` or
+`my_package.module:name`."""
 
 from __future__ import annotations
 
 import difflib
+import importlib
+import importlib.util
+import sys
 from collections.abc import Iterable
 from dataclasses import fields
-from types import NoneType, UnionType
+from functools import cache
+from pathlib import Path
+from types import ModuleType, NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from urllib.parse import parse_qsl
 
@@ -79,3 +85,51 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A hint for an error message; empty where nothing is close."""
     close = difflib.get_close_matches(name, list(known), n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+class PlaceError(ValueError):
+    """A file or module of one's own cannot be loaded; the message says which and why."""
+
+
+def portable(spec: str) -> str:
+    """The same spelling with a file's whole path, for processes that start elsewhere."""
+    name, mark, query = spec.partition("?")
+    file, colon, thing = name.rpartition(":")
+    if colon and file.endswith(".py"):
+        return f"{Path(file).expanduser().resolve()}:{thing}{mark}{query}"
+    return spec
+
+
+def module_at(where: str) -> ModuleType:
+    """The module of that name, or the file of that path as a module."""
+    if not where.endswith(".py"):
+        try:
+            return importlib.import_module(where)
+        except ModuleNotFoundError as error:
+            raise PlaceError(
+                f"{where}: there is no such module ({error}); a file is written as {where}.py:NAME"
+            ) from error
+    path = Path(where).expanduser().resolve()
+    if not path.is_file():
+        beside = sorted(one.name for one in path.parent.glob("*.py"))[:8] if path.parent.is_dir() else []
+        raise PlaceError(
+            f"{where}: there is no such file" + (f" (there are: {', '.join(beside)})" if beside else "")
+        )
+    return _load_file(path, path.stat().st_mtime_ns)
+
+
+@cache
+def _load_file(path: Path, _changed: int) -> ModuleType:
+    """A file as a module of its own name, loaded again only when it has changed."""
+    name = f"delta_rlvr_rules_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise PlaceError(f"{path} cannot be loaded: {type(error).__name__}: {error}") from error
+    return module

@@ -3,7 +3,6 @@
 import io
 import json
 import os
-import re
 import signal
 import statistics
 
@@ -13,6 +12,7 @@ from rich.console import Console
 
 from delta_rlvr.commands.compare import conclude
 from delta_rlvr.runs import RunDescription, RunWriter
+from report_pages import unpacked
 
 OPTIONS = ["--per_device_train_batch_size", 8, "--num_generations", 4, "--steps", 2, "--save_steps", 2]
 OPTIONS += ["--eval_problems", 6, "--eval_samples", 2, "--rollouts_every", 0]
@@ -33,7 +33,7 @@ def test_interrupted_and_started_again(tmp_path, with_what):
             assert command.process.is_alive(), command.output
         os.kill(command.process.pid, signal.SIGINT)
         assert command.finish() == 130
-        assert "interrupted; what was written is kept" in command.output
+        assert "interrupted; in run 2 of 2; the same command keeps finished runs" in command.output
         assert run_info(second)["status"] == "interrupted"
     first = folder / "dapo-seed42"
     assert run_info(first)["status"] == "finished"
@@ -41,7 +41,16 @@ def test_interrupted_and_started_again(tmp_path, with_what):
     assert not (folder / "comparison.json").exists()
 
     told = run(*given, log=tmp_path / "second.txt")
-    assert f"{first} is finished: kept" in told
+    assert f"run 1 of {2 * seeds}: {first} is finished: kept" in told
+    # One score of the start that all runs share; the second run had taken it over before it was stopped.
+    everything = command.output + told
+    assert everything.count("held-out accuracy before training, 6 problems") == 1
+    assert everything.count("the same start as dapo-seed42, scored there") >= 2 * seeds - 1
+    starts = [
+        (folder / f"{m}-seed42" / "evaluations" / "heldout_before.json").read_bytes()
+        for m in ("dapo", "delta")
+    ]
+    assert starts[0] == starts[1]
     assert {path: path.stat().st_mtime_ns for path in first.rglob("*")} == kept
     assert "cannot come below p = " in told
     stored = json.loads((folder / "comparison.json").read_text())
@@ -88,12 +97,11 @@ def test_terminal_file_and_page_give_one_test_and_one_conclusion(tmp_path, score
     assert conclude(tmp_path, list(scores), range(len(scores["dapo"])), console) == 0
     said = console.export_text()
     stored = json.loads((tmp_path / "comparison.json").read_text())
-    html = (tmp_path / "report.html").read_text(encoding="utf-8")
-    (model,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', html, re.DOTALL)
-    page = json.loads(model)
+    page = unpacked(tmp_path / "report.html")["page"]
     sentence = page["comparison"]["sentence"]
     assert words in sentence
-    assert page["lede"] == stored["sentence"] == sentence
+    assert stored["sentence"] == sentence
+    assert page["sections"][0] == "comparison"  # the page opens on it
     assert sentence in said.replace("\n", " ")
     assert [row["method"] for row in stored["rows"]] == list(scores)
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in said.splitlines() if "│" in line]

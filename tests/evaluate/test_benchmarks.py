@@ -17,6 +17,7 @@ from delta_rlvr.evaluate.presets import PRESETS, get_preset
 from delta_rlvr.evaluate.settings import EvaluationSettings
 from delta_rlvr.tasks import templates
 from delta_rlvr.tasks.grading import grade_problem
+from delta_rlvr.tasks.sources import hub
 
 REAL = os.environ.get("DELTA_RLVR_DATA")
 
@@ -24,7 +25,7 @@ REAL = os.environ.get("DELTA_RLVR_DATA")
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("DELTA_RLVR_DATA", str(tmp_path))
-    monkeypatch.setattr(data, "_hub_answers", lambda: False)
+    monkeypatch.setattr(hub, "hub_answers", lambda: False)
     for name in ("math", "code", "choice"):
         (tmp_path / name).mkdir()
     return tmp_path
@@ -98,7 +99,7 @@ def test_the_hub_is_not_asked_for_a_file_that_is_here(folder, monkeypatch):
 
 def test_a_folder_variable_that_is_not_set(monkeypatch):
     monkeypatch.delenv("DELTA_RLVR_DATA", raising=False)
-    monkeypatch.setattr(data, "_hub_answers", lambda: False)
+    monkeypatch.setattr(hub, "hub_answers", lambda: False)
     with pytest.raises(
         EvaluationError, match=r"\$DELTA_RLVR_DATA/math/brumo25.jsonl \(DELTA_RLVR_DATA is not set\)"
     ):

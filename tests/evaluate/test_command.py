@@ -12,12 +12,12 @@ from delta_rlvr.evaluate import (
     EvaluationResult,
     command,
     compare_results,
-    data,
     evaluate_policy,
     options,
 )
 from delta_rlvr.tasks.models import load_policy
 from delta_rlvr.tasks.registry import get_task
+from delta_rlvr.tasks.sources import hub
 
 
 def evaluate(*words):
@@ -124,7 +124,7 @@ def test_samples_of_another_program(tmp_path, capsys):
 
 def test_absent_data_is_found_before_the_model_is_loaded(monkeypatch, capsys, tmp_path):
     monkeypatch.setenv("DELTA_RLVR_DATA", str(tmp_path))
-    monkeypatch.setattr(data, "_hub_answers", lambda: False)
+    monkeypatch.setattr(hub, "hub_answers", lambda: False)
     monkeypatch.setattr(command, "load_model", lambda name, args: pytest.fail("loaded"))
     assert evaluate("--preset", "paper-math", "--output", tmp_path / "out") == 2
     printed = capsys.readouterr().err

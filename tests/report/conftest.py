@@ -39,7 +39,8 @@ WIDTH = 12
 class Rollouts:
     """Responses of a small made-up task with coefficients from the method's own equations (K = 1)."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, weighted: bool = True) -> None:
+        self.weighted = weighted
         self.draw = np.random.default_rng(seed)
         self.meaning = np.random.default_rng(7).normal(size=(len(TYPES), WIDTH))
         self.error = np.random.default_rng(8).normal(size=WIDTH)
@@ -55,7 +56,7 @@ class Rollouts:
                 made.append(
                     self._response(step, group, index, numbers, float(rewards[index]), advantage, length)
                 )
-        _credit(made)
+        _credit(made, self.weighted)
         return made
 
     def _response(
@@ -91,8 +92,8 @@ def _frequencies() -> Any:
     return weights / weights.sum()
 
 
-def _credit(responses: list[dict[str, Any]]) -> None:
-    """Eq. 5-8 over all tokens, written plainly; puts margin, alpha and weight into the responses."""
+def _credit(responses: list[dict[str, Any]], weighted: bool) -> None:
+    """Eq. 5-8 over all tokens, written plainly; puts margin, alpha and weight into the responses, or weights of one alone."""
     vectors = np.concatenate([response.pop("vectors") for response in responses])
     advantages = np.concatenate(
         [np.full(len(response["tokens"]), response["advantage"]) for response in responses]
@@ -122,8 +123,23 @@ def _credit(responses: list[dict[str, Any]]) -> None:
             "alpha": alpha[here],
             "weight": weight[here],
         }
+        if not weighted:
+            response["weight"] = np.ones(len(response["tokens"]))
+            for key in ("margin", "margin_initial", "alpha"):
+                del response[key]
         forking = (response["entropy"] > 0.5).astype(float)
         response["other_weights"] = {"forking tokens": forking / max(forking.mean(), 1e-9)}
+
+
+def _measure(responses: list[dict[str, Any]], draw: Any) -> None:
+    """Made-up measurements of every second token: digits of right responses raise the value, those of wrong ones lower it."""
+    for response in responses:
+        size = len(response["tokens"])
+        sign = 1 if response["reward"] else -1
+        values = sign * 0.2 * (response["ids"] >= len(PHRASES)) + draw.normal(size=size) * 0.05
+        known = np.arange(size) % 2 == 0
+        response["measured"] = np.where(known, values, np.nan)
+        response["measured_error"] = np.where(known, 0.04, np.nan)
 
 
 def metrics(step: int, responses: list[dict[str, Any]], draw: Any) -> dict[str, Any]:
@@ -145,6 +161,14 @@ def metrics(step: int, responses: list[dict[str, Any]], draw: Any) -> dict[str, 
         "grad_norm": 0.3 + draw.random() * 0.1,
         "loss": draw.normal() * 0.01,
     }
+    if step % 2 == 0 or step == 1:  # what a sampled step finds out about its weights
+        line |= {
+            "update_share_positive": 0.45,
+            "update_share_plain": 0.48,
+            "saturated": 0.2,
+            "reliability": 0.71,
+        }
+        line |= {"rank_positive": -0.3, "rank_negative": 0.3}
     for name, sign in (("positive", 1), ("negative", -1)):
         here = weights[side == sign]
         line |= {
@@ -171,9 +195,10 @@ def make_run(
     length: int = 60,
     after: float | None = 0.55,
     rule: dict[str, Any] | None = None,
+    measured: bool = False,
 ) -> Path:
-    """A finished run with every second step sampled."""
-    made, draw = Rollouts(seed), np.random.default_rng(seed)
+    """A finished run with every second step sampled; "dapo" weighs all tokens alike. `measured`: with measured credit."""
+    made, draw = Rollouts(seed, weighted=method != "dapo"), np.random.default_rng(seed)
     settings = {"learning_rate": 1e-6, "batch": 8, "clip_high": 0.28, "output_dir": str(path)}
     rule = (
         {"lambda_min": 0.8, "lambda_max": 1.2, "refinements": 1}
@@ -197,6 +222,8 @@ def make_run(
             writer.log(metrics(step, batch, draw))
             for response in batch:
                 writer.tokens.add(response["ids"], response["weight"], np.sign(response["advantage"]))
+            if measured:
+                _measure(batch, draw)
             if step % 2 == 0 or step == 1:
                 writer.write_rollouts(step, batch)
         writer.save_tokens(text_of=lambda ids: [TYPES[token] for token in ids])

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import base64
-import gzip
 import json
-import re
 
 import pytest
 import torch
 
 from delta_rlvr.credit import token_coefficients
 from delta_rlvr.report.command import add_explain_arguments, add_report_arguments, run_explain, run_report
-from delta_rlvr.report.explain import Rollout, RolloutFileError, explain, group_advantages, read_rollouts
+from delta_rlvr.report.explain import explain, group_advantages
+from delta_rlvr.report.rollout_files import Rollout, RolloutFileError, read_rollouts
 from delta_rlvr.tasks.models import load_policy
+from report_pages import unpacked
 from rounding import FIVE_DIGITS, MODEL, rounding
 
 PROMPTS = ["Add 90, 13, 10 and 71.\n", "Add 38, 92, 59 and 10.\n"]
@@ -37,10 +36,9 @@ def rollouts_file(tmp_path_factory):
     return path
 
 
-def blocks_of(page):
-    """What the page embeds for the token view, unpacked."""
-    packed = re.findall(r'<script type="application/gzip" id="block-[^"]+">([^<]+)</script>', page)
-    return [json.loads(gzip.decompress(base64.b64decode(block))) for block in packed]
+def responses_of(path):
+    """The responses that the page's token view is made of."""
+    return [response for block in unpacked(path).values() for response in block.get("responses", ())]
 
 
 def by_hand(temperature):
@@ -73,10 +71,8 @@ def by_hand(temperature):
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 def test_coefficients_agree_with_one_padded_batch(rollouts_file, tmp_path, temperature):
-    page = explain("builtin", rollouts_file, tmp_path / "explain.html", temperature=temperature).read_text()
-    texts = {
-        "".join(response["tokens"]): response for block in blocks_of(page) for response in block["responses"]
-    }
+    page = explain("builtin", rollouts_file, tmp_path / "explain.html", temperature=temperature)
+    texts = {"".join(response["tokens"]): response for response in responses_of(page)}
     assert len(texts) == 4
     for text, (weights, logps, advantage) in zip(RESPONSES, by_hand(temperature), strict=True):
         response = texts[text]  # the joined tokens are the response
@@ -98,7 +94,12 @@ def test_the_page_opens(browser, rollouts_file, tmp_path):
     page.wait_for_selector("html[data-ready]")
     assert page.text_content("#title") == "Credit of rollouts.jsonl under builtin"
     assert "4 responses to 2 prompts, 2 of them with rewards that differ" in page.text_content("#lede")
-    assert page.locator("nav.sections a").all_text_contents() == ["Tokens", "Token clouds", "Discriminator"]
+    assert page.locator("nav.sections a").all_text_contents() == [
+        "Tokens",
+        "Weights",
+        "Token clouds",
+        "Discriminator",
+    ]
     assert page.locator(".problems").count() == 0
     assert page.text_content(".side.positive .response-text") == RESPONSES[0]
     page.close()
@@ -142,7 +143,7 @@ def test_a_response_longer_than_the_model_takes_is_named(tmp_path):
 
 def test_advantages_by_hand():
     def rollout(group, reward):
-        return Rollout(1, "p", "r", reward, group)
+        return Rollout("line 1", "p", "r", reward, group)
 
     advantages, groups = group_advantages(
         [rollout("b", 1.0), rollout("a", 5.0), rollout("b", 3.0), rollout("c", 2.0), rollout("c", 2.0)]
@@ -159,11 +160,9 @@ def test_no_signal_is_said(tmp_path):
         "".join(json.dumps({"prompt": PROMPTS[0], "response": r, "reward": 0}) + "\n" for r in RESPONSES[:2])
     )
     with pytest.warns(UserWarning, match="no contrast to learn from"):
-        page = explain("builtin", path, tmp_path / "x.html").read_text()
-    assert "every coefficient is 1." in page
-    assert {weight for block in blocks_of(page) for r in block["responses"] for weight in r["weight"]} == {
-        1.0
-    }
+        page = explain("builtin", path, tmp_path / "x.html")
+    assert unpacked(page)["page"]["lede"].endswith("every coefficient is 1.")
+    assert {weight for response in responses_of(page) for weight in response["weight"]} == {1.0}
 
 
 def test_commands(rollouts_file, run_folder, tmp_path):
@@ -187,4 +186,4 @@ def test_commands(rollouts_file, run_folder, tmp_path):
         "delta?proxy=topk_hidden&scope=group,surprise",
     ]
     output = run_explain(parser.parse_args([*arguments, "--output", str(tmp_path / "e.html")]))
-    assert '"rule.proxy":"topk_hidden"' in output.read_text()
+    assert unpacked(output)["page"]["comparison"]["agreeing"]["rule.proxy"] == "topk_hidden"

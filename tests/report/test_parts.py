@@ -11,8 +11,10 @@ from delta_rlvr.report.comparison import comparison
 from delta_rlvr.report.discriminator import overlap, step_view, summary
 from delta_rlvr.report.dynamics import POINTS, columns, notes, panels
 from delta_rlvr.report.groups import compare_settings, group_runs
-from delta_rlvr.report.tokenview import nice, token_view
+from delta_rlvr.report.scales import nice
+from delta_rlvr.report.tokenview import token_view
 from delta_rlvr.runs import RunDescription, RunWriter, TokenSums, read_run
+from report_pages import unpacked
 
 
 def bare_run(path, *, method="delta", seed=0, after=None, interval=0.05, settings=None, rule=None):
@@ -244,9 +246,9 @@ def test_the_page_holds_no_raw_markup(make_run, tmp_path):
     info = json.loads((run / "run.json").read_text())
     info["task"] = "</script><script>alert(1)</script>"
     (run / "run.json").write_text(json.dumps(info))
-    text = write_report([run], tmp_path / "report.html").read_text()
-    assert "<script>alert(1)" not in text
-    assert "\\u003c/script>" in text
+    page = write_report([run], tmp_path / "report.html")
+    assert "<script>alert(1)" not in page.read_text()
+    assert unpacked(page)["page"]["comparison"]["agreeing"]["task"] == info["task"]
 
 
 def test_bad_arguments_are_named(tmp_path):

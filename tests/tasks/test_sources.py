@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 import yaml
 
 from delta_rlvr.tasks import get_task, load_problems
+from delta_rlvr.tasks.sources import hub
 from delta_rlvr.tasks.sources.schemas import FieldNames, RowError, answer_text, reader
 from delta_rlvr.tasks.templates import MATH, Template
 
@@ -284,7 +286,7 @@ def test_what_is_held_out_elsewhere_is_not_trained_on(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("phrased-sum", "there is no task 'phrased-sum': use one of phrased-sums"),
+        ("phrased-sum", "there is no task 'phrased-sum'; did you mean 'phrased-sums'?"),
         ("phrased-sums?adends=3", "phrased-sums has no setting adends; it has addends"),
         ("phrased-sums?addends", "key=value pairs"),
         ("x.jsonl?sots=3", "no setting sots; rows have schema"),
@@ -353,3 +355,88 @@ def test_files_of_a_data_folder_and_the_brief_template(
     assert not task.one_line
     assert task.grade(problem, "36 x 2 = 72. The answer is 72.").score == 1.0
     assert task.grade(problem, "72 was asked. The answer is 36.").score == 0.0
+
+
+ROWS = [{"question": f"What is {n} + {n}?", "answer": str(2 * n)} for n in range(3)]
+
+
+def written(path: Path) -> Path:
+    if path.suffix == ".parquet":
+        pytest.importorskip("pandas").DataFrame(ROWS).to_parquet(path)
+    elif path.suffix == ".csv":
+        lines = [f'"{row["question"]}",{row["answer"]}' for row in ROWS]
+        path.write_text("\n".join(["\ufeffquestion,answer", *lines]) + "\n", encoding="utf-8")
+    elif path.name == "lines.json":
+        path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    else:
+        path.write_text(json.dumps({"data": ROWS} if path.name == "nested.json" else ROWS))
+    return path
+
+
+@pytest.mark.parametrize("name", ["x.parquet", "x.csv", "x.json", "lines.json", "nested.json"])
+def test_files_of_rows_of_every_kind(tmp_path, name):
+    problems = load_problems(written(tmp_path / name))
+    assert [problem.answer for problem in problems] == ["0", "2", "4"]
+    assert problems[1].prompt == "What is 1 + 1?"
+    assert problems[0].meta["row"] == ROWS[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("x.json", "[1]", "row 0: expected an object"),
+        ("x.json", "[{]", "not JSON"),
+        ("x.json", '{"a": 1}', "give a list of objects"),
+        ("x.csv", "question,answer\na,b,c\n", "line 2: not as many fields as the heading has .2."),
+        ("x.csv", "question,answer\na\n", "line 2: not as many fields"),
+        ("x.parquet", "no", "is not a Parquet file"),
+        ("x.txt", "q", "x.txt is no file of rows: give one that ends in .jsonl"),
+    ],
+)
+def test_files_that_hold_no_rows_are_refused_at_once(tmp_path, name, content, words):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(ValueError, match=words):
+        get_task(str(tmp_path / name))
+
+
+@pytest.mark.parametrize("name", ["./mine/set", "data/set.txt", "a/b/c", "/none/set", "~/none"])
+def test_a_path_that_is_not_there_is_not_looked_up_on_the_hub(name, monkeypatch):
+    datasets = pytest.importorskip("datasets")
+    monkeypatch.setattr(datasets, "load_dataset", lambda *a, **k: pytest.fail("asked the hub"))
+    with pytest.raises(FileNotFoundError, match="there is no such file or folder"):
+        get_task(name)
+
+
+def test_a_hub_that_does_not_answer_is_one_line(monkeypatch):
+    datasets = pytest.importorskip("datasets")
+
+    def fails(*_args, **_options):
+        raise ConnectionError("Couldn't reach the Hub\nafter 5 tries")
+
+    monkeypatch.setattr(datasets, "load_dataset", fails)
+    monkeypatch.setattr(hub, "hub_answers", lambda: False)
+    with pytest.raises(
+        ValueError,
+        match=r"^a/b: the data set could not be loaded .*: it is not in the cache, and huggingface.co does not answer$",
+    ):
+        get_task("a/b")
+
+
+def test_a_prompt_of_ones_own(tmp_path):
+    path = written(tmp_path / "x.json")
+    task = get_task(f"{path}?template_text=Q%3A+{{question}}+Put+{{it}}+in+%5Cboxed{{}}.")
+    problem = (*task.train, *task.heldout)[0]
+    assert re.fullmatch(r"Q: What is \d \+ \d\? Put \{it\} in \\boxed\{\}\.", problem.prompt)
+    assert problem.meta["extract"] == "boxed"
+    spec = f"{path}?template_text={{question}}%3D&extract=last_number"
+    assert (*get_task(spec).train,)[0].meta["extract"] == "last_number"
+    for query, words in {
+        "template_text=no+place": "has no place for the question",
+        "template_text={question}%3D": "does not say where the answer stands",
+        "template_text={question}%3D&extract=nowhere": "extract='nowhere' is not known",
+        "template_text={question}&template=math": "give template or template_text, not both",
+        "extract=boxed": "extract goes with template_text",
+        "template_text={question}&shots=1": "shots are a prompt of their own; leave template_text out",
+    }.items():
+        with pytest.raises(ValueError, match=words):
+            get_task(f"{path}?{query}")

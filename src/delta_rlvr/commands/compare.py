@@ -53,9 +53,13 @@ def run(arguments: list[str]) -> int:
         raise ValueError("--eval_problems 0: compare needs a held-out score")
     console.quiet = config.process_index > 0
     seeds = range(config.seed, config.seed + mine.seeds)
-    for seed in seeds:
-        for name in methods:
-            _one(theirs, name, seed, folder, console)
+    planned = [(name, seed) for seed in seeds for name in methods]
+    scored: Path | None = (
+        None  # all runs start from the same weights: their score before training is taken once
+    )
+    for number, (name, seed) in enumerate(planned, start=1):
+        place = _one(theirs, name, seed, folder, console, f"run {number} of {len(planned)}", scored)
+        scored = scored or place
     return conclude(folder, methods, seeds, console) if config.process_index == 0 else 0
 
 
@@ -64,7 +68,16 @@ def folder_name(method: str) -> str:
     return re.sub(r"[^\w.=-]+", "-", method)
 
 
-def _one(arguments: list[str], method: str, seed: int, folder: Path, console: Console) -> None:
+def _one(
+    arguments: list[str],
+    method: str,
+    seed: int,
+    folder: Path,
+    console: Console,
+    which: str,
+    scored: Path | None,
+) -> Path:
+    """Make a run, or keep it where it is finished; its folder."""
     place = folder / f"{folder_name(method)}-seed{seed}"
     given = [*arguments, "--method", method, "--seed", str(seed), "--output", str(place)]
     options, config = parse_train_options(given)
@@ -72,10 +85,18 @@ def _one(arguments: list[str], method: str, seed: int, folder: Path, console: Co
     if started is not None:
         _check_same(place, started, run_settings(options, config))
         if started.get("status") == "finished":
-            console.print(f"{place} is finished: kept", markup=False, highlight=False, soft_wrap=True)
-            return
-    console.rule(f"{method}, seed {seed}")
-    train(replace(options, report=False, resume=started is not None), config, console)
+            console.print(
+                f"{which}: {place} is finished: kept", markup=False, highlight=False, soft_wrap=True
+            )
+            return place
+    console.rule(f"{which}: {method}, seed {seed}")
+    try:
+        train(replace(options, report=False, resume=started is not None), config, console, scored)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            f"in {which}; the same command keeps finished runs and goes on from the last checkpoint"
+        ) from None
+    return place
 
 
 def _check_same(place: Path, started: dict[str, Any], settings: dict[str, Any]) -> None:

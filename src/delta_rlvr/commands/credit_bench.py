@@ -18,6 +18,7 @@ from delta_rlvr.study.planted.bench import CreditBench
 from delta_rlvr.study.planted.figure import bench_figure
 from delta_rlvr.study.planted.settings import BenchSettings
 from delta_rlvr.study.planted.table import agreement_file, bench_result
+from delta_rlvr.tasks.models import check_device
 
 # Two folders: batches of other sizes are refused in one.
 OUTPUT, QUICK_OUTPUT = Path("runs/credit-bench"), Path("runs/credit-bench-quick")
@@ -107,6 +108,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """The subcommand."""
+    check_device(options.device)
     console = Console()
     if not console.is_terminal:
         console.width = _LOG_WIDTH

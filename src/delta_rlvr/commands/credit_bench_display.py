@@ -20,7 +20,7 @@ from delta_rlvr.study.planted.table import select, value
 
 
 def show(result: dict[str, Any], settings: BenchSettings, console: Console) -> None:
-    """The tables, and what has to be known to read them."""
+    """What the tables say, the tables, and what has to be known to read them."""
 
     def say(text: str) -> None:
         console.print(text, markup=False, highlight=False)
@@ -30,7 +30,9 @@ def show(result: dict[str, Any], settings: BenchSettings, console: Console) -> N
     if not select(result):
         say("No batch had a group with both outcomes: there is nothing to tell.")
         return
-    console.print(_finding_table(result, settings))
+    for told in sentences(result):
+        say(told)
+    _print_columns(console, *_finding(result, settings))
     say(_finding_caption(result, settings))
     if any("cosine" in row for row in select(result)):
         console.print(_update_table(result))
@@ -42,9 +44,9 @@ def show(result: dict[str, Any], settings: BenchSettings, console: Console) -> N
     parts = [f"policy {name}" for name in settings.policies] if len(settings.policies) > 1 else []
     parts += [f"task {name}" for name in settings.tasks] if len(settings.tasks) > 1 else []
     if parts:
-        console.print(_slices_table(result, parts, "By policy and by task"))
+        _print_columns(console, *_slices(result, parts, "By policy and by task"))
     if select(result, condition=SHUFFLED.name):
-        console.print(_stability_table(result))
+        _print_columns(console, *_stability(result))
         say(
             "Second line: rank correlation with the clean weights on the same tokens. noise: share of the verdicts that is flipped. "
             "sparse: one right response a group is kept. shuffled: rewards permuted within groups, so that they say nothing. Thirds by "
@@ -56,8 +58,6 @@ def show(result: dict[str, Any], settings: BenchSettings, console: Console) -> N
         say(
             "Rank correlations of margins and of coefficients (lowest .. highest cell), and the cosine of the updates they give."
         )
-    for told in sentences(result):
-        say(told)
 
 
 def sentences(result: dict[str, Any]) -> list[str]:
@@ -123,30 +123,50 @@ def _control_sentences(result: dict[str, Any], rows: dict[str, dict[str, Any]]) 
     return told
 
 
-def _finding_table(result: dict[str, Any], settings: BenchSettings) -> Table:
-    table = Table(
-        title=(
-            f"Finding the tokens that decided: {len(settings.policies)} policies x {len(settings.tasks)} tasks x "
-            f"{settings.batches} rollout batches"
-        ),
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-    )
-    table.add_column("weight", no_wrap=True)
-    for side in SIDES:
-        for heading in (f"{side}: AUROC", "- 1-p's", "alike in p", "AP"):
+Columns = list[tuple[str, list[str]]]
+"""Headings with their cells."""
+
+
+def _print_columns(console: Console, title: str, names: Sequence[str], columns: Columns) -> None:
+    """One table where it fits the width; else as many as it takes, each with the names of the weights."""
+    first = max(map(len, ("weight", *names)))
+    parts: list[Columns] = []
+    left = 0
+    for heading, cells in columns:
+        width = 3 + max(len(line) for cell in (heading, *cells) for line in cell.split("\n"))
+        if not parts or width > left:
+            parts.append([])
+            left = console.width - first - 4
+        parts[-1].append((heading, cells))
+        left -= width
+    for part in parts:
+        table = Table(title=title if part is parts[0] else None, title_justify="left", box=box.SIMPLE_HEAD)
+        table.add_column("weight", no_wrap=True)
+        for heading, _ in part:
             table.add_column(heading, justify="right")
-    for row in select(result):
-        cells = [row["label"]]
-        for side in SIDES:
-            cells += [
-                _spread(value(row, f"{side}_auroc")),
-                "" if row["method"] == RIVAL else _spread(value(row, f"{side}_gain"), sign="+"),
-                " ".join(_number(value(row, f"{side}_alike_{bins}").mean, 2) for bins in BINS),
-                _number(value(row, f"{side}_precision").mean, 2),
-            ]
-        table.add_row(*cells)
-    return table
+        for place, name in enumerate(names):
+            table.add_row(name, *(cells[place] for _, cells in part))
+        console.print(table)
+
+
+def _finding(result: dict[str, Any], settings: BenchSettings) -> tuple[str, list[str], Columns]:
+    title = (
+        f"Finding the tokens that decided: {len(settings.policies)} policies x {len(settings.tasks)} tasks x "
+        f"{settings.batches} batches"
+    )
+    rows = select(result)
+    columns: Columns = []
+    for side in SIDES:
+        auroc = [_spread(value(row, f"{side}_auroc")) for row in rows]
+        gain = [
+            "" if row["method"] == RIVAL else _spread(value(row, f"{side}_gain"), sign="+") for row in rows
+        ]
+        alike = [
+            " ".join(_number(value(row, f"{side}_alike_{bins}").mean, 2) for bins in BINS) for row in rows
+        ]
+        precision = [_number(value(row, f"{side}_precision").mean, 2) for row in rows]
+        columns += [(f"{side} AUROC", auroc), ("- 1-p's", gain), ("alike in p", alike), ("AP", precision)]
+    return title, [row["label"] for row in rows], columns
 
 
 def _finding_caption(result: dict[str, Any], settings: BenchSettings) -> str:
@@ -175,41 +195,30 @@ def _update_table(result: dict[str, Any]) -> Table:
     return table
 
 
-def _slices_table(result: dict[str, Any], parts: Sequence[str], title: str) -> Table:
-    table = Table(
-        title=f"{title}: AUROC on right and wrong responses", title_justify="left", box=box.SIMPLE_HEAD
-    )
-    table.add_column("weight", no_wrap=True)
-    by_part = [{row["method"]: row for row in select(result, part)} for part in parts]
-    for part in parts:
-        table.add_column(part.partition(" ")[2], justify="right")
-    for name in dict.fromkeys(name for rows in by_part for name in rows):
-        table.add_row(label(name), *(_sides(rows.get(name, {})) for rows in by_part))
-    return table
+def _slices(result: dict[str, Any], parts: Sequence[str], title: str) -> tuple[str, list[str], Columns]:
+    by_part = {part.partition(" ")[2]: {row["method"]: row for row in select(result, part)} for part in parts}
+    names = list(dict.fromkeys(name for rows in by_part.values() for name in rows))
+    columns = [(part, [_sides(rows.get(name, {})) for name in names]) for part, rows in by_part.items()]
+    return f"{title}: AUROC on right and wrong responses", [label(name) for name in names], columns
 
 
-def _stability_table(result: dict[str, Any]) -> Table:
+def _stability(result: dict[str, Any]) -> tuple[str, list[str], Columns]:
     conditions = [CLEAN.name, *(condition.name for condition in PERTURBED), *TERCILES]
-    table = Table(
-        title="Stability: AUROC on right and wrong responses", title_justify="left", box=box.SIMPLE_HEAD
-    )
-    table.add_column("weight", no_wrap=True)
-    for name in conditions:
-        table.add_column(name, justify="right")
     rows = {name: {row["method"]: row for row in select(result, condition=name)} for name in conditions}
-    for method in rows[SHUFFLED.name]:
-        cells = []
-        for name in conditions:
-            row = rows[name].get(method, {})
-            moved = value(row, "rank_correlation").mean
-            cells.append(_sides(row) + ("" if math.isnan(moved) else f"\n{moved:.2f}"))
-        table.add_row(label(method), *cells)
-    return table
+    methods = list(rows[SHUFFLED.name])
+
+    def cell(name: str, method: str) -> str:
+        row = rows[name].get(method, {})
+        moved = value(row, "rank_correlation").mean
+        return _sides(row) + ("" if math.isnan(moved) else f"\n{moved:.2f}")
+
+    columns = [(name, [cell(name, method) for method in methods]) for name in conditions]
+    return "Stability: AUROC on right and wrong responses", [label(method) for method in methods], columns
 
 
 def _control_table(result: dict[str, Any]) -> Table:
     table = Table(
-        title="Found by the reward: AUROC less that with shuffled rewards, on the same rollouts",
+        title="Found by the reward: AUROC less that with shuffled rewards (same rollouts)",
         title_justify="left",
         box=box.SIMPLE_HEAD,
     )
@@ -240,7 +249,7 @@ def _agreement_table(result: dict[str, Any]) -> Table:
             row["scope"],
             str(row["refinements"]),
             *(
-                f"{_number(row[key], 2)} ({' .. '.join(_number(end, 2) for end in row[f'{key}_range'])})"
+                f"{_number(row[key], 2)} ({'..'.join(_number(end, 2) for end in row[f'{key}_range'])})"
                 for key in ("margin_rank_correlation", "weight_rank_correlation")
             ),
             _number(row["update_cosine"], 4),
@@ -270,5 +279,5 @@ def _number(number: float, digits: int = 3) -> str:
 def _spread(found: Spread, sign: str = "") -> str:
     if math.isnan(found.mean):
         return "-"
-    reach = "" if math.isnan(found.low) else f" ±{(found.high - found.low) / 2:.3f}"
+    reach = "" if math.isnan(found.low) else f" ±{(found.high - found.low) / 2:.3f}".replace("±0.", "±.")
     return f"{found.mean:{sign}.3f}{reach}"

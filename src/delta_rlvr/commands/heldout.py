@@ -11,8 +11,18 @@ from delta_rlvr.commands.options import TrainOptions
 from delta_rlvr.commands.progress import Teller
 from delta_rlvr.evaluate import EvaluationResult, compare_results, evaluate_policy
 from delta_rlvr.evaluate.display import ConsoleProgress
-from delta_rlvr.tasks import Task
+from delta_rlvr.evaluate.runner import Grade
+from delta_rlvr.tasks import Problem, Task
+from delta_rlvr.tasks.phrased_sums import HELDOUT_SAMPLING, PhrasedSums
 from delta_rlvr.tasks.problem_set import ProblemSet
+
+
+def heldout_problems(options: TrainOptions, task: Task) -> list[Problem]:
+    """The problems that a run is scored on: as many as were asked for, or all there are."""
+    count = options.eval_problems
+    if isinstance(task, ProblemSet):
+        count = min(count, len(task.heldout))
+    return task.problems("heldout", count, 0) if count else []
 
 
 class HeldoutScore:
@@ -25,15 +35,16 @@ class HeldoutScore:
         task: Task,
         trainer: DeltaTrainer,
         teller: Teller,
+        grade: Grade,
     ):
+        self.grade = grade
         self.options, self.config, self.task, self.trainer = options, config, task, trainer
         self.teller = teller
         self.folder = Path(str(config.output_dir)) / "evaluations"
-        count = options.eval_problems
-        if isinstance(task, ProblemSet):
-            count = min(count, len(task.heldout))
-        self.problems = task.problems("heldout", count, 0) if count else []
-        if options.eval_problems and not count:
+        own = isinstance(task, PhrasedSums)
+        self.sampling = HELDOUT_SAMPLING if own else {"temperature": config.temperature, "top_p": 1.0}
+        self.problems = heldout_problems(options, task)
+        if options.eval_problems and not self.problems:
             teller.say("the task holds out no problem: there is no held-out score")
         if self.problems and (trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled):
             teller.say(
@@ -53,10 +64,11 @@ class HeldoutScore:
                 self.trainer.processing_class,
                 self.problems,
                 samples=self.options.eval_samples,
-                temperature=self.config.temperature,
-                max_tokens=self.config.max_completion_length or self.task.max_tokens,
+                temperature=self.sampling["temperature"],
+                top_p=self.sampling["top_p"],
+                max_tokens=self._max_tokens,
                 seed=0,
-                grade=self.task.grade,
+                grade=self.grade,
                 batch_size=128,
                 progress=ConsoleProgress(self.teller.console),
                 label=f"{self.options.model} {when} training",
@@ -64,6 +76,30 @@ class HeldoutScore:
             result.write(self.folder / f"heldout_{when}.json")
         self.trainer.accelerator.wait_for_everyone()
         return result
+
+    def take_over(self, folder: Path) -> EvaluationResult | None:
+        """The score before training of another run that starts from the same weights, where it is of the same problems and sampling."""
+        path = folder / "evaluations" / "heldout_before.json"
+        if not self.problems or not path.exists():
+            return None
+        result = EvaluationResult.load(path)
+        settings = result.document["settings"]
+        same = {"samples": self.options.eval_samples, "max_tokens": self._max_tokens, **self.sampling}
+        if result.summary()["problems"] != len(self.problems) or any(
+            settings[key] != same[key] for key in same
+        ):
+            return None
+        if self.trainer.accelerator.is_main_process:
+            self.teller.say(
+                f"held-out accuracy before training: the same start as {folder.name}, scored there"
+            )
+            result.write(self.folder / "heldout_before.json")
+        self.trainer.accelerator.wait_for_everyone()
+        return result if self.trainer.accelerator.is_main_process else None
+
+    @property
+    def _max_tokens(self) -> int:
+        return self.config.max_completion_length or self.task.max_tokens
 
     def load(self, when: str) -> EvaluationResult | None:
         """The score that an earlier start of the run kept."""
@@ -73,13 +109,23 @@ class HeldoutScore:
         return EvaluationResult.load(path)
 
 
+def sampling_text(result: EvaluationResult) -> str:
+    """How a score's responses were drawn."""
+    settings, numbers = result.document["settings"], result.summary()
+    return (
+        f"{numbers['problems']} problems, {settings['samples']} samples each, temperature {settings['temperature']:g}, "
+        f"top-p {settings['top_p']:g}, up to {settings['max_tokens']} tokens"
+    )
+
+
 def tell_change(
     method: str, before: EvaluationResult | None, after: EvaluationResult | None, teller: Teller
 ) -> None:
     """Both scores, and their difference where it is one."""
     if before is None or after is None:
         return
-    table = Table(title="held-out accuracy", title_justify="left")
+    teller.say(f"held-out accuracy ({sampling_text(after)}):")
+    table = Table()
     for heading in ("", "accuracy", "95 % interval"):
         table.add_column(heading)
     for name, result in (("before", before), ("after", after)):

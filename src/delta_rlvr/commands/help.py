@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Iterable
 
-from delta_rlvr.objectives.methods import all_methods
+from delta_rlvr.commands.names import method_names
+from delta_rlvr.rewards.extract import EXTRACTORS
 from delta_rlvr.tasks import DEFAULT_POLICY, DEFAULT_TASK
+from delta_rlvr.tasks.templates import TEMPLATES
 
 TRAIN = """usage: delta-rlvr train [--config FILE.yaml] [--OPTION VALUE ...]
 
@@ -15,33 +18,44 @@ bundled tiny policy on the built-in task: a few minutes on a laptop's CPU.
 what to train
   --model NAME            {default_policy} (bundled, the default), smollm2-135m, a GGUF file, a folder, or a hub id
   --task NAME             {default_task} (the default), another built-in task, reasoning-gym:NAME,
-                          problems.jsonl, or a hub data set; settings follow as ?key=value&key=value
-  --template NAME         prompt template for rows of a file or data set
+                          a file (.jsonl, .jsonl.gz, .json, .csv, .parquet), or a hub data set; settings follow
+                          as ?key=value&key=value
+  --template NAME         prompt template for rows of a file or data set: {templates}
+  --template_text TEXT    a prompt of your own, with {{question}} where the question goes; it asks for \\boxed{{}},
+                          'Answer: X' or '#### X', or --extract says where the answer stands: {extractors}
+  --reward PLACE          a reward function of your own in the place of the task's grader: my.py:function or
+                          package.module:function, with TRL's signature (docs/tasks.md)
   --train_problems N      training problems (default: as many as the steps need, or all there are)
   --method NAME           {methods}
                           (`delta-rlvr methods` says what each is). Settings follow the name, as in
                           'delta?lambda_min=0.5&lambda_max=1.5'; a rule of your own is my_rules.py:MyRule
   --show_methods NAMES    methods whose weights the token view shows beside it (with commas)
-how
-  --steps N               optimizer steps
-  --seed N                seed of everything
-  --learning_rate X       step size
-  --num_generations N     responses a prompt
-  --per_device_train_batch_size N, --gradient_accumulation_steps N, --steps_per_generation N, --num_iterations N
-                          responses a pass, passes a step, passes a rollout batch, times over a rollout batch
-  --max_completion_length N   longest response, in tokens
-  --temperature X         sampling temperature
-  --lora_rank N           train a LoRA adapter
-  --overlong_buffer N     DAPO's soft overlong penalty
+how                       (in brackets: the default; after a semicolon that of the bundled policy)
+  --steps N               optimizer steps (say it, or --num_train_epochs; 80)
+  --seed N                seed of everything (42)
+  --learning_rate X       step size (1e-06; 0.0005)
+  --num_generations N     responses per prompt (8; 8)
+  --per_device_train_batch_size N
+                          responses per pass (8; 128)
+  --gradient_accumulation_steps N
+                          passes per step (1; 1)
+  --steps_per_generation N
+                          passes per rollout batch (as many as a step has; 2)
+  --num_iterations N      times over a rollout batch (1)
+  --max_completion_length N
+                          longest response, in tokens (the task's own, or what the context leaves)
+  --temperature X         sampling temperature (1)
+  --lora_rank N           train a LoRA adapter of this rank (all weights)
+  --overlong_buffer N     DAPO's soft overlong penalty over the last N tokens (none)
 where to
-  --output DIR            run folder (default: runs/train)
-  --resume                go on from its last whole checkpoint
-  --save_steps N          steps between checkpoints
-  --report_to wandb       trackers, as in TRL
+  --output DIR            run folder (runs/train, and for the next runs runs/train-2, runs/train-3, ...)
+  --resume                go on from its last whole checkpoint; what is not said is as the run was started
+  --save_steps N          steps between checkpoints (500; 20)
+  --report_to wandb       trackers, as in TRL (none)
   --eval_problems N, --eval_samples N
-                          held-out score before and after
+                          held-out score before and after: problems (200), samples per problem (4)
   --rollouts_every N, --rollout_groups N
-                          what the token view is made from
+                          what the token view is made from: steps between dumps (10), prompts per dump (4)
 
 Every option of TRL's GRPOConfig works here and in the YAML file; `delta-rlvr train --help-all` lists them.
 Several processes: torchrun --nproc_per_node N -m delta_rlvr train ...   (see docs/training.md)
@@ -57,12 +71,23 @@ options: finished runs are kept, an unfinished one goes on from its last whole c
   --seeds N               how many seeds, from --seed upwards (default: 3; 6 or more to tell two methods apart)
   --output DIR            folder of the runs (default: runs/compare)
 
+All runs start from the same weights, which are scored once.
+
 Every option of `delta-rlvr train` works here too, but for --method and --resume.
 """
 
 
 def train_help() -> str:
-    methods = textwrap.fill(", ".join(all_methods()), 84, break_on_hyphens=False).replace(
-        "\n", "\n" + " " * 26
+    return TRAIN.format(
+        default_policy=DEFAULT_POLICY,
+        default_task=DEFAULT_TASK,
+        methods=_listed(method_names()),
+        templates=_listed(TEMPLATES, first=46),
+        extractors=_listed(EXTRACTORS, first=58),
     )
-    return TRAIN.format(default_policy=DEFAULT_POLICY, default_task=DEFAULT_TASK, methods=methods)
+
+
+def _listed(names: Iterable[str], first: int = 0) -> str:
+    """Names with commas, broken into lines under the second column; `first`: how much of the first line is taken."""
+    lines = textwrap.fill(", ".join(names), 84, break_on_hyphens=False, initial_indent=" " * first)
+    return lines.lstrip().replace("\n", "\n" + " " * 26)

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import torch
 import yaml
 from trl import TrlParser
 
 from delta_rlvr.adapters.trl import DeltaTrainerConfig
+from delta_rlvr.commands.names import check_trackers
 from delta_rlvr.objectives import get_method
+from delta_rlvr.rewards.extract import EXTRACTORS
+from delta_rlvr.runs.files import RUN
+from delta_rlvr.runs.writer import ended_before_its_first_step
 from delta_rlvr.tasks import DEFAULT_POLICY, DEFAULT_TASK
+from delta_rlvr.tasks.templates import TEMPLATES
 
 # What the bundled policy is trained with: found on plain DAPO, before any other method was run on it.
 BUILT_IN_DEFAULTS: dict[str, Any] = {
@@ -37,8 +45,9 @@ COMMON_DEFAULTS: dict[str, Any] = {
     "disable_tqdm": True,
     "report_to": "none",
     "max_completion_length": None,  # the task's own
-    "output_dir": "runs/train",
 }
+DEFAULT_OUTPUT = Path("runs/train")
+"""Where runs go that were given no folder: the first one there, the next ones into runs/train-2, runs/train-3, ..."""
 
 
 @dataclass
@@ -54,13 +63,30 @@ class TrainOptions:
     task: str = field(
         default=DEFAULT_TASK,
         metadata={
-            "help": "Problems: a built-in task, reasoning-gym:NAME, a .jsonl file, or a hub data set "
-            "(settings follow as ?key=value&...)."
+            "help": "Problems: a built-in task, reasoning-gym:NAME, a file (.jsonl, .jsonl.gz, .json, .csv, .parquet), or "
+            "a hub data set (settings follow as ?key=value&...)."
         },
     )
     template: str | None = field(
         default=None,
-        metadata={"help": "Prompt template for rows, e.g. 'boxed' (the paper's); default: the task's own."},
+        metadata={"help": f"Prompt template for rows: {', '.join(TEMPLATES)} (default: math, the paper's)."},
+    )
+    template_text: str | None = field(
+        default=None,
+        metadata={"help": "A prompt of your own for rows, with {question} where the question goes."},
+    )
+    extract: str | None = field(
+        default=None,
+        metadata={
+            "help": f"Where the answer stands in responses to --template_text: {', '.join(EXTRACTORS)} (default: where it asks for it)."
+        },
+    )
+    reward: str | None = field(
+        default=None,
+        metadata={
+            "help": "A reward function of your own in the place of the task's grader, as my.py:function or package.module:function "
+            "(TRL's signature)."
+        },
     )
     steps: int | None = field(default=None, metadata={"help": "Optimizer steps (the same as --max_steps)."})
     output: str | None = field(default=None, metadata={"help": "Run folder (the same as --output_dir)."})
@@ -111,27 +137,91 @@ class TrainOptions:
 
 
 def parse_train_options(arguments: list[str]) -> tuple[TrainOptions, DeltaTrainerConfig]:
-    """Flags, and a YAML file given with --config, in TRL's own manner."""
+    """Flags, and a YAML file given with --config, in TRL's own manner. With --resume, what they do not say is what the run was started
+    with."""
     arguments = _two_words(arguments, "--config")
     given = given_options(arguments)
-    parser = _parser()
     defaults = COMMON_DEFAULTS | device_defaults()
     if given.get("model") in (None, DEFAULT_POLICY):
         defaults |= BUILT_IN_DEFAULTS
         if given.get("num_train_epochs") is not None:
             del defaults["max_steps"]  # it would win over the epochs that were asked for
+    resume = given.get("resume") not in (None, False, "false", "False")
+    folder = given.get("output") or given.get("output_dir") or default_output(resume)
+    defaults["output_dir"] = str(folder)
+    if resume:
+        stored = stored_settings(Path(str(folder)))
+        options, config = _parse(arguments, defaults | _restored(stored, given), given)
+    else:
+        options, config = _parse(arguments, defaults, given)
+    check_trackers(config.report_to)
+    return options, config
+
+
+def _parse(
+    arguments: list[str], defaults: Mapping[str, Any], given: Mapping[str, Any]
+) -> tuple[TrainOptions, DeltaTrainerConfig]:
+    parser = _parser()
     parser.set_defaults(**defaults)
     options, config, rest = parser.parse_args_and_config(arguments, return_remaining_strings=True)
     if rest:
         name = rest[0].lstrip("-").partition("=")[0]
         raise ValueError(f"there is no option {rest[0]}; {_hint(name, given.get('method') or 'delta')}")
-    if options.template is not None:
-        options.task += f"{'&' if '?' in options.task else '?'}template={options.template}"
+    for name in ("template", "template_text", "extract"):
+        if (value := getattr(options, name)) is not None:
+            options.task += f"{'&' if '?' in options.task else '?'}{name}={quote(value, safe='')}"
+            setattr(options, name, None)  # one place for each setting: this one is part of the task now
     if options.steps is not None:
-        config.max_steps = options.steps
+        config.max_steps, options.steps = options.steps, None
     if options.output is not None:
-        config.output_dir = options.output
+        config.output_dir, options.output = options.output, None
     return options, config
+
+
+def default_output(resume: bool) -> Path:
+    """The folder of a run that was given none: one of its own, or, to go on with, the last one that there is."""
+    numbers = [1]
+    for folder in DEFAULT_OUTPUT.parent.glob(f"{DEFAULT_OUTPUT.name}-*"):
+        tail = folder.name.removeprefix(f"{DEFAULT_OUTPUT.name}-")
+        if tail.isdecimal():
+            numbers.append(int(tail))
+
+    def folder_of(number: int) -> Path:
+        return DEFAULT_OUTPUT if number == 1 else DEFAULT_OUTPUT.with_name(f"{DEFAULT_OUTPUT.name}-{number}")
+
+    last = max(numbers)
+    taken = (folder_of(last) / RUN).exists() and not ended_before_its_first_step(folder_of(last))
+    return folder_of(last + 1 if taken and not resume else last)
+
+
+# What a resumed run does not take over: where it is, what follows from other settings, and what says the same in another word.
+NOT_RESTORED = {"output", "output_dir", "resume", "steps", "generation_batch_size", "logging_dir", "report"}
+_SAME_SETTING = {"steps": "max_steps", "output": "output_dir"}
+
+
+def stored_settings(folder: Path) -> dict[str, Any]:
+    """The settings that a run was started with; {} where there is no run (which is said later, in words)."""
+    try:
+        info = json.loads((folder / RUN).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    settings = info.get("settings") if isinstance(info, dict) else None
+    return dict(settings) if isinstance(settings, dict) else {}
+
+
+def _restored(stored: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Stored settings that the command line does not give, as far as options are made of plain values."""
+    said = {_SAME_SETTING.get(name, name) for name in given}
+    if said & {"template", "template_text", "extract"}:
+        said.add("task")
+    known = known_options() - NOT_RESTORED - said
+    if "num_train_epochs" in said:
+        known.discard("max_steps")
+    return {
+        name: value
+        for name, value in stored.items()
+        if name in known and (value is None or isinstance(value, (bool, int, float, str)))
+    }
 
 
 def _parser() -> TrlParser:
@@ -179,13 +269,14 @@ def _read_settings(path: str) -> dict[str, Any]:
     if not isinstance(settings, dict):
         raise ValueError(f"--config {path}: write one option a line, as in `steps: 100`")
     for name in settings:
-        if name not in _known_options() | {"env"}:
+        if name not in known_options() | {"env"}:
             hint = _hint(str(name), str(settings.get("method", "delta")))
             raise ValueError(f"--config {path}: there is no option {name!r}; {hint}")
     return settings
 
 
-def _known_options() -> set[str]:
+def known_options() -> set[str]:
+    """Every option, ours and TRL's, by name."""
     return {field.name for kind in (TrainOptions, DeltaTrainerConfig) for field in fields(kind)}
 
 
@@ -194,7 +285,7 @@ def _hint(name: str, method: str = "delta") -> str:
     if setting in {one.name for one in fields(get_method(method).rule)}:
         mark = "&" if "?" in method else "?"
         return f"settings of a method stand in its name: --method '{method}{mark}{setting}=VALUE'"
-    close = difflib.get_close_matches(name, _known_options(), 1)
+    close = difflib.get_close_matches(name, known_options(), 1)
     return f"did you mean {close[0]}?" if close else "`delta-rlvr train --help-all` lists them"
 
 

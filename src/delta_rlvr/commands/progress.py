@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
 _LOG_WIDTH = 110  # a file has no width: tables should not wrap at 80
@@ -29,11 +29,12 @@ LEGEND = "signal: share of prompts whose rewards differ; spread: standard deviat
 
 
 class Teller:
-    """Tells things on the terminal and, once it has one, in a log file."""
+    """Tells things on the terminal and in a log file, which also gets what was said before there was one."""
 
     def __init__(self, console: Console):
         self.console = console
         self._log: Console | None = None
+        self._said_before: list[str] = []
 
     def __enter__(self) -> Teller:
         return self
@@ -47,6 +48,9 @@ class Teller:
         # Closed with the teller; buffered by line, so that a killed run has told what it did.
         file = path.open("a", encoding="utf-8", buffering=1)
         self._log = Console(file=file, width=_LOG_WIDTH, color_system=None)
+        for text in self._said_before:
+            self.log(text)
+        self._said_before.clear()
 
     def say(self, text: str) -> None:
         """A sentence."""
@@ -60,7 +64,9 @@ class Teller:
 
     def log(self, text: str) -> None:
         """Something for the log file alone."""
-        if self._log is not None:
+        if self._log is None:
+            self._said_before.append(text)
+        else:
             self._log.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
@@ -80,7 +86,6 @@ class TrainingProgress:
             TextColumn("training"),
             BarColumn(),
             MofNCompleteColumn(),
-            TimeRemainingColumn(),
             console=console,
             transient=True,
             disable=not console.is_terminal,

@@ -18,6 +18,7 @@ from delta_rlvr.study.learning.runner import Study
 from delta_rlvr.study.learning.session import Machine
 from delta_rlvr.study.learning.stopping import Stop
 from delta_rlvr.study.learning.table import StudyTable, markdown, sentences, study_table
+from delta_rlvr.tasks.models import check_device
 
 _LOG_WIDTH = 150  # a file has no width: tables should not wrap at 80
 
@@ -87,6 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """The subcommand."""
+    check_device(options.device)
     console = Console()
     if not console.is_terminal:
         console.width = _LOG_WIDTH

@@ -7,7 +7,7 @@ import platform
 import traceback
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -20,15 +20,24 @@ from transformers import PrinterCallback, ProgressCallback
 from delta_rlvr.adapters.trl import DeltaTrainer, DeltaTrainerConfig
 from delta_rlvr.adapters.trl.resume import find_checkpoints, unseal_after
 from delta_rlvr.adapters.trl.run_folder import RunFolderCallback
-from delta_rlvr.commands.heldout import HeldoutScore, tell_change
-from delta_rlvr.commands.options import TrainOptions, parse_train_options
+from delta_rlvr.commands.endings import how_to_go_on, room_for_the_end
+from delta_rlvr.commands.heldout import HeldoutScore, heldout_problems, tell_change
+from delta_rlvr.commands.model_card import write_card
+from delta_rlvr.commands.options import NOT_RESTORED, TrainOptions, parse_train_options
 from delta_rlvr.commands.progress import Teller, TrainingProgress
-from delta_rlvr.commands.training_problems import TaskReward, row, training_problems
+from delta_rlvr.commands.training_problems import (
+    TaskReward,
+    fit_context,
+    own_or_task_reward,
+    row,
+    training_problems,
+)
 from delta_rlvr.exit_codes import at_work
 from delta_rlvr.rewards import OverlongReward, RewardFunction, SoftOverlong
 from delta_rlvr.runs import RunDescription, RunFolderError, RunWriter
 from delta_rlvr.tasks import Task, decisive_tokens, get_task, load_policy
-from delta_rlvr.tasks.models import gguf_digest, is_gguf
+from delta_rlvr.tasks.models import check_model_name, gguf_digest, is_gguf
+from delta_rlvr.tasks.own_reward import OwnReward
 from delta_rlvr.tasks.problem_set import ProblemSet
 
 _PACKAGES = ("torch", "transformers", "trl", "accelerate", "peft", "datasets", "numpy", "delta-rlvr")
@@ -41,19 +50,26 @@ def run(arguments: list[str], console: Console | None = None) -> int:
     return 0
 
 
-def train(options: TrainOptions, config: DeltaTrainerConfig, console: Console) -> dict[str, Any]:
-    """One run, from start to report. Returns what `run.json` keeps of its held-out scores."""
+def train(
+    options: TrainOptions, config: DeltaTrainerConfig, console: Console, same_start: Path | None = None
+) -> dict[str, Any]:
+    """One run, from start to report. Returns what `run.json` keeps of its held-out scores. `same_start`: the folder of a run that
+    started from the same weights, whose score before training is taken over."""
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
     console.quiet = config.process_index > 0
     with Teller(console) as teller, _warnings_told(teller):
-        task = get_task(options.task)
+        task = get_task(options.task, graded=options.reward is None)
+        limit = config.max_completion_length
         _complete(config, options, task, teller)
         problems = training_problems(task, options, config)
+        reward = own_or_task_reward(options, task, problems)
         step = _resume_step(options, config, teller)
-        settings = run_settings(options, config)  # before the trainer, which may change its arguments
         model, tokenizer = load_policy(options.model)
-        reward = TaskReward(task, {problem.id: problem for problem in problems})
+        asked = [*problems, *heldout_problems(options, task)]
+        if cut := fit_context(model.config, tokenizer, asked, config, limit):
+            teller.say(cut)
+        settings = run_settings(options, config)  # before the trainer, which may change its arguments
         trainer = DeltaTrainer(
             model=model,
             reward_funcs=[reward, *_penalties(options, config)],
@@ -64,17 +80,24 @@ def train(options: TrainOptions, config: DeltaTrainerConfig, console: Console) -
         )
         for noisy in (PrinterCallback, ProgressCallback):
             trainer.remove_callback(noisy)
-        return _train(options, settings, task, reward, trainer, step, teller)
+        # TRL's card would say nothing of what this run is; ours is written at the end.
+        trainer.create_model_card = _no_card  # type: ignore[method-assign]
+        return _train(options, settings, task, reward, trainer, step, teller, same_start)
+
+
+def _no_card(*_args: Any, **_options: Any) -> None:
+    """In the place of TRL's model card."""
 
 
 def _train(
     options: TrainOptions,
     settings: Mapping[str, Any],
     task: Task,
-    reward: TaskReward,
+    reward: TaskReward | OwnReward,
     trainer: DeltaTrainer,
     step: int | None,
     teller: Teller,
+    same_start: Path | None,
 ) -> dict[str, Any]:
     config = trainer.args
     folder = Path(str(config.output_dir))
@@ -82,18 +105,31 @@ def _train(
     main = trainer.accelerator.is_main_process
     writer = _writer(options, config, settings, step, steps) if main else None
     final: dict[str, Any] = {}
-    with at_work(), writer or nullcontext(), _failure_told(teller):
+    with (
+        at_work(),
+        how_to_go_on(folder),
+        writer or nullcontext(),
+        _failure_told(teller),
+        room_for_the_end(folder),
+    ):
         if writer:
             teller.log_to(folder / "log.txt")
-        heldout = HeldoutScore(options, config, task, trainer, teller)
-        before = heldout.score("before") if not step else heldout.load("before")
+            for change in _changes(writer) if step is not None else ():
+                teller.say(change)
+        grade = reward.grade if isinstance(reward, OwnReward) else task.grade
+        heldout = HeldoutScore(options, config, task, trainer, teller, grade)
+        taken = heldout.take_over(same_start) if same_start and not step else None
+        before = taken or (heldout.score("before") if not step else heldout.load("before"))
         if writer and before:
             writer.update(final={"before": before.summary()})
         callback = RunFolderCallback(
             writer,
             rollouts_every=options.rollouts_every,
             rollout_groups=options.rollout_groups,
-            decisive=lambda row, tokens: decisive_tokens(task, reward.problems[row["id"]], tokens),
+            # What decides in the eyes of a reward of one's own is not known.
+            decisive=None
+            if isinstance(reward, OwnReward)
+            else lambda row, tokens: decisive_tokens(task, reward.problems[row["id"]], tokens),
             reasons=lambda: [verdict.reason for verdict in reward.last_verdicts],
         )
         callback.attach(trainer)
@@ -114,6 +150,7 @@ def _train(
             scores = {"before": before, "after": after}
             final = {name: result.summary() for name, result in scores.items() if result}
             writer.update(final=final)
+            write_card(folder / "model", writer.info, after)
             writer.finish()
     if main:
         teller.say(f"run folder: {config.output_dir}")
@@ -130,8 +167,7 @@ def _complete(config: DeltaTrainerConfig, options: TrainOptions, task: Task, tel
     """Fill in what the task knows, and refuse or correct what could not work."""
     if config.max_steps <= 0 and options.train_problems is None and not isinstance(task, ProblemSet):
         raise ValueError("say how long to train: --steps N, or --train_problems N with --num_train_epochs E")
-    if options.model.startswith(("/", ".", "~")) and not Path(options.model).exists():
-        raise ValueError(f"--model {options.model}: there is no such folder or file")
+    check_model_name(options.model)
     if config.max_completion_length is None:
         config.max_completion_length = task.max_tokens
     if config.save_total_limit == 1:
@@ -210,6 +246,16 @@ def _writer(
     return writer
 
 
+def _changes(writer: RunWriter) -> list[str]:
+    """What the command line gives a resumed run that differs from what it was started with."""
+    changed = writer.info["resumed"][-1]["settings_changed"]
+    return [
+        f"{name} was {before} and is now {now}"
+        for name, (before, now) in changed.items()
+        if name not in NOT_RESTORED
+    ]
+
+
 def run_settings(options: TrainOptions, config: DeltaTrainerConfig) -> dict[str, Any]:
     """Every setting of a run, flat: what `run.json` keeps."""
     settings = {**dataclasses.asdict(options), **config.to_dict()}
@@ -245,7 +291,8 @@ def _failure_told(teller: Teller) -> Iterator[None]:
     try:
         yield
     except Exception:
-        teller.log(traceback.format_exc())
+        with suppress(OSError):  # a full disk must not hide the failure itself
+            teller.log(traceback.format_exc())
         raise
 
 

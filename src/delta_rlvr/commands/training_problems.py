@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from delta_rlvr.adapters.trl import DeltaTrainerConfig
 from delta_rlvr.commands.options import TrainOptions
 from delta_rlvr.rewards import RewardFunction, Verdict
 from delta_rlvr.tasks import Problem, Task
+from delta_rlvr.tasks.own_reward import OwnReward
 from delta_rlvr.tasks.problem_set import ProblemSet
 
 
@@ -43,6 +44,73 @@ def training_problems(task: Task, options: TrainOptions, config: DeltaTrainerCon
             "give more, or make the batch smaller"
         )
     return problems
+
+
+def own_or_task_reward(
+    options: TrainOptions, task: Task, problems: Sequence[Problem]
+) -> TaskReward | OwnReward:
+    """What judges responses in training: the function that --reward names, or the task itself."""
+    by_id = {problem.id: problem for problem in problems}
+    if options.reward is None:
+        return TaskReward(task, by_id)
+    reward = OwnReward(options.reward)
+    reward.problems = by_id
+    reward.check(problems[0], training=True)
+    return reward
+
+
+def fit_context(
+    model_config: Any,
+    tokenizer: Any,
+    problems: Sequence[Problem],
+    config: DeltaTrainerConfig,
+    limit: int | None,
+) -> str | None:
+    """Keep prompts and responses within the model's context. `limit` is the length that was asked for; without one the task's own is
+    cut to what fits, and a sentence says so. What cannot fit is refused."""
+    context = getattr(model_config.get_text_config(), "max_position_embeddings", None)
+    assert config.max_completion_length is not None
+    if context is None:
+        return None
+    # A token has a character at least: where the longest text fits as characters, nothing needs to be tokenized.
+    longest = sorted(problems, key=lambda problem: len(prompt_text(tokenizer, problem)))[-64:]
+    prompt = len(prompt_text(tokenizer, longest[-1]))
+    if prompt + config.max_completion_length <= context:
+        return None
+    prompt = max(len(tokenizer(prompt_text(tokenizer, problem))["input_ids"]) for problem in longest)
+    room = context - prompt
+    if room < 1:
+        raise ValueError(
+            f"the longest prompt has {prompt} tokens and the model's context {context}: nothing is left for a response; "
+            "leave long problems out, or take a model with a longer context"
+        )
+    if config.max_completion_length <= room:
+        return None
+    if limit is not None:
+        raise ValueError(
+            f"--max_completion_length {limit}: the longest prompt has {prompt} tokens and the model's context {context}, so a "
+            f"response may have {room} at most"
+        )
+    said = (
+        f"responses may have {room} tokens, not the task's {config.max_completion_length}: the longest prompt has {prompt} and the "
+        f"model's context {context} (--max_completion_length sets another length)"
+    )
+    config.max_completion_length = room
+    return said
+
+
+def prompt_text(tokenizer: Any, problem: Problem) -> str:
+    """A problem's prompt as the model reads it."""
+    if isinstance(problem.prompt, str):
+        return problem.prompt
+    if not tokenizer.chat_template:
+        raise ValueError(
+            f"{problem.id} is a chat, and the model's tokenizer has no chat template: leave chat out"
+        )
+    text: str = tokenizer.apply_chat_template(
+        list(problem.prompt), tokenize=False, add_generation_prompt=True
+    )
+    return text
 
 
 def row(problem: Problem) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,7 +15,10 @@ from delta_rlvr.evaluate.data import AbsentData, FoundRows, HubSource, find_rows
 from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.runner import Questions
 from delta_rlvr.tasks import templates
+from delta_rlvr.tasks.own_reward import GRADER, OwnReward
+from delta_rlvr.tasks.phrased_sums import HELDOUT_SAMPLING, PhrasedSums
 from delta_rlvr.tasks.problem import Problem
+from delta_rlvr.tasks.sources.rows import ROW_FILES, is_row_file, label_of
 from delta_rlvr.tasks.sources.schemas import RowError, question_hash
 from delta_rlvr.tasks.templates import Template
 
@@ -145,20 +149,31 @@ def load_benchmark(
     style: Literal["chat", "plain", "auto"] = "auto",
     has_template: bool = False,
     template: str | None = None,
+    template_text: str | None = None,
+    extract: str | None = None,
+    reward: str | None = None,
     seed: int = 0,
 ) -> Questions:
-    """The questions of a named benchmark, of a JSON Lines file of {problem, answer}, or of "task:SPEC".
+    """The questions of a named benchmark, of a file of {problem, answer}, or of "task:SPEC".
 
     `limit` takes the first questions only, which the result says. `seed` draws a task's held-out problems. The
     style "auto" is a chat where the model `has_template` for one; a task's own prompts then stay plain text.
-    `template` names another prompt of `tasks.templates` than the benchmark's own.
+    `template` names another prompt of `tasks.templates` than the benchmark's own; `template_text` and `extract` give one of one's own.
+    `reward` names a function that judges in the place of the benchmark's grader: see `tasks.own_reward`.
     """
     if limit is not None and limit < 1:
         raise EvaluationError(f"limit = {limit} must be at least 1")
-    from delta_rlvr.tasks.registry import BUILT_IN
-
     # How to load the same questions again: scoring stored samples needs no more than this.
     load: dict[str, Any] = {"name": name, "limit": limit, "template": template}
+    given = {"template_text": template_text, "extract": extract, "reward": reward}
+    load |= {key: value for key, value in given.items() if value is not None}
+    questions = _load(name, load, style, has_template, seed)
+    return questions if reward is None else _with_reward(questions, OwnReward(reward))
+
+
+def _load(name: str, load: dict[str, Any], style: str, has_template: bool, seed: int) -> Questions:
+    from delta_rlvr.tasks.registry import BUILT_IN
+
     if name.startswith(TASK_PREFIX) or name.partition("?")[0] in BUILT_IN:
         # A task writes its own prompts, and a policy is trained on them as they are: a chat only where asked for.
         load |= {"style": "chat" if style == "chat" else "plain", "seed": seed}
@@ -166,19 +181,19 @@ def load_benchmark(
     if style == "auto":
         style = "chat" if has_template else "plain"
     load["style"] = style
-    if name.endswith((".jsonl", ".jsonl.gz")):
+    if is_row_file(name):
         return _own_file(Path(name), load)
     if name not in BENCHMARKS:
         raise EvaluationError(
-            f"no benchmark {name!r}: there are {', '.join([*BENCHMARKS, *BUILT_IN])}, any .jsonl file of "
-            "{problem, answer}, and task:SPEC"
+            f"no benchmark {name!r}: there are {', '.join([*BENCHMARKS, *BUILT_IN])}, any file of "
+            f"{{problem, answer}} that ends in {', '.join(ROW_FILES)}, and task:SPEC"
         )
     return _named(BENCHMARKS[name], load)
 
 
 def _named(benchmark: Benchmark, load: dict[str, Any]) -> Questions:
     found = find_rows(benchmark.name, benchmark.files, benchmark.hub)
-    asked = _template(benchmark.name, benchmark.template, load["template"])
+    asked = _template(benchmark.name, benchmark.template, load)
     problems = read_problems(found, benchmark.read, asked)
     if benchmark.drawn_from is not None and len(problems) > benchmark.questions:
         problems = _draw(problems, benchmark.questions)
@@ -212,18 +227,28 @@ def load_benchmarks(names: Sequence[str], **options: Any) -> list[Questions]:
     return loaded
 
 
-def _template(name: str, own: Template, wanted: str | None) -> Template:
-    if wanted is None:
-        return own
+def _template(name: str, own: Template, load: dict[str, Any]) -> Template:
+    rewarded = "reward" in load
     try:
-        chosen = templates.template(wanted)
+        chosen = templates.chosen_template(
+            load["template"], load.get("template_text"), load.get("extract"), not rewarded, own
+        )
     except ValueError as error:
         raise EvaluationError(str(error)) from None
-    if chosen.grader != own.grader:
+    if chosen.grader != own.grader and not rewarded:
         raise EvaluationError(
-            f"{name} is graded as {own.grader}, and the template {wanted} is for {chosen.grader}"
+            f"{name} is graded as {own.grader}, and the template {chosen.name} is for {chosen.grader}"
         )
     return chosen
+
+
+def _with_reward(questions: Questions, reward: OwnReward) -> Questions:
+    """The same questions, judged by a function of one's own."""
+    problems = tuple(replace(problem, grader=GRADER) for problem in questions.problems)
+    reward.check(problems[0], training=False)
+    note = f"scores are rewards of {reward.spec}, times 100"
+    description = {**questions.description, "grader": f"reward {reward.spec}", "note": note}
+    return replace(questions, problems=problems, description=description, grade=reward.grade)
 
 
 def _told(template: Template) -> dict[str, str]:
@@ -270,11 +295,12 @@ def _draw(problems: Sequence[Problem], count: int) -> list[Problem]:
 
 def _own_file(path: Path, load: dict[str, Any]) -> Questions:
     found = FoundRows(read_file(path), {"file": path.name})
-    asked = _template(str(path), templates.MATH, load["template"])
-    problems = read_problems(found, readers.read_math, asked)
+    asked = _template(str(path), templates.MATH, load)
+    read = partial(readers.read_math, graded="reward" not in load)
+    problems = read_problems(found, read, asked)
     if not problems:
         raise EvaluationError(f"{path} has no rows")
-    name = path.name.removesuffix(".gz").removesuffix(".jsonl")
+    name = label_of(path)
     description = {"title": name, "grader": "math", **_told(asked), "source": found.source}
     return _questions(name, problems, description, load)
 
@@ -282,8 +308,10 @@ def _own_file(path: Path, load: dict[str, Any]) -> Questions:
 def _task(spec: str, load: dict[str, Any]) -> Questions:
     from delta_rlvr.tasks.registry import BUILT_IN, GENERATOR_PREFIX, get_task
 
+    if unused := [key for key in ("template", "template_text", "extract") if load.get(key) is not None]:
+        raise EvaluationError(f"task {spec} writes its own prompts: leave {', '.join(unused)} out")
     try:
-        task = get_task(spec)
+        task = get_task(spec, graded="reward" not in load)
         endless = spec.partition("?")[0] in BUILT_IN or spec.startswith(GENERATOR_PREFIX)
         count = load["limit"] or (TASK_QUESTIONS if endless else None)
         problems = task.problems("heldout", count, load["seed"])
@@ -297,6 +325,8 @@ def _task(spec: str, load: dict[str, Any]) -> Questions:
         "max_tokens": task.max_tokens,
         "load": load,
     }
+    if isinstance(task, PhrasedSums):
+        description["sampling"] = dict(HELDOUT_SAMPLING)
     return Questions(spec, prompts.with_style(problems, load["style"]), description, task.grade)
 
 

@@ -16,10 +16,11 @@ from delta_rlvr.evaluate.compare import compare_many
 from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.options import (
     add_arguments,
+    fit_context,
     has_template,
     load_model,
     make_sampler,
-    prompt_style,
+    question_options,
     sampling_settings,
 )
 from delta_rlvr.evaluate.presets import get_preset
@@ -78,16 +79,13 @@ def _sample(
         )
     # Questions before the model: data that is absent should not be found after minutes of loading weights.
     templated = args.api == "chat" if args.server else has_template(name)
-    benchmarks = load_benchmarks(
-        names,
-        limit=args.limit,
-        style=prompt_style(args),
-        has_template=templated,
-        template=args.template,
-    )
+    benchmarks = load_benchmarks(names, has_template=templated, **question_options(args))
     settings = sampling_settings(args, benchmarks, k)
     loaded = None if args.server else load_model(name, args)
     progress = display.ConsoleProgress(console)
+    settings, cut = fit_context(args, benchmarks, loaded, settings)
+    if cut:
+        progress.say(cut)
     sampler = make_sampler(args, name, loaded, settings, progress)
     model = {"name": name}
     with SampleFile(stored, identity(benchmarks, settings, model, sampler.describe())) as store:
@@ -138,9 +136,7 @@ def _rescore(args: argparse.Namespace, console: Console) -> int:
     stored = header or {}
     if args.benchmarks or not stored.get("benchmarks"):
         names = _split(args.benchmarks) or tuple(dict.fromkeys(sample.key.benchmark for sample in samples))
-        benchmarks = load_benchmarks(
-            names, limit=args.limit, style=prompt_style(args), template=args.template
-        )
+        benchmarks = load_benchmarks(names, **question_options(args))
     else:
         benchmarks = [
             load_benchmark(**_load_options(name, told)) for name, told in stored["benchmarks"].items()

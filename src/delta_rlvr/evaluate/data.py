@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from delta_rlvr.evaluate.errors import EvaluationError
-from delta_rlvr.tasks.sources.rows import read_json_lines
+from delta_rlvr.tasks.sources import hub as hub_access
+from delta_rlvr.tasks.sources.rows import read_rows
 
 VARIABLE = "DELTA_RLVR_DATA"
 
@@ -61,51 +60,21 @@ def find_rows(benchmark: str, names: tuple[str, ...], hub: HubSource | None) -> 
     if hub is None:
         raise AbsentData(f"{benchmark}: no data. Wanted is the file {looked}")
     try:
-        with _patience():
+        with hub_access.little_patience():
             return FoundRows(list(_hub_rows(hub)), {"hub": hub.id, "subset": hub.subset, "split": hub.split})
     except Exception as error:  # whatever the hub's libraries raise, the answer for a person is the same
-        told = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise AbsentData(
             f"{benchmark}: no data. Wanted is the file {looked}, or the data set {hub} on the Hugging Face hub, "
-            f"which could not be had: {told}"
+            f"which could not be had: {hub_access.reason(error)}"
         ) from error
 
 
 def read_file(path: Path) -> list[tuple[str, Any]]:
-    """Rows of a JSON Lines file (.jsonl or .jsonl.gz)."""
+    """Rows of a file, each with its place."""
     try:
-        return list(read_json_lines(path))
+        return list(read_rows(path))
     except (ValueError, OSError) as error:
         raise EvaluationError(str(error)) from None
-
-
-@cache
-def _hub_answers() -> bool:
-    import httpx
-    from huggingface_hub import constants
-
-    try:
-        httpx.head(constants.ENDPOINT, timeout=5)
-    except httpx.TransportError:
-        return False
-    return True
-
-
-@contextmanager
-def _patience() -> Iterator[None]:
-    """Without this, every absent set of an unreachable hub costs half a minute of retries: then only the cache is asked."""
-    if _hub_answers():
-        yield
-        return
-    import datasets
-    from huggingface_hub import constants
-
-    before = constants.HF_HUB_OFFLINE, datasets.config.HF_HUB_OFFLINE
-    constants.HF_HUB_OFFLINE = datasets.config.HF_HUB_OFFLINE = True
-    try:
-        yield
-    finally:
-        constants.HF_HUB_OFFLINE, datasets.config.HF_HUB_OFFLINE = before
 
 
 def _hub_rows(hub: HubSource) -> Iterator[tuple[str, Any]]:

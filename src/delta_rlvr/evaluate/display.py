@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -118,7 +119,7 @@ def list_table() -> Table:
 
     for name in BUILT_IN:
         table.add_row(name, f"{TASK_QUESTIONS}*", "its own", "built in", "yes", "-")
-    table.add_row("PATH.jsonl", "all", "math", "any file of {problem, answer}", "-", "-")
+    table.add_row("PATH", "all", "math", "any .jsonl, .json, .csv or .parquet of {problem, answer}", "-", "-")
     table.add_row("task:SPEC", "", "its own", "any task that `train` takes; its held-out problems", "-", "-")
     return table
 
@@ -129,7 +130,7 @@ def result_table(result: EvaluationResult) -> Table:
     k = document["settings"]["samples"]
     table = Table(
         title=escape(str(document["model"].get("name", ""))),
-        caption=f"95 % intervals by bootstrap over questions; {k} samples a question",
+        caption=f"in percent; 95 % intervals by bootstrap over questions; {k} samples per question{_sampling(document['settings'])}",
     )
     for column in (
         "benchmark",
@@ -170,6 +171,14 @@ def result_table(result: EvaluationResult) -> Table:
     return table
 
 
+def _sampling(settings: Mapping[str, Any]) -> str:
+    """How the samples were drawn, as far as the result knows."""
+    words = {"temperature": "temperature {:g}", "top_p": "top-p {:g}", "max_tokens": "up to {} tokens"}
+    return "".join(
+        f", {text.format(settings[key])}" for key, text in words.items() if settings.get(key) is not None
+    )
+
+
 def comparison_table(comparisons: Sequence[Comparison]) -> Table:
     """One row a candidate, against one baseline."""
     baseline = comparisons[0]
@@ -177,7 +186,15 @@ def comparison_table(comparisons: Sequence[Comparison]) -> Table:
         title=f"against {escape(baseline.baseline)} ({_percent(baseline.baseline_score)})",
         caption="p-values adjusted by Holm; A = chance that an evaluation of the candidate beats one of the baseline",
     )
-    for column in ("candidate", "score", "difference", "interval", "p by question", "p repeated (U)", "A"):
+    for column in (
+        "candidate",
+        "score",
+        "points",
+        "interval, points",
+        "p by question",
+        "p repeated (U)",
+        "A",
+    ):
         table.add_column(column, justify="left" if column == "candidate" else "right")
     for comparison in comparisons:
         repeated, effect = comparison.repeated_adjusted, comparison.effect

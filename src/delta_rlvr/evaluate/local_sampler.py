@@ -82,7 +82,8 @@ class LocalSampler:
             raise EvaluationError(
                 f"{request.key}: a prompt of {len(ids)} tokens and max_tokens = "
                 f"{self.settings.max_tokens} do not fit "
-                f"the model's context of {context}; lower max_tokens to {max(context - len(ids), 1)} or less"
+                f"the model's context of {context}; lower max_tokens to "
+                f"{max(context - len(ids), 1)} or less"
             )
         return ids
 

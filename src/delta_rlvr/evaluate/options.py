@@ -10,20 +10,23 @@ from typing import Any
 
 from delta_rlvr.evaluate import display
 from delta_rlvr.evaluate.errors import EvaluationError
-from delta_rlvr.evaluate.local_sampler import LocalSampler
+from delta_rlvr.evaluate.local_sampler import LocalSampler, encode_prompt
 from delta_rlvr.evaluate.presets import PRESETS, get_preset
 from delta_rlvr.evaluate.records import Sampler
 from delta_rlvr.evaluate.runner import Questions
 from delta_rlvr.evaluate.selection import PAPER_RULE
 from delta_rlvr.evaluate.server_sampler import ServerSampler, ServerSettings
 from delta_rlvr.evaluate.settings import EvaluationSettings
+from delta_rlvr.rewards.extract import EXTRACTORS
+from delta_rlvr.tasks.sources import hub
+from delta_rlvr.tasks.templates import TEMPLATES
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `delta-rlvr evaluate`."""
     parser.description = (
         "Sample a model on benchmarks, grade, average, compare. Stopped half-way, the same command goes on where it "
-        "was. Exit code 0: complete; 2: some samples failed and are named; 1: an error; 130: interrupted."
+        "was. Exit codes: 0 complete, 1 failed, 2 bad input, 3 some samples failed and are named, 130 interrupted."
     )
     what = parser.add_argument_group("what to do (without any of these: sample and score)")
     what.add_argument(
@@ -49,15 +52,39 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     asked.add_argument(
         "--model", default=None, help="folder, hub id, builtin (default), or the server's name for it"
     )
-    asked.add_argument("--benchmarks", metavar="A,B", help="names of --list, .jsonl files, task:SPEC")
+    asked.add_argument(
+        "--benchmarks",
+        metavar="A,B",
+        help="names of --list, files (.jsonl, .jsonl.gz, .json, .csv, .parquet), task:SPEC",
+    )
     asked.add_argument("--preset", choices=list(PRESETS), help="the paper's benchmarks and sampling settings")
     asked.add_argument("--limit", type=int, metavar="N", help="only the first N questions of each benchmark")
     asked.add_argument(
         "--style", choices=["auto", "chat", "plain"], default="auto", help="chat template or plain text"
     )
-    asked.add_argument("--template", metavar="NAME", help="another prompt template than the benchmark's own")
+    asked.add_argument(
+        "--template",
+        metavar="NAME",
+        help=f"another prompt template than the benchmark's own: {', '.join(TEMPLATES)}",
+    )
+    asked.add_argument(
+        "--template_text",
+        metavar="TEXT",
+        help="a prompt of your own, with {question} where the question goes; it asks for \\boxed{}, 'Answer: X' or '#### X', "
+        "or --extract says where the answer stands",
+    )
+    asked.add_argument(
+        "--extract", choices=list(EXTRACTORS), help="where the answer to --template_text stands"
+    )
+    asked.add_argument(
+        "--reward",
+        metavar="PLACE",
+        help="a function of your own that judges, as in my.py:function or package.module:function (TRL's signature)",
+    )
 
-    drawn = parser.add_argument_group("sampling (default: the preset's, else the paper's for mathematics)")
+    drawn = parser.add_argument_group(
+        "sampling (default: the preset's, a built-in task's own, else the paper's for mathematics)"
+    )
     drawn.add_argument("-k", "--samples-per-question", type=int, metavar="K", dest="k")
     drawn.add_argument("--max-tokens", type=int, metavar="N")
     drawn.add_argument("--temperature", type=float, metavar="T")
@@ -104,11 +131,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def sampling_settings(
     args: argparse.Namespace, benchmarks: Sequence[Questions], k: int | None
 ) -> EvaluationSettings:
-    """The preset's settings, or the paper's for mathematics, with what was given in their place; `k` goes before `-k`."""
+    """The preset's settings, a built-in task's own, or the paper's for mathematics, with what was given in their place; `k` goes
+    before `-k`."""
     base = get_preset(args.preset).settings if args.preset else EvaluationSettings()
     limits = [benchmark.description.get("max_tokens") for benchmark in benchmarks]
     if not args.preset and all(limits):  # tasks know how long their responses are
         base = replace(base, max_tokens=max(limit for limit in limits if limit))
+    own = [benchmark.description.get("sampling") for benchmark in benchmarks]
+    if not args.preset and own[0] and all(each == own[0] for each in own):  # and how they are drawn
+        base = replace(base, **own[0])
     given = {
         "samples": k or args.k,
         "max_tokens": args.max_tokens,
@@ -147,12 +178,15 @@ def has_template(name: str) -> bool:
     """Whether the model's tokenizer has a chat template; the weights are not loaded."""
     from transformers import AutoTokenizer
 
-    from delta_rlvr.tasks.models import resolve_model
+    from delta_rlvr.tasks.models import check_model_name, resolve_model
 
     try:
-        tokenizer = AutoTokenizer.from_pretrained(resolve_model(name))
+        check_model_name(name)
+        with hub.little_patience():
+            tokenizer = AutoTokenizer.from_pretrained(resolve_model(name))
     except (OSError, ValueError, ImportError) as error:
-        raise EvaluationError(f"the tokenizer of {name} cannot be loaded: {error}") from error
+        reason = error if isinstance(error, FileNotFoundError) else hub.reason(error)
+        raise EvaluationError(f"the tokenizer of {name} cannot be loaded: {reason}") from error
     return bool(getattr(tokenizer, "chat_template", None))
 
 
@@ -160,10 +194,11 @@ def load_model(name: str, args: argparse.Namespace) -> tuple[Any, Any]:
     """Model and tokenizer, on the device and in the dtype asked for."""
     import torch
 
-    from delta_rlvr.tasks.models import load_policy
+    from delta_rlvr.tasks.models import check_device, load_policy
 
     device = args.device or ("cuda" if torch.cuda.is_available() else "cpu")
     dtype = args.dtype or ("bfloat16" if device.startswith("cuda") else "float32")
+    check_device(device)
     try:
         model, tokenizer = load_policy(name, dtype=dtype)
         return model.to(device), tokenizer  # type: ignore[arg-type]
@@ -178,3 +213,29 @@ def prompt_style(args: argparse.Namespace) -> str:
             raise EvaluationError("--style chat needs --api chat: the completions API takes plain text")
         return "plain"
     return str(args.style)
+
+
+def question_options(args: argparse.Namespace) -> dict[str, Any]:
+    """How questions are put and judged, as `load_benchmark` takes it."""
+    return {
+        key: getattr(args, key) for key in ("limit", "template", "template_text", "extract", "reward")
+    } | {"style": prompt_style(args)}
+
+
+def fit_context(
+    args: argparse.Namespace, benchmarks: Sequence[Questions], loaded: Any, settings: EvaluationSettings
+) -> tuple[EvaluationSettings, str | None]:
+    """Where nobody asked for a length, cut the default one to what the model's context leaves, with a sentence about it."""
+    if args.max_tokens is not None or args.preset or loaded is None:
+        return settings, None
+    model, tokenizer = loaded
+    context = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    prompts = [problem.prompt for benchmark in benchmarks for problem in benchmark.problems]
+    longest = sorted(prompts, key=lambda prompt: len(str(prompt)))[-64:]
+    room = None if context is None else context - max(len(encode_prompt(tokenizer, each)) for each in longest)
+    if (
+        room is None or settings.max_tokens <= room or room < 1
+    ):  # the sampler refuses a prompt that leaves no room
+        return settings, None
+    said = f"responses may have {room} tokens, what the model's context of {context} leaves (--max-tokens sets another length)"
+    return replace(settings, max_tokens=room), said

@@ -16,11 +16,11 @@ from delta_rlvr.tasks.templates import LETTERS, Template
 Row = Mapping[str, Any]
 
 
-def read_math(row: Row, template: Template) -> Problem:
-    """{problem, answer} in any of the usual spellings, with an id or without."""
-    fields = read_plain(row)
+def read_math(row: Row, template: Template, graded: bool = True) -> Problem:
+    """{problem, answer} in any of the usual spellings, with an id or without. A reward of one's own needs no answer."""
+    fields = read_plain(row, graded=graded)
     prompt = template.fill(fields.question) if isinstance(fields.question, str) else fields.question
-    meta = {"question": fields.question, "extract": template.extract}
+    meta = {"question": fields.question, "extract": template.extract, "row": dict(row)}
     return Problem(fields.id or "", prompt, fields.answer, "math", meta)
 
 

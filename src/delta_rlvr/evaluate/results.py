@@ -18,11 +18,12 @@ from delta_rlvr.evaluate.metrics import average_at_k, majority_vote, pass_at_k
 from delta_rlvr.evaluate.records import Sample
 from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey
 from delta_rlvr.runs.files import atomic, dump
+from delta_rlvr.tasks.own_reward import GRADER
 
 KIND = "delta-rlvr evaluation"
 SCHEMA = 1
 # Graders whose answers can be counted as votes: a program is not an answer that two samples share.
-_VOTELESS = {"code"}
+_VOTELESS = {"code", GRADER}
 
 
 @dataclass(frozen=True)
@@ -214,7 +215,8 @@ def _benchmark_numbers(
     metrics: dict[str, float] = {}
     if shared == settings.samples:
         metrics[f"avg@{shared}"] = interval.mean
-    for k in _powers(shared):
+    right_or_wrong = all(score in (0, 1) for values in scores.values() for score in values)
+    for k in _powers(shared) if right_or_wrong else ():
         metrics[f"pass@{k}"] = sum(pass_at_k(values, k) for values in scores.values()) / len(scores)
     voteless = bool(benchmark.graders & _VOTELESS)
     if not voteless:

@@ -7,8 +7,9 @@ from delta_rlvr.objectives.aggregate import (
     sequence_mean,
     token_mean,
 )
-from delta_rlvr.objectives.methods import Method, all_methods, get_method, portable
+from delta_rlvr.objectives.methods import Method, all_methods, get_method
 from delta_rlvr.objectives.surrogates import Clip, FutureClip, LossInputs, SoftGate, Surrogate, clipped_loss
+from delta_rlvr.spelling import portable
 
 __all__ = [
     "Aggregation",

@@ -6,15 +6,11 @@ A method is written in one way everywhere: `name?setting=value&setting=value`. T
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
-import sys
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from importlib.metadata import entry_points
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 from urllib.parse import urlencode
@@ -23,7 +19,7 @@ from delta_rlvr.credit.rule import REGISTERED, RuleError, TokenRule, check_rule_
 from delta_rlvr.credit.rules.uniform import ResponseMean, Uniform
 from delta_rlvr.objectives.aggregate import Aggregation
 from delta_rlvr.objectives.surrogates import Clip, FutureClip, SoftGate, Surrogate
-from delta_rlvr.spelling import did_you_mean, split_spec, typed_settings
+from delta_rlvr.spelling import PlaceError, did_you_mean, module_at, split_spec, typed_settings
 
 PLUGINS = "delta_rlvr.methods"
 """The entry-point group by which other packages bring rules: a name for a rule class, or a module whose decorators name some."""
@@ -127,15 +123,6 @@ def spelled(rule: TokenRule) -> str:
     return (base or f"{kind.__module__}:{kind.__qualname__}") + query
 
 
-def portable(spec: str) -> str:
-    """The same spelling with a file's whole path, for processes that start elsewhere."""
-    name, mark, query = spec.partition("?")
-    file, colon, rule = name.rpartition(":")
-    if colon and file.endswith(".py"):
-        return f"{Path(file).expanduser().resolve()}:{rule}{mark}{query}"
-    return spec
-
-
 def _from_name(name: str) -> Method:
     methods = all_methods()
     if name in methods:
@@ -165,37 +152,10 @@ def _from_place(place: str) -> Method:
 
 
 def _module(where: str) -> ModuleType:
-    if not where.endswith(".py"):
-        try:
-            return importlib.import_module(where)
-        except ModuleNotFoundError as error:
-            raise RuleError(
-                f"{where}: there is no such module ({error}); a file is written as {where}.py:NAME"
-            ) from error
-    path = Path(where).expanduser().resolve()
-    if not path.is_file():
-        beside = sorted(one.name for one in path.parent.glob("*.py"))[:8] if path.parent.is_dir() else []
-        raise RuleError(
-            f"{where}: there is no such file" + (f" (there are: {', '.join(beside)})" if beside else "")
-        )
-    return _load_file(path, path.stat().st_mtime_ns)
-
-
-@cache
-def _load_file(path: Path, _changed: int) -> ModuleType:
-    """A file as a module of its own name, loaded again only when it has changed."""
-    name = f"delta_rlvr_rules_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look their module up
     try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        del sys.modules[name]
-        raise RuleError(f"{path} cannot be loaded: {type(error).__name__}: {error}") from error
-    return module
+        return module_at(where)
+    except PlaceError as error:
+        raise RuleError(str(error)) from error
 
 
 def _rules_in(module: ModuleType) -> list[str]:

@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
+from delta_rlvr.report.weights import SAME
 from delta_rlvr.runs import TokenSums
 from delta_rlvr.runs.files import round_significant
 
-# Types on the page: the most frequent ones, and the extremes among those that reach the minimum count.
-FREQUENT = 2000
-EXTREME = 1000
+TYPES = 4000
+"""Types on the page: half of them the most frequent ones, half the extremes (of both sides and of each) with the minimum count."""
 
 
-def clouds(sums: TokenSums) -> dict[str, Any] | None:
-    """Columns over vocabulary entries, most frequent first; None where no token was counted."""
+def clouds(sums: TokenSums, types: int = TYPES) -> dict[str, Any] | None:
+    """Columns over vocabulary entries, most frequent first; None where no token was counted, or every one of them weighs one."""
     ids = sums.ids
     if not len(ids):
         return None
@@ -23,15 +23,23 @@ def clouds(sums: TokenSums) -> dict[str, Any] | None:
     sum_positive, sum_negative = sums.sum_positive[ids], sums.sum_negative[ids]
     count = count_positive + count_negative
     mean = (sum_positive + sum_negative) / count
-    minimum = default_minimum(int(count.sum()), int(count.max()))
-
-    by_count = np.argsort(-count, kind="stable")
-    eligible = np.flatnonzero(count >= minimum)
-    by_mean = eligible[np.argsort(mean[eligible], kind="stable")]
-    chosen = np.unique(np.concatenate([by_count[:FREQUENT], by_mean[:EXTREME], by_mean[-EXTREME:]]))
-    chosen = chosen[np.argsort(-count[chosen], kind="stable")]
     with np.errstate(invalid="ignore", divide="ignore"):
         mean_positive, mean_negative = sum_positive / count_positive, sum_negative / count_negative
+    if not np.any(np.abs(np.concatenate([mean_positive, mean_negative]) - 1) > SAME):
+        return None
+    minimum = default_minimum(int(count.sum()), int(count.max()))
+    ends = max(1, types // 12)
+    kept = [np.argsort(-count, kind="stable")[: types // 2]]
+    for own_mean, own_count in (
+        (mean, count),
+        (mean_positive, count_positive),
+        (mean_negative, count_negative),
+    ):
+        eligible = np.flatnonzero(own_count >= minimum)
+        by_mean = eligible[np.argsort(own_mean[eligible], kind="stable")]
+        kept += [by_mean[:ends], by_mean[-ends:]]
+    chosen = np.unique(np.concatenate(kept))
+    chosen = chosen[np.argsort(-count[chosen], kind="stable")]
     columns = {"mean": mean, "mean_positive": mean_positive, "mean_negative": mean_negative}
     return {
         "id": ids[chosen].tolist(),

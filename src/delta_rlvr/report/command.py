@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 from delta_rlvr.report.explain import METHODS as EXPLAINED
 from delta_rlvr.report.explain import explain
 from delta_rlvr.report.page import TOKEN_MEGABYTES, write_report
+from delta_rlvr.report.rollout_files import FORMATS
+from delta_rlvr.runs import read_run
+from delta_rlvr.runs.files import RUN
 
 
 def add_report_arguments(parser: argparse.ArgumentParser) -> None:
     """`delta-rlvr report RUN [RUN ...] --output report.html`"""
     parser.add_argument(
-        "runs", nargs="+", metavar="RUN", help="folder of a run; several are overlaid and compared"
+        "runs",
+        nargs="+",
+        metavar="RUN",
+        help="folder of a run, or a folder of runs such as a comparison's; several runs are compared",
     )
     parser.add_argument(
         "--output", default=None, help="the page to write (default: report.html in the first run)"
@@ -36,8 +43,25 @@ def add_report_arguments(parser: argparse.ArgumentParser) -> None:
 def run_report(args: argparse.Namespace) -> Path:
     output = args.output or Path(args.runs[0]) / "report.html"
     return write_report(
-        args.runs, output, title=args.title, megabytes=args.megabytes, shade_by=_names(args.shade_by)
+        runs_below(args.runs),
+        output,
+        title=args.title,
+        megabytes=args.megabytes,
+        shade_by=_names(args.shade_by),
     )
+
+
+def runs_below(folders: Sequence[str]) -> list[Path]:
+    """The folders that are runs; for one that only holds runs (a comparison's), those runs, in the order in which they were begun."""
+    runs: list[Path] = []
+    for folder in map(Path, folders):
+        inside = [] if (folder / RUN).exists() else [file.parent for file in folder.glob(f"*/{RUN}")]
+        runs += sorted(inside, key=_begun) or [folder]
+    return runs
+
+
+def _begun(folder: Path) -> tuple[str, str]:
+    return str(read_run(folder).info.get("started", "")), folder.name
 
 
 def add_explain_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +70,13 @@ def add_explain_arguments(parser: argparse.ArgumentParser) -> None:
         "--model", required=True, help='"builtin", a folder, or a name that transformers can load'
     )
     parser.add_argument(
-        "--rollouts", required=True, help="JSON Lines with prompt, response, reward and optionally group"
+        "--rollouts",
+        required=True,
+        metavar="FILE",
+        help=f"{FORMATS}; docs/report.md has the keys",
+    )
+    parser.add_argument(
+        "--reward_key", default=None, metavar="NAME", help="which reward, where the file has several"
     )
     parser.add_argument("--output", default="explain.html", help="the page to write (default: %(default)s)")
     parser.add_argument("--title", default=None, help="the page's title")
@@ -70,6 +100,7 @@ def run_explain(args: argparse.Namespace) -> Path:
         temperature=args.temperature,
         chat=args.chat,
         title=args.title,
+        reward_key=args.reward_key,
     )
 
 

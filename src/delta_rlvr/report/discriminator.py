@@ -7,7 +7,7 @@ alone ("within_side") and unsigned scores ("alignment") have one sign, no common
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,8 @@ from delta_rlvr.evaluate.significance import auroc
 from delta_rlvr.runs.files import round_significant
 
 BINS = 48
+# What a tick's label needs, as a share of the axis.
+TICK_ROOM = 0.11
 # Tokens a step that are ranked and binned; beyond it a seeded draw of them.
 LIMIT = 400_000
 
@@ -79,33 +81,49 @@ def overlap(positive: NDArray[np.float64], negative: NDArray[np.float64]) -> flo
 
 
 def _moment(positive: NDArray[np.float64], negative: NDArray[np.float64]) -> dict[str, Any]:
-    """Histograms on an axis that is linear around the median and logarithmic far from it: near-certain tokens have
+    """Histograms on an axis that is linear around 0, where the sides part, and logarithmic far from it: near-certain tokens have
     gradients next to nothing, so they share one score, and a linear axis would show little else."""
     pooled = np.concatenate([positive, negative])
-    centre = float(np.median(pooled))
-    reach = np.quantile(pooled, [0.002, 0.998]) - centre
-    unit = max(float(np.median(np.abs(pooled - centre))), 0.01 * float(np.abs(reach).max())) or 1.0
+    low, high = np.quantile(pooled, [0.002, 0.998])
+    reach = max(abs(low), abs(high)) or 1.0
+    unit = max(float(np.median(np.abs(pooled))), 0.01 * reach)
 
     def place(score: Any) -> NDArray[np.float64]:
-        return np.arcsinh((np.asarray(score) - centre) / unit)
+        return np.arcsinh(np.asarray(score) / unit)
 
-    low, high = np.arcsinh(reach / unit)
-    edges = np.linspace(low, high if high > low else low + 1.0, BINS + 1)
+    # Zero is always on the axis, with a little room on its other side.
+    start, end = place(min(low, -0.1 * reach)), place(max(high, 0.1 * reach))
+    edges = np.linspace(start, end, BINS + 1)
     # Tokens beyond the shown range are counted in the outermost bins.
-    shares = [
-        np.histogram(np.clip(place(v), low, edges[-1]), edges)[0] / len(v) for v in (positive, negative)
-    ]
-    ticks = np.sinh(np.linspace(edges[0], edges[-1], 7)) * unit + centre
+    shares = [np.histogram(np.clip(place(v), start, end), edges)[0] / len(v) for v in (positive, negative)]
     return {
         "positive": round_significant(shares[0].tolist(), 4),
         "negative": round_significant(shares[1].tolist(), 4),
-        "ticks": round_significant(ticks.tolist(), 2),
-        "zero": float((place(0.0) - edges[0]) / (edges[-1] - edges[0])),
+        "edges": round_significant((np.sinh(edges) * unit).tolist(), 3),
+        "ticks": ticks(lambda score: float((place(score) - start) / (end - start)), reach),
         "count_positive": len(positive),
         "count_negative": len(negative),
         "overlap": overlap(positive, negative),
         "auroc": auroc(positive, negative),
     }
+
+
+def ticks(place: Callable[[float], float], reach: float) -> list[tuple[float, float]]:
+    """(place, score) of round scores that have room beside each other: zero first, then powers of ten from the outside in, then
+    what fits between them. `place` is 0 at the axis' left end and 1 at its right one."""
+    top = int(np.floor(np.log10(reach)))
+    scores = [0.0] + [
+        sign * float(f"{factor}e{power}")
+        for factor in (1, 5, 2)
+        for power in range(top, top - 4, -1)
+        for sign in (1, -1)
+    ]
+    chosen: list[tuple[float, float]] = []
+    for score in scores:
+        at = place(score)
+        if 0.02 <= at <= 0.98 and all(abs(at - other) >= TICK_ROOM for other, _ in chosen):
+            chosen.append((round(at, 4), score))
+    return sorted(chosen)
 
 
 def _limited(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -7,7 +7,7 @@ from typing import Any
 from delta_rlvr.runs import RunReader
 from delta_rlvr.runs.files import round_significant
 
-# A page of many runs must stay light: beyond this, every n-th step (the last one always).
+# A page of many runs must stay light: beyond this, n steps become one point (the last step always stands alone).
 POINTS = 1500
 
 _SIDES = (("positive", "solid"), ("negative", "dash"))
@@ -48,6 +48,24 @@ _PANELS: tuple[tuple[str, str, tuple[tuple[str, str, str], ...], bool], ...] = (
         "Temperatures",
         "Spread of the margins on each side, which the soft assignment is measured in.",
         tuple((f"gamma_{side}", f"{side} side", line) for side, line in _SIDES),
+        True,
+    ),
+    (
+        "Right responses' share of the update",
+        "Weight x |A| x (1 - p) of the responses with a positive advantage, of the whole batch's; and with every weight one.",
+        (("update_share_positive", "as weighed", "solid"), ("update_share_plain", "every weight 1", "dash")),
+        True,
+    ),
+    (
+        "Weight against 1 - p",
+        "Rank correlation on each side: near 1 or -1, the weight is another name for how unsure the policy was.",
+        tuple((f"rank_{side}", f"{side} side", line) for side, line in _SIDES),
+        True,
+    ),
+    (
+        "Saturation and reliability",
+        "Share of the coefficients at the ends of their range; rank correlation of the weights from two halves of the batch.",
+        (("saturated", "saturated", "solid"), ("reliability", "reliability", "dash")),
         True,
     ),
     (
@@ -112,16 +130,19 @@ def panels(runs: list[RunReader]) -> list[dict[str, Any]]:
     return shown
 
 
-def columns(run: RunReader, shown: list[dict[str, Any]]) -> dict[str, list[Any]]:
-    """The run's metrics as columns, thinned out where there are very many steps."""
+def columns(run: RunReader, shown: list[dict[str, Any]], points: int = POINTS) -> dict[str, list[Any]]:
+    """The run's metrics as columns. Where there are more steps than `points`, n steps become one point, which has the first known value
+    of each metric: some are known at few steps only, and none of them must be lost."""
     lines = run.metrics
-    if len(lines) > POINTS:
-        stride = -(-len(lines) // POINTS)
-        lines = lines[:-1:stride] + lines[-1:]
+    stride = max(1, -(-len(lines) // points))
+    body = lines[:-1]
+    parts = [body[start : start + stride] for start in range(0, len(body), stride)] + [lines[-1:]] * bool(
+        lines
+    )
     keys = [line["key"] for panel in shown for line in panel["lines"]]
-    table: dict[str, list[Any]] = {"step": [line["step"] for line in lines]}
+    table: dict[str, list[Any]] = {"step": [part[0]["step"] for part in parts]}
     for key in dict.fromkeys(keys):
-        values = [line[key] if _number(line.get(key)) else None for line in lines]
+        values = [next((line[key] for line in part if _number(line.get(key))), None) for part in parts]
         if any(value is not None for value in values):
             table[key] = round_significant(values)
     return table

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -13,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from delta_rlvr.report.page import write_report
+from delta_rlvr.report.rollout_files import Rollout, RolloutFileError, read_rollouts
 from delta_rlvr.runs import RunDescription, RunWriter
+from delta_rlvr.tasks.token_texts import token_texts
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -29,27 +30,10 @@ METHODS = ("delta", "dapo-ft", "grpo")
 """Whose weights are shown when none are named."""
 
 GIVEN = ("hidden", "head", "groups", "logps", "entropy", "tokens")
-"""What a rule may need here: one forward pass over texts gives it."""
+"""What a rule may need here: one forward pass over texts gives it. Labels of decisive tokens come from the file, where it has them."""
 
 
-class RolloutFileError(ValueError):
-    """The rollouts file cannot be used; the message names the line and what to do."""
-
-
-@dataclass(frozen=True)
-class Rollout:
-    """One line of the file."""
-
-    line: int
-    """Its number, from 1."""
-    prompt: str | list[dict[str, str]]
-    """Text, or the messages of a conversation."""
-    response: str
-    """What the policy wrote."""
-    reward: float
-    """What it earned."""
-    group: str
-    """Rollouts of one group are compared with each other: the field `group`, or else the prompt."""
+_OTHER_TOKENIZER = "its token ids are not of this model's tokenizer: give the model that sampled them"
 
 
 @dataclass(frozen=True)
@@ -61,6 +45,7 @@ class _Forward:
     logps: Tensor
     entropy: Tensor
     hidden: Tensor
+    decisive: Tensor | None
 
 
 def explain(
@@ -73,12 +58,13 @@ def explain(
     chat: bool = False,
     title: str | None = None,
     megabytes: float = 20.0,
+    reward_key: str | None = None,
 ) -> Path:
     """Write the page of the token weights that a policy's next update would give these rollouts.
 
-    `methods`: whose weights; the first one's are shown first. `rollouts_file` is JSON Lines with `prompt`, `response`, `reward` and
-    optionally `group`. `chat` puts a prompt that is text into the tokenizer's chat template as the user's turn. `temperature` is the
-    one the rollouts were sampled with.
+    `methods`: whose weights; the first one's are shown first. `rollouts_file`: any format that `rollout_files` reads. `chat` puts a
+    prompt that is text into the tokenizer's chat template as the user's turn. `temperature` is the one the rollouts were sampled with.
+    `reward_key` names the reward where a file has several.
     """
     import torch
 
@@ -90,21 +76,34 @@ def explain(
     chosen = {name: get_method(name) for name in methods}
     if not chosen:
         raise ValueError("methods: name at least one")
+    every = read_rollouts(rollouts_file, reward_key)
+    advantages, groups = group_advantages(every)
+    # A response without a token has a part in its group's mean and none in the view.
+    kept = [place for place, rollout in enumerate(every) if rollout.response or rollout.ids]
+    rollouts = [every[place] for place in kept]
+    advantages, groups = [advantages[place] for place in kept], [groups[place] for place in kept]
+    given = (*GIVEN, *(("decisive",) if all(rollout.decisive is not None for rollout in rollouts) else ()))
     for name, method in chosen.items():
-        check_needs(method.rho, GIVEN, "explain", name)
-    rollouts = read_rollouts(rollouts_file)
-    advantages, groups = group_advantages(rollouts)
+        check_needs(method.rho, given, f"explain with {Path(rollouts_file).name}", name)
     policy, tokenizer = load_policy(model)
     policy.eval().to("cuda" if torch.cuda.is_available() else "cpu")  # type: ignore[arg-type]
     head = policy.get_output_embeddings().weight
     rules = {name: method.rho for name, method in chosen.items()}
     streams = streams_for(rules.values(), head=head, temperature=temperature)
     passes = []
+    labelled = any("decisive" in rule.needs for rule in rules.values())
     for rollout in rollouts:
         found = _forward(policy, tokenizer, rollout, temperature, chat)
         lengths = torch.tensor([len(found.ids)], device=found.ids.device)
+        labels: dict[str, Any] = {}
+        if labelled:
+            if found.decisive is None:
+                raise RolloutFileError(f"{rollout.where}: {_OTHER_TOKENIZER}")
+            labels["decisive"] = found.decisive
         for stream in streams:
-            stream.add(found.hidden, found.logps, lengths=lengths, tokens=found.ids, entropy=found.entropy)
+            stream.add(
+                found.hidden, found.logps, lengths=lengths, tokens=found.ids, entropy=found.entropy, **labels
+            )
         passes.append(found)
     device = head.device
     advantage_tensor = torch.tensor(advantages, dtype=torch.float64, device=device)
@@ -134,66 +133,20 @@ def explain(
             [Path(folder) / "run"],
             output,
             title=title or f"Credit of {source} under {model}",
-            lede=_lede(rollouts, advantages, groups, records[first.name]),
-            sections=("tokens", "clouds", "discriminator"),
+            lede=_lede(rollouts, advantages, groups, records[first.name], len(every) - len(rollouts)),
+            sections=("tokens", "weights", "clouds", "discriminator"),
             megabytes=megabytes,
         )
 
 
-def read_rollouts(path: str | Path) -> list[Rollout]:
-    """The file's rollouts; a line that cannot be used is an error with its number."""
-    source = Path(path)
-    if not source.is_file():
-        raise RolloutFileError(f"{source} is not a file: give JSON Lines with prompt, response, reward")
-    rollouts = []
-    with source.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            if line.strip():
-                rollouts.append(_parse(line, number, source))
-    if not rollouts:
-        raise RolloutFileError(
-            f"{source} is empty: give one JSON object a line with prompt, response, reward"
-        )
-    return rollouts
-
-
-def _parse(line: bytes, number: int, source: Path) -> Rollout:
-    where = f"{source} line {number}"
-    try:
-        value = json.loads(line)
-    except ValueError as error:
-        raise RolloutFileError(f"{where} is not JSON ({error})") from error
-    if not isinstance(value, dict):
-        raise RolloutFileError(f"{where} is not an object: give prompt, response, reward")
-    missing = [key for key in ("prompt", "response", "reward") if key not in value]
-    if missing:
-        raise RolloutFileError(f"{where} has no {' and no '.join(missing)}")
-    prompt, response, reward = value["prompt"], value["response"], value["reward"]
-    if not _is_prompt(prompt):
-        raise RolloutFileError(f"{where}: prompt must be a text or a list of messages with role and content")
-    if not isinstance(response, str) or not response:
-        raise RolloutFileError(f"{where}: response must be a text that is not empty, got {response!r}")
-    if not isinstance(reward, (int, float)) or not math.isfinite(reward):
-        raise RolloutFileError(f"{where}: reward must be a finite number, got {reward!r}")
-    group = value.get("group", prompt)
-    return Rollout(
-        number, prompt, response, float(reward), group if isinstance(group, str) else json.dumps(group)
-    )
-
-
-def _is_prompt(prompt: Any) -> bool:
-    if isinstance(prompt, list):
-        keys = ("role", "content")
-        return bool(prompt) and all(
-            isinstance(turn, dict) and all(isinstance(turn.get(key), str) for key in keys) for turn in prompt
-        )
-    return isinstance(prompt, str)
-
-
 def group_advantages(rollouts: Sequence[Rollout]) -> tuple[list[float], list[int]]:
-    """Each rollout's group-relative advantage, and its group's number in order of appearance."""
+    """Each rollout's advantage, and its group's number in order of appearance. The engine's own advantages, where the file has all of
+    them; else relative to the group."""
     numbers: dict[str, int] = {}
     groups = [numbers.setdefault(rollout.group, len(numbers)) for rollout in rollouts]
+    known = [rollout.advantage for rollout in rollouts if rollout.advantage is not None]
+    if len(known) == len(rollouts):
+        return known, groups
     rewards = np.array([rollout.reward for rollout in rollouts])
     advantages = np.zeros(len(rollouts))
     for number in range(len(numbers)):
@@ -208,15 +161,11 @@ def _forward(policy: Any, tokenizer: Any, rollout: Rollout, temperature: float, 
     """Log-probs, entropies and the head's inputs at the positions that predict the response's tokens."""
     import torch
 
-    prompt_ids = _prompt_ids(tokenizer, rollout, chat)
-    if not tokenizer.is_fast:
-        raise ValueError(f"{type(tokenizer).__name__} has no offsets: a fast tokenizer is needed")
-    encoded = tokenizer(rollout.response, add_special_tokens=False, return_offsets_mapping=True)
-    ids = encoded["input_ids"]
+    prompt_ids, ids, texts, exact = _tokens(tokenizer, rollout, chat)
     limit = getattr(policy.config, "max_position_embeddings", None)
     if limit is not None and len(prompt_ids) + len(ids) > limit:
         raise RolloutFileError(
-            f"line {rollout.line} has {len(prompt_ids) + len(ids)} tokens, the model takes {limit}: shorten it"
+            f"{rollout.where} has {len(prompt_ids) + len(ids)} tokens, the model takes {limit}: shorten it"
         )
     device = policy.get_output_embeddings().weight.device
     inputs = torch.tensor([prompt_ids + ids], device=device)
@@ -231,9 +180,29 @@ def _forward(policy: Any, tokenizer: Any, rollout: Rollout, temperature: float, 
     positions = slice(len(prompt_ids) - 1, -1)
     targets = inputs[0, len(prompt_ids) :]
     logps, entropy = _distribution(logits[0, positions], targets, temperature)
-    return _Forward(
-        targets, _texts(rollout.response, encoded["offset_mapping"]), logps, entropy, seen[-1][0, positions]
+    decisive = (
+        torch.tensor(rollout.decisive, device=device) if exact and rollout.decisive is not None else None
     )
+    return _Forward(targets, texts, logps, entropy, seen[-1][0, positions], decisive)
+
+
+def _tokens(tokenizer: Any, rollout: Rollout, chat: bool) -> tuple[list[int], list[int], list[str], bool]:
+    """Ids of the prompt, ids and texts of the response, and whether they are the sampled ones: those of the file, where they spell the
+    response under this tokenizer; else its text is tokenized anew."""
+    if rollout.ids is not None and max(rollout.ids) < len(tokenizer):
+        ids = list(rollout.ids)
+        texts = token_texts(tokenizer, ids)
+        bare = tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        if rollout.response in ("", "".join(texts), bare):
+            prompt = list(rollout.prompt_ids or ()) or _prompt_ids(tokenizer, rollout, chat)
+            return prompt, ids, texts, True
+    if not rollout.response:
+        raise RolloutFileError(f"{rollout.where}: {_OTHER_TOKENIZER}")
+    if not tokenizer.is_fast:
+        raise ValueError(f"{type(tokenizer).__name__} has no offsets: a fast tokenizer is needed")
+    encoded = tokenizer(rollout.response, add_special_tokens=False, return_offsets_mapping=True)
+    texts = _texts(rollout.response, encoded["offset_mapping"])
+    return _prompt_ids(tokenizer, rollout, chat), encoded["input_ids"], texts, False
 
 
 def _prompt_ids(tokenizer: Any, rollout: Rollout, chat: bool) -> list[int]:
@@ -243,7 +212,7 @@ def _prompt_ids(tokenizer: Any, rollout: Rollout, chat: bool) -> list[int]:
     if isinstance(prompt, list):
         if not tokenizer.chat_template:
             raise RolloutFileError(
-                f"line {rollout.line}: its prompt is a conversation, but the tokenizer has no chat template: give text"
+                f"{rollout.where}: its prompt is a conversation, but the tokenizer has no chat template: give text"
             )
         text = tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False)
         ids = tokenizer(text, add_special_tokens=False)["input_ids"]  # the template has its own
@@ -252,9 +221,7 @@ def _prompt_ids(tokenizer: Any, rollout: Rollout, chat: bool) -> list[int]:
         if ids and ids[-1] == tokenizer.eos_token_id:
             ids = ids[:-1]  # some tokenizers end every text; the response goes on here
     if not ids:
-        raise RolloutFileError(
-            f"line {rollout.line}: its prompt has no token, so nothing predicts the response"
-        )
+        raise RolloutFileError(f"{rollout.where}: its prompt has no token, so nothing predicts the response")
     return list(ids)
 
 
@@ -337,7 +304,7 @@ def _write_run(
                     "prompt": rollout.prompt
                     if isinstance(rollout.prompt, str)
                     else json.dumps(rollout.prompt),
-                    "response": rollout.response,
+                    "response": "".join(found.texts),
                     "reward": rollout.reward,
                     "advantage": advantages[place],
                     "tokens": found.texts,
@@ -346,6 +313,7 @@ def _write_run(
                     "entropy": found.entropy.cpu().numpy(),
                     "weight": weight,
                     **{name: values[place] for name, values in extra.items()},
+                    **({"decisive": found.decisive.int().tolist()} if found.decisive is not None else {}),
                     "other_weights": {name: columns[name][place] for name in columns if name != method.name},
                 }
             )
@@ -366,12 +334,18 @@ def _split(values: Tensor, lengths: Sequence[int]) -> list[Any]:
 
 
 def _lede(
-    rollouts: Sequence[Rollout], advantages: Sequence[float], groups: Sequence[int], record: CreditRecord
+    rollouts: Sequence[Rollout],
+    advantages: Sequence[float],
+    groups: Sequence[int],
+    record: CreditRecord,
+    without_tokens: int,
 ) -> str:
     signal = len({group for group, advantage in zip(groups, advantages, strict=True) if advantage})
     said = (
-        f"{len(rollouts)} responses to {max(groups) + 1} prompts, {signal} of them with rewards that differ"
+        f"{len(rollouts)} responses to {len(set(groups))} prompts, {signal} of them with rewards that differ"
     )
+    if without_tokens:
+        said += f" ({without_tokens} more responses have no token)"
     if not signal:
         return f"{said}: no response is better than another of its group, so every coefficient is 1."
     return (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.resources import files
@@ -14,23 +13,28 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from delta_rlvr.report.clouds import clouds
+from delta_rlvr.report.clouds import TYPES, clouds
 from delta_rlvr.report.comparison import comparison
 from delta_rlvr.report.discriminator import summary
-from delta_rlvr.report.dynamics import columns, notes, panels
+from delta_rlvr.report.dynamics import POINTS, columns, notes, panels
 from delta_rlvr.report.groups import group_runs, run_label
 from delta_rlvr.report.shading import check_shadings
-from delta_rlvr.report.tokenview import token_view
+from delta_rlvr.report.tokenview import compress, token_view
+from delta_rlvr.report.weights import points_for
 from delta_rlvr.runs import RunReader, read_run
 from delta_rlvr.runs.files import atomic, plain
 
 _SCRIPTS = (
     "dom.js",
+    "choice.js",
+    "csv.js",
     "shading.js",
     "response.js",
+    "search.js",
     "tokens.js",
     "clouds.js",
     "charts.js",
+    "weights.js",
     "dynamics.js",
     "comparison.js",
     "discriminator.js",
@@ -39,10 +43,13 @@ _SCRIPTS = (
 _STYLES = ("vendor/uplot-1.6.32.min.css", "page.css", "tokens.css", "sections.css")
 _PLOTS = "vendor/uplot-1.6.32.min.js"
 
-SECTIONS = ("tokens", "clouds", "dynamics", "comparison", "discriminator")
+SECTIONS = ("tokens", "weights", "clouds", "dynamics", "discriminator", "comparison")
+"""In their order on the page of one run; where runs are compared, the comparison comes first."""
 
-# What the token view may take of a page that is to stay under 5 MB.
+# What the token view may take of a page that is to stay under 5 MB, and how many points and types its other parts have at most.
 TOKEN_MEGABYTES = 3.5
+CURVE_POINTS = 3000
+CLOUD_TYPES = 8000
 
 
 def write_report(
@@ -66,8 +73,10 @@ def write_report(
     if unknown := set(sections) - set(SECTIONS):
         raise ValueError(f"sections: {', '.join(sorted(unknown))} are none of {', '.join(SECTIONS)}")
     model, blocks = _page_model(runs, int(megabytes * 1e6 / len(runs)), shade_by)
-    model |= {"title": title or _title(runs), "lede": lede or model["comparison"]["sentence"]}
-    model["sections"] = list(sections)
+    model["sections"] = [
+        section for section in _order(runs) if section in sections and _holds(model, section)
+    ]
+    model |= {"title": title or _title(runs), "lede": lede or _lede(model)}
     target = Path(output)
     with atomic(target) as file:
         file.write(render(model, blocks).encode("utf-8", "replace"))
@@ -75,8 +84,8 @@ def write_report(
 
 
 def render(model: dict[str, Any], blocks: dict[str, str]) -> str:
-    """The page's HTML. Data goes in as JSON (with `<` escaped, so that no text can end its element) and as
-    base64; the policy names the style's and the scripts' hashes, so nothing else can run or be loaded."""
+    """The page's HTML. Data goes in as base64 of compressed JSON, so that no text can end its element; the policy names the style's and
+    the scripts' hashes, so nothing else can run or be loaded."""
     style = "\n".join(_asset(name) for name in _STYLES)
     # One module scope for all our files; a top-level name of one is known to the ones after it.
     script = "\n".join(_asset(name) for name in _SCRIPTS)
@@ -92,9 +101,42 @@ def render(model: dict[str, Any], blocks: dict[str, str]) -> str:
         style=_inline(style),
         plots=_inline(plots),
         script=_inline(script),
-        data=_inline(_json(model)),
-        blocks=blocks,
+        sections=model["sections"],
+        several=len(model["runs"]) > 1,
+        blocks={"page": compress(plain(model)), **blocks},
     )
+
+
+def _order(runs: list[RunReader]) -> list[str]:
+    return sorted(SECTIONS, key=lambda section: section != "comparison") if len(runs) > 1 else list(SECTIONS)
+
+
+def _holds(model: dict[str, Any], section: str) -> bool:
+    """Whether there is something to show in a section: one without content is left out."""
+    runs = model["runs"]
+    if section == "tokens":
+        return any(run["steps"] for run in runs)
+    if section == "dynamics":
+        return bool(model["panels"])
+    if section == "discriminator":
+        return any(run["discriminator"] or run["proxy_agreement"] for run in runs)
+    if section == "comparison":
+        shown = model["comparison"]
+        settings = [
+            *shown["differing"],
+            *(value for value in shown["agreeing"].values() if value is not None),
+        ]
+        return bool(
+            settings
+            or any(shown["evaluations"])
+            or any(run["after"] or run["before"] for run in shown["runs"])
+        )
+    return any(run[section] for run in runs)
+
+
+def _lede(model: dict[str, Any]) -> str:
+    """The sentence under the title: the result, unless the page opens on it anyway."""
+    return "" if model["sections"][:1] == ["comparison"] else model["comparison"]["sentence"]
 
 
 def _page_model(
@@ -102,10 +144,13 @@ def _page_model(
 ) -> tuple[dict[str, Any], dict[str, str]]:
     shown = panels(runs)
     groups = group_runs(runs)
+    points = points_for(sum(len(run.rollout_steps) for run in runs))
+    curve_points = min(POINTS, max(100, CURVE_POINTS // len(runs)))
+    types = min(TYPES, max(100, CLOUD_TYPES // len(runs)))
     blocks: dict[str, str] = {}
     described = []
     for place, run in enumerate(runs):
-        view = token_view(run, f"r{place}", limit, methods)
+        view = token_view(run, f"r{place}", limit, methods, points)
         blocks |= view.blocks
         described.append(
             {
@@ -113,12 +158,14 @@ def _page_model(
                 "label": run_label(run),
                 "group": next(number for number, group in enumerate(groups) if place in group.members),
                 "info": {key: run.info.get(key) for key in _INFO},
-                "metrics": columns(run, shown),
+                "metrics": columns(run, shown, curve_points),
                 "notes": notes(run),
-                "clouds": clouds(run.tokens) if run.tokens is not None else None,
+                "clouds": clouds(run.tokens, types) if run.tokens is not None else None,
                 "steps": view.steps,
                 "left_out": view.left_out,
                 "shadings": view.shadings,
+                "weighted": view.weighted,
+                "weights": view.weights,
                 "discriminator": view.discriminator,
                 "discriminator_summary": summary(view.discriminator) if view.discriminator else None,
                 "proxy_agreement": _agreement(run),
@@ -167,11 +214,6 @@ def _title(runs: list[RunReader]) -> str:
     return f"{len(runs)} runs: {', '.join(methods[:4])}{' and more' if len(methods) > 4 else ''}"
 
 
-def _json(model: dict[str, Any]) -> str:
-    text = json.dumps(plain(model), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-
-
 def _asset(name: str) -> str:
     return files("delta_rlvr.report").joinpath("assets", name).read_text(encoding="utf-8")
 
@@ -181,7 +223,7 @@ def _hash(text: str) -> str:
 
 
 def _inline(text: str) -> Markup:
-    """Our own file, or JSON with `<` escaped, put into the page as it is."""
+    """Our own file, put into the page as it is."""
     if "</script" in text.lower() or "</style" in text.lower():
         raise ValueError("an inlined text would end its element")
     return Markup(text)

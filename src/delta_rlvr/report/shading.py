@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-GIVEN = {"logps": "logps", "entropy": "entropy", "tokens": "ids", "decisive": "decisive", "groups": "group"}
+from delta_rlvr.runs.files import round_significant
+
+GIVEN = {
+    "logps": "logps",
+    "entropy": "entropy",
+    "tokens": "ids",
+    "decisive": "decisive",
+    "measured": "measured",
+    "groups": "group",
+}
 """What a rule may need of a kept rollout, and where it stands in its line."""
 
 
@@ -41,7 +50,7 @@ def shade_by(responses: Sequence[dict[str, Any]], methods: Sequence[str]) -> Non
         stream.add(None, arrays.pop("logps", None), lengths=lengths, **arrays)
         weights = stream.solve(advantages, groups=groups).weights
         for response, row in zip(usable, weights.split(lengths.tolist()), strict=True):
-            response.setdefault("other_weights", {})[name] = row.tolist()
+            response.setdefault("other_weights", {})[name] = round_significant(row.tolist())
 
 
 def _packed(need: str, responses: Sequence[Mapping[str, Any]], method: str) -> Any:

@@ -12,10 +12,23 @@ from typing import Any
 import numpy as np
 
 from delta_rlvr.report.discriminator import step_view
+from delta_rlvr.report.scales import Scales
 from delta_rlvr.report.shading import shade_by
+from delta_rlvr.report.weights import MOST, step_tokens, step_weights
 from delta_rlvr.runs import RunReader
 
-_COLUMNS = ("logps", "entropy", "margin", "margin_initial", "alpha", "weight", "decisive", "other_weights")
+_COLUMNS = (
+    "logps",
+    "entropy",
+    "margin",
+    "margin_initial",
+    "alpha",
+    "weight",
+    "decisive",
+    "measured",
+    "measured_error",
+    "other_weights",
+)
 # A block is unpacked as a whole.
 PART_TOKENS = 20_000
 
@@ -28,33 +41,48 @@ class TokenView:
     """What the page embeds for one run."""
 
     steps: list[dict[str, Any]] = field(default_factory=list)
-    """Sampled steps in order, each with its prompts; a prompt names its blocks."""
+    """Sampled steps in order, each with its prompts (a prompt names its blocks) and what shares of the update are shares of."""
     blocks: dict[str, str] = field(default_factory=dict)
     """Block name -> base64 of gzipped JSON."""
     shadings: list[dict[str, Any]] = field(default_factory=list)
     """What tokens can be shaded by, with the range of each scale over the run."""
+    weighted: bool = False
+    """Whether the run's own weights tell tokens apart."""
+    weights: list[dict[str, Any]] = field(default_factory=list)
+    """What the weights of each sampled step follow, where any do."""
     discriminator: list[dict[str, Any]] = field(default_factory=list)
     """The discriminator view of each sampled step that has one."""
     left_out: str | None = None
     """A sentence, where the size limit cut something."""
 
 
-def token_view(run: RunReader, name: str, limit: int, methods: Sequence[str] = ()) -> TokenView:
+def token_view(
+    run: RunReader, name: str, limit: int, methods: Sequence[str] = (), points: int = MOST
+) -> TokenView:
     """Read every sampled step once; keep prompts until `limit` bytes are full, those with a signal first and the
-    steps evenly, so that a cut thins the page out instead of ending it early. `methods`: more weights to shade by."""
+    steps evenly, so that a cut thins the page out instead of ending it early. `methods`: more weights to shade by. `points`: tokens
+    in the figure of a step's weights on each side."""
     view = TokenView()
-    ranges = _Ranges()
+    method = str(run.info.get("method") or "the method")
+    scales = Scales(method)
     candidates = []
+    totals = {}
+    metrics = {line["step"]: line for line in run.metrics}
     for step in run.rollout_steps:
         responses = run.rollouts(step)
         shade_by(responses, methods)
+        tokens = step_tokens(responses)
+        scales.add(tokens, responses)
+        totals[step] = tokens.totals()
+        followed = step_weights(tokens, step, method, points, metrics.get(step, {}))
+        if followed is not None:
+            view.weights.append(followed)
         seen = step_view(responses, step)
         if seen is not None:
             view.discriminator.append(seen)
         by_prompt: dict[Any, list[dict[str, Any]]] = {}
         for response in responses:
             by_prompt.setdefault(response.get("group"), []).append(response)
-            ranges.add(response)
         prompts = sorted(by_prompt.items(), key=lambda item: (not _has_signal(item[1]), _order(item[0])))
         for rank, (group, members) in enumerate(prompts):
             candidates.append((rank, step, group, _prompt(group, members), _pack(members)))
@@ -68,7 +96,7 @@ def token_view(run: RunReader, name: str, limit: int, methods: Sequence[str] = (
     kept.sort(key=lambda entry: entry[:2])
     for number, (step, _, prompt, parts) in enumerate(kept):
         if not view.steps or view.steps[-1]["step"] != step:
-            view.steps.append({"step": step, "prompts": []})
+            view.steps.append({"step": step, "totals": totals[step], "prompts": []})
         blocks = {f"{name}-{number}-{part}": block for part, block in enumerate(parts)}
         view.steps[-1]["prompts"].append({**prompt, "blocks": list(blocks)})
         view.blocks |= blocks
@@ -77,7 +105,7 @@ def token_view(run: RunReader, name: str, limit: int, methods: Sequence[str] = (
             f"{len(kept)} of {len(candidates)} sampled prompts are on this page, to keep it light; the run folder has "
             "the rest (a larger --megabytes includes more)."
         )
-    view.shadings = ranges.shadings()
+    view.shadings, view.weighted = scales.shadings(), scales.weighted
     return view
 
 
@@ -121,7 +149,7 @@ def _pack(members: list[dict[str, Any]]) -> list[str]:
         room -= len(member["tokens"])
     shared = {key: members[0].get(key) for key in ("prompt", "prompt_id", "answer")}
     return [
-        _compress({**(shared if number == 0 else {}), "responses": part}) for number, part in enumerate(parts)
+        compress({**(shared if number == 0 else {}), "responses": part}) for number, part in enumerate(parts)
     ]
 
 
@@ -137,56 +165,9 @@ def _both_sides_early(members: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [member for _, member in sorted(turns, key=lambda turn: turn[0])]
 
 
-def _compress(value: dict[str, Any]) -> str:
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+def compress(value: dict[str, Any]) -> str:
+    """Base64 of gzipped JSON, which the page unpacks."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     # No time in the header, so that equal runs give equal pages.
     packed = gzip.compress(text.encode("utf-8", "replace"), 6, mtime=0)
     return base64.b64encode(packed).decode("ascii")
-
-
-class _Ranges:
-    """Extent of each shading over the run, so that a colour means the same at every step and prompt."""
-
-    def __init__(self) -> None:
-        self._extremes: dict[str, list[float]] = {}
-
-    def add(self, response: dict[str, Any]) -> None:
-        named = {
-            "weight": response.get("weight"),
-            "entropy": response.get("entropy"),
-            "logps": response.get("logps"),
-        }
-        named |= {f"other:{key}": column for key, column in (response.get("other_weights") or {}).items()}
-        for key, column in named.items():
-            values = np.array([value for value in column or () if value is not None], np.float64)
-            if not len(values):
-                continue
-            centred = np.abs(values - 1) if key == "weight" or key.startswith("other:") else values
-            # One outlier must not wash out the rest: the 99.5 % quantile of a response, then the largest of them.
-            self._extremes.setdefault(key, []).append(float(np.quantile(centred, 0.995)))
-
-    def shadings(self) -> list[dict[str, Any]]:
-        found = []
-        for key, extremes in self._extremes.items():
-            if key == "logps":
-                found.append(
-                    {"key": "probability", "label": "probability", "kind": "sequential", "span": 1.0}
-                )
-            elif key == "entropy":
-                found.append({"key": key, "label": key, "kind": "sequential", "span": nice(max(extremes))})
-            else:
-                label = "coefficient" if key == "weight" else key.removeprefix("other:")
-                span = nice(max(extremes)) or 0.2
-                found.append({"key": key, "label": label, "kind": "diverging", "span": span})
-        order = {"weight": 0, "entropy": 1, "probability": 2}
-        return sorted(found, key=lambda shading: order.get(shading["key"], 3))
-
-
-def nice(value: float) -> float:
-    """The next of 1, 2, 3, 5, 10 times a power of ten at or above `value`; 0 for 0."""
-    if value <= 0:
-        return 0.0
-    scale = 10.0 ** np.floor(np.log10(value))
-    # A hair of slack: 0.20000001 is 0.2.
-    factor = next((f for f in (1, 2, 3, 5) if value <= f * scale * 1.02), 10)
-    return float(f"{factor * scale:.3g}")

@@ -40,6 +40,8 @@ TOKEN_ARRAYS = (
     "alpha",
     "weight",
     "decisive",
+    "measured",
+    "measured_error",
 )
 
 _ROLLOUT_NAME = re.compile(r"step_(\d+)\.jsonl\.gz")

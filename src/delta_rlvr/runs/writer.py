@@ -81,10 +81,14 @@ class RunWriter:
 
     @classmethod
     def create(cls, path: str | Path, description: RunDescription) -> RunWriter:
-        """Start a run in a new or empty folder (files that are not a run's may be there)."""
+        """Start a run in a new or empty folder (files that are not a run's may be there), or in one whose run ended before its first
+        step."""
         folder = Path(path)
         if folder.exists() and not folder.is_dir():
             raise RunFolderError(f"{folder} is a file: give a folder for the run")
+        if ended_before_its_first_step(folder):
+            for name in (RUN, METRICS, TOKENS):
+                (folder / name).unlink(missing_ok=True)
         if held := _run_parts(folder):
             raise RunFolderError(
                 f"{folder} holds another run ({', '.join(held)}): give another folder, resume that run, "
@@ -186,7 +190,10 @@ class RunWriter:
         if isinstance(error, BaseException):
             error = f"{type(error).__name__}: {error}"
         self._info["error"] = error
-        self._close("failed")
+        try:
+            self._close("failed")
+        except OSError:  # a full disk, perhaps: the status fits into the room that the file has
+            self._mark_failed()
 
     def __enter__(self) -> RunWriter:
         return self
@@ -207,10 +214,34 @@ class RunWriter:
         self._write_info()
         self._metrics.close()
 
+    def _mark_failed(self) -> None:
+        """Change the status within run.json as it lies there, to a text of the same length: no new room is needed."""
+        path = self.path / RUN
+        before, after = b'"status": "running"', b'"status": "failed" '
+        place = path.read_bytes().find(before)
+        if place >= 0:
+            with path.open("r+b") as file:
+                file.seek(place)
+                file.write(after)
+
     def _write_info(self) -> None:
         self._info["updated"] = now()
         with atomic(self.path / RUN) as file:
             file.write((dump(self._info, indent=1) + "\n").encode())
+
+
+def ended_before_its_first_step(folder: Path) -> bool:
+    """Whether a folder's run failed or was interrupted before it took a step, so that nothing is lost with it."""
+    try:
+        info = json.loads((folder / RUN).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    ended = (
+        isinstance(info, dict) and info.get("status") in ("failed", "interrupted") and not info.get("steps")
+    )
+    metrics = folder / METRICS
+    stepped = metrics.exists() and metrics.stat().st_size > 0
+    return ended and not stepped and not rollout_steps(folder) and not any(folder.glob("checkpoint-*"))
 
 
 def _run_parts(folder: Path) -> list[str]:

@@ -11,6 +11,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from delta_rlvr.tasks.sources import hub
+
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -39,6 +41,44 @@ def resolve_model(name_or_path: str) -> str:
     return name_or_path
 
 
+def check_model_name(name: str) -> None:
+    """Refuse a path that is not there, or a folder without a model, before anything is loaded."""
+    path = Path(name).expanduser()
+    if name in (DEFAULT_POLICY, SMOLLM2):
+        return
+    if path.is_dir():
+        if not (path / "config.json").is_file():
+            inside = sorted(one.name for one in path.iterdir())
+            inner = next((one for one in inside if (path / one / "config.json").is_file()), None)
+            has = (
+                f"did you mean {path / inner}?"
+                if inner
+                else f"it has {', '.join(inside[:6])}"
+                if inside
+                else "it is empty"
+            )
+            raise FileNotFoundError(f"--model {name}: the folder holds no model (no config.json); {has}")
+    elif name.startswith(("/", ".", "~")) and not path.exists():
+        raise FileNotFoundError(f"--model {name}: there is no such folder or file")
+
+
+def check_device(device: str) -> None:
+    """Refuse a device that torch does not have here."""
+    import torch
+
+    try:
+        kind = torch.device(device)
+    except RuntimeError:
+        raise ValueError(f"--device {device}: there is no such device; give cpu, cuda or cuda:N") from None
+    if kind.type == "cuda" and not torch.cuda.is_available():
+        why = "this torch was built without CUDA" if torch.version.cuda is None else "torch sees no GPU"
+        raise ValueError(f"--device {device}: {why}; use --device cpu")
+    if kind.type == "cuda" and (kind.index or 0) >= torch.cuda.device_count():
+        raise ValueError(f"--device {device}: there are {torch.cuda.device_count()} GPUs, from cuda:0 on")
+    if kind.type == "mps" and not torch.backends.mps.is_available():
+        raise ValueError(f"--device {device}: torch sees no Apple GPU; use --device cpu")
+
+
 def is_gguf(name_or_path: str) -> bool:
     """Whether a model is one file of quantized weights."""
     return name_or_path.endswith(".gguf")
@@ -61,9 +101,20 @@ def load_policy(
         from transformers import AutoModelForCausalLM, AutoTokenizer
     except ImportError as error:
         raise ImportError('loading a policy needs transformers: pip install "delta-rlvr[trl]"') from error
+    check_model_name(name_or_path)
     place = resolve_model(name_or_path)
-    model = AutoModelForCausalLM.from_pretrained(place, **{"dtype": "float32", **options})
-    tokenizer = AutoTokenizer.from_pretrained(place)
+    if Path(place).exists():
+        model = AutoModelForCausalLM.from_pretrained(place, **{"dtype": "float32", **options})
+        tokenizer = AutoTokenizer.from_pretrained(place)
+    else:
+        try:
+            with hub.little_patience():
+                model = AutoModelForCausalLM.from_pretrained(place, **{"dtype": "float32", **options})
+                tokenizer = AutoTokenizer.from_pretrained(place)
+        except OSError as error:
+            raise FileNotFoundError(
+                f"--model {name_or_path}: it could not be loaded from the Hugging Face hub: {hub.reason(error)}"
+            ) from error
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     tokenizer.padding_side = "left"  # generation goes on from the right edge

@@ -6,14 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from delta_rlvr.spelling import guessed, split_spec
+from delta_rlvr.spelling import did_you_mean, guessed, split_spec
 from delta_rlvr.tasks.phrased_sums import PhrasedSums, SumSettings
 from delta_rlvr.tasks.problem_set import ProblemSet
 from delta_rlvr.tasks.sources.generators import ReasoningGym
-from delta_rlvr.tasks.sources.rows import load_problems
+from delta_rlvr.tasks.sources.rows import ROW_FILES, check_is_data_set, is_row_file, load_problems
 from delta_rlvr.tasks.sources.schemas import FieldNames
 from delta_rlvr.tasks.task import Task
-from delta_rlvr.tasks.templates import MATH, template
+from delta_rlvr.tasks.templates import chosen_template
 
 DEFAULT_TASK = "phrased-sums"
 GENERATOR_PREFIX = "reasoning-gym:"
@@ -40,6 +40,8 @@ ROW_SETTINGS = {
     "limit": "read as many rows and no more",
     "heldout": "another file or data set to hold out; without it one row in eight is, by a hash of its question",
     "template": "how a question is put: a name of `TEMPLATES` (math)",
+    "template_text": "the prompt itself, with {question} where the question goes",
+    "extract": "where the answer stands in a response to template_text",
     "chat": "true: as a chat message, for chat models",
     "shots": "worked pairs before each question, for base models, in place of a template",
     "working": "field of the steps to an answer, which the shots then show before it",
@@ -48,28 +50,40 @@ ROW_SETTINGS = {
 """Settings of a task made of rows."""
 
 
-def get_task(spec: str = DEFAULT_TASK) -> Task:
-    """The task that a name stands for. Settings follow after "?", as in "gsm8k.jsonl?schema=gsm8k&shots=4".
+def get_task(spec: str = DEFAULT_TASK, graded: bool = True) -> Task:
+    """The task that a name stands for. Settings follow after "?", as in "gsm8k.jsonl?schema=gsm8k&shots=4". `graded=False`: a reward
+    of one's own judges, so that rows need no answer.
 
     | spec | task | settings |
     |---|---|---|
     | phrased-sums, long-filler, ... | built in (`BUILT_IN`) | those of `SumSettings` |
     | reasoning-gym:chain_sum | a generator | its own, and shots, working=true, max_tokens |
-    | problems.jsonl, owner/name, a folder | rows | those of `ROW_SETTINGS` |
+    | problems.jsonl (.json, .csv, .parquet), owner/name, a folder | rows | those of `ROW_SETTINGS` |
     """
     name, written = split_spec(spec)
-    settings = {key: guessed(text) for key, text in written.items()}
+    settings: dict[str, Any] = {
+        key: text if key == "template_text" else guessed(text) for key, text in written.items()
+    }
     if name in BUILT_IN:
         return _built_in(name, settings)
     if name.startswith(GENERATOR_PREFIX):
         own = {key: settings.pop(key) for key in ("shots", "working", "max_tokens") if key in settings}
         return ReasoningGym(name.removeprefix(GENERATOR_PREFIX), settings, **own)
-    if "/" not in name and not name.endswith((".jsonl", ".jsonl.gz")) and not Path(name).exists():
+    check_task_name(name)
+    return _rows(spec, name, settings, graded)
+
+
+def check_task_name(spec: str) -> None:
+    """Refuse a name that no task can have, without a look at its data."""
+    name = spec.partition("?")[0]
+    if name in BUILT_IN or name.startswith(GENERATOR_PREFIX) or is_row_file(name):
+        return
+    if "/" not in name and not Path(name).exists():
         raise ValueError(
-            f"there is no task {name!r}: use one of {', '.join(BUILT_IN)}, reasoning-gym:NAME, "
-            "a .jsonl file, or a data set as OWNER/NAME"
+            f"there is no task {name!r}{did_you_mean(name, BUILT_IN)} (use one of {', '.join(BUILT_IN)}, reasoning-gym:NAME, "
+            f"a file that ends in {', '.join(ROW_FILES)}, or a data set as OWNER/NAME)"
         )
-    return _rows(spec, name, settings)
+    check_is_data_set(name)
 
 
 def _built_in(name: str, settings: dict[str, Any]) -> PhrasedSums:
@@ -85,25 +99,35 @@ def _built_in(name: str, settings: dict[str, Any]) -> PhrasedSums:
     return PhrasedSums(f"{name}?{told}", replace(task.settings, **settings))
 
 
-def _rows(spec: str, name: str, settings: dict[str, Any]) -> ProblemSet:
+def _rows(spec: str, name: str, settings: dict[str, Any], graded: bool) -> ProblemSet:
     unknown = settings.keys() - ROW_SETTINGS.keys()
     if unknown:
         raise ValueError(
             f"{spec}: no setting {', '.join(sorted(unknown))}; rows have {', '.join(ROW_SETTINGS)}"
         )
     shots = settings.pop("shots", 0)
-    if shots and settings.keys() & {"template", "chat"}:
-        raise ValueError(f"{spec}: shots are a prompt of their own; leave template and chat out")
+    if shots and (other := settings.keys() & {"template", "template_text", "extract", "chat"}):
+        raise ValueError(f"{spec}: shots are a prompt of their own; leave {', '.join(sorted(other))} out")
     if "working" in settings and not shots:
         raise ValueError(f"{spec}: the working is shown in shots; give their number, as in shots=4")
-    asked = template(settings.pop("template", MATH.name))
+    asked = chosen_template(
+        settings.pop("template", None),
+        settings.pop("template_text", None),
+        settings.pop("extract", None),
+        graded,
+    )
     shape: dict[str, Any] = {"shots": shots, "worked": "working" in settings}
     if "max_tokens" in settings:
         shape["max_tokens"] = settings.pop("max_tokens")
     heldout_source = settings.pop("heldout", None)
     names = FieldNames(*(settings.pop(key, None) for key in ("question", "answer", "id")))
     limit = settings.pop("limit", None)
-    reading: dict[str, Any] = {"names": names, "template": None if shots else asked, **settings}
+    reading: dict[str, Any] = {
+        "names": names,
+        "template": None if shots else asked,
+        "graded": graded,
+        **settings,
+    }
     problems = load_problems(name, limit=limit, **reading)
     heldout = None if heldout_source is None else load_problems(str(heldout_source), **reading)
     return ProblemSet.split(name, problems, heldout, **shape)

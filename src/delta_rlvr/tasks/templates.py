@@ -9,6 +9,8 @@ import string
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from delta_rlvr.rewards.extract import EXTRACTORS, extractor
+
 LETTERS = string.ascii_uppercase
 
 
@@ -153,3 +155,42 @@ def template(name: str) -> Template:
     if name not in TEMPLATES:
         raise ValueError(f"no template is called {name!r}; there are {', '.join(TEMPLATES)}")
     return TEMPLATES[name]
+
+
+def chosen_template(
+    name: str | None, text: str | None, extract: str | None, graded: bool = True, default: Template = MATH
+) -> Template:
+    """The template of that name, or of that text; the default where neither is given."""
+    if name is not None and text is not None:
+        raise ValueError("give template or template_text, not both")
+    if text is not None:
+        return own_template(text, extract, graded)
+    if extract is not None:
+        raise ValueError(
+            "extract goes with template_text: a named template says itself where its answer stands"
+        )
+    return default if name is None else template(name)
+
+
+_SIGNS = {"\\boxed": "boxed", "####": "hash_line", "Answer:": "answer_line"}
+
+
+def own_template(text: str, extract: str | None = None, graded: bool = True) -> Template:
+    """A prompt of one's own: `{question}` (and, for choices, `{options}`) is where the question goes; every other brace stands for
+    itself. `extract` says where the answer stands in a response; left out, it is what the text asks for: a box, an "Answer:" line or a
+    "####" line. `graded=False`: a reward of one's own judges, and looks for answers itself."""
+    if "{question}" not in text:
+        raise ValueError(f"template_text {text!r} has no place for the question: write {{question}} in it")
+    if extract is None:
+        extract = next((name for sign, name in _SIGNS.items() if sign in text), None if graded else "whole")
+    if extract is None:
+        raise ValueError(
+            f"template_text {text!r} does not say where the answer stands: let it ask for \\boxed{{}}, 'Answer: X' or '#### X', "
+            f"or give extract, one of {', '.join(EXTRACTORS)}"
+        )
+    extractor(extract)  # an unknown name is an error now
+    literal = text.replace("{", "{{").replace("}", "}}")
+    for place in ("question", "options"):
+        literal = literal.replace(f"{{{{{place}}}}}", f"{{{place}}}")
+    grader = "choice" if "{options}" in text else "math"
+    return Template("own", literal, grader, extract, "given on the command line")

@@ -83,10 +83,12 @@ class RunFolderCallback(TrainerCallback):
             self.writer.write_rollouts(batch.step, self._responses(batch))
 
     def is_sampled(self, step: int) -> bool:
-        """Whether the rollouts first used at `step` are written. A sampled step need not be the first of those that its batch is
-        used for."""
+        """Whether the rollouts first used at `step` are written: every so many steps, and always the first and the last of a run. A
+        sampled step need not be the first of those that its batch is used for."""
         updates = self._trainer.args.updates_per_batch if self._trainer else 1
-        return self.rollouts_every > 0 and (step == 1 or step % self.rollouts_every < updates)
+        planned = self._trainer.state.max_steps if self._trainer else 0
+        last = planned > 0 and step > planned - updates
+        return self.rollouts_every > 0 and (step == 1 or step % self.rollouts_every < updates or last)
 
     def _responses(self, batch: RolloutBatch) -> list[dict[str, Any]]:
         assert self._trainer is not None
@@ -118,6 +120,8 @@ class RunFolderCallback(TrainerCallback):
                 "tokens": tokens,
                 "ids": ids,
             }
+            if not isinstance(batch.rows[row]["prompt"], str):
+                line["messages"] = batch.rows[row]["prompt"]
             if batch.logps is not None:
                 line["logps"] = batch.logps[row][mask].tolist()
             if batch.entropy is not None:

@@ -21,7 +21,8 @@ class Charts {
     this.plots = [];
   }
 
-  /** One panel. `lines`: {label, colour, line, values, low, high}; a line with low and high gets a band. */
+  /** One panel. `lines`: {label, colour, line, values, low, high}; a line with low and high gets a band. Some steps have no value (a
+   * rollout batch may last several steps, and some numbers are taken at few of them): lines and bands go on over them. */
   add(holder, { title, steps, lines, log, height = 190 }) {
     const ink = colour("--soft");
     const rule = colour("--rule");
@@ -33,14 +34,14 @@ class Charts {
     for (const line of lines) {
       series.push({
         label: line.label, stroke: line.colour, width: 1.75, dash: DASHES[line.line], spanGaps: true,
-        points: { show: steps.length < 3, size: 5 }, value: (_, value) => number(value, 4),
+        points: { show: line.values.filter((value) => value !== null).length < 12, size: 5, fill: line.colour }, value: (_, value) => number(value, 4),
       });
       data.push(fit(line.values));
       if (!line.low) continue;
       const at = data.length;
       data.push(fit(line.high), fit(line.low));
       for (const edge of ["highest", "lowest"]) {
-        series.push({ label: `${line.label} ${edge}`, stroke: "transparent", width: 0, points: { show: false }, class: "edge", value: (_, value) => number(value, 4) });
+        series.push({ label: `${line.label} ${edge}`, stroke: "transparent", width: 0, spanGaps: true, points: { show: false }, class: "edge", value: (_, value) => number(value, 4) });
       }
       bands.push({ series: [at, at + 1], fill: line.colour.startsWith("#") ? line.colour + "2e" : line.colour });
     }
@@ -49,7 +50,7 @@ class Charts {
       width: Math.max(240, inside(holder)), height, padding: [10, 14, 0, 0],
       scales: { x: { time: false }, y: log ? { distr: 3 } : {} },
       axes: [{ ...axis, grid: { show: false }, size: 26 },
-        { ...axis, size: 56, values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : number(tick, 3))) }],
+        { ...axis, size: 56, values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : number(tick, 4))) }],
       cursor: { sync: { key: this.key }, drag: { x: true, y: false }, points: { size: 6 } },
       series, bands,
       hooks: { setScale: [(self, scale) => { if (scale === "x") this.#followZoom(self); }] },
@@ -59,7 +60,15 @@ class Charts {
     plot.root.tabIndex = 0;
     plot.root.addEventListener("keydown", (event) => this.#key(event, plot));
     this.plots.push(plot);
+    holder.querySelector("figcaption").append(csvButton(title, () => this.#rows(plot)));
     return plot;
+  }
+
+  /** The shown steps, with a column for every line and the edges of its band. */
+  #rows(plot) {
+    const { min, max } = plot.scales.x;
+    const rows = plot.data[0].map((_, place) => plot.data.map((column) => column[place])).filter(([step]) => step >= min && step <= max);
+    return [plot.series.map(({ label }) => label), ...rows];
   }
 
   /** All panels show the same steps. */

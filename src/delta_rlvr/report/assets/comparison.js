@@ -1,31 +1,41 @@
 // Final scores as dots with intervals, tests, and the settings that differ.
 
 function comparisonView(root, model) {
-  const { comparison, groups } = model;
-  root.append(el("p", { className: "verdict" }, comparison.sentence));
+  const { comparison, groups, runs } = model;
   const scored = comparison.runs.some((run) => run.before || run.after);
-  if (scored) root.append(forest(comparison, groups));
-  if (comparison.tests.length) root.append(testsTable(comparison));
-  evaluations(root, model);
-  settings(root, model);
+  // Several runs: one row for each group, and every run in a fold, so that the page's first screen has room for more.
+  const grouped = groups.some(({ members }) => members.length > 1);
+  const rows = groups.flatMap((group, place) => {
+    const summary = comparison.groups[place];
+    const members = group.members.map((member) => ({ ...comparison.runs[member], place }));
+    if (members.length === 1) return members;
+    const before = members.map((run) => run.before?.accuracy).filter(Number.isFinite);
+    return summary.mean === null ? [] : [{ label: group.label, place, note: plural(members.length, "seed"), after: { accuracy: summary.mean, low: summary.low, high: summary.high },
+      before: before.length ? { accuracy: before.reduce((sum, value) => sum + value, 0) / before.length } : null }];
+  });
+  const over = [...new Set(groups.map(({ members }) => (members.length > 1 ? "seeds" : "problems")))].join(" or ");
+  root.append(el("div", { className: "verdict-and-scores" },
+    runs.length > 1 ? el("p", { className: "verdict" }, visible(comparison.sentence)) : null, scored ? forest(rows, over) : null));
+  const folds = el("div", { className: "folds" });
+  if (scored && grouped) folds.append(fold("Every run", forest(groups.flatMap((group, place) => group.members.map((member) => ({ ...comparison.runs[member], place }))), "problems")));
+  if (comparison.tests.length) folds.append(testsTable(comparison));
+  settings(folds, model);
+  evaluations(folds, model);
+  root.append(folds);
 }
 
-/** One row a group (where it has several seeds) and one a run: hollow dot before, full dot and interval after. */
-function forest(comparison, groups) {
-  const rows = [];
-  groups.forEach((group, place) => {
-    const summary = comparison.groups[place];
-    if (group.members.length > 1 && summary.mean !== null) rows.push({ label: group.label, place, after: { accuracy: summary.mean, low: summary.low, high: summary.high }, note: summary.interval, strong: true });
-    for (const member of group.members) rows.push({ ...comparison.runs[member], place });
-  });
-  const values = rows.flatMap(({ before, after }) => [before, after]).filter(Boolean)
+const fold = (title, ...content) => el("details", { className: "more" }, el("summary", {}, visible(title)), ...content);
+
+/** Rows of scores: hollow dot before, full dot and interval after. `over`: what the intervals are over. */
+function forest(rows, over) {
+  const scores = rows.flatMap(({ before, after }) => [before, after]).filter(Boolean)
     .flatMap(({ accuracy, low, high }) => [accuracy, low ?? accuracy, high ?? accuracy]);
-  const pad = Math.max(0.02, 0.06 * (Math.max(...values) - Math.min(...values)));
-  const low = Math.max(0, Math.min(...values) - pad);
-  const high = Math.min(1, Math.max(...values) + pad);
+  const pad = Math.max(0.02, 0.06 * (Math.max(...scores) - Math.min(...scores)));
+  const low = Math.max(0, Math.min(...scores) - pad);
+  const high = Math.min(1, Math.max(...scores) + pad);
   const x = (value) => `${(100 * (Math.max(low, Math.min(high, value)) - low)) / (high - low)}%`;
   const table = el("table", { className: "forest" }, el("thead", {}, el("tr", {},
-    ...["Run", "Before", "After", "95 % interval", ""].map((name) => el("th", { scope: "col" }, name)))));
+    ...["Run", "Before", "After", `95 % interval, over ${over}`, ""].map((name) => el("th", { scope: "col" }, name)))));
   const body = el("tbody");
   for (const row of rows) {
     const bar = svg("svg", { class: "score", role: "img", "aria-label": `${row.label}: ${percent(row.after?.accuracy)}` });
@@ -34,17 +44,21 @@ function forest(comparison, groups) {
     if (row.before && row.after) bar.append(line(row.before.accuracy, row.after.accuracy, "gain"));
     if (row.after && row.after.low !== null && row.after.low !== undefined) bar.append(line(row.after.low, row.after.high, "interval"));
     if (row.before) bar.append(svg("circle", { cx: x(row.before.accuracy), cy: "50%", r: 4.5, class: "before" }));
-    if (row.after) bar.append(svg("circle", { cx: x(row.after.accuracy), cy: "50%", r: row.strong ? 7 : 5, class: "after" }));
+    if (row.after) bar.append(svg("circle", { cx: x(row.after.accuracy), cy: "50%", r: 5.5, class: "after" }));
     bar.style.setProperty("--own", `var(--run-${row.place % 8})`);
     const interval = row.after && row.after.low !== null ? `${percent(row.after.low)} to ${percent(row.after.high)}` : "–";
-    body.append(el("tr", { className: row.strong ? "strong" : "" },
+    body.append(el("tr", {},
       el("th", { scope: "row" }, visible(row.label), row.note ? el("small", {}, row.note) : sampled(row.after)),
-      el("td", {}, row.strong ? "" : percent(row.before?.accuracy)), el("td", {}, percent(row.after?.accuracy)),
+      el("td", {}, percent(row.before?.accuracy)), el("td", {}, percent(row.after?.accuracy)),
       el("td", {}, interval), el("td", { className: "plot" }, bar)));
   }
   table.append(body);
-  const ends = el("p", { className: "note" }, `The lines run from ${percent(low, 0)} to ${percent(high, 0)} held-out accuracy; the hollow dot is before training, the full one after it.`);
-  return el("div", { className: "table-holder wide", tabIndex: 0, role: "region", "aria-label": "Final scores" }, table, ends);
+  table.querySelector("th:last-child").append(
+    el("span", { className: "scale" }, el("span", {}, percent(low, 0)), el("span", {}, "○ before  ● after"), el("span", {}, percent(high, 0))));
+  const values = () => [["run", "before", "after", "low", "high"],
+    ...rows.map(({ label, before, after }) => [label, before?.accuracy, after?.accuracy, after?.low, after?.high])];
+  table.querySelector("th").append(csvButton("Scores", values));
+  return el("div", { className: "table-holder wide", tabIndex: 0, role: "region", "aria-label": "Held-out accuracy" }, table);
 }
 
 function sampled(after) {
@@ -64,32 +78,26 @@ function testsTable({ tests }) {
 
 /** Results of `delta-rlvr evaluate`: the plain numbers and texts of each. */
 function evaluations(root, model) {
-  model.comparison.evaluations.forEach((byName, place) => {
-    for (const [name, result] of Object.entries(byName)) {
-      const rows = result.map(([key, value]) =>
-        el("tr", {}, el("th", { scope: "row" }, visible(key)), el("td", { className: "words" }, setting(value))));
-      root.append(el("details", { className: "more" }, el("summary", {}, visible(`Evaluation “${name}” of ${model.runs[place].label}`)),
-        el("div", { className: "table-holder" }, el("table", {}, el("tbody", {}, ...rows)))));
-    }
-  });
+  const folds = model.comparison.evaluations.flatMap((byName, place) => Object.entries(byName).map(([name, result]) => {
+    const rows = result.map(([key, value]) =>
+      el("tr", {}, el("th", { scope: "row" }, visible(key)), el("td", { className: "words" }, setting(value))));
+    return fold(`“${name}” of ${model.runs[place].label}`, el("div", { className: "table-holder" }, el("table", {}, el("tbody", {}, ...rows))));
+  }));
+  if (folds.length) root.append(fold(plural(folds.length, "evaluation"), ...folds));
 }
 
 function settings(root, { comparison, runs }) {
   const differing = Object.entries(comparison.differing);
   const agreeing = Object.entries(comparison.agreeing).filter(([, value]) => value !== null);
-  if (runs.length > 1) {
-    root.append(el("h3", {}, "Settings that differ"));
-    if (!differing.length) root.append(nothing("None."));
-    else {
-      root.append(el("div", { className: "table-holder wide", tabIndex: 0, role: "region", "aria-label": "Settings that differ" },
+  if (runs.length > 1 && differing.length) {
+    root.append(fold(`${plural(differing.length, "setting")} that ${differing.length === 1 ? "differs" : "differ"}: ${differing.slice(0, 3).map(([key]) => key).join(", ")}${differing.length > 3 ? ", ..." : ""}`,
+      el("div", { className: "table-holder wide", tabIndex: 0, role: "region", "aria-label": "Settings that differ" },
         el("table", { className: "settings" },
           el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Setting"), ...runs.map((run) => el("th", { scope: "col" }, visible(run.label))))),
           el("tbody", {}, ...differing.map(([key, values]) => el("tr", {}, el("th", { scope: "row" }, visible(key)),
-            ...values.map((value) => el("td", { className: "words" }, setting(value)))))))));
-    }
+            ...values.map((value) => el("td", { className: "words" }, setting(value))))))))));
   }
-  root.append(el("details", { className: "more" },
-    el("summary", {}, runs.length > 1 ? `${plural(agreeing.length, "setting")} on which all runs agree` : plural(agreeing.length, "setting")),
+  root.append(fold(runs.length > 1 ? `${plural(agreeing.length, "setting")} on which all runs agree` : plural(agreeing.length, "setting"),
     el("dl", { className: "agreeing" }, ...agreeing.map(([key, value]) => el("div", {}, el("dt", {}, visible(key)), el("dd", {}, setting(value)))))));
 }
 

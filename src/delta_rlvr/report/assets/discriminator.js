@@ -2,44 +2,33 @@
 
 class DiscriminatorView {
   constructor(root, runs) {
-    this.runs = runs.filter((run) => run.discriminator.length);
-    this.root = root;
-    if (!this.runs.length) {
-      root.append(nothing("No sampled step has margins on both sides (a method without a discriminator, or no signal)."));
-    } else {
-      const runChoice = choice(this.runs.map((run, place) => [place, run.label]), (place) => this.#chooseRun(Number(place)));
-      const runField = field("Run", runChoice);
-      runField.hidden = this.runs.length === 1;
+    const shown = runs.filter((run) => run.discriminator.length);
+    if (shown.length) {
+      this.picker = new RunAndStep(shown, (run) => run.discriminator.map(({ step }) => step), (run, at) => this.#choose(run, run.discriminator[at]));
       this.verdict = el("p", { className: "verdict" });
-      this.slider = el("input", { type: "range", min: 0, step: 1, oninput: () => this.#chooseStep(Number(this.slider.value)) });
-      this.output = el("output", { className: "step-output" });
       this.pictures = el("div", { className: "pictures" });
       this.curve = el("div", { className: "panels two" });
-      root.append(this.verdict, el("div", { className: "toolbar slim" }, runField, field("Step", this.slider, this.output)),
-        this.pictures, el("p", { className: "note" }, "Every token stands at its score on the line between the centroids: right of the dotted 0 it looks like the positive side. Heights are square roots of shares, and the axis is logarithmic away from the median, so that the few telling tokens can be seen beside the many near-certain ones."), this.curve);
+      root.append(this.verdict, el("div", { className: "toolbar slim" }, ...this.picker.fields),
+        this.pictures, el("p", { className: "note" }, "Every token stands at its score on the line between the centroids: right of 0 it looks like the positive side. Heights are square roots of shares, and the axis is linear near 0 and logarithmic far from it, so that the few telling tokens can be seen beside the many near-certain ones. The two pictures have their own scales."), this.curve);
       this.charts = new Charts();
-      this.#chooseRun(0);
+      this.follow(looking.shown);
       new ResizeObserver(() => this.charts.resize()).observe(this.curve);
     }
     for (const run of runs) if (run.proxy_agreement) root.append(proxyTable(run));
   }
 
-  #chooseRun(place) {
-    this.run = this.runs[place];
-    this.verdict.textContent = this.run.discriminator_summary;
-    this.slider.max = this.run.discriminator.length - 1;
-    this.slider.value = this.slider.max;
-    this.slider.parentElement.hidden = this.slider.max === "0";
-    this.#chooseStep(Number(this.slider.max));
-    this.draw();
+  follow(shown) {
+    this.picker?.follow(shown);
   }
 
-  #chooseStep(place) {
-    const view = this.run.discriminator[place];
-    this.output.value = `${number(view.step)} of ${number(this.run.discriminator.at(-1).step)}`;
-    this.slider.setAttribute("aria-valuetext", `step ${view.step}`);
+  #choose(run, view) {
+    const another = run !== this.run;
+    this.run = run;
     const top = Math.max(...[view.before, view.after].flatMap((moment) => [...moment.positive, ...moment.negative]));
     this.pictures.replaceChildren(mirror("Before refinement", view.before, top), mirror("After refinement", view.after, top));
+    if (!another) return;
+    this.verdict.textContent = run.discriminator_summary;
+    this.draw();
   }
 
   draw() {
@@ -61,13 +50,18 @@ class DiscriminatorView {
   }
 }
 
-/** Score on the contrast (linear around the median, logarithmic beyond): positive side upwards, negative side downwards, on one axis. */
+/** Score on the contrast: positive side upwards, negative side downwards, on one axis with round numbers. */
 function mirror(title, moment, top) {
   const width = 480;
   const half = 92;
   const bins = moment.positive.length;
   const step = width / bins;
-  const chart = svg("svg", { viewBox: `0 0 ${width} ${2 * half + 22}`, class: "mirror", role: "img", "aria-label": `${title}: overlap ${number(moment.overlap, 3)}` });
+  const chart = svg("svg", { viewBox: `0 0 ${width} ${2 * half + 40}`, class: "mirror", role: "img", "aria-label": `${title}: overlap ${number(moment.overlap, 3)}` });
+  for (const [place, score] of moment.ticks) {
+    const x = width * place;
+    chart.append(svg("line", { x1: x, x2: x, y1: 0, y2: 2 * half + 5, class: score === 0 ? "zero" : "grid" }),
+      svg("text", { x, y: 2 * half + 18, "text-anchor": "middle", class: score === 0 ? "origin" : "" }, number(score, 2)));
+  }
   moment.positive.forEach((share, bin) => {
     // Square roots, so that rare tokens can be seen beside the many that are near-certain.
     const up = half * Math.sqrt(share / top);
@@ -75,18 +69,13 @@ function mirror(title, moment, top) {
     chart.append(svg("rect", { x: bin * step + 0.5, y: half - up, width: step - 1, height: up, class: "positive" }),
       svg("rect", { x: bin * step + 0.5, y: half + 1, width: step - 1, height: down, class: "negative" }));
   });
-  chart.append(svg("line", { x1: 0, x2: width, y1: half + 0.5, y2: half + 0.5, class: "base" }));
-  const zero = width * moment.zero;
-  if (zero > 0 && zero < width) chart.append(svg("line", { x1: zero, x2: zero, y1: 0, y2: 2 * half, class: "zero" }));
-  const last = moment.ticks.length - 1;
-  moment.ticks.forEach((value, tick) => {
-    const anchor = tick === 0 ? "start" : tick === last ? "end" : "middle";
-    const label = svg("text", { x: (width * tick) / last, y: 2 * half + 16, "text-anchor": anchor });
-    label.textContent = number(value, 2);
-    chart.append(label);
-  });
+  chart.append(svg("line", { x1: 0, x2: width, y1: half + 0.5, y2: half + 0.5, class: "base" }),
+    svg("text", { x: 0, y: 2 * half + 36 }, "← like the negative side"),
+    svg("text", { x: width, y: 2 * half + 36, "text-anchor": "end" }, "like the positive side →"));
+  const rows = () => [["score from", "score to", "share of the positive side", "share of the negative side"],
+    ...moment.positive.map((share, bin) => [moment.edges[bin], moment.edges[bin + 1], share, moment.negative[bin]])];
   return el("figure", { className: "picture" },
-    el("figcaption", {}, el("b", {}, title), el("span", {}, `overlap ${number(moment.overlap, 3)} · separation ${number(moment.auroc, 3)}`)),
+    el("figcaption", {}, el("b", {}, title), el("span", {}, `overlap ${number(moment.overlap, 3)} · separation ${number(moment.auroc, 3)}`), csvButton(title, rows)),
     chart,
     el("p", { className: "note" }, el("i", { className: "mark positive" }), `positive side, ${plural(moment.count_positive, "token")} `,
       el("i", { className: "mark negative" }), `negative side, ${plural(moment.count_negative, "token")}`));

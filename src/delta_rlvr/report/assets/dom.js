@@ -69,10 +69,23 @@ function field(label, control, extra) {
   return el("div", { className: "field" }, el("label", { for: control.id }, label), control, extra);
 }
 
-/** A select of [value, label] pairs. */
+/** A select of [value, label] pairs; a third entry names the group that an option stands in. */
 function choice(pairs, onchange) {
-  const options = pairs.map(([value, label]) => el("option", { value }, label));
-  return el("select", { onchange: (event) => onchange(event.target.value) }, ...options);
+  const select = el("select", { onchange: (event) => onchange(event.target.value) });
+  fill(select, pairs);
+  return select;
+}
+
+function fill(select, pairs) {
+  const groups = new Map();
+  select.replaceChildren();
+  for (const [value, label, group] of pairs) {
+    if (group && !groups.has(group)) {
+      groups.set(group, el("optgroup", { label: visible(group) }));
+      select.append(groups.get(group));
+    }
+    (groups.get(group) ?? select).append(el("option", { value }, label));
+  }
 }
 
 /** Radio buttons in a row: one tab stop, arrow keys move between them. */
@@ -87,8 +100,7 @@ function segments(name, label, pairs, current, onchange) {
 
 const nothing = (text) => el("p", { className: "nothing" }, text);
 
-/** The page's data: JSON, and compressed blocks that are unpacked when they are looked at. */
-const page = JSON.parse(document.getElementById("data").textContent);
+/** The page's data: compressed blocks that are unpacked when they are looked at. */
 const unpacked = new Map();
 
 function bytesOf(base64) {
@@ -107,3 +119,7 @@ async function unpack(name) {
   }
   return unpacked.get(name);
 }
+
+const page = await unpack("page");
+unpacked.clear(); // it stays anyway
+page.runs.forEach((run, place) => { run.place = place; });

@@ -2,12 +2,7 @@
 
 class DynamicsView {
   constructor(root, model) {
-    this.root = root;
     this.model = model;
-    if (!model.panels.length) {
-      root.append(nothing("No run has written a training step yet."));
-      return;
-    }
     this.charts = new Charts();
     this.log = false;
     const several = model.groups.some((group) => group.members.length > 1);

@@ -1,26 +1,28 @@
-// Fill the page's head, then its sections; the token view first, since it is what one looks at first.
+// Fill the page's head, then its sections in their order; the ones that are seen first are drawn first.
 
 document.getElementById("title").textContent = visible(page.title);
 document.getElementById("lede").textContent = visible(page.lede);
 document.getElementById("colophon").textContent = `Made ${page.made} by delta-rlvr. One file, no network: keep it, mail it, open it anywhere.`;
 
-for (const section of document.querySelectorAll("main > section")) {
-  if (page.sections.includes(section.id)) continue;
-  section.remove();
-  document.querySelector(`nav.sections a[href="#${section.id}"]`).remove();
-}
-
 const STATUS = { finished: "finished", running: "not finished", interrupted: "interrupted", failed: "failed" };
 
-document.getElementById("run-cards").append(...page.runs.map((run) => {
-  const { info } = run;
-  const mark = el("i", { className: "swatch", "aria-hidden": "true" });
-  mark.style.background = `var(--run-${run.group % 8})`;
-  const steps = info.steps === null ? "unknown steps" : `${number(info.steps)}${info.steps_planned ? ` of ${number(info.steps_planned)}` : ""} steps`;
-  const facts = [info.model, info.task, info.engine, steps, STATUS[info.status] ?? "status unknown"];
-  return el("div", { className: "run-card" }, mark, el("div", {}, el("b", {}, el("bdi", {}, visible(run.label))),
-    el("span", {}, visible(facts.filter(Boolean).join(" · ")))));
-}));
+/** What the runs are: once, where they agree. */
+function facts() {
+  const factsOf = ({ info }) => [info.model, info.task, info.engine,
+    info.steps === null ? "unknown steps" : info.steps_planned && info.steps_planned !== info.steps ? `${number(info.steps)} of ${plural(info.steps_planned, "step")}` : plural(info.steps, "step")];
+  const shared = factsOf(page.runs[0]).filter((fact, place) => page.runs.every((run) => factsOf(run)[place] === fact));
+  return [el("span", {}, visible(shared.filter(Boolean).join(" · "))), ...page.groups.map(({ label, members }, place) => {
+    const runs = members.map((member) => page.runs[member]);
+    const mark = el("i", { className: "swatch", "aria-hidden": "true" });
+    mark.style.background = `var(--run-${place % 8})`;
+    const seeds = runs.map(({ info }) => info.seed).filter((seed) => seed !== null);
+    const states = [...new Set(runs.map(({ info }) => STATUS[info.status] ?? "status unknown"))];
+    const own = runs.length === 1 ? factsOf(runs[0]).filter((fact) => !shared.includes(fact)) : [];
+    const words = [label, seeds.length ? `seed${seeds.length > 1 ? "s" : ""} ${seeds.join(", ")}` : null, ...own, states.join(", ")];
+    return el("span", { className: "run" }, mark, visible(words.filter(Boolean).join(" · ")));
+  })];
+}
+document.getElementById("facts").append(...facts());
 
 const problems = page.runs.filter((run) => run.problems.length);
 if (problems.length) {
@@ -29,21 +31,29 @@ if (problems.length) {
     ...problems.map((run) => el("div", {}, el("b", {}, visible(run.name)), el("ul", {}, ...run.problems.map((problem) => el("li", {}, visible(problem))))))));
 }
 
-const tokenView = new TokenView(document.getElementById("tokens-view"), page.runs);
-await tokenView.ready;
-// Let the tokens paint before the charts are drawn.
-await new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
-const draw = (section, view) => (page.sections.includes(section) ? view(document.getElementById(`${section}-view`)) : null);
-draw("clouds", (root) => new CloudView(root, page.runs));
-draw("comparison", (root) => comparisonView(root, page));
-const charted = [
-  draw("dynamics", (root) => new DynamicsView(root, page)),
-  draw("discriminator", (root) => new DiscriminatorView(root, page.runs)),
-];
+const DRAWN_BY = {
+  comparison: (root) => comparisonView(root, page),
+  tokens: (root) => new TokenView(root, page.runs),
+  weights: (root) => new WeightsView(root, page.runs),
+  clouds: (root) => new CloudView(root, page.runs),
+  dynamics: (root) => new DynamicsView(root, page),
+  discriminator: (root) => new DiscriminatorView(root, page.runs),
+};
+const charted = [];
+for (const section of page.sections) {
+  const view = DRAWN_BY[section](document.getElementById(`${section}-view`));
+  if (view?.follow) looking.views.push(view);
+  if (view?.charts) charted.push(view);
+  if (view?.ready) await view.ready;
+  document.getElementById(section).classList.add("drawn"); // only now it is shown, so that nothing moves afterwards
+  // Let the tokens paint before the rest is drawn.
+  if (section === "tokens") await new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
+}
+if (looking.shown.section) scrollToSection();
 
 // Canvas charts do not follow the style sheet by themselves.
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
-  for (const view of charted) if (view?.charts) view.draw();
+  for (const view of charted) view.draw();
 });
 
 // The section that is being read is marked in the navigation.
@@ -54,6 +64,9 @@ const reading = new IntersectionObserver((entries) => {
     const link = links.get(target.id);
     link.setAttribute("aria-current", "true");
     link.parentElement.scrollLeft = link.offsetLeft - 40; // on a narrow screen the navigation scrolls
+    const moved = looking.shown.section !== undefined && looking.shown.section !== target.id;
+    looking.note({ section: target.id });
+    if (moved) looking.remember();
   }
 }, { rootMargin: "-30% 0px -60% 0px" });
 for (const id of links.keys()) reading.observe(document.getElementById(id));

@@ -5,7 +5,7 @@ const BLOCK_TOKENS = 160; // a block ends at the first line break after this man
 const BLOCK_LIMIT = 320; // or here, if the model wrote no line break
 
 class ResponseText {
-  /** `view` gives the shading, the search matches and the selected token. */
+  /** `view` gives the shadings, the search's marks and the selected token. */
   constructor(response, number, view) {
     this.response = response;
     this.number = number;
@@ -59,14 +59,17 @@ class ResponseText {
   }
 
   shade(block) {
-    const { shading, matches, selected } = this.view;
-    const decisive = this.response.decisive;
-    const found = matches.get(this.number);
+    const { shading, beside, search, selected, step } = this.view;
+    const { decisive } = this.response;
+    const marked = search.places.get(this.number);
+    const above = valueReader(shading, this.response, step.totals);
+    const below = beside ? valueReader(beside, this.response, step.totals) : null;
     for (const span of block.spans) {
       const { place } = span;
-      let name = "t " + shadingClass(shading, shadingValue(shading, this.response, place));
+      let name = "t " + shadingClass(shading, above(place));
+      if (below) name += " two b" + shadingClass(beside, below(place));
       if (decisive?.[place]) name += " decisive";
-      if (found?.has(place)) name += " match";
+      if (marked?.has(place)) name += " match";
       if (selected?.text === this && selected.place === place) name += " selected";
       span.className = name;
     }
@@ -74,6 +77,13 @@ class ResponseText {
 
   shadeOpen() {
     for (const block of this.blocks) if (block.spans) this.shade(block);
+  }
+
+  /** This response's share of the step's update under the run's own weights. */
+  total(totals) {
+    const share = valueReader({ key: "share:weight" }, this.response, totals);
+    this.whole ??= this.response.tokens.reduce((sum, _, place) => sum + (share(place) ?? 0), 0);
+    return this.whole;
   }
 
   blockOf(place) {

@@ -1,67 +1,64 @@
 // The token view: pick a run, a step and a prompt; see its responses by side, shaded token by token.
 
-const RANKED = 200; // how far down the most and least credited tokens can be stepped through
+const RANKED = 200; // how far down the highest and lowest tokens can be stepped through
+const FRAME_WORK = 5; // milliseconds of a frame's 16.7
 
 class TokenView {
   constructor(root, runs) {
     this.root = root;
-    this.runs = runs.filter((run) => run.steps.length);
-    this.matches = new Map(); // response number -> set of places
-    this.found = []; // the same in order: [text, place]
     this.selected = null;
     this.texts = [];
     this.ranks = null;
-    if (!this.runs.length) {
-      root.append(nothing("No run has sampled rollouts, so there are no tokens to show."));
-      return;
-    }
+    this.coming = new Set(); // blocks that come into view
     this.observer = new IntersectionObserver((entries) => {
-      for (const { target, isIntersecting } of entries) {
-        const { text, block } = target.owner;
-        if (isIntersecting) text.open(block);
-        else text.close(block);
+      for (const { target: { owner }, isIntersecting } of entries) {
+        if (isIntersecting) this.coming.add(owner);
+        else if (!this.coming.delete(owner)) owner.text.close(owner.block);
       }
+      this.#open();
     }, { rootMargin: "250px", scrollMargin: "250px" });
-    this.#build();
-    this.ready = this.#chooseRun(0);
+    this.#build(runs.filter((run) => run.steps.length));
+    this.ready = this.follow(looking.shown);
   }
 
-  #build() {
-    const runPairs = this.runs.map((run, place) => [place, run.label]);
-    this.runChoice = choice(runPairs, (place) => this.#chooseRun(Number(place)));
-    this.stepSlider = el("input", { type: "range", min: 0, step: 1, oninput: () => this.#chooseStep(Number(this.stepSlider.value)) });
-    this.stepOutput = el("output", { className: "step-output" });
-    this.promptChoice = choice([], (place) => this.#choosePrompt(Number(place)));
-    this.shadingHolder = el("div", { className: "shading" });
-    this.search = el("input", {
-      type: "search", placeholder: "token or words", autocomplete: "off", spellcheck: false,
-      oninput: () => this.#search(), onkeydown: (event) => {
-        if (event.key === "Enter") { event.preventDefault(); this.#nextMatch(event.shiftKey ? -1 : 1); }
-      },
-    });
-    this.searchOutput = el("output", { className: "search-output", "aria-live": "polite" });
-    const jump = (label, direction) =>
-      el("button", { type: "button", onclick: () => this.#jump(direction) }, label);
-    this.jumpMost = jump("Most credited", 1);
-    this.jumpLeast = jump("Least credited", -1);
+  /** Open what comes into view, a few milliseconds' worth in each frame: scrolling stays smooth. */
+  #open() {
+    const end = performance.now() + FRAME_WORK;
+    for (const owner of this.coming) {
+      if (performance.now() > end) {
+        requestAnimationFrame(() => this.#open());
+        return;
+      }
+      this.coming.delete(owner);
+      owner.text.open(owner.block);
+    }
+  }
+
+  #build(runs) {
+    this.picker = new RunAndStep(runs, (run) => run.steps.map(({ step }) => step), (run, at) => this.#chooseStep(run, run.steps[at]));
+    this.promptChoice = choice([], (place) => looking.show({ prompt: this.step.prompts[place].group }));
+    this.shadeChoice = choice([], (shade) => looking.show({ shade }));
+    this.besideChoice = choice([], (beside) => looking.show({ beside }));
+    this.legends = [el("div"), el("div")];
+    this.decisiveLegend = el("p", { className: "legend-decisive" }, el("span", { className: "t decisive" }, "abc"), " decisive token: the answer turns on it");
+    this.search = new Search(this);
+    const jump = (label, direction) => el("button", { type: "button", onclick: () => this.#jump(direction) }, label);
     this.jumpOutput = el("output", { className: "search-output", "aria-live": "polite" });
+    this.reading = el("p", { className: "reading" });
     this.note = el("p", { className: "note" });
     this.promptBox = el("div", { className: "prompt" });
     this.responses = el("div", { className: "responses" });
     this.details = el("div", { className: "details", role: "status", "aria-live": "polite", "aria-label": "Token details" });
-    const runField = field("Run", this.runChoice);
-    runField.hidden = this.runs.length === 1;
-    this.root.append(
-      el("div", { className: "toolbar" }, runField, field("Step", this.stepSlider, this.stepOutput),
-        field("Prompt", this.promptChoice)),
-      el("div", { className: "toolbar second" }, this.shadingHolder, field("Search", this.search, this.searchOutput),
-        el("div", { className: "field jump" }, el("span", { className: "label" }, "Jump to"), this.jumpMost,
-          this.jumpLeast, this.jumpOutput)),
-      this.note,
-      this.promptBox,
-      el("div", {}, this.responses, this.details), // the details stick to the bottom while responses are in view
-    );
-    this.#show(null);
+    this.root.append(el("div", { className: "token-body" },
+      el("div", { className: "toolbar" }, ...this.picker.fields, field("Prompt", this.promptChoice)),
+      el("aside", { className: "inspector", "aria-label": "Shading, details and search" },
+        el("div", { className: "shading" }, el("div", {}, field("Shade by", this.shadeChoice), this.legends[0]),
+          el("div", {}, field("Beside it", this.besideChoice), this.legends[1]), this.decisiveLegend),
+        this.details,
+        el("div", { className: "field jump" }, el("span", { className: "label" }, "Jump to the token with the"),
+          jump("Highest", 1), jump("Lowest", -1), this.jumpOutput),
+        this.search.element),
+      el("div", { className: "token-main" }, this.reading, this.note, this.promptBox, this.responses)));
     this.responses.addEventListener("pointerover", (event) => this.#pointed(event, false));
     this.responses.addEventListener("click", (event) => this.#pointed(event, true));
     this.responses.addEventListener("keydown", (event) => this.#key(event));
@@ -73,40 +70,79 @@ class TokenView {
     });
   }
 
-  #chooseRun(place) {
-    this.run = this.runs[place];
-    this.stepSlider.max = this.run.steps.length - 1;
-    this.stepSlider.value = this.run.steps.length - 1;
-    this.stepSlider.parentElement.hidden = this.run.steps.length === 1;
-    const kept = this.run.shadings.find((shading) => shading.key === this.shading?.key);
-    this.#shadeBy(kept ?? this.run.shadings[0] ?? { key: "weight", label: "coefficient", kind: "diverging", span: 0.2 });
-    return this.#chooseStep(this.run.steps.length - 1);
+  /** Show what is asked for, as far as it is there. Resolves when the first responses stand on the page. */
+  follow(shown) {
+    this.asked = shown;
+    this.loaded = Promise.resolve();
+    if (!this.picker.follow(shown)) {
+      this.#chooseShadings();
+      const place = this.#placeOf((prompt) => String(prompt.group) === shown.prompt?.toString());
+      if (place !== undefined && this.step.prompts[place] !== this.wanted) this.#choosePrompt(place);
+    }
+    const { run, step, wanted, shading, beside } = this;
+    // A shading that nobody asked for is left open: another run may have a better one to start with.
+    looking.note({ run: run.place + 1, step: step.step, prompt: wanted.group, shade: shown.shade && shading.key, beside: beside?.key });
+    return this.loaded;
   }
 
-  #chooseStep(which) {
-    const before = this.step?.prompts[Number(this.promptChoice.value)]?.group;
-    this.step = this.run.steps[which];
-    this.stepOutput.value = `${number(this.step.step)} of ${number(this.run.steps.at(-1).step)}`;
-    this.stepSlider.setAttribute("aria-valuetext", `step ${this.step.step}`);
-    this.promptChoice.replaceChildren(...this.step.prompts.map((prompt, index) => {
+  #placeOf(test) {
+    const place = this.step.prompts.findIndex(test);
+    return place < 0 ? undefined : place;
+  }
+
+  #chooseStep(run, step) {
+    const again = run === this.run;
+    Object.assign(this, { run, step });
+    fill(this.promptChoice, step.prompts.map((prompt, index) => {
       const reward = prompt.reward === null ? "" : ` · reward ${number(prompt.reward, 3)}`;
       const signal = prompt.signal ? "" : " · no signal";
-      return el("option", { value: index }, `${index + 1}${reward}${signal} · ${visible(prompt.title).replace(/\s+/g, " ")}`);
+      return [index, `${index + 1}${reward}${signal} · ${visible(prompt.title).replace(/\s+/g, " ")}`];
     }));
+    const view = run.weights.find((entry) => entry.step === step.step);
+    this.reading.textContent = view ? view.sentences.slice(0, 2).join(" ") : "";
+    this.#chooseShadings(!again);
     // Stay with the prompt's number; else take the first one from which something is learned.
-    const places = [(prompt) => prompt.group === before, (prompt) => prompt.signal, () => true]
-      .map((wanted) => this.step.prompts.findIndex(wanted));
-    const place = places.find((found) => found >= 0);
-    this.promptChoice.value = place;
-    return this.#choosePrompt(place);
+    const { prompt } = this.asked;
+    this.#choosePrompt(this.#placeOf(({ group }) => String(group) === prompt?.toString()) ?? this.#placeOf(({ signal }) => signal) ?? 0);
   }
 
-  /** Draw a prompt's responses part by part. `ready` is done when the first of them stand on the page. */
+  #chooseShadings(fresh = false) {
+    const { shadings, weighted } = this.run;
+    const named = (key) => shadings.find((shading) => shading.key === key);
+    // Coefficients that are all one show nothing; what the optimizer sees of the tokens differs all the same.
+    const first = (weighted ? null : named("share:weight")) ?? shadings[0] ?? { key: "weight", label: "coefficient", centre: 1, span: 0.2 };
+    const shading = named(this.asked.shade) ?? first;
+    const beside = named(this.asked.beside);
+    if (!fresh && shading === this.shading && beside === this.beside) return;
+    Object.assign(this, { shading, beside, ranks: null });
+    if (fresh) {
+      const pairs = shadings.map(({ key, label, group }) => [key, visible(`${group}: ${label}`), group]);
+      fill(this.shadeChoice, pairs);
+      fill(this.besideChoice, [["", "nothing"], ...pairs]);
+    }
+    this.shadeChoice.value = shading.key;
+    this.besideChoice.value = beside?.key ?? "";
+    [shading, beside].forEach((shown, band) => {
+      const box = shown ? legend(shown, band === 0 || kindOf(shown) !== kindOf(shading)) : el("div");
+      this.legends[band].replaceWith(box);
+      this.legends[band] = box;
+    });
+    this.responses.classList.toggle("bands", beside !== undefined);
+    this.jumpOutput.value = "";
+    this.shade();
+  }
+
+  shade() {
+    for (const text of this.texts) text.shadeOpen();
+  }
+
+  /** Draw a prompt's responses part by part. */
   #choosePrompt(place) {
+    this.promptChoice.value = place;
     const prompt = this.step.prompts[place];
     this.wanted = prompt;
     this.root.dataset.shown = "";
-    return new Promise((resolve, reject) => this.#load(prompt, resolve).catch(reject));
+    this.loaded = new Promise((resolve, reject) => this.#load(prompt, resolve).catch(reject));
   }
 
   async #load(prompt, started) {
@@ -123,10 +159,12 @@ class TokenView {
 
   #start(prompt, block) {
     this.observer.disconnect();
+    this.coming.clear();
     this.selected = null;
     this.texts = [];
+    this.decisiveLegend.hidden = !block.responses.some(({ decisive }) => decisive);
     this.note.textContent = this.run.left_out ?? "";
-    this.promptBox.replaceChildren(el("h3", {}, "Prompt"), el("pre", {}, visible(String(block.prompt ?? "not recorded"))));
+    this.promptBox.replaceChildren(el("h3", {}, "Prompt"), el("pre", {}, visible(String(block.prompt ?? "not recorded").trimEnd())));
     if (block.answer !== null && block.answer !== undefined) {
       this.promptBox.append(el("p", { className: "answer" }, el("span", {}, "Reference answer "), el("bdi", {}, visible(String(block.answer)))));
     }
@@ -142,7 +180,6 @@ class TokenView {
       if (!advantages) this.sides[name].append(nothing("All responses to this prompt earned the same reward, so the update learns nothing from them."));
     }
     this.responses.replaceChildren(...Object.values(this.sides));
-    this.#show(null);
   }
 
   #append(responses) {
@@ -155,7 +192,8 @@ class TokenView {
       this.sides[side].append(this.#card(text));
       for (const { element } of text.blocks) this.observer.observe(element);
     }
-    this.#search();
+    this.search.update();
+    if (this.texts.length === responses.length) this.#show(this.texts.find(({ response }) => response.tokens.length), 0);
     requestAnimationFrame(() => setTimeout(() => performance.mark("tokens"))); // after the frame that shows them
   }
 
@@ -170,19 +208,6 @@ class TokenView {
       ...facts.map(([name, value]) => el("span", { className: "fact" }, el("small", {}, name), " ", value)),
       response.reason ? el("span", { className: "reason" }, el("bdi", {}, visible(String(response.reason)))) : null);
     return el("article", { className: "response", "aria-label": `Response ${response.index ?? text.number}` }, head, text.element);
-  }
-
-  #shadeBy(shading) {
-    this.shading = shading;
-    const pairs = this.run.shadings.map((entry) => [entry.key, entry.label]);
-    const rebuild = this.shadingHolder.run !== this.run;
-    if (rebuild) {
-      this.shadingHolder.run = this.run;
-      this.shadingHolder.replaceChildren(segments("shading", "Shade by", pairs, shading.key, (key) =>
-        this.#shadeBy(this.run.shadings.find((entry) => entry.key === key))), el("div"));
-    }
-    this.shadingHolder.lastChild.replaceWith(legend(shading));
-    for (const text of this.texts) text.shadeOpen();
   }
 
   // Selection, by pointer and by keyboard.
@@ -225,89 +250,71 @@ class TokenView {
     this.select(text, moves[event.key]());
   }
 
+  /** The readout of one token. */
   #show(text, place) {
+    const hint = el("p", { className: "hint" }, "Point at a token, or focus a response and use the arrow keys.");
     if (!text) {
-      this.details.replaceChildren(el("p", { className: "hint" }, "Point at a token, or focus a response and use the arrow keys."));
+      this.details.replaceChildren(hint);
       return;
     }
     const { response } = text;
-    const value = (key) => response[key]?.[place];
-    const logp = value("logps");
-    const rows = [
+    const value = (key) => response[key]?.[place] ?? undefined;
+    const read = (key) => valueReader({ key }, response, this.step.totals)(place);
+    const share = read("share:weight");
+    const whole = text.total(this.step.totals);
+    const error = value("measured_error");
+    const facts = [
       ["coefficient", number(value("weight"), 5)],
-      ["probability", number(logp === undefined || logp === null ? undefined : Math.exp(logp), 4)],
-      ["entropy", number(value("entropy"), 5)],
-      ["margin", number(value("margin"), 5)],
-      ["margin before", number(value("margin_initial"), 5)],
-      ["alpha", number(value("alpha"), 5)],
-      ...Object.entries(response.other_weights ?? {}).map(([name, column]) => [name, number(column[place], 5)]),
+      ["update share", valueText({ key: "share:" }, share, 3)],
+      ["of its response", valueText({ key: "share:" }, share === undefined || !whole ? undefined : share / whole, 3)],
+      ["probability", number(read("probability"), 4)],
+      ["entropy", number(value("entropy"), 4)],
+      ...(response.measured ? [["measured credit", value("measured") === undefined ? "not measured" : signed(value("measured"), 3) + (error === undefined ? "" : ` ± ${number(error, 2)}`)]] : []),
+      ...(response.alpha ? [["alpha", number(value("alpha"), 4)]] : []),
+      ...(response.margin ? [["margin", number(value("margin"), 4)]] : []),
+      ...(response.margin_initial ? [["margin before", number(value("margin_initial"), 4)]] : []),
       ...(response.decisive ? [["decisive", value("decisive") ? "yes" : "no"]] : []),
     ];
-    const token = el("div", { className: "token" }, el("bdi", {}, visibleToken(response.tokens[place])),
-      el("small", {}, `token ${number(place + 1)} of ${number(response.tokens.length)}, response #${response.index ?? text.number}`));
-    this.details.replaceChildren(token, el("dl", {}, ...rows.map(([name, shown]) =>
-      el("div", {}, el("dt", {}, name), el("dd", {}, shown)))));
+    const others = Object.keys(response.other_weights ?? {});
+    const row = (name, key) => el("tr", {}, el("th", { scope: "row" }, visible(name)),
+      el("td", {}, number(read(key), 4)), el("td", {}, valueText({ key: "share:" }, read(`share:${key}`), 3)));
+    const table = others.length ? el("table", {}, el("thead", {}, el("tr", {}, ...["other weights", "", "share"].map((name) => el("th", { scope: "col" }, name)))),
+      el("tbody", {}, ...others.map((name) => row(name, `other:${name}`)), row("every weight 1", "plain"))) : null;
+    this.details.replaceChildren(
+      el("div", { className: "token" }, el("bdi", {}, visibleToken(response.tokens[place])),
+        el("small", {}, `token ${number(place + 1)} of ${number(response.tokens.length)}, response #${response.index ?? text.number}`)),
+      el("dl", {}, ...facts.map(([name, shown]) => el("div", {}, el("dt", {}, name), el("dd", {}, shown)))), ...(table ? [table] : []), hint);
   }
 
-  // Search over the responses' text, so that words of several tokens are found too.
-
-  #search() {
-    const query = this.search.value.toLowerCase();
-    this.matches = new Map();
-    this.found = [];
-    this.at = -1;
-    if (query) for (const text of this.texts) this.#searchIn(text, query);
-    this.searchOutput.value = query ? plural(this.found.length, "match", "matches") : "";
-    for (const text of this.texts) text.shadeOpen();
-  }
-
-  #searchIn(text, query) {
-    const lower = text.response.tokens.map((token) => token.toLowerCase());
-    const whole = lower.join("");
-    const places = new Set();
-    let place = 0;
-    let start = 0; // where token `place` begins in `whole`
-    for (let hit = whole.indexOf(query); hit >= 0; hit = whole.indexOf(query, hit + query.length)) {
-      while (start + lower[place].length <= hit) start += lower[place++].length;
-      this.found.push([text, place]);
-      for (let next = place, from = start; from < hit + query.length; from += lower[next++].length) places.add(next);
-    }
-    if (places.size) this.matches.set(text.number, places);
-  }
-
-  #nextMatch(direction) {
-    if (!this.found.length) return;
-    this.at = this.at < 0 && direction < 0 ? this.found.length - 1 : (this.at + direction + this.found.length) % this.found.length;
-    this.searchOutput.value = `${number(this.at + 1)} of ${plural(this.found.length, "match", "matches")}`;
-    this.select(...this.found[this.at]);
-  }
-
-  // Tokens of this prompt by coefficient; pressing again goes to the next in rank.
+  // Tokens of this prompt by what they are shaded by; pressing again goes to the next in rank.
 
   #jump(direction) {
-    this.ranks ??= { most: this.#extremes(1), least: this.#extremes(-1), at: { most: -1, least: -1 } };
-    const name = direction > 0 ? "most" : "least";
+    this.ranks ??= { highest: this.#extremes(1), lowest: this.#extremes(-1), at: { highest: -1, lowest: -1 } };
+    const name = direction > 0 ? "highest" : "lowest";
     const ranked = this.ranks[name];
     if (!ranked.length) {
-      this.jumpOutput.value = "no coefficients here";
+      this.jumpOutput.value = `no ${this.shading.label} here`;
       return;
     }
     const rank = (this.ranks.at[name] = (this.ranks.at[name] + 1) % ranked.length);
-    const { text, place, weight } = ranked[rank];
-    this.jumpOutput.value = `${name}, number ${rank + 1}: ${number(weight, 5)}`;
+    const { text, place, value } = ranked[rank];
+    this.jumpOutput.value = `${name}, number ${rank + 1}: ${valueText(this.shading, value)}`;
     this.select(text, place);
   }
 
-  /** The RANKED tokens with the largest (sign 1) or smallest (-1) coefficients, in order. */
+  /** The RANKED tokens with the highest (sign 1) or lowest (-1) values, in order. */
   #extremes(sign) {
-    const columns = this.texts.map((text) => text.response.weight ?? []);
-    const sorted = Float64Array.from(columns.flat().filter((weight) => weight !== null), (weight) => -sign * weight).sort();
+    const columns = this.texts.map(({ response }) => {
+      const value = valueReader(this.shading, response, this.step.totals);
+      return response.tokens.map((_, place) => value(place));
+    });
+    const sorted = Float64Array.from(columns.flat().filter((value) => value !== undefined), (value) => -sign * value).sort();
     if (!sorted.length) return [];
     const worst = sorted[Math.min(RANKED, sorted.length) - 1];
-    const found = [];
-    columns.forEach((column, number) => column.forEach((weight, place) => {
-      if (weight !== null && -sign * weight <= worst) found.push({ text: this.texts[number], place, weight });
+    const ranked = [];
+    columns.forEach((column, number) => column.forEach((value, place) => {
+      if (value !== undefined && -sign * value <= worst) ranked.push({ text: this.texts[number], place, value });
     }));
-    return found.sort((a, b) => sign * (b.weight - a.weight)).slice(0, RANKED);
+    return ranked.sort((a, b) => sign * (b.value - a.value)).slice(0, RANKED);
   }
 }

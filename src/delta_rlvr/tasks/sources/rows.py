@@ -1,7 +1,8 @@
-"""Problems from rows: local JSON Lines files, and data sets of the Hugging Face hub or a local folder."""
+"""Problems from rows: local files, and data sets of the Hugging Face hub or a local folder."""
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 import os
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from delta_rlvr.tasks.problem import Problem
+from delta_rlvr.tasks.sources import hub
 from delta_rlvr.tasks.sources.schemas import (
     KNOWN_SETS,
     FieldNames,
@@ -21,6 +23,19 @@ from delta_rlvr.tasks.sources.schemas import (
     reader,
 )
 from delta_rlvr.tasks.templates import Template
+
+ROW_FILES = (".jsonl", ".jsonl.gz", ".json", ".csv", ".parquet")
+"""Files that hold rows, by how their names end."""
+
+
+def is_row_file(name: str) -> bool:
+    """Whether a name is that of a file of rows, by how it ends."""
+    return name.endswith(ROW_FILES)
+
+
+def label_of(path: Path) -> str:
+    """A file's name without what says that it holds rows."""
+    return next((path.name.removesuffix(end) for end in ROW_FILES if path.name.endswith(end)), path.name)
 
 
 def load_problems(
@@ -34,26 +49,25 @@ def load_problems(
     chat: bool = False,
     working: str | None = None,
     limit: int | None = None,
+    graded: bool = True,
 ) -> list[Problem]:
-    """Every problem of a JSON Lines file (.jsonl, .jsonl.gz), a data set on the hub, or one saved to a folder.
+    """Every problem of a file (`ROW_FILES`), a data set on the hub, or one saved to a folder.
 
     `schema` is a name of `SCHEMAS`; left out, it is known for the sets of `KNOWN_SETS` and "plain" for others.
     `subset` and `part` are the hub's configuration and split. `template` puts the question, as text or as a chat
     of one message; rows that bring chat messages keep them, and without a template a prompt is the bare question.
     `working` names a field with the steps to the answer, kept for shots; rows may lack it. A row without an answer is an
-    error that says where it stands.
+    error that says where it stands, unless a reward of one's own judges (`graded=False`).
     """
     if limit is not None and limit < 1:
         raise ValueError(f"limit must be at least 1, got {limit}")
     text = str(source)
-    if text.endswith((".jsonl", ".jsonl.gz")):
-        rows, label = (
-            read_json_lines(data_file(Path(source))),
-            Path(source).name.removesuffix(".gz").removesuffix(".jsonl"),
-        )
+    if is_row_file(text):
+        rows, label = read_rows(data_file(Path(source))), label_of(Path(source))
     else:
+        check_is_data_set(text)
         rows, label = _read_data_set(text, subset, part), text.rstrip("/").rsplit("/", 1)[-1]
-    read = reader(schema or KNOWN_SETS.get(text, "plain"), names)
+    read = reader(schema or KNOWN_SETS.get(text, "plain"), names, graded)
     problems = list(_problems(rows, read, label, template, chat, working, limit))
     if not problems:
         raise ValueError(f"{source}: no rows")
@@ -66,10 +80,87 @@ def data_file(path: Path) -> Path:
     return Path(folder, path) if folder and not path.is_file() else path
 
 
-def read_json_lines(path: Path) -> Iterator[tuple[str, Row]]:
-    """(where, row) of each line that is not empty."""
+def check_is_data_set(name: str) -> None:
+    """Refuse at once what the hub would be asked for in vain: a file that holds no rows, a path that is not there."""
+    path = Path(name).expanduser()
+    if path.is_dir():
+        return
+    if path.is_file():
+        raise ValueError(f"{name} is no file of rows: give one that ends in {', '.join(ROW_FILES)}")
+    if (
+        name.startswith((".", "/", "~"))
+        or name.count("/") != 1
+        or path.suffix in (".txt", ".tsv", ".xlsx", ".yaml", ".yml")
+    ):
+        raise FileNotFoundError(
+            f"{name}: there is no such file or folder (a data set of the hub is written as OWNER/NAME)"
+        )
+
+
+def read_rows(path: Path) -> Iterator[tuple[str, Row]]:
+    """(where, row) of each row of a file."""
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file (DELTA_RLVR_DATA may name the folder that it lies in)")
+    if path.suffix == ".json":
+        return _read_json(path)
+    if path.suffix == ".csv":
+        return _read_csv(path)
+    if path.suffix == ".parquet":
+        return _read_parquet(path)
+    return _read_json_lines(path)
+
+
+def _read_json(path: Path) -> Iterator[tuple[str, Row]]:
+    """A list of objects; or JSON Lines under another name."""
+    text = path.read_text(encoding="utf-8")
+    try:
+        rows = json.loads(text)
+    except json.JSONDecodeError as error:
+        if not text.lstrip().startswith("{"):
+            raise ValueError(f"{path}: not JSON ({error.msg} in line {error.lineno})") from error
+        yield from _read_json_lines(path)
+        return
+    if isinstance(rows, dict):
+        lists = [value for value in rows.values() if isinstance(value, list)]
+        if len(lists) != 1:
+            raise ValueError(f"{path}: give a list of objects, each with a question and an answer")
+        rows = lists[0]
+    for number, row in enumerate(rows):
+        where = f"{path}, row {number}"
+        if not isinstance(row, dict):
+            raise ValueError(
+                f"{where}: expected an object with a question and an answer, got {type(row).__name__}"
+            )
+        yield where, row
+
+
+def _read_csv(path: Path) -> Iterator[tuple[str, Row]]:
+    csv.field_size_limit(2**31 - 1)
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        rows = csv.DictReader(file)
+        for row in rows:
+            if None in row or None in row.values():
+                raise ValueError(
+                    f"{path}, line {rows.line_num}: not as many fields as the heading has ({len(rows.fieldnames or ())})"
+                )
+            yield f"{path}, line {rows.line_num}", row
+
+
+def _read_parquet(path: Path) -> Iterator[tuple[str, Row]]:
+    try:
+        from pyarrow import ArrowInvalid, parquet
+    except ImportError as error:
+        raise ImportError(f'{path}: Parquet files need `pip install "delta-rlvr[tasks]"`') from error
+    try:
+        for batch in parquet.ParquetFile(path).iter_batches():
+            for number, row in enumerate(batch.to_pylist()):
+                yield f"{path}, row {number}", row
+    except ArrowInvalid as error:
+        raise ValueError(f"{path} is not a Parquet file ({str(error).splitlines()[0]})") from error
+
+
+def _read_json_lines(path: Path) -> Iterator[tuple[str, Row]]:
+    """(where, row) of each line that is not empty."""
     opener: Callable[..., Any] = gzip.open if path.suffix == ".gz" else open
     with opener(path, "rt", encoding="utf-8") as lines:
         for number, line in enumerate(lines, start=1):
@@ -102,7 +193,13 @@ def _read_data_set(source: str, subset: str | None, part: str) -> Iterator[tuple
                 raise ValueError(f"{source} has no part {part!r}; it has {', '.join(loaded)}")
             loaded = loaded[part]
     else:
-        loaded = datasets.load_dataset(source, subset, split=part)
+        try:
+            with hub.little_patience():
+                loaded = datasets.load_dataset(source, subset, split=part)
+        except Exception as error:  # whatever the hub's libraries raise, the answer for a person is the same
+            raise ValueError(
+                f"{source}: the data set could not be loaded from the Hugging Face hub: {hub.reason(error)}"
+            ) from error
     for number, row in enumerate(loaded):
         yield f"{source} ({part}), row {number}", row
 
@@ -140,7 +237,7 @@ def _problems(
         prompt = fields.question
         if template is not None and isinstance(prompt, str):
             prompt = template.messages(prompt) if chat else template.fill(prompt)
-        meta = {**fields.meta, "question": fields.question, "where": where}
+        meta = {**fields.meta, "question": fields.question, "where": where, "row": row}
         if working is not None and row.get(working):
             meta["working"] = str(row[working])
         if template is not None:

@@ -49,11 +49,16 @@ class FieldNames:
     """Field of the id."""
 
 
-def read_plain(row: Row, names: FieldNames | None = None) -> Fields:
-    """A row with the usual names, or with those given."""
+def read_plain(row: Row, names: FieldNames | None = None, graded: bool = True) -> Fields:
+    """A row with the usual names, or with those given. Where a reward of one's own judges (`graded=False`), it needs no answer."""
     names = names or FieldNames()
     question = _question(_pick(row, names.question, QUESTION_FIELDS, "question"))
-    answer = answer_text(_pick(row, names.answer, ANSWER_FIELDS, "answer"))
+    try:
+        answer = answer_text(_pick(row, names.answer, ANSWER_FIELDS, "answer"))
+    except RowError:
+        if graded:
+            raise
+        answer = ""
     return Fields(question, answer, _id(row, names.id))
 
 
@@ -116,15 +121,15 @@ KNOWN_SETS = {
 """Schemas of data sets on the hub, by their id."""
 
 
-def reader(schema: str, names: FieldNames | None = None) -> Callable[[Row], Fields]:
-    """The reader of a schema; field names of one's own go with "plain" only."""
+def reader(schema: str, names: FieldNames | None = None, graded: bool = True) -> Callable[[Row], Fields]:
+    """The reader of a schema; field names of one's own, and rows without an answer, go with "plain" only."""
     if schema not in SCHEMAS:
         raise ValueError(f"schema={schema!r} is not known; use one of {', '.join(SCHEMAS)}")
+    if schema == "plain":
+        return lambda row: read_plain(row, names, graded)
     if names is None or names == FieldNames():
         return SCHEMAS[schema]
-    if schema != "plain":
-        raise ValueError(f"schema {schema!r} knows its field names: give names with schema 'plain' only")
-    return lambda row: read_plain(row, names)
+    raise ValueError(f"schema {schema!r} knows its field names: give names with schema 'plain' only")
 
 
 def answer_text(value: Any) -> str:

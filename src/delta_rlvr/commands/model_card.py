@@ -1,0 +1,55 @@
+"""The model card of a run: what was trained, on what, how, and what came out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from delta_rlvr.commands.heldout import sampling_text
+from delta_rlvr.evaluate import EvaluationResult
+
+_SETTINGS = {
+    "learning_rate": "learning rate",
+    "num_generations": "responses per prompt",
+    "max_completion_length": "longest response, in tokens",
+    "temperature": "sampling temperature",
+    "lora_rank": "LoRA rank",
+    "reward": "reward",
+}
+
+
+def write_card(folder: Path, info: Mapping[str, Any], after: EvaluationResult | None) -> None:
+    """Write README.md beside the weights, from what run.json holds."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "README.md").write_text(card(info, after), encoding="utf-8")
+
+
+def card(info: Mapping[str, Any], after: EvaluationResult | None) -> str:
+    """The card as Markdown with the hub's front matter."""
+    settings = info["settings"]
+    lines = ["---", "library_name: transformers", "tags: [delta-rlvr, rlvr, trl]"]
+    if "/" in info["model"] and not info["model"].startswith(("/", ".", "~")):
+        lines.append(f"base_model: {info['model']}")
+    lines += ["---", f"# {info['model']}, trained with {info['method']}", ""]
+    lines.append(
+        f"Reinforcement learning from verifiable rewards: {info['steps']} steps of `{info['method']}` on "
+        f"`{info['task']}`, seed {info['seed']}, by [delta-rlvr](https://arxiv.org/abs/2605.21467) with TRL."
+    )
+    final = info.get("final") or {}
+    if {"before", "after"} <= final.keys():
+        scores = [f"{100 * final[when]['accuracy']:.1f} %" for when in ("before", "after")]
+        drawn = f" ({sampling_text(after)})" if after else ""
+        lines += ["", f"Held-out accuracy: {scores[0]} before training, {scores[1]} after{drawn}."]
+    else:
+        lines += ["", "It was not scored on held-out problems."]
+    shown = {name: settings.get(key) for key, name in _SETTINGS.items()}
+    lines += ["", "| setting | value |", "|---|---|"]
+    lines += [f"| {name} | {value} |" for name, value in shown.items() if value is not None]
+    versions = ", ".join(f"{name} {number}" for name, number in (info.get("versions") or {}).items())
+    lines += [
+        "",
+        f"Every setting stands in `run.json` of the run's folder. Versions: {versions or 'not recorded'}.",
+        "",
+    ]
+    return "\n".join(lines)

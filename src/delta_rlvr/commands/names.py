@@ -1,0 +1,111 @@
+"""Names on a command line, checked before torch and an engine are loaded: a slip is told at once, not after seconds."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+from collections.abc import Iterator, Sequence
+from importlib.metadata import entry_points
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import delta_rlvr
+from delta_rlvr.spelling import did_you_mean
+from delta_rlvr.tasks.models import check_model_name
+from delta_rlvr.tasks.registry import check_task_name
+from delta_rlvr.tasks.templates import template
+
+_PLUGINS = "delta_rlvr.methods"
+
+
+def check_names(arguments: Sequence[str]) -> None:
+    """Refuse wrong names of methods, tasks, templates and models, as far as they can be told without loading anything. Whatever passes
+    is checked again, in full, by those who use it."""
+    for name in [
+        *_values(arguments, "method"),
+        *_listed(arguments, "methods"),
+        *_listed(arguments, "show_methods"),
+    ]:
+        check_method_name(name)
+    for spec in _values(arguments, "task"):
+        check_task_name(spec)
+    for name in _values(arguments, "template"):
+        template(name)
+    for name in _values(arguments, "model"):
+        check_model_name(name)
+    check_trackers([*_listed(arguments, "report_to")])
+    for file in _values(arguments, "config"):
+        if not Path(file).is_file():
+            raise FileNotFoundError(f"--config {file}: No such file or directory")
+
+
+def check_method_name(spec: str) -> None:
+    """Refuse a name that no method has. Rules of one's own, and of other packages, are not looked into here."""
+    name = spec.partition("?")[0]
+    if ":" in name or name.endswith(".py") or entry_points(group=_PLUGINS):
+        return
+    known = method_names()
+    if name not in known:
+        raise ValueError(
+            f"unknown method {name!r}{did_you_mean(name, known)} (there are: {', '.join(known)})"
+        )
+
+
+def method_names() -> list[str]:
+    """Every method's name, read off the source: importing the rules would import torch."""
+    package = Path(delta_rlvr.__file__).parent
+    files = [package / "objectives" / "methods.py", *sorted((package / "credit" / "rules").glob("*.py"))]
+    return [name for file in files for name in _registered(ast.parse(file.read_text(encoding="utf-8")))]
+
+
+def _registered(tree: ast.Module) -> Iterator[str]:
+    """First arguments of `register(...)` and of `Method(...)`; for a loop that registers, the first entry of each of its rows."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Name(id="register" | "Method"), args=[ast.Constant(value=str(name)), *_]):
+                yield name
+            case ast.For(
+                iter=ast.Tuple(elts=rows),
+                body=[ast.Expr(value=ast.Call(func=ast.Call(func=ast.Name(id="register"))))],
+            ):
+                for row in rows:
+                    match row:
+                        case ast.Tuple(elts=[ast.Constant(value=str(name)), *_]):
+                            yield name
+
+
+_TRACKERS = {
+    "wandb": "wandb",
+    "tensorboard": "tensorboard",
+    "trackio": "trackio",
+    "mlflow": "mlflow",
+    "comet_ml": "comet_ml",
+}
+
+
+def check_trackers(report_to: Any) -> None:
+    """Refuse a tracker that is not installed, before anything is loaded for it."""
+    for name in [report_to] if isinstance(report_to, str) else report_to or []:
+        package = _TRACKERS.get(name)
+        alone = name == "tensorboard" and importlib.util.find_spec("tensorboardX") is not None
+        if package and importlib.util.find_spec(package) is None and not alone:
+            raise ValueError(
+                f"--report_to {name}: it is not installed; pip install {package.replace('_', '-')}"
+            )
+
+
+def _values(arguments: Sequence[str], option: str) -> Iterator[str]:
+    """What an option is given: `--option value` or `--option=value`."""
+    for word, following in zip_longest(arguments, arguments[1:]):
+        name, mark, value = word.partition("=")
+        if name.replace("-", "_") == f"__{option}":
+            if mark:
+                yield value
+            elif following is not None and not following.startswith("--"):
+                yield following
+
+
+def _listed(arguments: Sequence[str], option: str) -> Iterator[str]:
+    for text in _values(arguments, option):
+        yield from (name.strip() for name in text.split(",") if name.strip())

@@ -1,0 +1,69 @@
+// What the weights of a step follow: sentences, each method's numbers, and weight against 1 - p on both sides.
+
+class WeightsView {
+  constructor(root, runs) {
+    this.picker = new RunAndStep(runs.filter((run) => run.weights.length), (run) => run.weights.map(({ step }) => step), (run, at) => this.#draw(run, run.weights[at]));
+    this.sentences = el("div", { className: "sentences" });
+    this.figures = el("div", { className: "pictures" });
+    this.figureNote = el("p", { className: "note" });
+    this.table = el("div", { className: "table-holder wide", tabIndex: 0, role: "region", "aria-label": "What each method's weights follow" });
+    root.append(el("div", { className: "toolbar slim" }, ...this.picker.fields), this.sentences, this.figures, this.figureNote, this.table);
+    this.follow(looking.shown);
+  }
+
+  follow(shown) {
+    this.picker.follow(shown);
+  }
+
+  #draw(run, view) {
+    this.sentences.replaceChildren(...view.sentences.map((sentence) => el("p", { className: "verdict" }, sentence)),
+      el("p", { className: "note" }, `Over ${plural(view.tokens, "token")} with an advantage, of the ${plural(view.responses, "response")} kept of this step; the curves under Training are over whole batches. Right responses are those with a positive advantage.`));
+    // One axis for the whole run: the range of the colours.
+    const { span } = run.shadings.find(({ key }) => key === view.drawn.key);
+    const sides = [["positive", "Right responses"], ["negative", "Wrong responses"]];
+    const row = view.rows.find(({ key }) => key === view.drawn.key);
+    this.figures.replaceChildren(...sides.map(([side, title]) =>
+      scatter(`${title}: weight against 1 − p`, side, view.points[side], Math.max(0, 1 - span), 1 + span, row[`rank_${side}`])));
+    this.figureNote.textContent = `Weights of ${visible(view.drawn.name)}; a dot is a token, of ${plural(view.points.positive.weight.length, "right one")} and ${plural(view.points.negative.weight.length, "wrong one")} drawn at random. The dotted line is a weight of 1. Dots beyond an axis stand at its end.`;
+    this.#numbers(view);
+  }
+
+  #numbers({ rows, step }) {
+    const share = (value) => percent(value ?? NaN);
+    const rank = (value) => (value === undefined ? "–" : correlationText(value));
+    const columns = [["Right responses' share of the update", "update_share_positive", share], ["Rank correlation with 1 − p, right", "rank_positive", rank],
+      ["the same, wrong", "rank_negative", rank], ["Variance between sides", "between_sides", share], ["Saturated", "saturated", share],
+      ["Rank correlation with measured credit, right", "measured_positive", rank], ["the same, wrong", "measured_negative", rank]]
+      .filter(([, key]) => rows.some((row) => row[key] !== undefined));
+    const values = () => [["method", ...columns.map(([name]) => name)], ...rows.map((row) => [row.name, ...columns.map(([, key]) => row[key])])];
+    this.table.replaceChildren(
+      el("table", {}, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Weights of", csvButton(`Weights at step ${step}`, values)), ...columns.map(([name]) => el("th", { scope: "col" }, name)))),
+        el("tbody", {}, ...rows.map((row) => el("tr", { className: row.key === "weight" ? "strong" : "" }, el("th", { scope: "row" }, visible(row.name)),
+          ...columns.map(([, key, shown]) => el("td", {}, shown(row[key]))))))));
+  }
+}
+
+const correlationText = (value) => (value < 0 ? "−" : "+") + Math.abs(value).toFixed(2);
+const DECADES = 5; // 1 - p from 0.00001 to 1
+
+/** A dot for each token; 1 - p on a logarithmic axis, since most tokens are near-certain. Both axes are the same at every step. */
+function scatter(title, side, { uncertain, weight }, low, high, correlation) {
+  const [width, height, left, bottom] = [480, 250, 44, 40];
+  const x = (value) => left + (width - left - 8) * (1 + Math.max(-DECADES, Math.log10(Math.max(value, 1e-9))) / DECADES);
+  const y = (value) => 8 + (height - bottom - 8) * (1 - (Math.max(low, Math.min(high, value)) - low) / (high - low));
+  const chart = svg("svg", { viewBox: `0 0 ${width} ${height}`, class: `mirror scatter ${side}`, role: "img", "aria-label": `${title}: rank correlation ${number(correlation, 2)}` });
+  for (let decade = -DECADES; decade <= 0; decade += 1) {
+    const at = x(10 ** decade);
+    chart.append(svg("line", { x1: at, x2: at, y1: 8, y2: height - bottom + 4, class: "grid" }),
+      svg("text", { x: at, y: height - bottom + 18, "text-anchor": decade === 0 ? "end" : "middle" }, `${decade === -DECADES ? "≤ " : ""}${10 ** decade === 1e-5 ? "0.00001" : 10 ** decade}`));
+  }
+  for (const value of [low, (low + 1) / 2, 1, (1 + high) / 2, high]) {
+    chart.append(svg("line", { x1: left, x2: width - 8, y1: y(value), y2: y(value), class: value === 1 ? "zero" : "grid" }),
+      svg("text", { x: left - 6, y: y(value) + 4, "text-anchor": "end" }, number(value, 3)));
+  }
+  weight.forEach((value, place) => chart.append(svg("circle", { cx: x(uncertain[place]).toFixed(1), cy: y(value).toFixed(1), r: 2.6 })));
+  chart.append(svg("text", { x: width - 8, y: height - 4, "text-anchor": "end" }, "1 − p: how unsure the policy was →"));
+  const rows = () => [["one minus p", "weight"], ...weight.map((value, place) => [uncertain[place], value])];
+  return el("figure", { className: "picture" }, el("figcaption", {}, el("b", {}, title),
+    el("span", {}, correlation === undefined ? "no rank correlation: one of the two does not vary" : `rank correlation ${correlationText(correlation)}`), csvButton(title, rows)), chart);
+}

@@ -1,0 +1,309 @@
+"""Rollouts from anywhere: one importer for each engine's files (docs/report.md has the keys)."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from delta_rlvr.rewards.functions import completion_text
+
+FORMATS = (
+    "JSON Lines with prompt, response, reward (such as a run's own rollouts/*.jsonl.gz), TRL's completions_*.parquet, "
+    "verl's rollout dumps (.jsonl), prime-rl's traces.jsonl, or slime's debug rollout data (.pt)"
+)
+
+Row = Mapping[str, Any]
+
+
+class RolloutFileError(ValueError):
+    """The rollouts file cannot be used; the message names the line and what to do."""
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """One response of the file."""
+
+    where: str
+    """Its place, for messages: "line 3"."""
+    prompt: str | list[dict[str, str]]
+    """Text, or the messages of a conversation."""
+    response: str
+    """What the policy wrote; empty where `ids` alone say it, or where it wrote nothing."""
+    reward: float
+    """What it earned."""
+    group: str
+    """Rollouts of one group are compared with each other: the file's own group, or else the prompt."""
+    advantage: float | None = None
+    """The engine's own, where the file has it."""
+    prompt_ids: tuple[int, ...] | None = None
+    """The prompt's tokens, where the file has them."""
+    ids: tuple[int, ...] | None = None
+    """The sampled tokens, where the file has them."""
+    decisive: tuple[bool, ...] | None = None
+    """Labels of the decisive tokens, where a run's own file has them."""
+
+
+def read_rollouts(path: str | Path, reward_key: str | None = None) -> list[Rollout]:
+    """The file's rollouts. A line that cannot be used is an error with its number. `reward_key` names the reward where a file has
+    several: a key of slime's reward, a column of TRL's table."""
+    source = Path(path)
+    if source.is_dir():
+        inside = sorted(file.name for file in source.iterdir() if file.is_file())
+        has = f" (it has {', '.join(inside[:6])}{', ...' if len(inside) > 6 else ''})" if inside else ""
+        raise RolloutFileError(f"{source} is a folder{has}: name one file, {FORMATS}")
+    if not source.is_file():
+        raise RolloutFileError(f"{source} is not a file: give {FORMATS}")
+    try:
+        if source.suffix == ".parquet":
+            rollouts = list(_trl(source, reward_key))
+        elif source.suffix in (".pt", ".pth"):
+            rollouts = list(_slime(source, reward_key))
+        else:
+            rollouts = _json_lines(source)
+    except RolloutFileError as error:
+        raise RolloutFileError(f"{source} {error}") from error
+    if not rollouts:
+        raise RolloutFileError(f"{source} is empty: give {FORMATS}")
+    if not any(rollout.response or rollout.ids for rollout in rollouts):
+        raise RolloutFileError(f"{source}: no response in it has a token")
+    return rollouts
+
+
+# ---------------------------------------------------------------- JSON Lines: ours, plain ones, verl, prime-rl
+
+
+def _json_lines(source: Path) -> list[Rollout]:
+    opener: Callable[..., Any] = gzip.open if source.suffix == ".gz" else open
+    rollouts: list[Rollout] = []
+    try:
+        with opener(source, "rb") as file:
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    rollouts += _line(line, f"line {number}")
+    except (gzip.BadGzipFile, EOFError) as error:
+        raise RolloutFileError(f"is not a whole gzip file ({error})") from error
+    return rollouts
+
+
+def _line(line: bytes, where: str) -> list[Rollout]:
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        raise RolloutFileError(f"{where} is not JSON ({error})") from error
+    if not isinstance(row, dict):
+        raise RolloutFileError(f"{where} is not an object: give prompt, response, reward")
+    if "traces" in row or "nodes" in row:
+        try:
+            return list(_prime_rl(row, where))
+        except (KeyError, TypeError, AttributeError, IndexError) as error:
+            raise RolloutFileError(
+                f"{where} is no episode of verifiers' schema 1 ({type(error).__name__}: {error})"
+            ) from error
+    if {"input", "output", "score"} <= row.keys():
+        return [_verl(row, where)]
+    return [_plain(row, where)]
+
+
+def _plain(row: Row, where: str) -> Rollout:
+    missing = [key for key in ("prompt", "response", "reward") if key not in row]
+    if missing:
+        raise RolloutFileError(
+            f"{where} has no {' and no '.join(missing)} (it has {', '.join(row) or 'no key'})"
+        )
+    own = "tokens" in row and "ids" in row  # a run of ours
+    response = row["response"]
+    if not isinstance(response, str) or not (response or own):
+        raise RolloutFileError(f"{where}: response must be a text that is not empty, got {response!r}")
+    decisive = row.get("decisive") if own else None
+    advantage = row.get("advantage")
+    return Rollout(
+        where,
+        _prompt(row.get("messages") or row["prompt"], where),
+        response,
+        _number(row["reward"], where, "reward"),
+        _group(row, row["prompt"]),
+        advantage=_number(advantage, where, "advantage") if own and advantage is not None else None,
+        ids=tuple(row["ids"]) if own and response else None,
+        decisive=tuple(map(bool, decisive)) if decisive is not None else None,
+    )
+
+
+def _verl(row: Row, where: str) -> Rollout:
+    """`trainer.rollout_data_dir` of verl: input, output, gts, score, step."""
+    for key in ("input", "output"):
+        if not isinstance(row[key], str):
+            raise RolloutFileError(
+                f"{where}: {key} must be a text, as verl writes it, got {type(row[key]).__name__}"
+            )
+    # verl decodes prompts with the chat template in them: they are text, whatever they were.
+    reward = _number(row["score"], where, "score")
+    return Rollout(where, row["input"], row["output"], reward, row["input"])
+
+
+def _prime_rl(row: Row, where: str) -> Iterator[Rollout]:
+    """prime-rl's `rollouts/step_N/train/*/traces.jsonl`: an episode (or a bare trace) of verifiers' schema 1. Each turn that the policy
+    sampled is a rollout, with the reward of its trace."""
+    group = (row.get("group") or {}).get("id")
+    for trace in row.get("traces", [row]):
+        if not trace.get("agent", {}).get("trainable", True):
+            continue
+        task = trace.get("task", {})
+        name = group or task.get("key") or task.get("hash") or json.dumps(task, sort_keys=True)
+        rewards = [reward for reward in trace.get("rewards", {}).values() if reward is not None]
+        if not rewards:
+            continue  # it was never scored: it failed
+        reward = sum(_number(each["score"], where, "score") * each.get("weight", 1.0) for each in rewards)
+        nodes = trace.get("nodes", [])
+        for place, node in enumerate(nodes):
+            if node.get("sampled"):
+                yield _prime_rl_turn(nodes, place, reward, name, where)
+
+
+def _prime_rl_turn(nodes: Sequence[Row], place: int, reward: float, group: str, where: str) -> Rollout:
+    node = nodes[place]
+    before: list[Row] = []
+    parent = node.get("parent")
+    while parent is not None:
+        before.insert(0, nodes[parent])
+        parent = nodes[parent].get("parent")
+    message, ids, sampled = node["message"], node.get("token_ids") or [], node.get("mask") or []
+    first = sampled.index(True) if True in sampled else 0
+    if not ids and message.get("reasoning_content"):
+        raise RolloutFileError(
+            f"{where}: a turn has its reasoning apart from its content and no token_ids, so its text is not known"
+        )
+    prompt_ids = [token for each in before for token in each.get("token_ids") or []] + ids[:first]
+    credit = node.get("advantages")
+    return Rollout(
+        where,
+        _prompt([_message(each["message"]) for each in before], where),
+        "" if ids else message.get("content") or "",
+        reward,
+        group,
+        advantage=sum(credit) / len(credit) if credit else None,
+        prompt_ids=tuple(prompt_ids) if ids else None,
+        ids=tuple(token for token, own in zip(ids, sampled, strict=True) if own) if ids else None,
+    )
+
+
+def _message(message: Row) -> dict[str, str]:
+    content = message.get("content")
+    if isinstance(content, list):
+        content = "\n".join(part["text"] for part in content if part.get("type") == "text")
+    return {"role": message["role"], "content": content or ""}
+
+
+# ---------------------------------------------------------------- TRL and slime
+
+
+def _trl(source: Path, reward_key: str | None) -> Iterator[Rollout]:
+    """`log_completions=True` of TRL: completions/completions_NNNNN.parquet."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise ImportError(f'{source}: reading Parquet needs `pip install "delta-rlvr[tasks]"`') from error
+    try:
+        table = pyarrow.parquet.read_table(source)
+    except (pyarrow.ArrowInvalid, OSError) as error:
+        raise RolloutFileError(f"is not a Parquet file ({error})") from error
+    names = table.column_names
+    if missing := [name for name in ("prompt", "completion", "advantage") if name not in names]:
+        raise RolloutFileError(
+            f"has no column {' and no '.join(missing)}: TRL's tables of completions have (this one: {', '.join(names)})"
+        )
+    numeric = [
+        name
+        for name, kind in zip(names, table.schema.types, strict=True)
+        if (pyarrow.types.is_floating(kind) or pyarrow.types.is_integer(kind))
+        and name not in ("step", "advantage")
+    ]
+    if reward_key is not None and reward_key not in numeric:
+        raise RolloutFileError(f"has no reward {reward_key!r}; it has {', '.join(numeric) or 'none'}")
+    chosen = numeric if reward_key is None else [reward_key]
+    for number, row in enumerate(table.to_pylist(), start=1):
+        where = f"row {number}"
+        earned = [row[name] for name in chosen if row[name] is not None and not math.isnan(row[name])]
+        prompt = _prompt(row["prompt"], where)
+        yield Rollout(
+            where,
+            prompt,
+            completion_text(row["completion"]),
+            _number(sum(earned), where, "reward"),
+            prompt if isinstance(prompt, str) else json.dumps(prompt),
+            advantage=_number(row["advantage"], where, "advantage"),
+        )
+
+
+def _slime(source: Path, reward_key: str | None) -> Iterator[Rollout]:
+    """`--save-debug-rollout-data` of slime: torch.save of {"rollout_id", "samples": [Sample.to_dict(), ...]}."""
+    import torch
+
+    try:
+        # Tensors and plain values only: a file of rollouts has no business running code.
+        stored = torch.load(source, map_location="cpu", weights_only=True)
+    except Exception as error:  # zipfile, pickle and torch fail in their own ways
+        raise RolloutFileError(f"cannot be read by torch ({str(error).splitlines()[0]})") from error
+    samples = stored.get("samples") if isinstance(stored, dict) else None
+    if not isinstance(samples, list):
+        raise RolloutFileError('has no "samples": slime saves {"rollout_id", "samples"}')
+    for number, sample in enumerate(samples, start=1):
+        where = f"sample {number}"
+        length = int(sample.get("response_length") or 0)
+        tokens = [int(token) for token in sample.get("tokens") or ()]
+        if length > len(tokens):
+            raise RolloutFileError(
+                f"{where}: response_length is {length}, and it has {len(tokens)} tokens with its prompt"
+            )
+        prompt = _prompt(sample.get("prompt"), where)
+        group = sample.get("group_index")
+        yield Rollout(
+            where,
+            prompt,
+            str(sample.get("response") or ""),
+            _slime_reward(sample.get("reward"), reward_key, where),
+            json.dumps(prompt) if group is None else str(group),
+            prompt_ids=tuple(tokens[: len(tokens) - length]) if length else None,
+            ids=tuple(tokens[len(tokens) - length :]) if length else None,
+        )
+
+
+def _slime_reward(reward: Any, key: str | None, where: str) -> float:
+    if isinstance(reward, Mapping):
+        if key is None or key not in reward:
+            raise RolloutFileError(
+                f"{where} has the rewards {', '.join(map(str, reward))}: name one with --reward_key"
+            )
+        reward = reward[key]
+    return _number(reward, where, "reward")
+
+
+# ---------------------------------------------------------------- values
+
+
+def _prompt(prompt: Any, where: str) -> str | list[dict[str, str]]:
+    if isinstance(prompt, str):
+        return prompt
+    turns: list[Any] = prompt if isinstance(prompt, list) else []
+    if not turns or not all(
+        isinstance(turn, dict) and all(isinstance(turn.get(key), str) for key in ("role", "content"))
+        for turn in turns
+    ):
+        raise RolloutFileError(f"{where}: prompt must be a text or a list of messages with role and content")
+    return [{"role": turn["role"], "content": turn["content"]} for turn in turns]
+
+
+def _group(row: Row, prompt: Any) -> str:
+    group = row.get("group", prompt)
+    return group if isinstance(group, str) else json.dumps(group)
+
+
+def _number(value: Any, where: str, name: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise RolloutFileError(f"{where}: {name} must be a finite number, got {value!r}")
+    return float(value)

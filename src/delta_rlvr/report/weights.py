@@ -1,0 +1,242 @@
+"""What the weights of a sampled step follow, and what they make of the update, in numbers, sentences and a figure.
+
+The numbers are those of `credit.diagnostics`, from the rollouts that the run kept; they are computed once more here, so that a page
+does not wait for torch (a test holds the two together).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from delta_rlvr.runs.files import round_significant
+
+OWN, PLAIN, OTHER = "weight", "plain", "other:"
+"""Keys of weights: the run's own; every weight one; before another method's name."""
+SATURATED = 0.05
+"""An assignment (alpha) that is this close to an end of its range counts as saturated."""
+SAME = 1e-4
+"""Weights that are all this close to one tell no token from another."""
+# Tokens in the figure: of one side at one step, at least and at most; and of the whole page, so that it stays light.
+FEWEST, MOST, ON_PAGE = 60, 400, 30_000
+
+_SIDES = (("positive", 1), ("negative", -1))
+_MINUS = "\N{MINUS SIGN}"
+_SURPRISE = f"1 {_MINUS} p"
+
+Column = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class StepTokens:
+    """All tokens of a step's kept responses, one after another; NaN where a response does not have the value."""
+
+    responses: int
+    advantages: Column
+    uncertain: Column
+    """1 - p."""
+    alpha: Column
+    measured: Column
+    weights: dict[str, Column]
+    """By key; `PLAIN` always."""
+
+    @property
+    def side(self) -> Column:
+        return np.sign(self.advantages)
+
+    def update(self, key: str) -> Column:
+        """What the optimizer sees of each token: weight x |A| x (1 - p). A near-certain token's gradient is next to nothing."""
+        return self.weights[key] * np.abs(self.advantages) * self.uncertain
+
+    def totals(self) -> dict[str, float]:
+        """The whole of which a token has a share, by key; nothing for weights or log-probs that no response has."""
+        sums = {key: float(np.nansum(self.update(key))) for key in self.weights}
+        return {key: total for key, total in sums.items() if total > 0}
+
+    def varies(self, key: str) -> bool:
+        """Whether these weights tell any token that has an advantage from another."""
+        return bool(np.any(np.abs(self.weights[key][self.side != 0] - 1) > SAME))
+
+
+def step_tokens(responses: Sequence[Mapping[str, Any]]) -> StepTokens:
+    """The step's responses as columns."""
+    lengths = [len(response["tokens"]) for response in responses]
+
+    def column(values_of: Any) -> Column:
+        parts = [
+            np.full(length, np.nan) if values is None else np.array(values, np.float64)
+            for values, length in zip(map(values_of, responses), lengths, strict=True)
+        ]
+        return np.concatenate([np.empty(0), *parts])
+
+    def other(name: str) -> Column:
+        return column(lambda response: (response.get("other_weights") or {}).get(name))
+
+    names = dict.fromkeys(name for response in responses for name in response.get("other_weights") or {})
+    weights = {PLAIN: np.ones(sum(lengths)), OWN: column(lambda response: response.get("weight"))}
+    weights |= {OTHER + name: other(name) for name in names}
+    return StepTokens(
+        responses=len(responses),
+        advantages=column(lambda response: [response.get("advantage") or 0.0] * len(response["tokens"])),
+        uncertain=-np.expm1(column(lambda response: response.get("logps"))),
+        alpha=column(lambda response: response.get("alpha")),
+        measured=column(lambda response: response.get("measured")),
+        weights={key: values for key, values in weights.items() if not np.all(np.isnan(values))},
+    )
+
+
+def step_weights(
+    tokens: StepTokens, step: int, method: str, points: int, metrics: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """What the page says and draws of one step; None where no method's weights tell tokens apart.
+
+    `points`: tokens in the figure on each side. `metrics`: the step's line, for what rollouts alone do not tell (reliability).
+    """
+    telling = [key for key in tokens.weights if tokens.varies(key)]
+    if not telling:
+        return None
+    names = {key: key.removeprefix(OTHER) for key in tokens.weights} | {OWN: method, PLAIN: "every weight 1"}
+    order = sorted(tokens.weights, key=lambda key: (key != OWN, key == PLAIN))
+    rows: list[dict[str, Any]] = [{"key": key, "name": names[key], **numbers(tokens, key)} for key in order]
+    drawn = OWN if OWN in telling else telling[0]
+    return {
+        "step": step,
+        "sentences": sentences({row["key"]: row for row in rows}, metrics.get("reliability")),
+        "rows": rows,
+        "drawn": {"key": drawn, "name": names[drawn]},
+        "points": {name: _sample(tokens, drawn, sign, points) for name, sign in _SIDES},
+        "responses": tokens.responses,
+        "tokens": int(np.count_nonzero(tokens.side)),
+    }
+
+
+def numbers(tokens: StepTokens, key: str) -> dict[str, float]:
+    """One method's numbers, each where it can be had: names as in `credit.diagnostics`, and
+
+    between_sides      share of the weights' variance that the side of a token alone explains
+    measured_{side}    rank correlation of the weight with the measured credit in the direction of the side
+    """
+    side, weights = tokens.side, tokens.weights[key]
+    report: dict[str, float] = {}
+    if key == OWN and np.any(known := (side != 0) & np.isfinite(tokens.alpha)):
+        alpha = tokens.alpha[known]
+        report["saturated"] = float(np.mean((alpha < SATURATED) | (alpha > 1 - SATURATED)))
+    if tokens.varies(key):
+        sides = [weights[(side == sign) & np.isfinite(weights)] for _, sign in _SIDES]
+        pooled = np.concatenate(sides)
+        between = sum(len(own) * (own.mean() - pooled.mean()) ** 2 for own in sides if len(own))
+        if (spread := float(np.sum((pooled - pooled.mean()) ** 2))) > 0:
+            report["between_sides"] = float(between / spread)
+    update = tokens.update(key)
+    if (total := float(np.nansum(update))) > 0:
+        report["update_share_positive"] = float(np.nansum(update[side > 0])) / total
+    for name, sign in _SIDES:
+        for label, values in (("rank", tokens.uncertain), ("measured", sign * tokens.measured)):
+            correlation = _rank_correlation(weights[side == sign], values[side == sign])
+            if correlation is not None:
+                report[f"{label}_{name}"] = correlation
+    return report
+
+
+def sentences(rows: Mapping[str, Mapping[str, Any]], reliability: Any = None) -> list[str]:
+    """What the run's own weights follow, in words; the most telling first."""
+    own, plain = rows.get(OWN, {}), rows.get(PLAIN, {})
+    said = []
+    if "between_sides" in own:
+        share = own["between_sides"]
+        ends = (
+            f"{own['saturated']:.0%} of the coefficients are at the ends of their range; "
+            if "saturated" in own
+            else ""
+        )
+        tells = f"on this batch the weights tell {_tells(share)} (the side alone explains {share:.0%} of their variance)."
+        said.append(_percent(_capital(ends + tells)))
+    elif own:
+        said.append("This run weighs all tokens alike.")
+    if clauses := [
+        f"on {word} {_verb(own[f'rank_{name}'])} {_SURPRISE}: rank correlation {_signed(own[f'rank_{name}'])}"
+        for name, word in (("positive", "right responses the weight"), ("negative", "wrong ones it"))
+        if f"rank_{name}" in own
+    ]:
+        said.append(_capital("; ".join(clauses)) + ".")
+    if "update_share_positive" in own:
+        shares = f"Right responses have {own['update_share_positive']:.1%} of the update"
+        compared = (
+            f", and {plain['update_share_positive']:.1%} with every weight one"
+            if "between_sides" in own
+            else ""
+        )
+        said.append(_percent(f"{shares}{compared}."))
+    if clauses := [
+        f"{_signed(own[f'measured_{name}'])} on {word} responses"
+        for name, word in (("positive", "right"), ("negative", "wrong"))
+        if f"measured_{name}" in own
+    ]:
+        said.append(f"Rank correlation of the weight with the measured credit: {', '.join(clauses)}.")
+    if isinstance(reliability, (int, float)) and not isinstance(reliability, bool):
+        said.append(
+            f"Weights from one half of the batch and from the other agree with a rank correlation of {_signed(reliability)}."
+        )
+    return said
+
+
+def points_for(steps: int) -> int:
+    """How many tokens of a side the figure of one step has, where the page has this many steps."""
+    return int(np.clip(ON_PAGE // (2 * max(steps, 1)), FEWEST, MOST))
+
+
+def _sample(tokens: StepTokens, key: str, sign: int, points: int) -> dict[str, list[Any]]:
+    """A seeded draw of the side's tokens, as columns."""
+    known = np.isfinite(tokens.weights[key]) & np.isfinite(tokens.uncertain) & (tokens.side == sign)
+    places = np.flatnonzero(known)
+    if len(places) > points:
+        places = np.sort(np.random.default_rng(0).choice(places, points, replace=False))
+    return {
+        "uncertain": round_significant(tokens.uncertain[places].tolist(), 3),
+        "weight": round_significant(tokens.weights[key][places].tolist(), 4),
+    }
+
+
+def _rank_correlation(first: Column, second: Column) -> float | None:
+    """Spearman's, over the tokens that have both; None where there are too few or one of them does not vary."""
+    known = np.isfinite(first) & np.isfinite(second)
+    first, second = first[known], second[known]
+    if len(first) < 3 or np.ptp(first) == 0 or np.ptp(second) == 0:
+        return None
+    return float(stats.spearmanr(first, second).statistic)
+
+
+def _tells(between_sides: float) -> str:
+    words = (
+        "tokens, not sides",
+        "tokens more than sides",
+        "sides as much as tokens",
+        "sides more than tokens",
+    )
+    return next(
+        (word for word, end in zip(words, (0.2, 0.4, 0.6, 0.8), strict=True) if between_sides < end),
+        "sides, not tokens",
+    )
+
+
+def _verb(correlation: float) -> str:
+    if abs(correlation) < 0.1:
+        return "hardly follows"
+    return "rises with" if correlation > 0 else "falls with"
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.2f}".replace("-", _MINUS)
+
+
+def _percent(text: str) -> str:
+    return text.replace("%", " %")
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

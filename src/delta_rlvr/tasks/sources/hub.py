@@ -1,0 +1,53 @@
+"""The Hugging Face hub, asked with little patience: an unreachable one must not cost half a minute of retries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+
+
+@cache
+def hub_answers() -> bool:
+    """Whether the hub can be reached from here."""
+    import httpx
+    from huggingface_hub import constants
+
+    if constants.HF_HUB_OFFLINE:
+        return False
+    try:
+        httpx.head(constants.ENDPOINT, timeout=5)
+    except httpx.TransportError:
+        return False
+    return True
+
+
+@contextmanager
+def little_patience() -> Iterator[None]:
+    """Within this block only the cache is asked where the hub does not answer."""
+    from huggingface_hub import constants
+
+    if hub_answers() or constants.HF_HUB_OFFLINE:
+        yield
+        return
+    try:
+        from datasets import config as data_sets
+    except ImportError:
+        data_sets = None
+    before = constants.HF_HUB_OFFLINE, data_sets and data_sets.HF_HUB_OFFLINE
+    constants.HF_HUB_OFFLINE = True
+    if data_sets:
+        data_sets.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE = before[0]
+        if data_sets:
+            data_sets.HF_HUB_OFFLINE = before[1]
+
+
+def reason(error: Exception) -> str:
+    """Why the hub did not give something, in one line."""
+    if not hub_answers():
+        return "it is not in the cache, and huggingface.co does not answer"
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

@@ -1,0 +1,135 @@
+"""Problems, prompts and rewards of one's own: from a file and a function to a run, a score and an evaluation."""
+
+import json
+
+import pytest
+from command_line import SMALL, metrics, run_info
+from test_bad_input import refused
+
+from delta_rlvr.cli import main
+from delta_rlvr.runs import RunDescription, RunFolderError, RunWriter, read_run
+
+REWARD = '''
+def short(completions, completion_ids=None, wanted=None, **columns):
+    """Half a point for each of two wishes, so that it is neither right nor wrong."""
+    return [0.5 * (len(text) % 2) + 0.5 * (word in text) for text, word in zip(completions, wanted)]
+'''
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory):
+    """A CSV file without answers, and a function that judges by another column."""
+    folder = tmp_path_factory.mktemp("own")
+    lines = [f"Say {number}.,the" for number in range(40)]
+    (folder / "mine.csv").write_text("\n".join(["question,wanted", *lines]) + "\n")
+    (folder / "my.py").write_text(REWARD)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trained(own):
+    options = [*SMALL, "--steps", "2", "--rollouts_every", "1", "--eval_problems", "4", "--eval_samples", "2"]
+    options += ["--task", str(own / "mine.csv"), "--reward", f"{own / 'my.py'}:short"]
+    options += ["--template_text", "Add 1 and 2. {question}\n"]
+    assert main(["train", *options, "--output", str(own / "run")]) == 0
+    return own / "run"
+
+
+def test_a_reward_of_ones_own_trains_the_bundled_policy(trained):
+    first = metrics(trained)[0]
+    assert 0 <= first["reward"] <= 1
+    assert first["rewards/short/mean"] == pytest.approx(first["reward"])
+    responses = list(read_run(trained).rollouts(1))
+    for response in responses:
+        text = response["response"].removesuffix("<|end|>")
+        assert response["reward"] == 0.5 * (len(text) % 2) + 0.5 * ("the" in text)
+        assert response["reason"] == f"reward {response['reward']:g}"
+        assert response["prompt"].startswith("Add 1 and 2. Say ")
+        assert "decisive" not in response
+    assert len({response["reward"] for response in responses}) > 1
+    info = run_info(trained)
+    assert set(info["final"]) == {"before", "after"}
+    # 512 tokens are the default of rows; the bundled policy's context is 512 with the prompt.
+    assert info["settings"]["max_completion_length"] < 512
+    assert "responses may have" in (trained / "log.txt").read_text()
+
+
+def test_the_same_reward_evaluates(own, trained, capsys, tmp_path):
+    options = [
+        "--benchmarks",
+        str(own / "mine.csv"),
+        "--reward",
+        f"{own / 'my.py'}:short",
+        "--limit",
+        "3",
+        "-k",
+        "2",
+    ]
+    options += [
+        "--template_text",
+        "Add 1 and 2. {question}\n",
+        "--output",
+        str(tmp_path),
+    ]
+    assert main(["evaluate", "--model", str(trained / "model"), *options]) == 0
+    result = json.loads((tmp_path / "result.json").read_text())
+    numbers = result["benchmarks"]["mine"]
+    assert 450 < result["settings"]["max_tokens"] < 512  # not the paper's 30,000: what the context leaves
+    assert numbers["grader"] == f"reward {own / 'my.py'}:short"
+    assert "maj@2" not in numbers["metrics"]
+    scores = [json.loads(line) for line in (tmp_path / "samples.jsonl").read_text().splitlines()[1:]]
+    mean = sum(sample["score"] for sample in scores) / 6
+    assert numbers["score"] == pytest.approx(mean)
+    # Scored again from the samples alone: the file says which function judged.
+    again = [
+        "evaluate",
+        "--samples",
+        str(tmp_path / "samples.jsonl"),
+        "--output",
+        str(tmp_path / "again.json"),
+    ]
+    assert main(again) == 0
+    assert json.loads((tmp_path / "again.json").read_text())["benchmarks"]["mine"]["score"] == pytest.approx(
+        mean
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--reward", "my.py:none"], "there is no such file"),
+        (["--max_completion_length", "512"], "--max_completion_length 512: the longest prompt has"),
+        (["--template_text", "no place"], "has no place for the question"),
+    ],
+)
+def test_what_cannot_work_is_refused(own, arguments, words, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [json.dumps({"question": f"Say {n}.", "answer": "1"}) + "\n" for n in range(40)]
+    (tmp_path / "mine.jsonl").write_text("".join(rows))
+    told = refused(
+        capsys, "train", *SMALL, "--steps", 1, "--task", "mine.jsonl", "--output", "run", *arguments
+    )
+    assert words in told
+
+
+def test_a_folder_in_which_no_step_ran_may_be_used_again(tmp_path):
+    description = RunDescription("trl", "delta", 0, "builtin", "sums")
+    with pytest.raises(KeyError), RunWriter.create(tmp_path / "run", description):
+        raise KeyError("before the first step")
+    with RunWriter.create(tmp_path / "run", description) as writer:
+        assert writer.info["status"] == "running"
+        writer.log({"step": 1})
+    with pytest.raises(RunFolderError, match="holds another run"):
+        RunWriter.create(tmp_path / "run", description)
+
+
+def test_a_folder_with_a_checkpoint_or_a_live_run_is_kept(tmp_path):
+    description = RunDescription("trl", "delta", 0, "builtin", "sums")
+    RunWriter.create(tmp_path / "live", description)  # running, as far as anyone can tell
+    with pytest.raises(RunFolderError, match="holds another run"):
+        RunWriter.create(tmp_path / "live", description)
+    with pytest.raises(KeyError), RunWriter.create(tmp_path / "run", description):
+        raise KeyError
+    (tmp_path / "run" / "checkpoint-2").mkdir()
+    with pytest.raises(RunFolderError, match="holds another run"):
+        RunWriter.create(tmp_path / "run", description)

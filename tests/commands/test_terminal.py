@@ -1,0 +1,276 @@
+"""What a person meets on the terminal: names told early, runs that do not collide, and ways on after an end."""
+
+import errno
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import fields
+
+import pytest
+from command_line import SMALL, metrics, run_info
+from test_bad_input import refused
+from trl import GRPOConfig
+
+from delta_rlvr.cli import main
+from delta_rlvr.commands import endings, names
+from delta_rlvr.commands.completion import options_of
+from delta_rlvr.commands.options import BUILT_IN_DEFAULTS, TrainOptions, parse_train_options
+from delta_rlvr.objectives import all_methods
+from delta_rlvr.runs import RunDescription, RunWriter
+from delta_rlvr.runs import writer as run_writer
+
+# ---------------------------------------------------------------- names
+
+
+def test_method_names_are_read_off_the_source():
+    assert sorted(names.method_names()) == sorted(all_methods())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--method", "dleta"], "did you mean 'delta'?"),
+        (["--show_methods=dapo-ft,dleta"], "unknown method 'dleta'"),
+        (["--task", "phrased-sum"], "did you mean 'phrased-sums'?"),
+        (["--template", "maths"], "no template is called 'maths'"),
+        (["--model", "/nowhere"], "--model /nowhere: there is no such folder or file"),
+        (["--config", "none.yaml"], "none.yaml: No such file"),
+        (["--report_to", "comet_ml"], "--report_to comet_ml: it is not installed; pip install comet-ml"),
+    ],
+)
+def test_wrong_names_are_told_before_torch_is_loaded(arguments, words):
+    program = (
+        "import sys; from delta_rlvr.cli import main; code = main(); print('torch' in sys.modules, code)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, "train", *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert words in done.stderr
+    assert done.stdout.split() == ["False", "2"]
+
+
+def test_what_cannot_be_told_early_passes():
+    names.check_names([])
+    names.check_names(["--task"])  # argparse says that a value is missing
+    names.check_names(
+        ["--method", "my_rules.py:Mine", "--task", "owner/set", "--model", "owner/model", "--template=math"]
+    )
+
+
+def test_something_is_said_while_torch_loads(monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    refused_late = main(["train", *SMALL, "--leaning_rate", "1"])
+    assert refused_late == 2
+    assert capsys.readouterr().err.splitlines()[0] == "delta-rlvr train: loading ..."
+
+
+@pytest.mark.parametrize("inside", [[], ["notes.txt"], ["model/config.json"]])
+def test_a_folder_without_a_model(inside, tmp_path, capsys):
+    for name in inside:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("{}")
+    told = refused(capsys, "train", "--model", tmp_path, "--steps", 1)
+    assert f"--model {tmp_path}: the folder holds no model (no config.json)" in told
+    hint = {
+        "": "it is empty",
+        "notes.txt": "it has notes.txt",
+        "model/config.json": f"did you mean {tmp_path}/model?",
+    }
+    assert told.endswith(hint[inside[0] if inside else ""])
+
+
+@pytest.mark.parametrize(
+    "command", [["evaluate", "--benchmarks", "phrased-sums"], ["credit-bench"], ["study", "x.yaml"]]
+)
+def test_a_device_that_is_not_there(command, capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert "--device cuda: " in refused(capsys, *command, "--device", "cuda")
+    assert "no such device; give cpu, cuda or cuda:N" in refused(capsys, *command, "--device", "gpu")
+
+
+# ---------------------------------------------------------------- folders and resuming
+
+
+def test_a_second_run_gets_a_folder_of_its_own(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+
+    def folder(*arguments):
+        return parse_train_options([*SMALL, *arguments])[1].output_dir
+
+    assert folder() == "runs/train"
+    for name in ("train", "train-2", "train-old"):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        (tmp_path / "runs" / name / "run.json").write_text('{"status": "finished", "steps": 2}')
+    assert folder() == "runs/train-3"
+    assert folder("--resume") == "runs/train-2"
+    assert folder("--output", "mine") == "mine"
+    (tmp_path / "runs" / "train-2" / "run.json").write_text('{"status": "failed", "steps": 0}')
+    assert folder() == "runs/train-2"  # no step was lost there
+
+
+def test_resume_takes_what_is_not_said_from_the_run(finished, tmp_path, capsys):
+    """A finished run of 4 steps stays one: 80 are only the default of a new one."""
+    folder = shutil.copytree(finished[0], tmp_path / "run")
+    before = run_info(folder)
+    assert main(["train", "--output", str(folder), "--resume"]) == 0
+    told = capsys.readouterr().out
+    assert "going on from checkpoint-4" in told
+    assert " was " not in told
+    after = run_info(folder)
+    moved = {"output_dir": str(folder)}  # the copy's place
+    assert after["settings"] == before["settings"] | moved
+    assert after["steps"] == 4
+    assert after["final"]["after"]["accuracy"] == before["final"]["after"]["accuracy"]
+    assert set(after["resumed"][-1]["settings_changed"]) == {"output_dir"}
+
+
+def test_resume_prints_what_differs(finished, tmp_path, capsys):
+    folder = shutil.copytree(finished[0], tmp_path / "run")
+    assert main(["train", "--output", str(folder), "--resume", "--steps", "6", "--report", "false"]) == 0
+    told = capsys.readouterr().out
+    assert "max_steps was 4 and is now 6" in told
+    assert "learning_rate" not in told
+    assert len(metrics(folder)) == 6
+
+
+# ---------------------------------------------------------------- ends
+
+
+def test_ctrl_c_names_the_checkpoint_and_the_command(finished, tmp_path, monkeypatch, capsys):
+    folder = shutil.copytree(finished[0], tmp_path / "run")
+
+    def interrupted(*_args, **_options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("delta_rlvr.commands.train.DeltaTrainer.train", interrupted)
+    assert main(["train", "--output", str(folder), "--resume", "--steps", "6"]) == 130
+    told = capsys.readouterr().err
+    assert f"checkpoint-4 is kept; go on with: delta-rlvr train --output {folder} --resume" in told
+    assert run_info(folder)["status"] == "interrupted"
+
+
+def full(*_args, **_options):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "checkpoint-6/model.safetensors")
+
+
+def test_a_full_disk_is_one_line(finished, tmp_path, monkeypatch, capsys):
+    folder = shutil.copytree(finished[0], tmp_path / "run")
+
+    def tears(*_args, **_options):
+        (folder / "checkpoint-6").mkdir()
+        full()
+
+    monkeypatch.setattr("delta_rlvr.commands.train.DeltaTrainer.train", tears)
+    assert main(["train", "--output", str(folder), "--resume", "--steps", "6"]) == 1
+    (told,) = capsys.readouterr().err.strip().splitlines()
+    assert "the disk is full" in told
+    assert "checkpoint-6/model.safetensors" in told
+    assert "checkpoint-4 is kept; go on with" in told
+    assert run_info(folder)["status"] == "failed"
+    assert not (folder / "checkpoint-6").exists()  # torn: its room is worth more
+
+
+def test_a_full_disk_cannot_hide_that_a_run_failed(tmp_path, monkeypatch):
+    writer = RunWriter.create(tmp_path, RunDescription("trl", "delta", 0, "builtin", "sums"))
+    monkeypatch.setattr(run_writer, "atomic", full)
+    with pytest.raises(OSError, match="No space left"), writer:
+        full()
+    assert json.loads((tmp_path / "run.json").read_text())["status"] == "failed"
+
+
+def test_other_libraries_words_for_a_full_disk(tmp_path):
+    assert endings.disk_is_full(RuntimeError("I/O error: No space left on device (os error 28)"), tmp_path)
+    # torch does not say why it could not write: only a disk without room explains it.
+    assert not endings.disk_is_full(RuntimeError("PytorchStreamWriter failed writing file data/0"), tmp_path)
+    assert not endings.disk_is_full(RuntimeError("out of memory"), tmp_path)
+
+
+# ---------------------------------------------------------------- what a run leaves
+
+
+def test_the_model_card_is_ours_and_true(finished):
+    folder, _ = finished
+    text = (folder / "model" / "README.md").read_text()
+    info = run_info(folder)
+    assert "# builtin, trained with delta" in text
+    assert "4 steps of `delta` on `phrased-sums`, seed 42" in text
+    score = 100 * info["final"]["after"]["accuracy"]
+    assert (
+        f"{score:.1f} % after (4 problems, 2 samples each, temperature 1, top-p 1, up to 64 tokens)" in text
+    )
+    cards = [path.relative_to(folder) for path in folder.rglob("README.md")]
+    assert [str(path) for path in cards] == ["model/README.md"]  # none of TRL's
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion(shell, capsys):
+    assert main(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    for word in ("evaluate", "learning_rate", "delta-within-side", "long-filler", "rollouts"):
+        assert word in script
+    if shutil.which(shell):
+        subprocess.run([shell, "-n"], input=script, text=True, check=True, timeout=30)
+
+
+def test_bash_completes(capsys):
+    main(["completion", "bash"])
+    script = capsys.readouterr().out
+
+    def completed(*words):
+        line = f"COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}; _delta_rlvr; echo ${{COMPREPLY[@]}}"
+        done = subprocess.run(
+            ["bash", "-c", f"{script}\n{line}"], capture_output=True, text=True, check=True, timeout=30
+        )
+        return done.stdout.split()
+
+    assert completed("delta-rlvr", "ex") == ["explain"]
+    assert completed("delta-rlvr", "train", "--method", "delta-w") == ["delta-wide", "delta-within-side"]
+    assert completed("delta-rlvr", "explain", "--rew") == ["--reward_key"]
+
+
+def test_every_commands_options_are_known():
+    assert {"--method", "--learning_rate", "--reward", "--template_text"} <= set(options_of("train"))
+    assert {"--methods", "--seeds"} <= set(options_of("compare"))
+    assert {"--benchmarks", "--reward"} <= set(options_of("evaluate"))
+
+
+def test_help_tells_the_defaults(capsys):
+    """The help is written by hand, so that it is there at once: each number in it is the parser's."""
+    assert main(["train", "--help"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    trl = {one.name: one.default for one in fields(GRPOConfig)}
+    for name, built_in in BUILT_IN_DEFAULTS.items():
+        if f"--{name}" not in text:
+            continue
+        said = re.search(rf"--{name} [NX] [^(]*\(([^;)]*); ([^)]*)\)", text)
+        assert float(said[2]) == built_in, name
+        if name != "steps_per_generation":  # None: as many as a step has
+            assert float(said[1]) == trl[name], name
+    assert re.search(r"--steps N .*?; (\d+)\)", text)[1] == str(BUILT_IN_DEFAULTS["max_steps"])
+    assert f"seed of everything ({trl['seed']})" in text
+    assert f"times over a rollout batch ({trl['num_iterations']})" in text
+    given = TrainOptions()
+    assert f"problems ({given.eval_problems}), samples per problem ({given.eval_samples})" in text
+    assert f"between dumps ({given.rollouts_every}), prompts per dump ({given.rollout_groups})" in text
+    assert "math_answer_line" in text
+
+
+def test_help_is_there_without_torch():
+    program = "import sys; from delta_rlvr.cli import main; main(); print('torch' in sys.modules)"
+    for command in ("train", "compare"):
+        done = subprocess.run(
+            [sys.executable, "-c", program, command, "--help"],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        )
+        assert done.stdout.split()[-1] == "False"

@@ -1,0 +1,534 @@
+"""The page answers its reader's questions: what comes first, shares of the update, two methods at once, what the weights follow."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from delta_rlvr.report import write_report
+from delta_rlvr.report.command import runs_below
+from delta_rlvr.runs import read_run
+from report_pages import (
+    details,
+    opened,
+    set_range,
+    show_tokens,
+    spoken,
+    stored_responses,
+    unpacked,
+    wait_for_prompt,
+)
+
+DESKTOP = {"width": 1400, "height": 900}
+PHONE = {"width": 390, "height": 844}
+SHADE, BESIDE = "#tokens select >> nth=2", "#tokens select >> nth=3"
+
+
+@pytest.fixture(scope="module")
+def report(run_folder, tmp_path_factory):
+    return write_report([run_folder], tmp_path_factory.mktemp("page") / "report.html")
+
+
+@pytest.fixture(scope="module")
+def stored(run_folder):
+    return stored_responses(run_folder)
+
+
+@pytest.fixture(scope="module")
+def compared(make_run, tmp_path_factory):
+    """Two methods with two seeds each; a rollout batch lasts two steps, so that every second step has no reward."""
+    folder = tmp_path_factory.mktemp("compared")
+    runs = []
+    for method, scores in {"dapo": (0.45, 0.5), "delta": (0.5, 0.6)}.items():
+        for seed, after in enumerate(scores):
+            run = make_run(folder / f"{method}-{seed}", method=method, seed=seed, after=after)
+            lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+            for line in lines:
+                line["reward"] = None if line["step"] % 2 == 0 else 0.2 + 0.1 * seed + line["step"] / 20
+            (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+            runs.append(run)
+    return write_report(runs, folder / "report.html")
+
+
+def first_response(page, stored, step):
+    """The first response of the positive side, as it is stored."""
+    group = int(page.evaluate("document.getElementById('tokens-view').dataset.shown").split("/")[1])
+    return next(r for r in stored[step][group] if r["advantage"] > 0)
+
+
+def total(responses, weights):
+    """Weight x |A| x (1 - p), over a step's responses."""
+    return sum(
+        weight * abs(r["advantage"]) * -math.expm1(logp)
+        for r in responses
+        for weight, logp in zip(weights(r), r["logps"], strict=True)
+    )
+
+
+def of_step(stored, step):
+    return [response for group in stored[step].values() for response in group]
+
+
+# What comes first.
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_tokens_are_above_the_fold(browser, report, compared, several):
+    with browser.new_context(viewport=DESKTOP) as context:
+        page = context.new_page()
+        page.goto((compared if several else report).as_uri())
+        page.wait_for_selector("html[data-ready]")
+        page.wait_for_selector(".response-text .t")
+        assert page.evaluate("scrollY") == 0
+        box = page.locator(".side.positive .response-text .t").first.bounding_box()
+        assert box["y"] + 2 * box["height"] < DESKTOP["height"]
+        ids = page.eval_on_selector_all("main > section", "all => all.map(one => one.id)")
+        single = ["tokens", "weights", "clouds", "dynamics", "discriminator", "comparison"]
+        assert ids == (["comparison", *single[:-1]] if several else single)
+
+
+def test_it_opens_on_a_weighted_method(browser, compared):
+    with opened(browser, compared) as page:
+        assert page.locator("#tokens select >> nth=0").input_value() == "3"  # delta, the third run
+        assert page.input_value(SHADE) == "weight"
+        assert "delta" in page.text_content("#comparison .verdict")
+        # A method that weighs all tokens alike is shaded by what the optimizer sees of them.
+        page.select_option("#tokens select >> nth=0", "1")
+        show_tokens(page)
+        assert page.input_value(SHADE) == "share:weight"
+        assert page.locator("#tokens .t:not(.q0)").count() > 0
+
+
+def test_no_section_without_content(browser, make_run, tmp_path):
+    run = make_run(tmp_path / "run", method="dapo", steps=2)
+    with opened(browser, write_report([run], tmp_path / "report.html")) as page:
+        names = page.locator("nav.sections a").all_text_contents()
+        # Clouds of coefficients that are all one, and a discriminator that was not used, have nothing to show; others' weights do.
+        assert names == ["Tokens", "Weights", "Training", "Result"]
+        assert page.locator("main > section").count() == 4
+        assert "weighs all tokens alike" in page.text_content("#weights")
+        assert page.locator("#weights circle").count() > 100  # the other method's
+
+
+def test_scores_fit_a_phone(browser, report):
+    """The note on a single run's problems and samples pushed its scores off the screen."""
+    with opened(browser, report, **PHONE) as page:
+        for cell in page.locator(".forest tbody td").all():
+            if box := cell.bounding_box():
+                assert box["x"] + box["width"] <= PHONE["width"]
+
+
+def test_a_folder_of_runs_is_its_runs(make_run, tmp_path):
+    for place, name in enumerate(("late", "early")):
+        run = make_run(tmp_path / "all" / name, steps=2)
+        info = json.loads((run / "run.json").read_text())
+        (run / "run.json").write_text(json.dumps(info | {"started": f"2026-01-0{2 - place}T00:00:00Z"}))
+    (tmp_path / "all" / "comparison.json").write_text("{}")
+    assert [run.name for run in runs_below([str(tmp_path / "all")])] == ["early", "late"]
+    assert runs_below([str(tmp_path / "all" / "late")]) == [tmp_path / "all" / "late"]
+    assert runs_below(["nowhere"]) == [Path("nowhere")]  # for the reader to refuse in its words
+
+
+def test_nothing_moves(browser, compared):
+    with opened(browser, compared, **DESKTOP) as page:
+        page.evaluate("scrollTo(0, 0)")
+        for place in (0, 4, 9):
+            page.locator(".side.positive .response-text >> nth=0").locator(".t").nth(place).hover()
+        moved = page.evaluate(
+            """() => new Promise((resolve) => {
+              let sum = 0;
+              new PerformanceObserver((list) => { for (const shift of list.getEntries()) sum += shift.value; })
+                .observe({ type: "layout-shift", buffered: true });
+              setTimeout(() => resolve(sum), 100);
+            })"""
+        )
+        assert moved < 0.01
+
+
+# Share of the update, and two methods at once.
+
+
+def test_share_of_the_update(browser, report, stored):
+    last = max(stored)
+    with opened(browser, report) as page:
+        response = first_response(page, stored, last)
+        whole = total(of_step(stored, last), lambda r: r["weight"])
+        own = [
+            w * abs(response["advantage"]) * -math.expm1(p)
+            for w, p in zip(response["weight"], response["logps"], strict=True)
+        ]
+        page.select_option(SHADE, "share:weight")
+        tokens = page.locator(".side.positive .response-text >> nth=0").locator(".t")
+        span = spoken(page.locator(".legend-ends span").nth(2).text_content().removeprefix("≥ ")) / 100
+        place = int(np.argmax(own))
+        for chosen in (place, 5):
+            tokens.nth(chosen).hover()
+            share = own[chosen] / whole
+            assert spoken(details(page)["update share"]) == pytest.approx(100 * share, rel=1e-2)
+            assert spoken(details(page)["of its response"]) == pytest.approx(
+                100 * own[chosen] / sum(own), rel=1e-2
+            )
+            bucket = round(14 * math.sqrt(min(1.0, share / span)))
+            assert re.search(r"\bq(\d+)\b", tokens.nth(chosen).get_attribute("class"))[1] == str(bucket)
+        page.click("text=Highest")
+        assert spoken(details(page)["update share"]) >= 100 * own[place] / whole * 0.99
+
+
+def test_shares_of_every_method_are_listed(browser, report, stored):
+    with opened(browser, report) as page:
+        groups = page.eval_on_selector_all(
+            f"{SHADE.split(' >> ')[0]}:nth-of-type(1)",
+            "lists => [...lists[2].querySelectorAll('optgroup')].map(group => [group.label, group.children.length])",
+        )
+        assert groups == [
+            ["delta (this run)", 2],
+            ["forking tokens", 2],
+            ["every weight 1", 1],
+            ["the policy", 2],
+        ]
+        response = first_response(page, stored, max(stored))
+        weights = response["other_weights"]["forking tokens"]
+        place = int(np.argmax(weights))
+        page.locator(".side.positive .response-text >> nth=0").locator(".t").nth(place).hover()
+        shares = page.locator(".details tbody td:nth-child(3)").all_text_contents()
+        whole = total(of_step(stored, max(stored)), lambda r: r["other_weights"]["forking tokens"])
+        mass = weights[place] * abs(response["advantage"]) * -math.expm1(response["logps"][place])
+        assert spoken(shares[0]) == pytest.approx(100 * mass / whole, rel=1e-2)
+
+
+def test_two_methods_on_one_response(browser, report, stored):
+    with opened(browser, report) as page:
+        response = first_response(page, stored, max(stored))
+        page.select_option(BESIDE, "other:forking tokens")
+        assert page.locator(".legend-bar").count() == 2
+        first = page.locator(".side.positive .response-text >> nth=0").locator(".t")
+        chosen = [response["other_weights"]["forking tokens"].index(0), int(np.argmax(response["weight"]))]
+        for place in chosen:
+            names = first.nth(place).get_attribute("class").split()
+            above, below = names[1], next(name for name in names if name.startswith("b"))
+            image = first.nth(place).evaluate("span => getComputedStyle(span).backgroundImage")
+            colours = first.nth(place).evaluate(
+                """(span, names) => names.map((name) => {
+                  const probe = document.createElement("span");
+                  probe.className = "t " + name;
+                  span.parentElement.append(probe);
+                  const colour = getComputedStyle(probe).backgroundColor;
+                  probe.remove();
+                  return colour;
+                })""",
+                [above, below[1:]],
+            )
+            # The upper half has the run's own colour, the lower half the other method's, as each has alone.
+            assert image == f"linear-gradient({colours[0]} 50%, {colours[1]} 50%)"
+        assert "bd0" in first.nth(chosen[0]).get_attribute("class")
+        page.select_option(BESIDE, "")
+        assert page.locator(".t.two").count() == 0
+
+
+# What the weights follow.
+
+
+def test_sentences_and_figure(browser, report):
+    model = unpacked(report)["page"]["runs"][0]
+    last = model["weights"][-1]
+    with opened(browser, report) as page:
+        assert page.text_content("#tokens .reading") == " ".join(last["sentences"][:2])
+        said = page.locator("#weights .sentences .verdict").all_text_contents()
+        assert said == last["sentences"]
+        assert "of the coefficients are at the ends of their range; on this batch the weights tell" in said[0]
+        assert said[-1].endswith("agree with a rank correlation of +0.71.")
+        for side in ("positive", "negative"):
+            assert (
+                page.locator(f"#weights .scatter.{side} circle").count()
+                == len(last["points"][side]["weight"])
+                > 50
+            )
+        axes = page.locator("#weights .scatter text").all_text_contents()
+        assert "1" in axes
+        rows = page.locator("#weights tbody tr").all_text_contents()
+        assert rows[0].startswith("delta")
+        assert rows[-1].startswith("every weight 1")
+        # Another step: other dots and words on the same axes; and the token view goes there, too.
+        set_range(page, "#weights input[type=range]", 0)
+        assert page.locator("#weights .scatter text").all_text_contents() == axes
+        assert (
+            page.locator("#weights .sentences .verdict").all_text_contents()
+            == model["weights"][0]["sentences"]
+        )
+        page.wait_for_selector("#tokens-view[data-shown^='1/']")
+        assert page.text_content("#tokens .reading") == " ".join(model["weights"][0]["sentences"][:2])
+
+
+def test_curves_of_the_diagnostics(browser, report):
+    with opened(browser, report) as page:
+        titles = page.locator("#dynamics .panel figcaption b").all_text_contents()
+        wanted = {
+            "Right responses' share of the update": [0.45, 0.48],
+            "Weight against 1 - p": [-0.3, 0.3],
+            "Saturation and reliability": [0.2, 0.71],
+        }
+        page.locator("#dynamics .uplot").first.focus()
+        page.keyboard.press("Home")
+        for title, values in wanted.items():
+            panel = page.locator("#dynamics .panel").nth(titles.index(title))
+            assert [spoken(text) for text in panel.locator(".u-value").all_text_contents()[1:]] == values
+
+
+def test_measured_credit(browser, make_run, tmp_path):
+    run = make_run(tmp_path / "run", steps=2, measured=True)
+    stored = stored_responses(run)
+    with opened(browser, write_report([run], tmp_path / "report.html")) as page:
+        response = first_response(page, stored, 2)
+        page.select_option(SHADE, "measured")
+        ends = page.locator(".legend-ends span").all_text_contents()
+        assert ends[1] == "0"
+        span = spoken(ends[2].removeprefix("≥ +"))
+        assert ends[0] == f"≤ \N{MINUS SIGN}{span:g}"
+        tokens = page.locator(".side.positive .response-text >> nth=0").locator(".t")
+        for place in (0, 2, 4):
+            value = response["measured"][place]
+            bucket = round(7 + 7 * max(-1.0, min(1.0, value / span)))
+            assert re.search(r"\bd(\d+)\b", tokens.nth(place).get_attribute("class"))[1] == str(bucket)
+            tokens.nth(place).hover()
+            shown, error = details(page)["measured credit"].split(" ± ")
+            assert spoken(shown.removeprefix("+")) == pytest.approx(value, rel=1e-2)
+            assert spoken(error) == 0.04
+        assert " none" in tokens.nth(1).get_attribute("class")
+        tokens.nth(1).hover()
+        assert details(page)["measured credit"] == "not measured"
+        assert "with the measured credit" in page.text_content("#weights .sentences")
+
+
+# Legends, clouds, bands.
+
+
+def test_decisive_tokens_have_a_legend(browser, report, make_run, tmp_path):
+    with opened(browser, report) as page:
+        assert page.locator(".legend-decisive").is_visible()
+        decoration = "element => getComputedStyle(element).textDecoration"
+        sample = page.locator(".legend-decisive .t").evaluate(decoration)
+        assert sample == page.locator(".response-text .t.decisive").first.evaluate(decoration)
+    run = make_run(tmp_path / "run", steps=1)
+    from delta_rlvr.runs import RunWriter
+
+    reader = read_run(run)
+    lines = [{key: value for key, value in line.items() if key != "decisive"} for line in reader.rollouts(1)]
+    RunWriter.write_rollouts(reader, 1, lines)  # needs the folder's path alone
+    with opened(browser, write_report([run], tmp_path / "report.html")) as page:
+        assert not page.locator(".legend-decisive").is_visible()
+
+
+def test_clouds_are_anchored_at_one(browser, report, run_folder):
+    sums = read_run(run_folder).tokens
+    with opened(browser, report) as page:
+        assert page.is_checked("input[name=cloud-side][value=mean_positive]")
+        for cloud, sign in ((0, 1), (1, -1)):
+            words = page.locator("#clouds .cloud").nth(cloud).locator("li")
+            means = [spoken(words.nth(i).get_attribute("title").split()[1]) for i in range(words.count())]
+            assert all(sign * (mean - 1) > 0 for mean in means)
+            distances = [sign * (mean - 1) for mean in means]
+            assert distances == sorted(distances, reverse=True)
+        expected = sums.sum_positive / np.maximum(sums.count_positive, 1)
+        assert max(means, default=0) < 1
+        shown = [spoken(text) for text in page.locator("#clouds tbody td:nth-child(4)").all_text_contents()]
+        assert max(shown) == pytest.approx(expected.max(), rel=1e-3)
+
+
+def test_bands_go_on_over_steps_without_a_value(browser, compared):
+    with opened(browser, compared) as page:
+        page.locator("#dynamics").scroll_into_view_if_needed()
+        # The fill of a band is the only thing on the canvas that is faint: it has an alpha of 0x2e.
+        faint = page.locator("#dynamics .panel canvas").first.evaluate(
+            """(canvas) => {
+              const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+              let count = 0;
+              for (let at = 3; at < pixels.length; at += 4) if (pixels[at] > 35 && pixels[at] < 100) count += 1;
+              return count / (canvas.width * canvas.height);
+            }"""
+        )
+        assert faint > 0.05
+
+
+# Readout and search.
+
+
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_the_readout_covers_no_token(browser, report, size):
+    with opened(browser, report, **size) as page:
+        texts = page.locator(".response-text")
+        for number in (0, texts.count() - 1):
+            texts.nth(number).focus()
+            page.keyboard.press("End")
+            page.keyboard.press("Home")
+            covered = page.evaluate(
+                """() => {
+                  const box = document.querySelector(".t.selected").getBoundingClientRect();
+                  return document.elementFromPoint(box.left + 2, box.top + box.height / 2)?.className ?? "";
+                }"""
+            )
+            assert "selected" in covered
+        if size is DESKTOP:  # a column of its own: it covers no response wherever one scrolls to
+            over = page.evaluate(
+                """() => {
+                  const readout = document.querySelector(".details").getBoundingClientRect();
+                  return [...document.querySelectorAll(".response")].map((one) => one.getBoundingClientRect())
+                    .filter((box) => box.right > readout.left && box.left < readout.right).length;
+                }"""
+            )
+            assert over == 0
+
+
+def test_search_finds_without_jumping(browser, report, stored):
+    with opened(browser, report, **DESKTOP) as page:
+        page.evaluate("scrollTo(0, 100)")
+        before = page.evaluate("scrollY")
+        group = int(page.evaluate("document.getElementById('tokens-view').dataset.shown").split("/")[1])
+        text = "".join(stored[max(stored)][group][-1]["tokens"])
+        query = text[len(text) // 2 :][:6]
+        page.locator("#tokens input[type=search]").type(query)
+        assert page.evaluate("scrollY") == before
+        listed = page.locator(".matches button")
+        assert listed.count() >= 1
+        marks = page.locator(".matches mark").all_text_contents()
+        squeezed = re.sub(r"\s+", " ", query).lower()
+        assert any(squeezed.strip() in re.sub(r"\s+", " ", mark).lower() for mark in marks)
+        assert page.locator(".t.selected").count() == 0
+        listed.last.click()
+        assert page.locator(".t.selected").count() == 1
+        # The search stays where it can be used.
+        box = page.locator("#tokens input[type=search]").bounding_box()
+        assert 0 <= box["y"] < DESKTOP["height"]
+
+
+def test_what_a_step_is_called(browser, report):
+    with opened(browser, report) as page:
+        assert page.text_content("#tokens .step-output") == "step 6, sample 4 of 4"
+        assert page.get_attribute("#tokens input[type=range]", "aria-valuetext") == "step 6, sample 4 of 4"
+
+
+# Links and files.
+
+
+def test_links_say_what_is_shown(browser, compared):
+    address = "#weights&run=4&step=2&prompt=1&shade=share:weight&beside=probability"
+    with opened(browser, compared, address=address) as page:
+        wait_for_prompt(page, 2, 1)
+        assert page.locator("#tokens select >> nth=0").input_value() == "4"
+        assert page.input_value(SHADE) == "share:weight"
+        assert page.input_value(BESIDE) == "probability"
+        assert page.locator("#weights select").input_value() == "4"
+        assert page.text_content("#weights .step-output") == "step 2, sample 2 of 4"
+        # Whoever changes something finds it in the address.
+        page.select_option(SHADE, "entropy")
+        page.wait_for_function("() => location.hash.includes('shade=entropy')")
+        assert "step=2&prompt=1" in page.evaluate("location.hash")
+        set_range(page, "#tokens input[type=range]", 0)
+        page.wait_for_function("() => location.hash.includes('step=1&')")
+        # A link on the page, and one that is typed.
+        page.click("nav.sections a >> text=Training")
+        page.wait_for_function(
+            "() => Math.abs(document.getElementById('dynamics').getBoundingClientRect().top) < 120"
+        )
+        page.evaluate("location.hash = '#tokens&run=3&step=4&shade=weight&beside='")
+        page.wait_for_selector("#tokens-view[data-shown^='4/']")
+        assert page.input_value(SHADE) == "weight"
+        assert page.locator(".t.two").count() == 0
+
+
+def test_a_link_opens_at_its_section(browser, compared):
+    with browser.new_context(viewport=DESKTOP) as context:
+        page = context.new_page()
+        page.goto(compared.as_uri() + "#dynamics&run=4")
+        page.wait_for_selector("html[data-ready]")
+        page.wait_for_timeout(200)
+        assert abs(page.evaluate("document.getElementById('dynamics').getBoundingClientRect().top")) < 120
+
+
+@pytest.mark.parametrize(
+    "address", ["#nowhere&run=99&step=x&prompt=%ff&shade=%00&beside=share:", "#%%%", "#&&&run"]
+)
+def test_a_bad_link_shows_the_default(browser, report, address):
+    with opened(browser, report, address=address) as page:
+        assert page.input_value(SHADE) == "weight"
+        assert page.text_content("#tokens .step-output") == "step 6, sample 4 of 4"
+
+
+def saved(page, button):
+    """The rows of the file that a button saves."""
+    with page.expect_download() as download:
+        button.click()
+    with open(download.value.path(), newline="") as file:
+        return download.value.suggested_filename, list(csv.reader(file))
+
+
+def test_charts_and_tables_save_what_they_show(browser, compared, run_folder, report):
+    with opened(browser, report) as page:
+        metrics = read_run(run_folder).metrics
+        name, rows = saved(page, page.locator("#dynamics .panel .csv").first)
+        assert name == "reward.csv"
+        assert rows[0] == ["step", "reward"]
+        assert [float(row[1]) for row in rows[1:]] == pytest.approx(
+            [line["reward"] for line in metrics], rel=1e-4
+        )
+        chart = page.locator("#dynamics .uplot").first
+        chart.focus()
+        for key in ("Home", "ArrowRight", "ArrowRight", "+", "+"):
+            page.keyboard.press(key)
+        _, zoomed = saved(page, page.locator("#dynamics .panel .csv").first)
+        assert 1 < len(zoomed) < len(rows)
+        _, rows = saved(page, page.locator("#weights .picture .csv").first)
+        assert rows[0] == ["one minus p", "weight"]
+        assert len(rows) - 1 == page.locator("#weights .scatter.positive circle").count()
+        _, rows = saved(page, page.locator("#clouds .csv"))
+        assert rows[0][0] == "text"
+        assert len(rows) - 1 == page.locator("#clouds tbody tr").count()
+        _, rows = saved(page, page.locator("#discriminator .picture .csv").first)
+        assert sum(float(row[2]) for row in rows[1:]) == pytest.approx(1, abs=0.01)
+    with opened(browser, compared) as page:
+        _, rows = saved(page, page.locator("#dynamics .panel .csv").first)
+        assert rows[0] == [
+            "step",
+            "dapo",
+            "dapo highest",
+            "dapo lowest",
+            "delta",
+            "delta highest",
+            "delta lowest",
+        ]
+        assert [float(value) for value in rows[1][1:]] == pytest.approx([0.3, 0.35, 0.25] * 2)
+        assert rows[2][1] == ""  # the second step of a rollout batch
+        _, rows = saved(page, page.locator("#comparison .verdict-and-scores .csv"))
+        assert [row[0] for row in rows] == ["run", "dapo", "delta"]
+
+
+def test_a_file_runs_no_formula(browser, make_run, tmp_path):
+    run = make_run(tmp_path / "run", steps=1)
+    info = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps({**info, "method": '=cmd|"calc",1'}))
+    with opened(browser, write_report([run], tmp_path / "report.html")) as page:
+        _, rows = saved(page, page.locator("#weights .table-holder .csv"))
+        assert rows[1][0] == '\'=cmd|"calc",1'
+
+
+def test_many_long_runs_stay_light(make_run, tmp_path):
+    """Six long runs with large vocabularies: what is not the token view must not outgrow the page."""
+    runs = []
+    for seed in range(6):
+        run = make_run(tmp_path / f"run-{seed}", seed=seed, steps=2)
+        lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+        draw = np.random.default_rng(seed)
+        with (run / "metrics.jsonl").open("w") as file:
+            for step in range(1, 4001):
+                numbers = {key: float(draw.normal()) for key in lines[0] if key != "step"}
+                file.write(json.dumps({"step": step, **numbers}) + "\n")
+        sums = read_run(run).tokens
+        sums.add(np.arange(100, 40_000), 0.8 + draw.random(39_900) * 0.4, 1)
+        sums.save(run / "tokens.npz", lambda ids: [f"token {number}" for number in ids])
+        runs.append(run)
+    assert write_report(runs, tmp_path / "report.html").stat().st_size < 1.4e6  # beside 3.5 MB of tokens

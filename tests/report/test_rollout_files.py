@@ -1,0 +1,279 @@
+"""Rollouts as each engine writes them: verl's file by its own code, TRL's table as `GRPOTrainer.log` builds it, prime-rl's and slime's
+records in their schemas (verifiers' `Episode.to_record`, trace version 1; slime's `Sample.to_dict`)."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import pytest
+import torch
+
+from delta_rlvr.report.explain import explain, group_advantages
+from delta_rlvr.report.rollout_files import RolloutFileError, read_rollouts
+from delta_rlvr.runs import RunDescription, RunWriter
+from delta_rlvr.tasks.models import load_policy
+from delta_rlvr.tasks.token_texts import token_texts
+from report_pages import unpacked
+
+PROMPT = "Add 90 and 13.\n"
+RIGHT, WRONG = "90 and 13 come to 103.", "From 90 up by 13 is 113."
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return load_policy("builtin")[1]
+
+
+def encoded(tokenizer, text):
+    return tokenizer(text, add_special_tokens=False)["input_ids"]
+
+
+def responses_of(page):
+    return [response for block in unpacked(page).values() for response in block.get("responses", ())]
+
+
+def own_run(folder, tokenizer, decisive=True):
+    """One step of a run folder: the right response once in the tokenizer's own tokens, once letter by letter."""
+    lines = []
+    for index, (text, reward) in enumerate(((RIGHT, 1.0), (WRONG, 0.0))):
+        ids = encoded(tokenizer, text)
+        if index == 0:  # other tokens than the tokenizer's own, as sampling may give
+            ids = [token for letter in text for token in encoded(tokenizer, letter)]
+        line = {"group": 7, "index": index, "prompt": PROMPT, "reward": reward, "advantage": 2.0 * reward - 1}
+        line |= {"tokens": token_texts(tokenizer, ids), "ids": ids}
+        if decisive:
+            line["decisive"] = [int(place % 5 == 0) for place in range(len(ids))]
+        lines.append(line)
+    with RunWriter.create(folder, RunDescription("trl", "delta", 0, "builtin", "sums")) as writer:
+        return writer.write_rollouts(1, lines)
+
+
+def test_a_runs_own_rollouts(tokenizer, tmp_path):
+    path = own_run(tmp_path / "run", tokenizer)
+    rollouts = read_rollouts(path)
+    assert [rollout.response for rollout in rollouts] == [RIGHT, WRONG]
+    # The engine's advantages, not (reward - mean) / deviation, which would be 0.707.
+    assert group_advantages(rollouts) == ([1.0, -1.0], [0, 0])
+    page = explain("builtin", path, tmp_path / "x.html", methods=["oracle", "delta"])
+    shown = {response["advantage"]: response for response in responses_of(page)}
+    assert shown[1.0]["tokens"] == token_texts(tokenizer, list(rollouts[0].ids))  # the sampled tokens
+    assert len(shown[1.0]["tokens"]) > len(encoded(tokenizer, RIGHT))
+    for rollout, response in zip(rollouts, (shown[1.0], shown[-1.0]), strict=True):
+        assert response["decisive"] == list(map(int, rollout.decisive))
+        decided, other = (
+            [w for w, label in zip(response["weight"], response["decisive"], strict=True) if label == wanted]
+            for wanted in (1, 0)
+        )
+        assert min(decided) > max(other)
+
+
+def test_labels_that_the_file_does_not_have(tokenizer, tmp_path):
+    path = own_run(tmp_path / "run", tokenizer, decisive=False)
+    with pytest.raises(
+        ValueError, match="oracle needs labels of the decisive tokens, which explain with step_000001"
+    ):
+        explain("builtin", path, tmp_path / "x.html", methods=["oracle"])
+
+
+def test_a_torn_gzip_is_refused(tmp_path):
+    path = tmp_path / "step_000001.jsonl.gz"
+    path.write_bytes(gzip.compress(b'{"prompt": "p", "response": "r", "reward": 1}\n')[:-9])
+    with pytest.raises(RolloutFileError, match="not a whole gzip file"):
+        read_rollouts(path)
+
+
+def test_verl_writes_what_is_read(tmp_path):
+    trainer = pytest.importorskip("verl.trainer.ppo.ray_trainer").RayPPOTrainer
+    trainer._write_generations(
+        [PROMPT, PROMPT], [RIGHT, ""], ["103", "103"], [1.0, 0.0], {"acc": [1, 0]}, str(tmp_path), 12
+    )
+    rollouts = read_rollouts(tmp_path / "12.jsonl")
+    assert [(r.prompt, r.response, r.reward, r.group) for r in rollouts] == [
+        (PROMPT, RIGHT, 1.0, PROMPT),
+        (PROMPT, "", 0.0, PROMPT),
+    ]
+    # The empty response has its part in the group's mean, and is not shown.
+    page = explain("builtin", tmp_path / "12.jsonl", tmp_path / "x.html")
+    (response,) = responses_of(page)
+    assert response["advantage"] == pytest.approx(0.5 / (0.5**0.5 + 1e-4))
+    assert "(1 more responses have no token)" in unpacked(page)["page"]["lede"]
+
+
+def trl_table(tmp_path, **columns):
+    """The table that `GRPOTrainer.log` writes with log_completions=True."""
+    pandas = pytest.importorskip("pandas")
+    table = {
+        "step": [3, 3],
+        "prompt": [[{"role": "user", "content": "Add."}]] * 2,
+        "completion": [[{"role": "assistant", "content": RIGHT}], [{"role": "assistant", "content": WRONG}]],
+        "correct": [1.0, 0.0],
+        "overlong_reward": [-0.25, None],
+        "correct_reason": ["correct", "wrong answer"],
+        "advantage": [0.7, -0.7],
+    }
+    path = tmp_path / "completions_00003.parquet"
+    pandas.DataFrame(table | columns).to_parquet(path)
+    return path
+
+
+def test_trls_chat_completions(tmp_path):
+    rollouts = read_rollouts(trl_table(tmp_path))
+    assert [(r.response, r.reward, r.advantage) for r in rollouts] == [(RIGHT, 0.75, 0.7), (WRONG, 0.0, -0.7)]
+    assert rollouts[0].prompt == [{"role": "user", "content": "Add."}]
+    assert rollouts[0].group == rollouts[1].group
+    assert read_rollouts(trl_table(tmp_path), "correct")[0].reward == 1.0
+    with pytest.raises(RolloutFileError, match="no reward 'mine'; it has correct, overlong_reward"):
+        read_rollouts(trl_table(tmp_path), "mine")
+
+
+def test_a_parquet_file_of_another_kind(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    pandas.DataFrame({"question": ["q"]}).to_parquet(tmp_path / "x.parquet")
+    with pytest.raises(RolloutFileError, match="has no column prompt and no completion and no advantage"):
+        read_rollouts(tmp_path / "x.parquet")
+    (tmp_path / "y.parquet").write_text("not parquet")
+    with pytest.raises(RolloutFileError, match="is not a Parquet file"):
+        read_rollouts(tmp_path / "y.parquet")
+
+
+def episode(prompt_ids, scaffold, completion_ids, reward, advantages=None, **turn):
+    """A single-turn episode as prime-rl's file monitor writes it (nulls left out, tensors left out)."""
+    user = {"message": {"role": "user", "content": PROMPT}, "sampled": False, "timestamp": 1.0}
+    user |= {"token_ids": prompt_ids, "mask": [False] * len(prompt_ids), "is_content": [], "logprobs": []}
+    own = {
+        "parent": 0,
+        "message": {"role": "assistant", "content": "as text"},
+        "sampled": True,
+        "timestamp": 2.0,
+    }
+    own |= {
+        "token_ids": scaffold + completion_ids,
+        "mask": [False] * len(scaffold) + [True] * len(completion_ids),
+        "is_content": [],
+        "logprobs": [-0.5] * len(completion_ids),
+    }
+    if advantages is not None:
+        own["advantages"] = advantages
+    trace = {
+        "version": 1,
+        "id": "t",
+        "task": {"type": "Sum", "data": {"question": PROMPT}, "key": "k", "hash": "h"},
+        "agent": {"config": {}, "name": "agent", "trainable": True},
+        "nodes": [user, own | turn],
+        "calls": [],
+        "rewards": {"correct": {"score": reward, "weight": 2.0}, "style": {"score": 1.0, "weight": 0.5}},
+        "metrics": {},
+        "ok": True,
+    }
+    judge = trace | {"agent": {"config": {}, "name": "judge", "trainable": False}}
+    return {"id": "e", "env": {"id": "sums"}, "group": {"id": "g1"}, "ok": True, "traces": [trace, judge]}
+
+
+def test_prime_rls_traces(tokenizer, tmp_path):
+    prompt, right, wrong = (encoded(tokenizer, text) for text in (PROMPT, RIGHT, WRONG))
+    path = tmp_path / "traces.jsonl"
+    lines = [
+        episode(prompt[:-1], prompt[-1:], right, 1.0, [0.5] * len(right)),
+        episode(prompt[:-1], prompt[-1:], wrong, 0.0, [-0.5] * len(wrong)),
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    rollouts = read_rollouts(path)
+    assert len(rollouts) == 2  # the judge's traces are not the policy's
+    assert [(r.reward, r.advantage, r.group) for r in rollouts] == [(2.5, 0.5, "g1"), (0.5, -0.5, "g1")]
+    assert rollouts[0].prompt_ids == tuple(prompt)
+    assert rollouts[0].ids == tuple(right)
+    page = explain("builtin", path, tmp_path / "x.html")
+    assert {"".join(r["tokens"]) for r in responses_of(page)} == {RIGHT, WRONG}
+
+
+def test_prime_rls_traces_without_tokens(tmp_path):
+    line = episode([], [], [], 1.0)
+    path = tmp_path / "traces.jsonl"
+    path.write_text(json.dumps(line))
+    (rollout,) = read_rollouts(path)
+    assert (rollout.prompt, rollout.response, rollout.ids) == (
+        [{"role": "user", "content": PROMPT}],
+        "as text",
+        None,
+    )
+    line["traces"][0]["nodes"][1]["message"]["reasoning_content"] = "hm"
+    path.write_text(json.dumps(line))
+    with pytest.raises(RolloutFileError, match="line 1: a turn has its reasoning apart"):
+        read_rollouts(path)
+    path.write_text(json.dumps({"traces": [{"nodes": [{"sampled": True}], "rewards": {"r": {"score": 1}}}]}))
+    with pytest.raises(RolloutFileError, match="line 1 is no episode of verifiers' schema 1"):
+        read_rollouts(path)
+
+
+def slime_sample(tokenizer, response, reward, **changes):
+    prompt, ids = encoded(tokenizer, PROMPT), encoded(tokenizer, response)
+    return {
+        "group_index": 4,
+        "index": 9,
+        "prompt": PROMPT,
+        "tokens": prompt + ids,
+        "response": response,
+        "response_length": len(ids),
+        "label": "103",
+        "reward": reward,
+        "loss_mask": None,
+        "rollout_log_probs": [-0.1] * len(ids),
+        "status": "completed",
+        "metadata": {},
+        "spec_info": {"spec_accept_token_num": 0},
+    } | changes
+
+
+def test_slimes_debug_data(tokenizer, tmp_path):
+    path = tmp_path / "rollout_3.pt"
+    samples = [
+        slime_sample(tokenizer, RIGHT, {"score": 1.0, "acc": 1}),
+        slime_sample(tokenizer, WRONG, {"score": -1.0, "acc": 0}),
+        slime_sample(tokenizer, "", {"score": -1.0, "acc": 0}, status="aborted"),
+    ]
+    torch.save({"rollout_id": 3, "samples": samples}, path)
+    with pytest.raises(
+        RolloutFileError, match="sample 1 has the rewards score, acc: name one with --reward_key"
+    ):
+        read_rollouts(path)
+    rollouts = read_rollouts(path, "score")
+    assert [(r.response, r.reward, r.group) for r in rollouts] == [
+        (RIGHT, 1.0, "4"),
+        (WRONG, -1.0, "4"),
+        ("", -1.0, "4"),
+    ]
+    assert rollouts[0].prompt_ids == tuple(encoded(tokenizer, PROMPT))
+    page = explain("builtin", path, tmp_path / "x.html", reward_key="score")
+    assert len(responses_of(page)) == 2
+
+
+def test_a_file_of_rollouts_runs_no_code(tmp_path):
+    class Evil:
+        def __reduce__(self):
+            return (print, ("ran",))
+
+    torch.save({"samples": [Evil()]}, tmp_path / "x.pt")
+    with pytest.raises(RolloutFileError, match="cannot be read by torch"):
+        read_rollouts(tmp_path / "x.pt")
+
+
+def test_ids_of_another_tokenizer(tokenizer, tmp_path):
+    path = tmp_path / "x.pt"
+    shifted = slime_sample(tokenizer, RIGHT, 1.0)
+    shifted["tokens"] = [token + 1 for token in shifted["tokens"]]
+    torch.save({"samples": [shifted, slime_sample(tokenizer, WRONG, 0.0)]}, path)
+    page = explain("builtin", path, tmp_path / "x.html")  # its text is there: it is tokenized anew
+    assert {"".join(r["tokens"]) for r in responses_of(page)} == {RIGHT, WRONG}
+    line = episode([1], [2], [10**6], 1.0)
+    (tmp_path / "t.jsonl").write_text(json.dumps(line))
+    with pytest.raises(RolloutFileError, match="line 1: its token ids are not of this model's tokenizer"):
+        explain("builtin", tmp_path / "t.jsonl", tmp_path / "x.html")
+
+
+def test_a_folder_is_refused_with_what_is_in_it(tmp_path):
+    (tmp_path / "completions_00001.parquet").touch()
+    with pytest.raises(
+        RolloutFileError, match=r"is a folder \(it has completions_00001\.parquet\): name one file"
+    ):
+        read_rollouts(tmp_path)

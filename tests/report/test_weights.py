@@ -1,0 +1,209 @@
+"""What the page says of the weights: numbers worked by hand, and the core's own diagnostics as a second path."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from delta_rlvr.credit import CreditStream
+from delta_rlvr.credit.diagnostics import SATURATED as CORE_SATURATED
+from delta_rlvr.objectives import get_method
+from delta_rlvr.report.scales import Scales
+from delta_rlvr.report.weights import (
+    MOST,
+    SATURATED,
+    numbers,
+    points_for,
+    sentences,
+    step_tokens,
+    step_weights,
+)
+
+
+def response(advantage, chances, weights, **columns):
+    logps = [math.log(chance) for chance in chances]
+    return {
+        "tokens": ["x"] * len(weights),
+        "advantage": advantage,
+        "logps": logps,
+        "weight": weights,
+        **columns,
+    }
+
+
+RESPONSES = [
+    response(1.0, [0.5, 0.75, 0.9], [1.2, 0.8, 1.0], alpha=[0.99, 0.02, 0.5], measured=[0.3, None, 0.1]),
+    response(-2.0, [0.5, 0.9], [0.8, 1.0], alpha=[0.01, 0.97], other_weights={"other": [2.0, 0.0]}),
+    response(0.0, [0.5], [1.0], alpha=[0.0]),
+]
+
+
+class TestNumbers:
+    def test_by_hand(self):
+        report = numbers(step_tokens(RESPONSES), "weight")
+        # Right: 1.2 * .5 + .8 * .25 + 1 * .1 = .9; wrong: 2 * (.8 * .5 + 1 * .1) = 1.
+        assert report["update_share_positive"] == pytest.approx(0.9 / 1.9)
+        # Four of the five assignments with an advantage are within .05 of an end; the response without one has no say.
+        assert report["saturated"] == pytest.approx(0.8)
+        # Means 1 and .9 around .96: (3 * .04^2 + 2 * .06^2) / (.24^2 + .16^2 + .04^2 + .16^2 + .04^2).
+        assert report["between_sides"] == pytest.approx(0.012 / 0.112)
+        # Ranks 3 1 2 of the weights, 3 2 1 of 1 - p: 1 - 6 * 2 / (3 * 8).
+        assert report["rank_positive"] == pytest.approx(0.5)
+        assert "rank_negative" not in report  # two tokens
+        assert "measured_positive" not in report  # two tokens were measured
+
+    def test_every_weight_one(self):
+        report = numbers(step_tokens(RESPONSES), "plain")
+        # .5 + .25 + .1 = .85 and 2 * (.5 + .1) = 1.2.
+        assert report == {"update_share_positive": pytest.approx(0.85 / 2.05)}
+
+    def test_a_method_that_some_responses_lack(self):
+        tokens = step_tokens(RESPONSES)
+        assert tokens.totals()["other:other"] == pytest.approx(2 * 2.0 * 0.5)
+        assert np.isnan(tokens.weights["other:other"][:3]).all()
+
+    def test_measured_credit_counts_in_the_direction_of_the_side(self):
+        rising = [0.9, 1.0, 1.1]
+        report = numbers(
+            step_tokens(
+                [
+                    response(1.0, [0.5] * 3, rising, measured=[0.0, 0.1, 0.2]),
+                    response(-1.0, [0.5] * 3, rising, measured=[0.0, -0.1, -0.2]),
+                ]
+            ),
+            "weight",
+        )
+        assert (report["measured_positive"], report["measured_negative"]) == (
+            pytest.approx(1),
+            pytest.approx(1),
+        )
+
+    def test_no_log_probs(self):
+        bare = [{key: value for key, value in one.items() if key != "logps"} for one in RESPONSES]
+        tokens = step_tokens(bare)
+        assert tokens.totals() == {}
+        assert set(numbers(tokens, "weight")) == {"saturated", "between_sides"}
+
+    @pytest.mark.parametrize("method", ["delta", "surprise", "dapo-ft"])
+    def test_as_the_core_has_it(self, method):
+        assert SATURATED == CORE_SATURATED
+        draw = torch.Generator().manual_seed(0)
+        lengths = torch.tensor([7, 12, 5, 9, 11, 6])
+        advantages = torch.tensor([0.7, -1.2, 0.7, 0.0, 1.1, -0.9], dtype=torch.float64)
+        groups = torch.tensor([0, 0, 0, 1, 1, 1])
+        count = int(lengths.sum())
+        logps = torch.rand(count, generator=draw, dtype=torch.float64).log()
+        entropy = torch.rand(count, generator=draw, dtype=torch.float64)
+        rule = get_method(method).rho
+        stream = CreditStream(rule)
+        arrays = {"entropy": entropy} if "entropy" in rule.needs else {}
+        hidden = torch.randn(count, 8, generator=draw) if stream.needs_hidden else None
+        stream.add(hidden, logps, lengths=lengths, **arrays)
+        record = stream.solve(advantages, groups=groups, diagnose=True)
+        parts = {"logps": logps, "weight": record.weights, "alpha": record.alpha}
+        split = {name: values.split(lengths.tolist()) for name, values in parts.items() if values is not None}
+        responses = [
+            {
+                "tokens": ["x"] * int(lengths[place]),
+                "advantage": advantages[place].item(),
+                **{name: values[place].tolist() for name, values in split.items()},
+            }
+            for place in range(len(lengths))
+        ]
+        tokens = step_tokens(responses)
+        ours = numbers(tokens, "weight")
+        ours["update_share_plain"] = numbers(tokens, "plain")["update_share_positive"]
+        core = record.summary()
+        names = ["update_share_positive", "update_share_plain", "rank_positive", "rank_negative", "saturated"]
+        for name in [name for name in names if name in core]:
+            assert ours[name] == pytest.approx(core[name], abs=1e-6), name
+        assert "rank_positive" in core
+        assert ("saturated" in core) == ("saturated" in ours) == (method == "delta")
+
+
+class TestSentences:
+    def test_saturated_sides(self):
+        own = {
+            "saturated": 0.714,
+            "between_sides": 0.91,
+            "rank_positive": -0.988,
+            "rank_negative": 0.02,
+            "update_share_positive": 0.441,
+        }
+        said = sentences({"weight": own, "plain": {"update_share_positive": 0.487}}, reliability=0.7)
+        assert said == [
+            "71 % of the coefficients are at the ends of their range; on this batch the weights tell sides, not tokens "
+            "(the side alone explains 91 % of their variance).",
+            "On right responses the weight falls with 1 \N{MINUS SIGN} p: rank correlation \N{MINUS SIGN}0.99; on wrong ones it "
+            "hardly follows 1 \N{MINUS SIGN} p: rank correlation +0.02.",
+            "Right responses have 44.1 % of the update, and 48.7 % with every weight one.",
+            "Weights from one half of the batch and from the other agree with a rank correlation of +0.70.",
+        ]
+
+    @pytest.mark.parametrize(
+        ("share", "words"),
+        [
+            (0.1, "tokens, not sides"),
+            (0.3, "tokens more than sides"),
+            (0.5, "sides as much as tokens"),
+            (0.7, "sides more than tokens"),
+            (0.9, "sides, not tokens"),
+        ],
+    )
+    def test_sides_or_tokens(self, share, words):
+        assert f"tell {words} (" in sentences({"weight": {"between_sides": share}})[0]
+
+    def test_a_method_without_weights(self):
+        rows = {"weight": {"update_share_positive": 0.5}, "plain": {"update_share_positive": 0.5}}
+        assert sentences(rows) == [
+            "This run weighs all tokens alike.",
+            "Right responses have 50.0 % of the update.",
+        ]
+
+
+class TestStep:
+    def test_the_run_s_own_method_comes_first_and_is_drawn(self):
+        view = step_weights(step_tokens(RESPONSES), 3, "delta", 2, {"reliability": 0.5})
+        assert [row["name"] for row in view["rows"]] == ["delta", "other", "every weight 1"]
+        assert view["drawn"] == {"key": "weight", "name": "delta"}
+        assert view["tokens"] == 5
+        assert len(view["points"]["positive"]["weight"]) == 2  # of three: a draw
+        assert view["points"]["negative"] == {"uncertain": [0.5, 0.1], "weight": [0.8, 1.0]}
+
+    def test_without_weights_of_its_own_another_method_is_drawn(self):
+        alike = [{**one, "weight": [1.0] * len(one["tokens"])} for one in RESPONSES]
+        assert step_weights(step_tokens(alike), 3, "dapo", 9, {})["drawn"]["name"] == "other"
+
+    def test_nothing_to_follow(self):
+        alike = [response(1.0, [0.5], [1.0]), response(-1.0, [0.5], [1.0])]
+        assert step_weights(step_tokens(alike), 1, "dapo", 9, {}) is None
+        without = [response(0.0, [0.5], [1.2])]
+        assert step_weights(step_tokens(without), 1, "delta", 9, {}) is None
+        assert step_weights(step_tokens([]), 1, "delta", 9, {}) is None
+
+    def test_many_steps_share_the_page(self):
+        assert points_for(1) == MOST
+        assert points_for(1000) * 2 * 1000 <= 120_000
+
+
+def test_every_method_of_the_rollouts_can_be_shaded_by():
+    scales = Scales("delta")
+    tokens = step_tokens(RESPONSES)
+    scales.add(tokens, [{**one, "entropy": [0.2]} for one in RESPONSES])
+    listed = {shading["key"]: shading for shading in scales.shadings()}
+    assert list(listed) == [
+        "weight",
+        "share:weight",
+        "other:other",
+        "share:other:other",
+        "share:plain",
+        "measured",
+        "probability",
+        "entropy",
+    ]
+    assert listed["weight"]["group"] == "delta (this run)"
+    # One scale for all shares: the largest is the other method's only token, which has the whole.
+    assert {entry["span"] for key, entry in listed.items() if key.startswith("share:")} == {1.0}
+    assert (listed["weight"]["centre"], listed["measured"]["centre"]) == (1, 0)
+    assert "centre" not in listed["entropy"]

@@ -1,0 +1,31 @@
+"""The benchmark's tables on a terminal of 80 columns: whole, with the conclusion before them."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from delta_rlvr.commands.credit_bench_display import sentences, show
+from delta_rlvr.study.planted.settings import BenchSettings
+
+KEPT = Path(__file__).parents[2] / "docs" / "data" / "credit-bench" / "credit_bench.json"
+
+
+@pytest.mark.parametrize("width", [80, 150])
+def test_tables_fit_and_the_conclusion_comes_first(width):
+    result = json.loads(KEPT.read_text())
+    written = io.StringIO()
+    show(result, BenchSettings(), Console(file=written, width=width))
+    text = written.getvalue()
+    lines = text.splitlines()
+    assert all(len(line) <= width for line in lines)
+    assert "…" not in text  # nothing is cut
+    first = sentences(result)[0]
+    assert " ".join(text.split()).startswith(first)
+    # Every number of the main table stands on one line with its interval.
+    (row,) = [line for line in lines if line.startswith("  delta-sharpness ") and "0.860 ±" in line]
+    assert len(row.split()) == (8 if width == 80 else 15)
+    # In 80 columns the wrong side is a table of its own.
+    assert sum("AUROC" in line and "weight" in line for line in lines) == (2 if width == 80 else 1)
