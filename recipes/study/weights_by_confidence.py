@@ -61,7 +61,11 @@ def figure(rollouts: Rollouts, head: Tensor, model: str) -> str:
     uncertain = -torch.expm1(rollouts.logps.clamp(max=0))
     side = torch.where(rollouts.mask, rollouts.advantages[:, None].sign(), 0)
     canvas.text(
-        MARGIN, 26, f"DelTA's weight per token against 1 - p ({model}, before training)", size=16, bold=True
+        MARGIN,
+        26,
+        f"DelTA's weight per token against 1 - p, with rank correlations ({model}, before training)",
+        size=16,
+        bold=True,
     )
     panel = (WIDTH - 4 * MARGIN) / 3
     for number, (name, about) in enumerate(METHODS.items()):
@@ -75,7 +79,7 @@ def figure(rollouts: Rollouts, head: Tensor, model: str) -> str:
             canvas.text(
                 left + place * panel / 2,
                 72,
-                f"{words}: rank correlation {ranks:+.2f}",
+                f"{words}: {ranks:+.2f}",
                 size=11.5,
                 fill=LINES[place],
             )
