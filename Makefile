@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 export OMP_NUM_THREADS ?= $(shell nproc)
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: demo test test-numeric test-slow lint bench setup setup-dev system clean
+.PHONY: demo test test-numeric test-slow lint bench docs setup setup-dev system clean
 
 # Trains the bundled policy on the built-in task and ends with a report; every run has a folder of its own.
 demo: setup
@@ -40,6 +40,18 @@ bench: setup-dev
 	$(BIN)/python benchmarks/grade_math.py
 	$(BIN)/python benchmarks/grade_code.py
 
+# The site, in site/: every warning is an error, a link or an anchor that leads nowhere among them. It has an environment of its own, because
+# it needs nothing of what trains.
+docs: $(VENV)-docs/.ready
+	NO_MKDOCS_2_WARNING=1 $(VENV)-docs/bin/mkdocs build --strict
+
+$(VENV)-docs/.ready: pyproject.toml constraints.txt
+	test -x $(VENV)-docs/bin/python || $(PYTHON) -m venv $(VENV)-docs
+	@echo "installing what builds the site into $(VENV)-docs (a minute, once)"
+	$(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"], sep="\n")' | \
+		$(VENV)-docs/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r /dev/stdin
+	touch $@
+
 setup: $(VENV)/.ready
 setup-dev: $(VENV)/.ready-dev
 
@@ -60,4 +72,4 @@ system:
 	@bash scripts/system_packages.sh
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-docs site build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -49,9 +49,11 @@ def grade_math_batch(
     """Judges many completions, in parallel on the cores of this process; a pair that occurs twice is compared once.
 
     Args:
-        completions, answers: one reference answer for each completion.
-        timeout, extract: as for `grade_math`.
-        progress: True for a bar (needs rich), or a function that is told (done, total).
+        completions: what the policy wrote.
+        answers: one reference answer for each completion.
+        timeout: as for `grade_math`.
+        extract: as for `grade_math`.
+        progress: True for a bar (needs rich), or a function that receives (done, total).
     """
     if len(completions) != len(answers):
         raise ValueError(

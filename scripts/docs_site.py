@@ -1,0 +1,59 @@
+"""What the docs site needs beyond its pages: the recipes' page, and Markdown read as GitHub reads it. mkdocs.yml names this file."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).parents[1]
+BORROWED = {"recipes/paper/README.md": "recipes/paper.md"}
+"""Files outside docs/ that are pages of the site, and where they stand there."""
+
+_FENCE = re.compile(r"^\s*(```|~~~)")
+_ITEM = re.compile(r"^ {0,3}([-*]|\d+\.) ")
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add the borrowed pages."""
+    for source, place in BORROWED.items():
+        files.append(File.generated(config, place, content=(ROOT / source).read_text(encoding="utf-8")))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Point links at the borrowed pages, and put a blank line before each list and table."""
+    for source, place in BORROWED.items():
+        markdown = markdown.replace(f"](../{source})", f"]({place})")
+    return "\n".join(separated(markdown.split("\n")))
+
+
+def separated(lines: list[str]) -> list[str]:
+    """A list or table that follows a paragraph without a blank line: a list on GitHub, plain text for Python-Markdown."""
+    result: list[str] = []
+    fenced, before = False, ""
+    for line in lines:
+        if _FENCE.match(line):
+            fenced = not fenced
+        begins = _kind(line) != "" and _kind(line) != _kind(before) and not _inside(before, result)
+        if begins and not fenced and before.strip() and not before.startswith("#"):
+            result.append("")
+        result.append(line)
+        before = line
+    return result
+
+
+def _kind(line: str) -> str:
+    return "table" if line.startswith("|") else "item" if _ITEM.match(line) else ""
+
+
+def _inside(before: str, lines: list[str]) -> bool:
+    """Whether the line before continues an item of a list."""
+    for line in reversed(lines):
+        if not line.strip():
+            return False
+        if _ITEM.match(line):
+            return True
+    return bool(_ITEM.match(before))
