@@ -1,0 +1,46 @@
+"""The notebooks of the docs run in a fresh kernel and give the outputs that are kept in them."""
+
+import importlib.util
+import re
+
+import nbformat
+import pytest
+from pages import ROOT
+
+NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+
+# Printed numbers have one or two decimals; a sum in another order may move them across a rounding by one of the last.
+TOLERANCE = 0.11
+
+
+def runner():
+    spec = importlib.util.spec_from_file_location("run_notebooks", ROOT / "scripts" / "run_notebooks.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def outputs(notebook):
+    """What each cell shows, as text."""
+    shown = []
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            data = output.get("data", {})
+            shown.append(output.get("text") or data.get("text/html") or data["text/plain"])
+    return shown
+
+
+def test_there_are_two():
+    assert [path.stem for path in NOTEBOOKS] == ["explain_my_rollouts", "write_a_token_rule"]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_it_runs_and_gives_the_kept_outputs(path):
+    kept = outputs(nbformat.read(path, as_version=4))
+    assert kept, "run scripts/run_notebooks.py: the notebook was kept without outputs"
+    again = outputs(runner().run(path))
+    assert [_NUMBER.sub("#", text) for text in again] == [_NUMBER.sub("#", text) for text in kept]
+    for one, other in zip(kept, again, strict=True):
+        numbers = zip(_NUMBER.findall(one), _NUMBER.findall(other), strict=True)
+        assert all(abs(float(first) - float(second)) <= TOLERANCE for first, second in numbers), other
