@@ -1,4 +1,4 @@
-# Two commands: `make demo` and `make test`. Both set everything up first, in .venv.
+# Three commands: `make demo`, `make test` and `make docs`. Each sets up what it needs first.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin

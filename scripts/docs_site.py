@@ -27,6 +27,8 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Point links at the borrowed pages, and put a blank line before each list and table."""
     for source, place in BORROWED.items():
         markdown = markdown.replace(f"](../{source})", f"]({place})")
+        if page.file.src_uri == place:
+            markdown = markdown.replace("](../../docs/", "](../")
     return "\n".join(separated(markdown.split("\n")))
 
 

@@ -1,4 +1,4 @@
-"""Write the settings of every row of the paper, one file a row: `python recipes/paper/make.py`.
+"""Write the settings of every row of the paper, one file per row: `python recipes/paper/make.py`.
 
 The files are complete, so that each can be read and run alone; this script is where they are changed. `--check` only compares.
 """

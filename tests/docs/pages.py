@@ -13,7 +13,7 @@ PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "recipes").rglob("*.md")),
 ]
-PROGRAMS = r"delta-rlvr|python|torchrun|accelerate|trl|make|pip|pytest|bash|source|/\S+/bin/\w+"
+PROGRAMS = r"delta-rlvr|python|torchrun|accelerate|trl|vllm|make|pip|pytest|bash|source|\S+/bin/\w+"
 _COMMAND = re.compile(rf"(?:[A-Z][A-Z_]*=\S* )*(?:{PROGRAMS})(?= |$)")
 _INLINE = re.compile(r"(?:delta-rlvr [a-z-]+ |python \S+\.py ).*")
 
