@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pages import PAGES, ROOT, blocks, commands
 
-from delta_rlvr.commands import compare, credit_bench, leaderboard, methods, study
+from delta_rlvr.commands import compare, completion, credit_bench, leaderboard, methods, study
 from delta_rlvr.commands.options import parse_train_options
 from delta_rlvr.evaluate import command as evaluate
 from delta_rlvr.objectives import get_method
@@ -38,6 +38,7 @@ PARSERS = {
     "study": study.add_arguments,
     "leaderboard": leaderboard.add_arguments,
     "methods": methods.add_arguments,
+    "completion": completion.add_arguments,
 }
 
 # What the paper's files ask for and a machine without a GPU does not have.
