@@ -21,7 +21,9 @@ from jaxtyping import Float
 from delta_rlvr.runs import read_run
 from delta_rlvr.study.drawing import INK, LINES, MARGIN, RULE, SOFT, WIDTH, Canvas
 
-RIGHT, WRONG = LINES[0], LINES[1]
+# The colours of the page: sides in green and purple; weights above one in orange, below one in blue.
+RIGHT, WRONG = LINES[2], LINES[3]
+MORE, LESS = LINES[1], LINES[0]
 OTHER = "delta-no-refinement"
 SATURATED = 0.05
 Values = Float[np.ndarray, " token"]
@@ -91,7 +93,7 @@ def coefficient(responses: Sequence[dict[str, Any]]) -> str:
     canvas.text(
         MARGIN,
         y,
-        f"Coefficients from {lowest:.2f} (orange) through 1 (no shade) to {highest:.2f} (blue).",
+        f"Coefficients from {lowest:.2f} (blue) through 1 (no shade) to {highest:.2f} (orange).",
         fill=SOFT,
     )
     return canvas.svg(y + 20)
@@ -235,7 +237,7 @@ def _shaded(canvas: Canvas, y: float, texts: Sequence[str], weights: Sequence[fl
         width = advance * len(shown)
         if x + width > WIDTH - MARGIN:
             x, y = float(MARGIN), y + 30
-        colour = RIGHT if weight > 1 else WRONG
+        colour = MORE if weight > 1 else LESS
         strength = min(1.0, abs(weight - 1) / 0.2)
         canvas.parts.append(
             f'<rect x="{x:.1f}" y="{y - 16:.1f}" width="{width:.1f}" height="22" fill="{colour}" fill-opacity="{0.5 * strength:.2f}">'
