@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mkdocs.structure.files import File, Files
+if TYPE_CHECKING:
+    from mkdocs.structure.files import Files
 
 ROOT = Path(__file__).parents[1]
 BORROWED = {"recipes/paper/README.md": "recipes/paper.md"}
@@ -18,6 +19,8 @@ _ITEM = re.compile(r"^ {0,3}([-*]|\d+\.) ")
 
 def on_files(files: Files, config: Any) -> Files:
     """Add the borrowed pages."""
+    from mkdocs.structure.files import File
+
     for source, place in BORROWED.items():
         files.append(File.generated(config, place, content=(ROOT / source).read_text(encoding="utf-8")))
     return files

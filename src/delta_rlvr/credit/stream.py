@@ -425,11 +425,15 @@ def token_coefficients(
 ) -> Float[Tensor, "batch time"]:
     """The token weights of a rollout batch: float32 [batch, time], 0 outside of the mask (for DelTA: mean one over it).
 
-    hidden: the LM head's input at the position that predicts token t (the token gradients themselves for proxy="full").
-    logps: old log-prob of the sampled token. advantages: one per response. mask: the valid response tokens. config: any rule.
-    given, for the rules that need it: head (the LM head's weight), temperature (of sampling), groups (prompt ids [batch]),
-    tokens (sampled ids), entropy and the other `TOKEN_ARRAYS` [batch, time]; keys, round_number (for seeded draws);
-    process_group (statistics are summed over its ranks, each of which must call this).
+    Args:
+        hidden: the LM head's input at the position that predicts token t (the token gradients themselves for proxy="full").
+        logps: old log-prob of the sampled token.
+        advantages: one per response.
+        mask: the valid response tokens.
+        config: any rule; the default is DelTA as published.
+        given: for the rules that need it: `head` (the LM head's weight), `temperature` (of sampling), `groups` (prompt ids [batch]),
+            `tokens` (sampled ids), `entropy` and the other `TOKEN_ARRAYS` [batch, time]; `keys`, `round_number` (for seeded draws);
+            `process_group` (statistics are summed over its ranks, each of which must call this).
     """
     record = credit_record(hidden, logps, advantages, mask, config=config, **given)
     return record.padded(record.weights, mask)

@@ -1,0 +1,50 @@
+"""The docs site: what its API page lists, and what its build makes of the Markdown."""
+
+import importlib
+import importlib.util
+import re
+
+from pages import ROOT
+
+import delta_rlvr
+from delta_rlvr.adapters import trl
+
+LISTED = re.findall(r"^::: (\S+)$", (ROOT / "docs" / "api.md").read_text(), re.MULTILINE)
+
+
+def test_the_api_page_lists_what_exists():
+    for path in LISTED:
+        module, _, name = path.rpartition(".")
+        assert getattr(importlib.import_module(module), name).__doc__, path
+    assert len(set(LISTED)) == len(LISTED)
+
+
+def test_the_api_page_lists_every_public_name():
+    names = {path.rpartition(".")[2] for path in LISTED}
+    assert set(delta_rlvr.__all__) <= names
+    assert set(trl.__all__) <= names
+    assert {"check_rule", "RuleBroken"} <= names
+
+
+def site():
+    spec = importlib.util.spec_from_file_location("docs_site", ROOT / "scripts" / "docs_site.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_lists_and_tables_get_their_blank_line():
+    """As GitHub reads them; Python-Markdown would take them for a part of the paragraph."""
+    text = ["Words:", "- one", "  goes on", "- two", "", "More:", "| a |", "|---|", "```", "x", "- y", "```"]
+    expected = [
+        *("Words:", "", "- one", "  goes on", "- two", "", "More:", "", "| a |", "|---|"),
+        *("```", "x", "- y", "```"),
+    ]
+    assert site().separated(text) == expected
+    assert site().separated(["# Title", "- one", "1. two"]) == ["# Title", "- one", "1. two"]
+
+
+def test_borrowed_pages_exist():
+    for source, place in site().BORROWED.items():
+        assert (ROOT / source).is_file()
+        assert place in (ROOT / "mkdocs.yml").read_text()
