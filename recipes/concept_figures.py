@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from delta_rlvr.credit.diagnostics import SATURATED
 from delta_rlvr.runs import read_run
 from delta_rlvr.study.drawing import INK, LINES, MARGIN, RULE, SOFT, WIDTH, Canvas
 
@@ -25,7 +26,6 @@ from delta_rlvr.study.drawing import INK, LINES, MARGIN, RULE, SOFT, WIDTH, Canv
 RIGHT, WRONG = LINES[2], LINES[3]
 MORE, LESS = LINES[1], LINES[0]
 OTHER = "delta-no-refinement"
-SATURATED = 0.05
 Values = Float[np.ndarray, " token"]
 
 
