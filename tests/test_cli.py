@@ -40,8 +40,8 @@ def test_help_of_train_does_not_wait_for_trl():
     told, imported = run_fresh(["train", "--help"], "trl", "transformers", "datasets", "accelerate")
     assert imported == ""
     assert max(map(len, told.splitlines())) <= 120
-    for name in all_methods():
-        assert name in told
+    for line in run_fresh(["methods"])[0].splitlines():  # other tests register methods in this process
+        assert line.split()[0] in told
     for flag in ("--model", "--task", "--steps", "--resume", "--output", "--config", "--lora_rank"):
         assert flag in told
 
@@ -92,6 +92,7 @@ BAD_INPUT = {
     "credit-bench": ["--batches", "0"],
     "study": ["no-such-file.yaml"],
     "leaderboard": ["no-such-folder"],
+    "completion": ["no-such-shell"],
     "methods": ["--no-such-option"],
 }
 

@@ -170,9 +170,12 @@ def test_share_of_the_update(browser, report, stored):
         for chosen in (place, 5):
             tokens.nth(chosen).hover()
             share = own[chosen] / whole
+            # Shown with three digits.
             assert spoken(details(page)["update share"]) == pytest.approx(100 * share, rel=1e-2)
             assert spoken(details(page)["of its response"]) == pytest.approx(
-                100 * own[chosen] / sum(own), rel=1e-2
+                # Shown with three digits.
+                100 * own[chosen] / sum(own),
+                rel=1e-2,
             )
             bucket = round(14 * math.sqrt(min(1.0, share / span)))
             assert re.search(r"\bq(\d+)\b", tokens.nth(chosen).get_attribute("class"))[1] == str(bucket)
@@ -199,6 +202,7 @@ def test_shares_of_every_method_are_listed(browser, report, stored):
         shares = page.locator(".details tbody td:nth-child(3)").all_text_contents()
         whole = total(of_step(stored, max(stored)), lambda r: r["other_weights"]["forking tokens"])
         mass = weights[place] * abs(response["advantage"]) * -math.expm1(response["logps"][place])
+        # Shown with three digits.
         assert spoken(shares[0]) == pytest.approx(100 * mass / whole, rel=1e-2)
 
 
@@ -297,6 +301,7 @@ def test_measured_credit(browser, make_run, tmp_path):
             assert re.search(r"\bd(\d+)\b", tokens.nth(place).get_attribute("class"))[1] == str(bucket)
             tokens.nth(place).hover()
             shown, error = details(page)["measured credit"].split(" ± ")
+            # Shown with three digits.
             assert spoken(shown.removeprefix("+")) == pytest.approx(value, rel=1e-2)
             assert spoken(error) == 0.04
         assert " none" in tokens.nth(1).get_attribute("class")
@@ -337,6 +342,7 @@ def test_clouds_are_anchored_at_one(browser, report, run_folder):
         expected = sums.sum_positive / np.maximum(sums.count_positive, 1)
         assert max(means, default=0) < 1
         shown = [spoken(text) for text in page.locator("#clouds tbody td:nth-child(4)").all_text_contents()]
+        # Shown with four digits.
         assert max(shown) == pytest.approx(expected.max(), rel=1e-3)
 
 
@@ -474,7 +480,9 @@ def test_charts_and_tables_save_what_they_show(browser, compared, run_folder, re
         assert name == "reward.csv"
         assert rows[0] == ["step", "reward"]
         assert [float(row[1]) for row in rows[1:]] == pytest.approx(
-            [line["reward"] for line in metrics], rel=1e-4
+            # Kept with five digits.
+            [line["reward"] for line in metrics],
+            rel=1e-4,
         )
         chart = page.locator("#dynamics .uplot").first
         chart.focus()
@@ -489,6 +497,7 @@ def test_charts_and_tables_save_what_they_show(browser, compared, run_folder, re
         assert rows[0][0] == "text"
         assert len(rows) - 1 == page.locator("#clouds tbody tr").count()
         _, rows = saved(page, page.locator("#discriminator .picture .csv").first)
+        # Shares with two decimals each.
         assert sum(float(row[2]) for row in rows[1:]) == pytest.approx(1, abs=0.01)
     with opened(browser, compared) as page:
         _, rows = saved(page, page.locator("#dynamics .panel .csv").first)

@@ -106,7 +106,9 @@ def test_hover_shows_the_stored_values(browser, report, stored):
                 math.exp(response["logps"][place]), rel=FOUR_DIGITS
             )
             assert spoken(found["forking tokens"]) == pytest.approx(
-                response["other_weights"]["forking tokens"][place], rel=1e-3
+                # Shown with four digits.
+                response["other_weights"]["forking tokens"][place],
+                rel=1e-3,
             )
             assert found["decisive"] == ("yes" if response["decisive"][place] else "no")
             token = response["tokens"][place].replace(" ", "␣").replace("\n", "↵")

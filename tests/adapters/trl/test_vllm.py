@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from rounding import rounding
+
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(3600),
@@ -64,7 +66,7 @@ def test_delta_trains(train, corrected):
     run = train("delta", vllm_importance_sampling_correction=corrected)
     assert len(run["weights"]) == 4
     for weights in run["weights"]:
-        assert statistics.fmean(weights) == pytest.approx(1, abs=1e-6)
+        assert statistics.fmean(weights) == pytest.approx(1, abs=rounding(100))
         assert statistics.pstdev(weights) > 0.01
     assert all(line["grad_norm"] > 0 for line in run["log"][:-1])
 
@@ -74,5 +76,6 @@ def test_weights_from_the_samplers_logps(train):
     setting = {"vllm_importance_sampling_correction": False}
     policy = train("delta-scalar", **setting)["weights"][0]
     sampler = train("delta-scalar", logps_from="sampler", **setting)["weights"][0]
+    # Two engines in bf16: their log-probs differ in the third digit.
     assert sampler == pytest.approx(policy, abs=1e-3)
     assert sampler != policy

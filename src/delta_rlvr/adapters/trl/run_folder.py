@@ -120,8 +120,9 @@ class RunFolderCallback(TrainerCallback):
                 "tokens": tokens,
                 "ids": ids,
             }
-            if not isinstance(batch.rows[row]["prompt"], str):
-                line["messages"] = batch.rows[row]["prompt"]
+            prompt = batch.rows[row].get("prompt")  # an environment may write its own
+            if prompt is not None and not isinstance(prompt, str):
+                line["messages"] = prompt
             if batch.logps is not None:
                 line["logps"] = batch.logps[row][mask].tolist()
             if batch.entropy is not None:
