@@ -119,9 +119,14 @@ def sampling_text(result: EvaluationResult) -> str:
 
 
 def tell_change(
-    method: str, before: EvaluationResult | None, after: EvaluationResult | None, teller: Teller
+    method: str,
+    before: EvaluationResult | None,
+    after: EvaluationResult | None,
+    teller: Teller,
+    *,
+    advise: bool = True,
 ) -> None:
-    """Both scores, and their difference where it is one."""
+    """Both scores, and their difference where it is one; `advise`: and what tells more."""
     if before is None or after is None:
         return
     teller.say(f"held-out accuracy ({sampling_text(after)}):")
@@ -141,6 +146,10 @@ def tell_change(
     other = method if method != "dapo" else "delta"
     teller.say(
         f"The change is {100 * gain.mean:+.1f} points ({100 * gain.low:+.1f} to {100 * gain.high:+.1f}, paired by problem; "
-        f"p = {comparison.paired.p:.2g}).\nIt is what this training as a whole does; what the token weighting adds is "
-        f"what\n`delta-rlvr compare --methods dapo,{other} --seeds 6` tells."
+        f"p = {comparison.paired.p:.2g})."
     )
+    if advise:
+        teller.say(
+            "It is what this training as a whole does; what the token weighting adds is "
+            f"what\n`delta-rlvr compare --methods dapo,{other} --seeds 6` tells."
+        )

@@ -154,7 +154,8 @@ def _train(
             writer.finish()
     if main:
         teller.say(f"run folder: {config.output_dir}")
-        tell_change(config.method, before, after, teller)
+        # A comparison, which writes one report of all its runs, needs no advice to compare.
+        tell_change(config.method, before, after, teller, advise=options.report)
         if options.report:
             _report(folder, teller)
     return final

@@ -60,6 +60,8 @@ def _summary(group: RunGroup, finals: list[dict[str, Any] | None]) -> dict[str, 
     summary["mean"] = statistics.fmean(values)
     if len(values) > 1:
         low, high = student_interval(values)
+        if min(values) >= 0 and max(values) <= 1:  # shares; rewards of one's own may be anything
+            low, high = max(0.0, low), min(1.0, high)
         told = f"95 % interval of the mean over {len(values)} seeds"
         return {**summary, "low": low, "high": high, "interval": told}
     told = "one run: interval over its problems, blind to the seed"
