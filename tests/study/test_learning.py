@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -207,6 +209,25 @@ def test_judging_in_processes_is_the_same() -> None:
         assert first.decisive is not None
         assert second.decisive is not None
         assert torch.equal(first.decisive, second.decisive)
+
+
+class SlowToRead:
+    """Whoever reads it from a pickle waits."""
+
+    SECONDS = 3.0
+
+    def __reduce__(self) -> Any:
+        return time.sleep, (self.SECONDS,)
+
+
+def test_processes_that_judge_start_at_once_and_hold_nobody_up() -> None:
+    # More than a pipe holds, behind something that takes time to read.
+    tokenizer = SimpleNamespace(all_special_ids=(), first=SlowToRead(), then="x" * (1 << 20))
+    began = time.monotonic()
+    with Judge(tokenizer, workers=3) as judge:
+        assert judge._pool is not None
+        assert len(judge._pool._processes) == 3
+        assert time.monotonic() - began < SlowToRead.SECONDS
 
 
 def test_processes_are_not_sent_the_problems_that_nobody_asked() -> None:

@@ -18,7 +18,6 @@ from delta_rlvr.study.measured.agreement import choose, top
 from delta_rlvr.study.measured.bench import check_verifiable
 from delta_rlvr.study.measured.continuations import (
     COPIES,
-    Chunk,
     Response,
     StackContinuations,
     checked_reward,
@@ -154,8 +153,8 @@ def test_measured_credit_equals_the_enumerated_one(toy):
     found = enumerated(*toy)
     chosen = [(1, 2, 3), (2, 2, END), (4, END), (3, 3, 4), (END,), (2, 1, 2)]
     responses = [as_response(found, one) for one in chosen]
-    sampler = StackContinuations(*toy, responses, seed=5)
-    credits = measure(responses, sampler, budget=2048, tolerance=0.0)
+    sampler = StackContinuations(*toy, {0: responses}, seed=5)
+    credits = measure({0: responses}, sampler, budget=2048, tolerance=0.0)[0]
     for response, credit in zip(chosen, credits, strict=True):
         exact = truth(found, response)
         assert (np.abs(exact) <= credit.bound + 1e-6).all()
@@ -169,9 +168,8 @@ def test_a_tolerance_changes_a_credit_by_no_more_than_it_says(toy):
     found = enumerated(*toy)
     response = as_response(found, (1, 2, 3))
     tolerance = float(response.surprise.min())  # one token then needs no samples
-    (credit,) = measure(
-        [response], StackContinuations(*toy, [response], seed=6), budget=4096, tolerance=tolerance
-    )
+    sampler = StackContinuations(*toy, {0: [response]}, seed=6)
+    (credit,) = measure({0: [response]}, sampler, budget=4096, tolerance=tolerance)[0]
     exact = truth(found, (1, 2, 3))
     unsampled = credit.samples == 0
     assert unsampled.any()
@@ -191,7 +189,7 @@ def test_intervals_cover_what_they_say():
         def continuations(chunks, draw=draw):
             yield chunks, [float(draw.binomial(COPIES, values[chunk.position])) for chunk in chunks]
 
-        (credit,) = measure([response], continuations, budget=768, tolerance=0.0)
+        (credit,) = measure({0: [response]}, continuations, budget=768, tolerance=0.0)[0]
         inside.append((credit.low <= exact) & (exact <= credit.high))
         assert (np.abs(credit.credit) <= credit.bound).all()
     assert 0.93 <= np.mean(inside) <= 0.97
@@ -304,10 +302,11 @@ def test_the_interval_is_agresti_and_caffos():
 
 def test_killed_work_goes_on_with_the_same_outcome(toy, tmp_path):
     found = enumerated(*toy)
-    responses = [as_response(found, one) for one in [(1, 2, 3), (2, 2, END)]]
+    responses = {4: [as_response(found, (1, 2, 3))], 6: [as_response(found, (2, 2, END))]}
 
-    def go(folder, fail_after=None):
-        sampler = StackContinuations(*toy, responses, seed=1, rows_at_once=64)
+    def go(folder, fail_after=None, batches=(4, 6)):
+        chosen = {number: responses[number] for number in batches}
+        sampler = StackContinuations(*toy, chosen, seed=1, rows_at_once=64)
         asked = []
 
         def done(chunks):
@@ -315,8 +314,8 @@ def test_killed_work_goes_on_with_the_same_outcome(toy, tmp_path):
             if fail_after is not None and len(asked) > fail_after:
                 raise KeyboardInterrupt
 
-        credits = measure(responses, sampler, budget=256, tolerance=0.0, folder=folder, done=done)
-        return [one.as_lists() for one in credits], sum(asked)
+        credits = measure(chosen, sampler, budget=256, tolerance=0.0, folder=folder, done=done)
+        return {number: [one.as_lists() for one in some] for number, some in credits.items()}, sum(asked)
 
     whole, chunks = go(tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
@@ -326,6 +325,8 @@ def test_killed_work_goes_on_with_the_same_outcome(toy, tmp_path):
     assert again == whole
     assert 0 < rest < chunks
     assert go(tmp_path / "torn")[1] == 0
+    # A batch is measured the same alone and beside another.
+    assert go(None, batches=(6,))[0][6] == whole[6]
 
 
 def test_the_top_tenth_has_some_credit():
@@ -336,7 +337,7 @@ def test_the_top_tenth_has_some_credit():
 def test_rewards_beyond_the_bound_are_refused():
     with pytest.raises(ValueError, match="between 0 and 1"):
         checked_reward(-0.5)
-    assert Chunk(0, 1, 2).position == 1
+    assert checked_reward(0.5) == 0.5
 
 
 def test_a_policy_that_cannot_be_stacked_is_refused():
@@ -453,10 +454,9 @@ def test_measured_credit_singles_out_the_planted_tokens():
     batch = Batch(task, task.problems("train", 16), 0, task.max_tokens, decisive=True)
     rollouts = collector.collect([batch], group=8)[0]
     wrong = [row for row in choose(rollouts, 8) if rollouts.correct[row] == 0]
-    responses = responses_of(rollouts, wrong, task.max_tokens)
-    credits = measure(
-        responses, StackContinuations(collector, task, responses, seed=0), budget=256, tolerance=0.005
-    )
+    responses = {0: responses_of(rollouts, wrong, task.max_tokens)}
+    continuations = StackContinuations(collector, task, responses, seed=0)
+    credits = measure(responses, continuations, budget=256, tolerance=0.005)[0]
     planted = [rollouts.decisive[row][rollouts.mask[row]] for row in wrong]
     open_still = [
         place

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 from typing import Any
 
-import torch
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
 from delta_rlvr.exit_codes import at_work
 from delta_rlvr.runs.files import atomic, dump, locked
+from delta_rlvr.study.judging import MOST_JUDGES, judges_beside
 from delta_rlvr.study.learning.stopping import Stop
 from delta_rlvr.study.measured.bench import DTYPES, MeasuredBench
 from delta_rlvr.study.measured.figure import measured_figure
@@ -86,7 +85,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"(default: {given.pass_rows})",
     )
     group.add_argument(
-        "--workers", type=int, help="processes that judge (default: one a core on a GPU, else 1)"
+        "--workers",
+        type=int,
+        help=f"processes that judge (default: one per core beside a GPU, at most {MOST_JUDGES}, else 1)",
     )
     group.add_argument(
         "--seconds", type=float, help="end within this time; the same command goes on from what is there"
@@ -103,8 +104,7 @@ def run(options: argparse.Namespace, console: Console, chosen: dict[str, Any]) -
         console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     stop = Stop(options.seconds, say)
-    fast = torch.device(options.device).type != "cpu"
-    workers = options.workers if options.workers is not None else (os.cpu_count() or 1) if fast else 1
+    workers = options.workers if options.workers is not None else judges_beside(options.device)
     bench = MeasuredBench(settings, folder, device=options.device, workers=workers, stop=stop, say=say)
     with locked(folder), stop:
         bench.prepare()
@@ -119,6 +119,9 @@ def run(options: argparse.Namespace, console: Console, chosen: dict[str, Any]) -
             with atomic(folder / name) as file:
                 file.write(text.encode())
     show(result, console)
+    if bench.phases.seconds:
+        taken = sorted(bench.phases.seconds.items(), key=lambda one: -one[1])
+        say("seconds: " + ", ".join(f"{name} {seconds:.1f}" for name, seconds in taken))
     if not done:
         say("stopped before all was measured: the same command goes on from here")
     for name in (RESULT, TABLE, FIGURE):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 
 import torch
@@ -12,6 +11,7 @@ from rich.table import Table
 
 from delta_rlvr.evaluate.seeds import gap_text, p_text
 from delta_rlvr.runs.files import atomic, dump
+from delta_rlvr.study.judging import MOST_JUDGES, judges_beside
 from delta_rlvr.study.learning.curves import curves_figure
 from delta_rlvr.study.learning.protocol import read_protocols
 from delta_rlvr.study.learning.runner import Study
@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--workers",
         type=int,
-        help="processes that judge responses (default: one a core on a GPU, 1 on a CPU)",
+        help=f"processes that judge responses (default: one per core beside a GPU, at most {MOST_JUDGES}, else 1)",
     )
     parser.add_argument(
         "--seconds",
@@ -134,8 +134,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _machine(options: argparse.Namespace) -> Machine:
-    fast = torch.device(options.device).type != "cpu"
-    workers = options.workers if options.workers is not None else (os.cpu_count() or 1) if fast else 1
+    workers = options.workers if options.workers is not None else judges_beside(options.device)
     return Machine(
         device=options.device,
         compute_dtype=DTYPES[options.dtype],

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import signal
+import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from delta_rlvr.rewards.workers import usable_cores
 from delta_rlvr.tasks import Problem, Task, decisive_tokens
 from delta_rlvr.tasks.problem_set import ProblemSet
 from delta_rlvr.tasks.token_texts import token_texts
@@ -46,6 +50,15 @@ def knows_decisive(task: Task) -> bool:
     return task.decisive(task.problems("train", 1)[0], "") is not None
 
 
+MOST_JUDGES = 16
+"""Processes that judge, if nothing else is said: more would cost more to start than they save."""
+
+
+def judges_beside(device: str) -> int:
+    """Processes that judge while this device works, if nothing else is said. A CPU has the policy itself to do."""
+    return 1 if device.partition(":")[0] == "cpu" else min(MOST_JUDGES, usable_cores())
+
+
 class Judge:
     """Judges responses; with `workers` above 1 in that many processes, one policy's batch at a time each."""
 
@@ -53,17 +66,23 @@ class Judge:
         if workers < 1:
             raise ValueError(f"workers={workers}: give at least 1")
         self._reader = _Reader(tokenizer)
-        # Spawned, not forked: a fork would inherit the accelerator's state, which cannot be used there.
-        self._pool = (
-            ProcessPoolExecutor(
+        self._pool = None
+        if workers > 1:
+            # In a file: through the pipe that starts a process, a tokenizer of a megabyte would hold this one up until that one
+            # has imported all that the tokenizer needs.
+            self._folder = tempfile.TemporaryDirectory(prefix="delta-rlvr-judge-")
+            path = Path(self._folder.name) / "tokenizer"
+            path.write_bytes(pickle.dumps(tokenizer))
+            # Spawned, not forked: a fork would inherit the accelerator's state, which cannot be used there.
+            self._pool = ProcessPoolExecutor(
                 workers,
                 mp_context=multiprocessing.get_context("spawn"),
                 initializer=_start_worker,
-                initargs=(tokenizer,),
+                initargs=(path,),
             )
-            if workers > 1
-            else None
-        )
+            # All start now and side by side. The pool itself would start one at a time, whenever none is idle.
+            for _ in range(workers):
+                self._pool.submit(int)
 
     def __enter__(self) -> Self:
         return self
@@ -73,6 +92,7 @@ class Judge:
     ) -> None:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
+            self._folder.cleanup()
 
     def __call__(self, asked: Sequence[Asked]) -> Iterator[Judged]:
         """The verdicts on each policy's responses. Processes begin at once, so that other work can be done before they are read."""
@@ -130,9 +150,9 @@ def _light(asked: Asked) -> Asked:
 _worker: _Reader | None = None
 
 
-def _start_worker(tokenizer: Any) -> None:
+def _start_worker(path: Path) -> None:
     global _worker
-    _worker = _Reader(tokenizer)
+    _worker = _Reader(pickle.loads(path.read_bytes()))
     # Ctrl-C is sent to all processes of a terminal: the study decides when its workers end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()

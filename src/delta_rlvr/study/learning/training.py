@@ -291,15 +291,16 @@ class StackedTraining:
         continuations = StackContinuations(
             self._alone[place],
             self.tasks[place],
-            responses,
+            {number: responses},
             seed=self.runs[place].seed,
-            number=number,
             temperature=self.settings.temperature,
             rows_at_once=self.rows_at_once,
             tell=self.phases.tell,
         )
-        found = measure(responses, continuations, budget=self.settings.continuations, tolerance=TOLERANCE)
-        for row, one in zip(rows, found, strict=True):
+        credits = measure(
+            {number: responses}, continuations, budget=self.settings.continuations, tolerance=TOLERANCE
+        )[number]
+        for row, one in zip(rows, credits, strict=True):
             credit[row, : len(one.credit)] = torch.from_numpy(one.credit).to(credit)
         return replace(rollouts, measured=credit)
 

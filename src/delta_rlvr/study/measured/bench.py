@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -18,7 +19,8 @@ from delta_rlvr.study.judging import Judge, knows_decisive
 from delta_rlvr.study.learning.progress import Progress
 from delta_rlvr.study.learning.stopping import Stop, Stopped
 from delta_rlvr.study.measured.agreement import LABELS, Labels, choose, planted_agreement
-from delta_rlvr.study.measured.continuations import StackContinuations, responses_of
+from delta_rlvr.study.measured.continuations import Response, StackContinuations, responses_of
+from delta_rlvr.study.measured.estimate import MeasuredCredit
 from delta_rlvr.study.measured.fidelity import (
     GRADIENT_STREAM,
     PARTS,
@@ -45,6 +47,8 @@ from delta_rlvr.tasks import Task, get_task, load_policy
 from delta_rlvr.tasks.token_texts import token_texts
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+BATCHES_AT_ONCE = 8
+"""Rollout batches whose responses are continued together, at most: all of them are held in memory."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +80,7 @@ class MeasuredBench:
     ):
         self.settings, self.folder, self.say = settings, folder, say
         self.device, self.workers, self.stop = torch.device(device), workers, stop or Stop()
-        self.phases = Phases(device=device, tell=say)
+        self.phases = Phases(device=device, timed=True, tell=say)
         self.progress = Progress(say, self.phases)
 
     def prepare(self) -> None:
@@ -154,9 +158,9 @@ class MeasuredBench:
                     collector,
                     collector.sampler.another(),
                 )
-                for unit in self._units(policy, name):
-                    if not (self.folder / unit.path).is_file():
-                        self._keep(self.folder / unit.path, self._labels(cell, unit))
+                units = [one for one in self._units(policy, name) if not (self.folder / one.path).is_file()]
+                for start in range(0, len(units), BATCHES_AT_ONCE):
+                    self._labels(cell, units[start : start + BATCHES_AT_ONCE])
                 if self.settings.update_batches and not self._fidelity_done(policy, name):
                     self._fidelity(cell)
                 del cell, collector
@@ -167,25 +171,22 @@ class MeasuredBench:
 
     # ------------------------------------------------------------------ credit of tokens
 
-    def _labels(self, cell: _Cell, unit: Unit) -> dict[str, Any]:
-        """One rollout batch: some responses' credit measured, every method's weights compared with it."""
+    def _labels(self, cell: _Cell, units: Sequence[Unit]) -> None:
+        """Rollout batches whose responses are continued together: few places from one response, many from all of them."""
         settings = self.settings
-        where = f"{unit.policy}, {unit.task}, batch {unit.number + 1} of {settings.batches}"
-        self.progress.begin(where, 0)
-        self._look()
-        rollouts = self._collect(cell, settings.seed, unit.number, unit.number * settings.prompts)
-        document: dict[str, Any] = {
-            **dataclasses.asdict(unit),
-            "facts": {
-                "accuracy": rollouts.correct.mean().item(),
-                "mixed_groups": (rollouts.correct.view(-1, settings.group).std(1) > 0).float().mean().item(),
-            },
-            "records": [],
+        where = f"{cell.policy}, {cell.task_name}, {len(units)} batches of rollouts"
+        self.progress.begin(where, len(units))
+        rollouts = {}
+        for unit in units:
+            self._look()
+            rollouts[unit.number] = self._collect(
+                cell, settings.seed, unit.number, unit.number * settings.prompts
+            )
+            self.progress.advance(1)
+        rows = {number: choose(batch, settings.responses) for number, batch in rollouts.items()}
+        responses = {
+            number: responses_of(batch, rows[number], self._limit(cell)) for number, batch in rollouts.items()
         }
-        rows = choose(rollouts, settings.responses)
-        if not rows:
-            return document
-        responses = responses_of(rollouts, rows, self._limit(cell))
         with self.phases("continuations"):
             credits = measure(
                 responses,
@@ -194,7 +195,6 @@ class MeasuredBench:
                     cell.task,
                     responses,
                     seed=settings.seed,
-                    number=unit.number,
                     temperature=settings.temperature,
                     rows_at_once=settings.rows_at_once,
                     sampler=cell.sampler,
@@ -202,10 +202,46 @@ class MeasuredBench:
                 ),
                 budget=settings.budget,
                 tolerance=settings.tolerance,
-                folder=self.folder / "continuations" / unit.path.relative_to("batches").with_suffix(""),
+                folder=self.folder
+                / "continuations"
+                / units[0].path.parent.name
+                / quote(cell.task_name, safe=""),
                 planned=lambda chunks: self.progress.begin(where, chunks),
                 done=self._done,
             )
+        self.progress.begin(where, len(units))
+        for unit in units:
+            self._look()
+            number = unit.number
+            document = self._agreement(
+                cell, unit, rollouts[number], rows[number], responses[number], credits[number]
+            )
+            self._keep(self.folder / unit.path, document)
+            self.progress.advance(1)
+
+    def _agreement(
+        self,
+        cell: _Cell,
+        unit: Unit,
+        rollouts: Rollouts,
+        rows: Sequence[int],
+        responses: Sequence[Response],
+        credits: Sequence[MeasuredCredit],
+    ) -> dict[str, Any]:
+        """Every method's weights on a rollout batch compared with the credit of its measured responses."""
+        document: dict[str, Any] = {
+            **dataclasses.asdict(unit),
+            "facts": {
+                "accuracy": rollouts.correct.mean().item(),
+                "mixed_groups": (rollouts.correct.view(-1, self.settings.group).std(1) > 0)
+                .float()
+                .mean()
+                .item(),
+            },
+            "records": [],
+        }
+        if not rows:
+            return document
         with self.phases("weights"):
             weights = self._weights(cell, rollouts, unit.number)
         labels = Labels(rollouts, rows, credits)
@@ -239,7 +275,7 @@ class MeasuredBench:
         self._keep(self.folder / "responses" / unit.path.relative_to("batches"), tokens)
         self.say(
             f"{unit.policy}, {unit.task}, batch {unit.number + 1}: {len(rows)} responses, "
-            f"about {settings.budget * len(rows)} continuations, "
+            f"about {self.settings.budget * len(rows)} continuations, "
             f"{document['facts']['sure_share']:.0%} of the tokens have a credit that is not 0 by its interval"
         )
         return document

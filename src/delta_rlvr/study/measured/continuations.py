@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
 from typing import NamedTuple, Protocol
@@ -43,7 +43,10 @@ class Response:
 class Chunk(NamedTuple):
     """`COPIES` continuations from one place."""
 
+    batch: int
+    """The number of the rollout batch."""
     response: int
+    """Its place among the batch's measured responses."""
     position: int
     """Tokens of the response that stay."""
     number: int
@@ -84,16 +87,16 @@ class StackContinuations:
         self,
         collector: Collector,
         task: Task,
-        responses: Sequence[Response],
+        responses: Mapping[int, Sequence[Response]],
         *,
         seed: int,
-        number: int = 0,
         temperature: float = 1.0,
         rows_at_once: int = 1024,
         sampler: StackedSampler | None = None,
         tell: Callable[[str], None] = lambda _: None,
     ):
-        """`number` tells the batches of one seed apart; `sampler` is one of the collector's policy, its own if none is given."""
+        """`responses` by the number of their rollout batch, which tells the batches of one seed apart; `sampler` is one of the
+        collector's policy, its own if none is given."""
         if collector.policy.runs != 1:
             raise ValueError(
                 f"{collector.policy.runs} runs in the stack: credit is measured of one at a time"
@@ -101,8 +104,8 @@ class StackContinuations:
         self.collector, self.task, self.responses = collector, task, responses
         self.sampler = sampler or collector.sampler
         self.temperature, self.rows_at_once, self.tell = temperature, rows_at_once, tell
-        self._key = seed + _STREAM, number
-        self._known: dict[tuple[int, tuple[int, ...]], float] = {}
+        self._seed = seed + _STREAM
+        self._known: dict[tuple[tuple[int, int], tuple[int, ...]], float] = {}
 
     def __call__(self, chunks: Sequence[Chunk]) -> Iterator[tuple[Sequence[Chunk], list[float]]]:
         # Alike in length: little padding, and few lengths of the cache.
@@ -120,8 +123,11 @@ class StackContinuations:
         if waiting is not None:
             yield waiting[0], waiting[1]()
 
+    def _of(self, chunk: Chunk) -> Response:
+        return self.responses[chunk.batch][chunk.response]
+
     def _length(self, chunk: Chunk) -> int:
-        return len(self.responses[chunk.response].prompt) + chunk.position
+        return len(self._of(chunk).prompt) + chunk.position
 
     def _begin(self, part: Sequence[Chunk]) -> Callable[[], list[float]]:
         """Sample, and have the texts judged; what comes back gives the sums."""
@@ -129,7 +135,7 @@ class StackContinuations:
             lambda rows: self._sample(part, rows), self.rows_at_once, COPIES, self.tell
         )
         texts = [
-            (chunk.response, (*self.responses[chunk.response].tokens[: chunk.position], *ids))
+            ((chunk.batch, chunk.response), (*self._of(chunk).tokens[: chunk.position], *ids))
             for chunk, of_chunk in zip(part, rows, strict=True)
             for ids in of_chunk
         ]
@@ -141,7 +147,7 @@ class StackContinuations:
             [
                 Asked(
                     self.task,
-                    [self.responses[place].problem for place, _ in some],
+                    [self.responses[batch][place].problem for (batch, place), _ in some],
                     1,
                     [list(ids) for _, ids in some],
                 )
@@ -166,12 +172,8 @@ class StackContinuations:
             # On CUDA the sampler keeps its memory and its graphs while the number of rows stays the same.
             rows = at_once if self.collector.policy.device.type == "cuda" else len(some)
             filled = list(islice(cycle(some), rows))
-            prompts = [
-                self.responses[chunk.response].prompt
-                + self.responses[chunk.response].tokens[: chunk.position]
-                for chunk in filled
-            ]
-            left = [self.responses[chunk.response].limit - chunk.position for chunk in filled]
+            prompts = [self._of(chunk).prompt + self._of(chunk).tokens[: chunk.position] for chunk in filled]
+            left = [self._of(chunk).limit - chunk.position for chunk in filled]
             longest = max(map(len, prompts))
             padding = self.collector.tokenizer.pad_token_id
             ids = torch.tensor([[padding] * (longest - len(row)) + row for row in prompts])
@@ -193,7 +195,7 @@ class StackContinuations:
         return found
 
     def _draws(self, chunk: Chunk, left: int) -> Float[np.ndarray, "copy time"]:
-        source = np.random.SeedSequence(self._key[0], spawn_key=(self._key[1], *chunk))
+        source = np.random.SeedSequence(self._seed, spawn_key=chunk)
         return np.random.Generator(np.random.Philox(source)).random((COPIES, left))
 
 

@@ -70,15 +70,16 @@ def add_gradient(
     """Add one batch of plain rollouts to its part of the gradient of the expected reward; their mean reward."""
     rollouts = collector.collect([batch], group=group, number=number, temperature=temperature, ragged=True)[0]
     plain = replace(rollouts, advantages=leave_one_out(rollouts.correct, group))
-    update = update_vectors(
-        collector.policy,
-        plain,
-        [torch.ones_like(plain.logps)],
-        rows_at_once=max(pass_rows, group),
-        temperature=temperature,
-        copies=group,
-    )[0]
-    parts[number % PARTS] += update * (PARTS / (numbers * len(plain.mask)))
+    with collector.phases("gradient"):
+        update = update_vectors(
+            collector.policy,
+            plain,
+            [torch.ones_like(plain.logps)],
+            rows_at_once=max(pass_rows, group),
+            temperature=temperature,
+            copies=group,
+        )[0]
+        parts[number % PARTS] += update * (PARTS / (numbers * len(plain.mask)))
     return rollouts.correct.mean().item()
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+from jaxtyping import Int
 
 from delta_rlvr.runs.files import atomic, dump
 from delta_rlvr.study.measured.continuations import COPIES, Chunk, Continuations, Response
@@ -24,6 +25,8 @@ PILOT = 2
 """Chunks of a node in the pilot."""
 
 OnChunks = Callable[[int], None]
+Key = tuple[int, int]
+"""A response: the number of its rollout batch, and its place in it."""
 
 
 class Outcomes:
@@ -49,7 +52,7 @@ class Outcomes:
 
 
 def measure(
-    responses: Sequence[Response],
+    responses: Mapping[int, Sequence[Response]],
     continuations: Continuations,
     *,
     budget: int,
@@ -57,14 +60,16 @@ def measure(
     folder: Path | None = None,
     planned: OnChunks = lambda _: None,
     done: OnChunks = lambda _: None,
-) -> list[MeasuredCredit]:
-    """The credit of every token of every response.
+) -> dict[int, list[MeasuredCredit]]:
+    """The credit of every token of every response of some rollout batches, by the number of the batch.
 
-    `budget` is the mean number of continuations of a response in the second phase. Tokens between which the sum of 1 - p is at most
-    `tolerance` share their value. `planned` receives how many chunks more there will be, `done` how many were finished.
+    Batches are sampled together, which fills the device, but each has its budget to itself: it does not matter what is measured
+    beside it. `budget` is the mean number of continuations of a response in the second phase. Tokens between which the sum of 1 - p is
+    at most `tolerance` share their value. `planned` receives how many chunks more there will be, `done` how many were finished.
     """
     check_budget(budget, tolerance)
-    nodes = [cut(one.surprise, tolerance) for one in responses]
+    every = {(batch, place): one for batch, some in responses.items() for place, one in enumerate(some)}
+    nodes = {key: cut(one.surprise, tolerance) for key, one in every.items()}
     outcomes = Outcomes(folder)
 
     def sample(chunks: Sequence[Chunk]) -> None:
@@ -74,32 +79,35 @@ def measure(
             outcomes.keep(finished, sums)
             done(len(finished))
 
-    pilot = _pilot(responses, nodes, outcomes, sample)
-    shares = [
-        importance(cuts, one.surprise, values)
-        for one, cuts, values in zip(responses, nodes, pilot, strict=True)
-    ]
-    pairs = share_out(shares, budget * len(responses) // (2 * COPIES))
+    pilot = _pilot(every, nodes, outcomes, sample)
+    pairs: dict[Key, Int[np.ndarray, " unknown"]] = {}
+    for batch, some in responses.items():
+        keys = [(batch, place) for place in range(len(some))]
+        shares = [importance(nodes[key], every[key].surprise, pilot[key]) for key in keys]
+        pairs |= zip(keys, share_out(shares, budget * len(some) // (2 * COPIES)), strict=True)
     # The pilot's chunks have the numbers below PILOT.
-    plan = [
-        [
-            [Chunk(place, int(cuts.at[node]), PILOT + number) for number in range(2 * int(count))]
+    plan = {
+        key: [
+            [Chunk(*key, int(nodes[key].at[node]), PILOT + number) for number in range(2 * int(count))]
             for node, count in enumerate(counts)
         ]
-        for place, (cuts, counts) in enumerate(zip(nodes, pairs, strict=True))
-    ]
-    sample([chunk for of_response in plan for of_node in of_response for chunk in of_node])
-    found = []
-    for one, cuts, of_response, counts in zip(responses, nodes, plan, pairs, strict=True):
+        for key, counts in pairs.items()
+    }
+    sample([chunk for of_response in plan.values() for of_node in of_response for chunk in of_node])
+
+    def credit(key: Key) -> MeasuredCredit:
         sums = np.array(
             [
                 [math.fsum(outcomes.known[chunk] for chunk in of_node[half::2]) for half in (0, 1)]
-                for of_node in of_response
+                for of_node in plan[key]
             ]
         ).reshape(-1, 2)
-        halves = np.repeat(counts[:, None] * COPIES, 2, axis=1)
-        found.append(estimate(cuts, one.surprise, one.reward, sums, halves))
-    return found
+        halves = np.repeat(pairs[key][:, None] * COPIES, 2, axis=1)
+        return estimate(nodes[key], every[key].surprise, every[key].reward, sums, halves)
+
+    return {
+        batch: [credit((batch, place)) for place in range(len(some))] for batch, some in responses.items()
+    }
 
 
 def check_budget(budget: int, tolerance: float) -> None:
@@ -110,25 +118,23 @@ def check_budget(budget: int, tolerance: float) -> None:
 
 
 def _pilot(
-    responses: Sequence[Response],
-    nodes: Sequence[Nodes],
+    responses: Mapping[Key, Response],
+    nodes: Mapping[Key, Nodes],
     outcomes: Outcomes,
     sample: Callable[[Sequence[Chunk]], None],
-) -> list[dict[int, float]]:
+) -> dict[Key, dict[int, float]]:
     """Values of some nodes of each response: segment ends first, then within the segments in which the value moves."""
-    values: list[dict[int, float]] = [
-        {cuts.unknown: one.reward} for one, cuts in zip(responses, nodes, strict=True)
-    ]
-    wanted = [pilot_ends(cuts) for cuts in nodes]
-    while any(wanted):
+    values = {key: {nodes[key].unknown: one.reward} for key, one in responses.items()}
+    wanted = {key: pilot_ends(cuts) for key, cuts in nodes.items()}
+    while any(wanted.values()):
         chunks = {
-            (place, node): [Chunk(place, int(nodes[place].at[node]), number) for number in range(PILOT)]
-            for place, some in enumerate(wanted)
+            (key, node): [Chunk(*key, int(nodes[key].at[node]), number) for number in range(PILOT)]
+            for key, some in wanted.items()
             for node in some
         }
         sample([chunk for of_node in chunks.values() for chunk in of_node])
-        for (place, node), of_node in chunks.items():
+        for (key, node), of_node in chunks.items():
             total = math.fsum(outcomes.known[chunk] for chunk in of_node)
-            values[place][node] = total / (PILOT * COPIES)
-        wanted = [pilot_next(cuts, known) for cuts, known in zip(nodes, values, strict=True)]
+            values[key][node] = total / (PILOT * COPIES)
+        wanted = {key: pilot_next(nodes[key], known) for key, known in values.items()}
     return values
