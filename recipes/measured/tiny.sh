@@ -3,5 +3,5 @@
 set -euo pipefail
 output=${1:-runs/measured-tiny}
 python -m delta_rlvr credit-bench --labels measured --model builtin --tasks phrased-sums,late-error --device cpu \
-  --batches 4 --prompts 16 --group 8 --responses 8 --budget 512 --update-batches 8 --gradient-rollouts 256 \
+  --batches 4 --prompts 12 --group 8 --responses 6 --budget 384 --update-batches 6 --gradient-rollouts 192 \
   --output "$output" "${@:2}"
