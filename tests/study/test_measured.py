@@ -3,6 +3,11 @@
 import itertools
 import json
 import math
+import os
+import signal
+import subprocess
+import sys
+from functools import cache
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,6 +16,8 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 from delta_rlvr.cli import main
+from delta_rlvr.evaluate.errors import EvaluationFailed
+from delta_rlvr.evaluate.server_sampler import ServerSettings
 from delta_rlvr.exit_codes import ExitCode
 from delta_rlvr.study.judging import Judge
 from delta_rlvr.study.learning.training import Run, StackedTraining, TrainingSettings
@@ -35,10 +42,12 @@ from delta_rlvr.study.measured.fidelity import (
 )
 from delta_rlvr.study.measured.measure import measure
 from delta_rlvr.study.measured.nodes import cut, importance, pilot_ends, pilot_next, share_out
+from delta_rlvr.study.measured.served import ServedContinuations
 from delta_rlvr.study.planted.measures import auroc
 from delta_rlvr.study.planted.updates import update_vectors
 from delta_rlvr.study.rollouts import Batch, make_collector
 from delta_rlvr.tasks import Problem, get_task, load_policy
+from stub_server import stub_server, text_answer
 
 END, LIMIT, VOCAB = 0, 3, 5
 PROMPT = [4, 3]
@@ -162,6 +171,56 @@ def test_measured_credit_equals_the_enumerated_one(toy):
         assert (credit.error > 0).all()
         assert (np.abs(credit.credit - exact) <= 3 * credit.error).all()
         assert credit.value[-1] == found[response][1]
+
+
+def served_by(found):
+    """A server of the toy: it goes on from the tokens that it is sent, by the enumerated probabilities."""
+
+    def answer(path, body, tries):
+        assert path == "/v1/completions"
+        before = tuple(body["prompt"][len(PROMPT) :])
+        assert body["prompt"][: len(PROMPT)] == PROMPT
+        assert body["max_tokens"] == LIMIT - len(before)
+        assert (body["temperature"], body["top_p"], body["model"]) == (1.0, 1.0, "tiny")
+        if body["seed"] % 5 == 0 and not tries:
+            return 503, {"error": {"message": "busy"}}
+        rest, shares = following(before)
+        drawn = rest[np.random.default_rng(body["seed"]).choice(len(rest), p=shares)]
+        return 200, text_answer("".join(str(token) for token in drawn if token != END))
+
+    @cache
+    def following(before):
+        rest = [response for response in found if response[: len(before)] == before]
+        shares = np.array([found[response][0][len(before) :].sum().exp().item() for response in rest])
+        return [response[len(before) :] for response in rest], shares / shares.sum()
+
+    return answer
+
+
+def test_a_server_with_the_same_model_measures_the_same_credit(toy):
+    collector, task = toy
+    found = {response: (steps.detach(), reward) for response, (steps, reward) in enumerated(*toy).items()}
+    chosen = [(1, 2, 3), (2, 2, END)]
+    responses = {2: [as_response(found, one) for one in chosen]}
+    with stub_server(served_by(found)) as stub:
+        server = ServerSettings(stub.url, "tiny", api="completions", backoff=0.001, concurrency=8)
+        sampler = ServedContinuations(server, collector.tokenizer, task, responses, seed=5)
+        credits = measure(responses, sampler, budget=96, tolerance=0.0)[2]
+        assert list(sampler([])) == []
+    for response, credit in zip(chosen, credits, strict=True):
+        assert (np.abs(credit.credit - truth(found, response)) <= 3 * credit.error).all()
+
+
+def test_a_server_that_refuses_ends_the_measuring_in_words(toy):
+    collector, task = toy
+    responses = {0: [as_response(enumerated(*toy), (1, 2, 3))]}
+    with stub_server(lambda path, body, tries: (400, {"error": {"message": "ids are not taken"}})) as stub:
+        server = ServerSettings(stub.url, "tiny", api="completions", backoff=0.001)
+        sampler = ServedContinuations(server, collector.tokenizer, task, responses, seed=5)
+        with pytest.raises(EvaluationFailed, match=r"ids are not taken.*goes on from what was judged"):
+            measure(responses, sampler, budget=16, tolerance=0.0)
+    with pytest.raises(ValueError, match="completions"):
+        ServedContinuations(ServerSettings(stub.url, "tiny"), collector.tokenizer, task, responses, seed=5)
 
 
 def test_a_tolerance_changes_a_credit_by_no_more_than_it_says(toy):
@@ -362,7 +421,7 @@ def test_a_policy_of_a_stack_alone_follows_it(toy):
 def test_a_study_arm_weighs_by_measured_credit():
     """One batch of the bundled policy beside a plain arm: the credit is there, and the other arm does not notice."""
     model, tokenizer = load_policy()
-    settings = TrainingSettings(steps=1, prompts=4, group=4, updates=1, continuations=16)
+    settings = TrainingSettings(steps=1, prompts=2, group=4, updates=1, continuations=16)
     task = "phrased-sums"
 
     def train(*arms):
@@ -399,19 +458,59 @@ def test_a_study_arm_weighs_by_measured_credit():
     torch.testing.assert_close(plain.policy.embedding[0], training.policy.embedding[0], rtol=1e-4, atol=1e-6)
 
 
-TINY = ["--labels", "measured", "--model", "builtin", "--device", "cpu", "--group", "4", "--prompts", "4"]
-TINY += ["--responses", "4", "--batches", "1", "--budget", "32"]
+TINY = ["--labels", "measured", "--model", "builtin", "--device", "cpu", "--group", "4", "--prompts", "3"]
+TINY += ["--responses", "2", "--batches", "1", "--budget", "16", "--rows-at-once", "64"]
+TINY += ["--task", "phrased-sums", "--methods", "delta,oracle-only", "--update-batches", "2"]
+TINY += ["--gradient-rollouts", "8", "--output"]
+
+# The name of a module, the name of a function in it, and how often it may be called.
+KILLED = """
+import importlib, os, signal, sys
+from delta_rlvr.cli import main
+
+module, name, left = importlib.import_module(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+work = getattr(module, name)
+
+def work_or_die(*given, **settings):
+    global left
+    if not left:
+        os.kill(os.getpid(), signal.SIGKILL)
+    left -= 1
+    return work(*given, **settings)
+
+setattr(module, name, work_or_die)
+main(sys.argv[4:])
+"""
+
+
+def killed(*arguments):
+    ended = subprocess.run(
+        [sys.executable, "-c", KILLED, *arguments],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        check=False,
+    )
+    assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
 
 
 def test_the_command_goes_on_and_gives_the_same_tables(tmp_path, capsys):
-    given = [*TINY, "--task", "phrased-sums", "--methods", "delta,oracle-only", "--update-batches", "2"]
-    given += ["--gradient-rollouts", "8", "--output"]
-    assert main(["credit-bench", *given, str(tmp_path / "whole")]) == 0
+    whole, torn = str(tmp_path / "whole"), str(tmp_path / "torn")
+    given = ["credit-bench", *TINY]
+    assert main([*given, whole]) == 0
     told = capsys.readouterr().out
     assert "gain" in told
-    assert main(["credit-bench", *given, str(tmp_path / "torn"), "--seconds", "0.001"]) == 0
+    assert "seconds: " in told
+    assert main([*given, torn, "--seconds", "0.001"]) == 0
     assert "stopped before all was measured" in capsys.readouterr().out
-    assert main(["credit-bench", *given, str(tmp_path / "torn")]) == 0
+    # Killed while the third piece of the continuations is written, then between the updates of two batches.
+    killed("delta_rlvr.study.measured.measure", "dump", "2", *given, torn)
+    assert len(list((tmp_path / "torn").rglob("piece-*.json"))) == 2
+    killed(
+        "delta_rlvr.study.measured.fidelity", "update_vectors", "5", *given, torn
+    )  # 4 of them for the gradient
+    assert list((tmp_path / "torn").rglob("*.gradient"))
+    assert main([*given, torn]) == 0
+    assert not list((tmp_path / "torn").rglob("*.gradient"))
     for name in ("measured_credit.json", "measured_credit.md", "measured_credit.svg"):
         assert (tmp_path / "torn" / name).read_text() == (tmp_path / "whole" / name).read_text()
     result = json.loads((tmp_path / "whole" / "measured_credit.json").read_text())
@@ -420,14 +519,20 @@ def test_the_command_goes_on_and_gives_the_same_tables(tmp_path, capsys):
     assert rows["dapo"]["sign"]["mean"] in (0.5, None)
     assert rows["dapo"]["over"]["mean"] == 0
     assert rows["delta"]["gain"]["mean"] < 1.5
-    assert main(["credit-bench", *given, str(tmp_path / "whole"), "--budget", "64"]) == ExitCode.BAD_INPUT
-    assert "other settings (budget was 32 and is now 64)" in capsys.readouterr().err
+    assert main([*given, whole, "--budget", "64"]) == ExitCode.BAD_INPUT
+    assert "other settings (budget was 16 and is now 64)" in capsys.readouterr().err
 
 
 def test_refusals_in_words(tmp_path, capsys):
     for given, words in (
         (["--labels", "planted", "--budget", "64"], "it belongs to --labels measured"),
+        (["--labels", "planted", "--server", "http://localhost:1/v1"], "it belongs to --labels measured"),
         (["--labels", "measured", "--shots", "2"], "write it into the task"),
+        (["--labels", "measured", "--concurrency", "2"], "belongs to --server"),
+        (
+            ["--labels", "measured", "--server", "http://h/v1", "--model", "builtin,sharp"],
+            "holds one model",
+        ),
         (["--labels", "measured", "--methods", "measured"], "needs continuations of whole rollout batches"),
         (["--labels", "measured", "--budget", "4"], "at least 16 continuations"),
         (["--labels", "measured", "--update-batches", "1"], "bias from variance"),

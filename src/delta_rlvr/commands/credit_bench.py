@@ -116,7 +116,7 @@ def run(options: argparse.Namespace) -> int:
         if options.shots is not None:
             raise ValueError("--shots: with --labels measured write it into the task, as in 'TASK?shots=4'")
         return measured_bench.run(options, console, _given(options))
-    for name in (*measured_bench.OPTIONS, "workers", "seconds"):
+    for name in (*measured_bench.OPTIONS, *measured_bench.OTHERS):
         if getattr(options, name) is not None:
             raise ValueError(f"--{name.replace('_', '-')}: it belongs to --labels measured")
     settings = bench_settings(options)

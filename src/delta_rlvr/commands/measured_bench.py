@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from delta_rlvr.evaluate.server_sampler import ServerSettings
 from delta_rlvr.exit_codes import at_work
 from delta_rlvr.runs.files import atomic, dump, locked
 from delta_rlvr.study.judging import MOST_JUDGES, judges_beside
@@ -43,6 +45,8 @@ OPTIONS = (
     "pass_rows",
 )
 """Settings that only measured labels have."""
+OTHERS = ("workers", "server", "served_model", "concurrency", "api_key_env", "seconds")
+"""The other options that only measured labels have."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -90,6 +94,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"processes that judge (default: one per core beside a GPU, at most {MOST_JUDGES}, else 1)",
     )
     group.add_argument(
+        "--server",
+        metavar="URL",
+        help="take continuations from an OpenAI-compatible server with the same model, such as http://localhost:8000/v1",
+    )
+    group.add_argument(
+        "--served-model", metavar="NAME", help="the server's name for the model (default: --model's)"
+    )
+    group.add_argument(
+        "--concurrency", type=int, metavar="N", help="requests to the server at once (default: 256)"
+    )
+    group.add_argument(
+        "--api-key-env",
+        metavar="NAME",
+        help="variable that holds the server's key, if one is needed (default: OPENAI_API_KEY)",
+    )
+    group.add_argument(
         "--seconds", type=float, help="end within this time; the same command goes on from what is there"
     )
 
@@ -97,6 +117,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, console: Console, chosen: dict[str, Any]) -> int:
     """`chosen`: the settings that both kinds of labels have, as the options give them."""
     own = {name: value for name in OPTIONS if (value := getattr(options, name)) is not None}
+    server = _server(options, chosen)
+    if server is not None:
+        own["served"] = server.model
     settings = MeasuredSettings(**((QUICK if options.quick else {}) | chosen | own))
     folder: Path = options.output or (QUICK_OUTPUT if options.quick else OUTPUT)
 
@@ -105,7 +128,9 @@ def run(options: argparse.Namespace, console: Console, chosen: dict[str, Any]) -
 
     stop = Stop(options.seconds, say)
     workers = options.workers if options.workers is not None else judges_beside(options.device)
-    bench = MeasuredBench(settings, folder, device=options.device, workers=workers, stop=stop, say=say)
+    bench = MeasuredBench(
+        settings, folder, device=options.device, workers=workers, server=server, stop=stop, say=say
+    )
     with locked(folder), stop:
         bench.prepare()
         with at_work():
@@ -127,6 +152,25 @@ def run(options: argparse.Namespace, console: Console, chosen: dict[str, Any]) -
     for name in (RESULT, TABLE, FIGURE):
         say(str(folder / name))
     return 0 if stop.signal is None else 128 + stop.signal
+
+
+def _server(options: argparse.Namespace, chosen: dict[str, Any]) -> ServerSettings | None:
+    """Where continuations come from, if a server was named."""
+    if options.server is None:
+        for name in ("served_model", "concurrency", "api_key_env"):
+            if getattr(options, name) is not None:
+                raise ValueError(f"--{name.replace('_', '-')} belongs to --server: name one, or leave it out")
+        return None
+    policies = chosen.get("policies", MeasuredSettings().policies)
+    if len(policies) != 1:
+        raise ValueError(f"--server holds one model: give one --model, not {len(policies)}")
+    return ServerSettings(
+        url=options.server,
+        model=options.served_model or policies[0],
+        api="completions",
+        concurrency=256 if options.concurrency is None else options.concurrency,
+        api_key=os.environ.get(options.api_key_env or "OPENAI_API_KEY"),
+    )
 
 
 def show(result: dict[str, Any], console: Console) -> None:

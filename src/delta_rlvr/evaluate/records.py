@@ -8,7 +8,8 @@ from typing import Any, Protocol
 
 from delta_rlvr.evaluate.settings import SampleKey
 
-Prompt = str | Sequence[dict[str, str]]
+Tokens = tuple[int, ...]
+Prompt = str | Sequence[dict[str, str]] | Tokens
 
 
 @dataclass(frozen=True)
@@ -17,8 +18,10 @@ class SampleRequest:
 
     key: SampleKey
     prompt: Prompt
-    """Plain text, or chat messages."""
+    """Plain text, chat messages, or token ids (which only a server's completions take)."""
     seed: int
+    max_tokens: int | None = None
+    """Longest completion, where it is not the one of the settings (which only a server keeps to)."""
 
 
 @dataclass(frozen=True)

@@ -250,20 +250,24 @@ class ServerSampler:
         settings = self.settings
         body: dict[str, Any] = {
             "model": self.server.model,
-            "max_tokens": settings.max_tokens,
+            "max_tokens": request.max_tokens or settings.max_tokens,
             "temperature": settings.temperature,
             "top_p": settings.top_p,
             "seed": request.seed,
         }
         if settings.stop:
             body["stop"] = list(settings.stop)
+        prompt = request.prompt
+        if isinstance(prompt, tuple) and all(isinstance(token, int) for token in prompt):
+            if self.server.api == "chat":
+                raise EvaluationError(f"{request.key} is token ids: it needs --api completions")
+            return "completions", body | {"prompt": list(prompt)}
         if self.server.api == "chat":
-            prompt = request.prompt
             messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt)
             return "chat/completions", body | {"messages": messages}
-        if not isinstance(request.prompt, str):
+        if not isinstance(prompt, str):
             raise EvaluationError(f"{request.key} is a chat: it needs --api chat")
-        return "completions", body | {"prompt": request.prompt}
+        return "completions", body | {"prompt": prompt}
 
     def _down(self, error: Exception) -> str:
         return (

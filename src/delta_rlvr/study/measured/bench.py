@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -13,13 +13,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from delta_rlvr.evaluate.server_sampler import ServerSettings
 from delta_rlvr.objectives import Method
 from delta_rlvr.runs.files import atomic, dump
 from delta_rlvr.study.judging import Judge, knows_decisive
 from delta_rlvr.study.learning.progress import Progress
 from delta_rlvr.study.learning.stopping import Stop, Stopped
 from delta_rlvr.study.measured.agreement import LABELS, Labels, choose, planted_agreement
-from delta_rlvr.study.measured.continuations import Response, StackContinuations, responses_of
+from delta_rlvr.study.measured.continuations import Continuations, Response, StackContinuations, responses_of
 from delta_rlvr.study.measured.estimate import MeasuredCredit
 from delta_rlvr.study.measured.fidelity import (
     GRADIENT_STREAM,
@@ -32,6 +33,7 @@ from delta_rlvr.study.measured.fidelity import (
     update_products,
 )
 from delta_rlvr.study.measured.measure import measure
+from delta_rlvr.study.measured.served import ServedContinuations
 from delta_rlvr.study.measured.settings import MeasuredSettings
 from delta_rlvr.study.phases import Phases
 from delta_rlvr.study.planted.bench import Say
@@ -75,9 +77,15 @@ class MeasuredBench:
         *,
         device: str = "cpu",
         workers: int = 1,
+        server: ServerSettings | None = None,
         stop: Stop | None = None,
         say: Say = lambda _: None,
     ):
+        """`server`: where continuations come from, if not from the policy in this process; `settings.served` is the model's name
+        there."""
+        if (server.model if server is not None else None) != settings.served:
+            raise ValueError(f"served={settings.served!r}: give the server of this model, or none for None")
+        self.server = server
         self.settings, self.folder, self.say = settings, folder, say
         self.device, self.workers, self.stop = torch.device(device), workers, stop or Stop()
         self.phases = Phases(device=device, timed=True, tell=say)
@@ -190,16 +198,7 @@ class MeasuredBench:
         with self.phases("continuations"):
             credits = measure(
                 responses,
-                StackContinuations(
-                    cell.collector,
-                    cell.task,
-                    responses,
-                    seed=settings.seed,
-                    temperature=settings.temperature,
-                    rows_at_once=settings.rows_at_once,
-                    sampler=cell.sampler,
-                    tell=self.say,
-                ),
+                self._continuations(cell, responses),
                 budget=settings.budget,
                 tolerance=settings.tolerance,
                 folder=self.folder
@@ -218,6 +217,29 @@ class MeasuredBench:
             )
             self._keep(self.folder / unit.path, document)
             self.progress.advance(1)
+
+    def _continuations(self, cell: _Cell, responses: Mapping[int, Sequence[Response]]) -> Continuations:
+        settings = self.settings
+        if self.server is not None and any(responses.values()):
+            return ServedContinuations(
+                self.server,
+                cell.collector.tokenizer,
+                cell.task,
+                responses,
+                seed=settings.seed,
+                temperature=settings.temperature,
+                say=self.say,
+            )
+        return StackContinuations(
+            cell.collector,
+            cell.task,
+            responses,
+            seed=settings.seed,
+            temperature=settings.temperature,
+            rows_at_once=settings.rows_at_once,
+            sampler=cell.sampler,
+            tell=self.say,
+        )
 
     def _agreement(
         self,

@@ -54,6 +54,8 @@ class MeasuredSettings:
     """Continuations that are sampled together."""
     pass_rows: int = 256
     """Responses in one forward and backward pass."""
+    served: str | None = None
+    """The model's name on the server that continuations come from; None where they come from the policy in this process."""
 
     def __post_init__(self) -> None:
         for name, least in (
