@@ -134,13 +134,13 @@ def _report(arguments: list[str]) -> int:
 
 
 def _explain(arguments: list[str]) -> int:
-    from delta_rlvr.report import command
+    from delta_rlvr.commands import explain as command
 
     parser = argparse.ArgumentParser(
         prog="delta-rlvr explain", description="Which tokens of given rollouts would get the credit."
     )
-    command.add_explain_arguments(parser)
-    print(command.run_explain(parser.parse_args(arguments)))
+    command.add_arguments(parser)
+    print(command.run(parser.parse_args(arguments)))
     return 0
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 
+import numpy as np
 import pytest
 import torch
 
+from delta_rlvr.cli import main
 from delta_rlvr.credit import token_coefficients
+from delta_rlvr.exit_codes import ExitCode
 from delta_rlvr.report.command import add_explain_arguments, add_report_arguments, run_explain, run_report
 from delta_rlvr.report.explain import explain, group_advantages
 from delta_rlvr.report.rollout_files import Rollout, RolloutFileError, read_rollouts
@@ -163,6 +166,55 @@ def test_no_signal_is_said(tmp_path):
         page = explain("builtin", path, tmp_path / "x.html")
     assert unpacked(page)["page"]["lede"].endswith("every coefficient is 1.")
     assert {weight for response in responses_of(page) for weight in response["weight"]} == {1.0}
+
+
+def test_measured_credit_stands_beside_the_weights(tmp_path, capsys):
+    lines = [
+        {
+            "prompt": PROMPTS[0],
+            "response": response,
+            "reward": float(place == 0),
+            "answer": "184",
+        }
+        for place, response in enumerate(RESPONSES[:2])
+    ]
+    given = tmp_path / "rollouts.jsonl"
+    given.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    command = [
+        "explain",
+        "--model",
+        "builtin",
+        "--rollouts",
+        str(given),
+        "--output",
+        str(tmp_path / "e.html"),
+    ]
+    assert main([*command, "--measured", "16", "--task", "phrased-sums"]) == 0
+    shown = responses_of(tmp_path / "e.html")
+    assert len(shown) == 2
+    for response in shown:
+        bound = -np.expm1(np.array(response["logps"]))
+        credit = np.array(response["measured"])
+        assert len(credit) == len(response["measured_error"]) == len(response["tokens"])
+        assert (np.abs(credit) <= bound + 1e-4).all()  # five digits are kept of either
+        assert np.abs(credit).max() > 0
+    # From the value before the first token, which both share, to the reward: a chance of success, up to noise and the bound.
+    right, wrong = sorted((sum(one["measured"]) for one in shown), reverse=True)
+    assert right > 0 > wrong
+    for more, words in (
+        (["--measured", "16"], "belong together"),
+        (["--measured", "8", "--task", "phrased-sums"], "at least 16 continuations"),
+    ):
+        assert main([*command, *more]) == ExitCode.BAD_INPUT
+        assert words in capsys.readouterr().err
+    given.write_text(given.read_text().replace('"answer": "184"', '"answer": "185"'))
+    assert main([*command, "--measured", "16", "--task", "phrased-sums"]) == ExitCode.BAD_INPUT
+    assert (
+        "line 1: its reward is 1, but phrased-sums gives it 0 for the answer '185'" in capsys.readouterr().err
+    )
+    given.write_text(given.read_text().replace(', "answer": "185"', ""))
+    assert main([*command, "--measured", "16", "--task", "phrased-sums"]) == ExitCode.BAD_INPUT
+    assert "line 1 has no answer" in capsys.readouterr().err
 
 
 def test_commands(rollouts_file, run_folder, tmp_path):

@@ -19,7 +19,7 @@ INSTALL = {
 _PARSED = {
     "evaluate": ("delta_rlvr.evaluate.command", "add_arguments"),
     "report": ("delta_rlvr.report.command", "add_report_arguments"),
-    "explain": ("delta_rlvr.report.command", "add_explain_arguments"),
+    "explain": ("delta_rlvr.commands.explain", "add_arguments"),
     "credit-bench": ("delta_rlvr.commands.credit_bench", "add_arguments"),
     "study": ("delta_rlvr.commands.study", "add_arguments"),
     "leaderboard": ("delta_rlvr.commands.leaderboard", "add_arguments"),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from delta_rlvr.report.explain import METHODS as EXPLAINED
-from delta_rlvr.report.explain import explain
+from delta_rlvr.report.explain import Measure, explain
 from delta_rlvr.report.page import TOKEN_MEGABYTES, write_report
 from delta_rlvr.report.rollout_files import FORMATS
 from delta_rlvr.runs import read_run
@@ -91,7 +91,7 @@ def add_explain_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run_explain(args: argparse.Namespace) -> Path:
+def run_explain(args: argparse.Namespace, measure: Measure | None = None) -> Path:
     return explain(
         args.model,
         args.rollouts,
@@ -101,6 +101,7 @@ def run_explain(args: argparse.Namespace) -> Path:
         chat=args.chat,
         title=args.title,
         reward_key=args.reward_key,
+        measure=measure,
     )
 
 

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -37,15 +37,26 @@ _OTHER_TOKENIZER = "its token ids are not of this model's tokenizer: give the mo
 
 
 @dataclass(frozen=True)
-class _Forward:
+class Forward:
     """What one forward pass gives for the tokens of one response."""
 
+    prompt_ids: list[int]
     ids: Tensor
     texts: list[str]
     logps: Tensor
     entropy: Tensor
     hidden: Tensor
     decisive: Tensor | None
+
+
+class Measure(Protocol):
+    """Measures the credit of tokens (`commands.explain` has one that does so by continuations)."""
+
+    def __call__(
+        self, policy: Any, tokenizer: Any, rollouts: Sequence[Rollout], passes: Sequence[Forward]
+    ) -> list[tuple[Sequence[float], Sequence[float]]]:
+        """Credit and standard error of each token of each response."""
+        ...
 
 
 def explain(
@@ -59,12 +70,13 @@ def explain(
     title: str | None = None,
     megabytes: float = 20.0,
     reward_key: str | None = None,
+    measure: Measure | None = None,
 ) -> Path:
     """Write the page of the token weights that a policy's next update would give these rollouts.
 
     `methods`: whose weights; the first one's are shown first. `rollouts_file`: any format that `rollout_files` reads. `chat` puts a
     prompt that is text into the tokenizer's chat template as the user's turn. `temperature` is the one the rollouts were sampled with.
-    `reward_key` names the reward where a file has several.
+    `reward_key` names the reward where a file has several. With `measure` the view shows measured credit beside the weights.
     """
     import torch
 
@@ -114,6 +126,7 @@ def explain(
         )
         for name, rule in rules.items()
     }
+    measured = None if measure is None else measure(policy, tokenizer, rollouts, passes)
     first = next(iter(chosen.values()))
     source = Path(rollouts_file).name
     with tempfile.TemporaryDirectory(prefix="delta-rlvr-explain-") as folder:
@@ -128,6 +141,7 @@ def explain(
             advantages,
             groups,
             records,
+            measured,
         )
         return write_report(
             [Path(folder) / "run"],
@@ -157,7 +171,7 @@ def group_advantages(rollouts: Sequence[Rollout]) -> tuple[list[float], list[int
     return advantages.tolist(), groups
 
 
-def _forward(policy: Any, tokenizer: Any, rollout: Rollout, temperature: float, chat: bool) -> _Forward:
+def _forward(policy: Any, tokenizer: Any, rollout: Rollout, temperature: float, chat: bool) -> Forward:
     """Log-probs, entropies and the head's inputs at the positions that predict the response's tokens."""
     import torch
 
@@ -183,7 +197,7 @@ def _forward(policy: Any, tokenizer: Any, rollout: Rollout, temperature: float, 
     decisive = (
         torch.tensor(rollout.decisive, device=device) if exact and rollout.decisive is not None else None
     )
-    return _Forward(targets, texts, logps, entropy, seen[-1][0, positions], decisive)
+    return Forward(prompt_ids, targets, texts, logps, entropy, seen[-1][0, positions], decisive)
 
 
 def _tokens(tokenizer: Any, rollout: Rollout, chat: bool) -> tuple[list[int], list[int], list[str], bool]:
@@ -258,10 +272,11 @@ def _write_run(
     method: Method,
     temperature: float,
     rollouts: Sequence[Rollout],
-    passes: Sequence[_Forward],
+    passes: Sequence[Forward],
     advantages: Sequence[float],
     groups: Sequence[int],
     records: dict[str, CreditRecord],
+    measured: Sequence[tuple[Sequence[float], Sequence[float]]] | None,
 ) -> None:
     """One step of a run folder, which is what the page is made of."""
     lengths = [len(found.ids) for found in passes]
@@ -314,6 +329,11 @@ def _write_run(
                     "weight": weight,
                     **{name: values[place] for name, values in extra.items()},
                     **({"decisive": found.decisive.int().tolist()} if found.decisive is not None else {}),
+                    **(
+                        dict(zip(("measured", "measured_error"), measured[place], strict=True))
+                        if measured is not None
+                        else {}
+                    ),
                     "other_weights": {name: columns[name][place] for name in columns if name != method.name},
                 }
             )

@@ -46,6 +46,8 @@ class Rollout:
     """The sampled tokens, where the file has them."""
     decisive: tuple[bool, ...] | None = None
     """Labels of the decisive tokens, where a run's own file has them."""
+    answer: Any = None
+    """What the grader compares with, where the file has it."""
 
 
 def read_rollouts(path: str | Path, reward_key: str | None = None) -> list[Rollout]:
@@ -130,6 +132,7 @@ def _plain(row: Row, where: str) -> Rollout:
         advantage=_number(advantage, where, "advantage") if own and advantage is not None else None,
         ids=tuple(row["ids"]) if own and response else None,
         decisive=tuple(map(bool, decisive)) if decisive is not None else None,
+        answer=row.get("answer"),
     )
 
 
@@ -142,7 +145,7 @@ def _verl(row: Row, where: str) -> Rollout:
             )
     # verl decodes prompts with the chat template in them: they are text, whatever they were.
     reward = _number(row["score"], where, "score")
-    return Rollout(where, row["input"], row["output"], reward, row["input"])
+    return Rollout(where, row["input"], row["output"], reward, row["input"], answer=row.get("gts"))
 
 
 def _prime_rl(row: Row, where: str) -> Iterator[Rollout]:
