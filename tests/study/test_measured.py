@@ -21,7 +21,7 @@ from delta_rlvr.evaluate.server_sampler import ServerSettings
 from delta_rlvr.exit_codes import ExitCode
 from delta_rlvr.study.judging import Judge
 from delta_rlvr.study.learning.training import Run, StackedTraining, TrainingSettings
-from delta_rlvr.study.measured.agreement import choose, top
+from delta_rlvr.study.measured.agreement import choose, planted_agreement, top
 from delta_rlvr.study.measured.bench import check_verifiable
 from delta_rlvr.study.measured.continuations import (
     COPIES,
@@ -43,7 +43,6 @@ from delta_rlvr.study.measured.fidelity import (
 from delta_rlvr.study.measured.measure import measure
 from delta_rlvr.study.measured.nodes import cut, importance, pilot_ends, pilot_next, share_out
 from delta_rlvr.study.measured.served import ServedContinuations
-from delta_rlvr.study.planted.measures import auroc
 from delta_rlvr.study.planted.updates import update_vectors
 from delta_rlvr.study.rollouts import Batch, make_collector
 from delta_rlvr.tasks import Problem, get_task, load_policy
@@ -388,6 +387,25 @@ def test_killed_work_goes_on_with_the_same_outcome(toy, tmp_path):
     assert go(None, batches=(6,))[0][6] == whole[6]
 
 
+def test_agreement_with_planted_labels_by_hand():
+    def credit(sizes, values):
+        zeros = np.zeros(len(sizes))
+        return MeasuredCredit(np.array(sizes), *[zeros] * 6, np.array(values), zeros)
+
+    # Wrong responses: in the first the named slip costs most of the chance; the second was lost before its slip.
+    credits = [
+        credit([0.1, -0.8, 0.05], [0.7, 0.8, 0.0, 0.0]),
+        credit([-0.5, 0.0, -0.02], [0.5, 0.02, 0.02, 0.0]),
+    ]
+    decisive = [np.array([False, True, False]), np.array([False, True, False])]
+    # Together the slips have the sizes 0.8 and 0; the others 0.1, 0.05, 0.5 and 0.02: 4 + 0 of 8 pairs are in order.
+    agreement = planted_agreement(decisive, [0.0, 0.0], credits)
+    assert agreement["wrong_planted"] == 0.5
+    assert agreement["wrong_open"] == 0.5
+    assert agreement["open_planted"] == 1.0
+    assert math.isnan(agreement["right_planted"])
+
+
 def test_the_top_tenth_has_some_credit():
     assert top(torch.tensor([0.0, 0.3, 0.1, *[0.0] * 17])).tolist() == [False, True, True, *[False] * 17]
     assert not top(torch.zeros(30)).any()
@@ -562,12 +580,7 @@ def test_measured_credit_singles_out_the_planted_tokens():
     responses = {0: responses_of(rollouts, wrong, task.max_tokens)}
     continuations = StackContinuations(collector, task, responses, seed=0)
     credits = measure(responses, continuations, budget=256, tolerance=0.005)[0]
-    planted = [rollouts.decisive[row][rollouts.mask[row]] for row in wrong]
-    open_still = [
-        place
-        for place, (flags, one) in enumerate(zip(planted, credits, strict=True))
-        if one.value[int(flags.nonzero()[0, 0])] >= 0.1
-    ]
-    assert len(open_still) >= 3
-    size = torch.cat([torch.from_numpy(credits[place].credit).abs() for place in open_still])
-    assert auroc(size, torch.cat([planted[place] for place in open_still])) >= 0.95
+    planted = [rollouts.decisive[row][rollouts.mask[row]].numpy() for row in wrong]
+    agreement = planted_agreement(planted, [0.0] * len(wrong), credits)
+    assert agreement["wrong_open"] * len(wrong) >= 3
+    assert agreement["open_planted"] >= 0.95

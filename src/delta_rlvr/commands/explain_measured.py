@@ -11,7 +11,7 @@ import numpy as np
 
 from delta_rlvr.report.explain import Forward
 from delta_rlvr.report.rollout_files import Rollout, RolloutFileError
-from delta_rlvr.study.judging import Judge
+from delta_rlvr.study.judging import Asked, Judge
 from delta_rlvr.study.learning.progress import Progress
 from delta_rlvr.study.measured.bench import check_verifiable
 from delta_rlvr.study.measured.continuations import Response, StackContinuations, checked_reward
@@ -33,13 +33,10 @@ class Continued:
         self, policy: Any, tokenizer: Any, rollouts: Sequence[Rollout], passes: Sequence[Forward]
     ) -> list[tuple[Sequence[float], Sequence[float]]]:
         device = policy.get_output_embeddings().weight.device
-        like = self.task.problems("train", 1)[0]
-        responses = {
-            0: [self._response(like, rollout, found) for rollout, found in zip(rollouts, passes, strict=True)]
-        }
         phases = Phases(device=device)
         progress = Progress(lambda line: print(line, file=sys.stderr), phases)
         with Judge(tokenizer) as judge, progress, phases("continuations"):
+            responses = {0: self._responses(judge, rollouts, passes)}
             collector = make_collector(
                 policy, tokenizer, runs=1, one_line=self.task.one_line, judge=judge, device=device
             )
@@ -53,26 +50,37 @@ class Continued:
             )[0]
         return [(one.credit.tolist(), one.error.tolist()) for one in credits]
 
-    def _response(self, like: Problem, rollout: Rollout, found: Forward) -> Response:
-        """The rollout with its problem, which is like the task's own but for prompt and answer."""
-        if rollout.answer is None:
-            raise RolloutFileError(f"{rollout.where} has no answer: --measured judges continuations by it")
-        entry = like.meta.get("entry")
-        meta = like.meta if entry is None else {**like.meta, "entry": {**entry, "answer": rollout.answer}}
-        problem = replace(like, id=rollout.where, prompt=rollout.prompt, answer=rollout.answer, meta=meta)
-        text = rollout.response or "".join(found.texts)
-        verdict = checked_reward(self.task.grade(problem, text).score)
-        if verdict != rollout.reward:
-            raise RolloutFileError(
-                f"{rollout.where}: its reward is {rollout.reward:g}, but {self.task.name} gives it {verdict:g} for the answer "
-                f"{rollout.answer!r}: measured credit is credit for that verdict, so name the task that gave the rewards"
+    def _responses(
+        self, judge: Judge, rollouts: Sequence[Rollout], passes: Sequence[Forward]
+    ) -> list[Response]:
+        """The rollouts with their problems, judged as their continuations will be."""
+        like = self.task.problems("train", 1)[0]
+        problems = [_problem(like, rollout) for rollout in rollouts]
+        ids = [found.ids.tolist() for found in passes]
+        (judged,) = judge([Asked(self.task, problems, 1, ids)])
+        for rollout, verdict in zip(rollouts, map(checked_reward, judged.correct), strict=True):
+            if verdict != rollout.reward:
+                raise RolloutFileError(
+                    f"{rollout.where}: its reward is {rollout.reward:g}, but {self.task.name} gives it {verdict:g} for the answer "
+                    f"{rollout.answer!r}: measured credit is credit for that verdict, so name the task that gave the rewards"
+                )
+        return [
+            Response(
+                problem,
+                found.prompt_ids,
+                tokens,
+                -np.expm1(np.minimum(found.logps.double().cpu().numpy(), 0.0)),
+                rollout.reward,
+                max(self.task.max_tokens, len(tokens)),
             )
-        ids = found.ids.tolist()
-        return Response(
-            problem,
-            found.prompt_ids,
-            ids,
-            -np.expm1(np.minimum(found.logps.double().cpu().numpy(), 0.0)),
-            verdict,
-            max(self.task.max_tokens, len(ids)),
-        )
+            for problem, rollout, found, tokens in zip(problems, rollouts, passes, ids, strict=True)
+        ]
+
+
+def _problem(like: Problem, rollout: Rollout) -> Problem:
+    """A problem like the task's own, but for prompt and answer."""
+    if rollout.answer is None:
+        raise RolloutFileError(f"{rollout.where} has no answer: --measured judges continuations by it")
+    entry = like.meta.get("entry")  # what a generator's own scoring reads
+    meta = like.meta if entry is None else {**like.meta, "entry": {**entry, "answer": rollout.answer}}
+    return replace(like, id=rollout.where, prompt=rollout.prompt, answer=rollout.answer, meta=meta)

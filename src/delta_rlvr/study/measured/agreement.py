@@ -17,6 +17,8 @@ from delta_rlvr.study.rollouts import Rollouts
 
 TOP = 0.1
 """The share of a side's tokens, largest |credit| first, that a weight is to find."""
+OPEN = 0.1
+"""The chance of success from which on a response counts as one that could still have been right."""
 LABELS = "labels"
 """The row that tells how reliable the labels are: one half of the samples as a score of the other."""
 
@@ -118,19 +120,34 @@ def top(size: Float[Tensor, " token"]) -> Bool[Tensor, " token"]:
 def planted_agreement(
     decisive: Sequence[Bool[np.ndarray, " token"]], right: Sequence[float], credits: Sequence[MeasuredCredit]
 ) -> Mapping[str, float]:
-    """AUROC of |credit| for the decisive tokens that a task knows, by side: whether the two truths agree."""
-    found = {}
-    for side, verdict in SIDES.items():
-        places = [place for place, score in enumerate(right) if score == verdict]
-        found[f"{side}_planted"] = (
-            auroc(
-                _packed([np.abs(credits[place].credit) for place in places]),
-                _packed([decisive[place] for place in places]).bool(),
-            )
-            if places
-            else math.nan
+    """Whether the two truths agree.
+
+    {side}_planted  AUROC of |credit| for the decisive tokens that a task knows, on responses of that side
+    wrong_open      share of the wrong responses that could still have been right (`OPEN`) before the slip that the task names
+    open_planted    AUROC on these alone: after a response is lost, a slip decides nothing, whatever the label says
+    """
+
+    def found_by_size(places: Sequence[int]) -> float:
+        if not places:
+            return math.nan
+        return auroc(
+            _packed([np.abs(credits[place].credit) for place in places]),
+            _packed([decisive[place] for place in places]).bool(),
         )
-    return found
+
+    of_side = {
+        side: [place for place, score in enumerate(right) if score == verdict]
+        for side, verdict in SIDES.items()
+    }
+    still_open = [
+        place
+        for place in of_side["wrong"]
+        if decisive[place].any() and credits[place].value[int(decisive[place].argmax())] >= OPEN
+    ]
+    return {f"{side}_planted": found_by_size(places) for side, places in of_side.items()} | {
+        "wrong_open": len(still_open) / len(of_side["wrong"]) if of_side["wrong"] else math.nan,
+        "open_planted": found_by_size(still_open),
+    }
 
 
 def _packed(parts: Sequence[np.ndarray]) -> Tensor:

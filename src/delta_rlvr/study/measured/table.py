@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from delta_rlvr.study.measured.agreement import LABELS
+from delta_rlvr.study.measured.agreement import LABELS, OPEN
 from delta_rlvr.study.measured.estimate import LEVEL
 from delta_rlvr.study.measured.fidelity import fidelity_rows, gradient_facts
 from delta_rlvr.study.measured.settings import PLAIN, MeasuredSettings
@@ -137,11 +137,25 @@ def sentences(result: dict[str, Any]) -> list[str]:
                 else "no weight is above it, as far as the intervals tell."
             )
         )
+    told += filter(None, map(_planted_sentence, result["facts"]))
     return told + [
         f"{one['policy']} on {one['task']}: the gradient is lost in its own noise: give more --gradient-rollouts."
         for one in result["gradients"]
         if not one["square"] > 0
     ]
+
+
+def _planted_sentence(facts: dict[str, Any]) -> str:
+    """Whether measured credit agrees with the decisive tokens that the task knows; nothing where it knows none."""
+    keys = ("right_planted", "wrong_planted", "open_planted", "wrong_open")
+    right, wrong, still_open, share = (_or_nan(facts.get(key)) for key in keys)
+    if math.isnan(wrong):
+        return ""
+    return (
+        f"{facts['policy']} on {facts['task']}: the size of the measured credit finds the planted decisive tokens with AUROC "
+        f"{_number(right)} on right and {_number(wrong)} on wrong responses. {share:.0%} of the wrong ones had a chance of at least "
+        f"{OPEN:g} before the slip; on these it is {_number(still_open)}."
+    )
 
 
 def markdown(result: dict[str, Any]) -> str:
@@ -179,6 +193,10 @@ def _with_reach(row: dict[str, Any]) -> list[str]:
         reach = "" if math.isnan(one.low) else f" ± {(one.high - one.low) / 2:.3f}"
         found.append(_number(one.mean, measure) + reach)
     return found
+
+
+def _or_nan(number: float | None) -> float:
+    return math.nan if number is None else number
 
 
 def _known(row: dict[str, Any], measure: str) -> float:
