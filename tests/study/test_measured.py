@@ -46,6 +46,7 @@ from delta_rlvr.study.measured.served import ServedContinuations
 from delta_rlvr.study.planted.updates import update_vectors
 from delta_rlvr.study.rollouts import Batch, make_collector
 from delta_rlvr.tasks import Problem, get_task, load_policy
+from rounding import MODEL, rounding
 from stub_server import stub_server, text_answer
 
 END, LIMIT, VOCAB = 0, 3, 5
@@ -141,7 +142,7 @@ def value(found, prefix):
         if response[: len(prefix)] == prefix
     }
     total = sum(share for share, _ in here.values())
-    assert total == pytest.approx(1, abs=1e-5)
+    assert total == pytest.approx(1, abs=rounding(MODEL, size=1.0))
     return sum(share * reward for share, reward in here.values())
 
 
@@ -274,6 +275,7 @@ def test_the_gradient_of_the_expected_reward_equals_the_enumerated_one(toy):
     assert along.mean().item() == pytest.approx(1, abs=4 * along.std().item() / math.sqrt(PARTS))
     assert torch.cosine_similarity(mean, exact, dim=0).item() > 0.97
     facts = gradient_facts(inner_products(parts, parts).numpy())
+    # Over seeds the length along the gradient has a standard deviation of about 0.03, its square twice that: four of these.
     assert facts["square"] == pytest.approx((exact @ exact).item(), rel=0.25)
     assert facts["halves_cosine"] > 0.9
 
@@ -348,12 +350,13 @@ def test_the_interval_is_agresti_and_caffos():
     assert credit.credit.tolist() == pytest.approx([0.25, 0.25])
     middle, error = 31 / 42 - 0.5, math.sqrt(31 * 11 / 42**3 + 0.25 / 22)
     assert credit.error[0] == pytest.approx(error)
+    # 1.96 has three digits
     assert [credit.low[0], credit.high[0]] == pytest.approx(
         [middle - 1.96 * error, middle + 1.96 * error], abs=1e-4
     )
     # The end is known: Agresti and Coull for 30 of 40, (30 + 2) / 44
     other = math.sqrt((32 / 44) * (12 / 44) / 44)
-    assert credit.high[1] == pytest.approx(1 - 32 / 44 + 1.96 * other, abs=1e-4)
+    assert credit.high[1] == pytest.approx(1 - 32 / 44 + 1.96 * other, abs=1e-4)  # three digits again
     assert credit.first.tolist() == pytest.approx([0.2, 0.3])
     assert MeasuredCredit.from_lists(json.loads(json.dumps(credit.as_lists()))).samples.tolist() == [60, 40]
 
@@ -470,9 +473,11 @@ def test_a_study_arm_weighs_by_measured_credit():
     assert (credit.abs() <= surprise + 1e-6).all()
     pushed = rollouts[1].advantages.sign()[:, None] * credit > 0
     assert (weights[1][rollouts[1].mask & ~pushed] == 0).all()
-    assert weights[1][rollouts[1].mask].mean().item() == pytest.approx(1, abs=1e-5)
+    count = int(rollouts[1].mask.sum())
+    assert weights[1][rollouts[1].mask].mean().item() == pytest.approx(1, abs=rounding(count, size=1.0))
     plain, _, alone = train("dapo")
     torch.testing.assert_close(alone[0], weights[0])
+    # Sums in another order, behind one step of Adam
     torch.testing.assert_close(plain.policy.embedding[0], training.policy.embedding[0], rtol=1e-4, atol=1e-6)
 
 
