@@ -481,10 +481,10 @@ def test_a_study_arm_weighs_by_measured_credit():
     torch.testing.assert_close(plain.policy.embedding[0], training.policy.embedding[0], rtol=1e-4, atol=1e-6)
 
 
-TINY = ["--labels", "measured", "--model", "builtin", "--device", "cpu", "--group", "4", "--prompts", "3"]
+TINY = ["--labels", "measured", "--model", "builtin", "--device", "cpu", "--group", "4", "--prompts", "4"]
 TINY += ["--responses", "2", "--batches", "1", "--budget", "16", "--rows-at-once", "64"]
 TINY += ["--task", "phrased-sums", "--methods", "delta,oracle-only", "--update-batches", "2"]
-TINY += ["--gradient-rollouts", "8", "--output"]
+TINY += ["--gradient-rollouts", "32", "--output"]
 
 # The name of a module, the name of a function in it, and how often it may be called.
 KILLED = """
