@@ -66,7 +66,11 @@ def test_compare_help(capsys):
 def test_methods(capsys):
     assert main(["methods"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == list(all_methods())
+    assert lines[0].split() == ["name", "paper", "needs", "what"]
+    assert [line.split()[0] for line in lines[1:] if not line.startswith(" ")] == list(all_methods())
+    assert max(map(len, lines)) <= 100
+    words = " ".join(" ".join(lines).split())
+    assert "arXiv 2505.16826 tokens groups adds to A" in words
 
 
 def test_every_option_is_listed(capsys):
@@ -94,6 +98,7 @@ BAD_INPUT = {
     "leaderboard": ["no-such-folder"],
     "completion": ["no-such-shell"],
     "methods": ["--no-such-option"],
+    "completion": ["no-such-shell"],
 }
 
 OUTCOMES = [

@@ -10,6 +10,7 @@ from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from delta_rlvr.adapters.metrics import untracked
 from delta_rlvr.adapters.trl.resume import read_seal, seal
 from delta_rlvr.adapters.trl.rollout_batch import RolloutBatch
 from delta_rlvr.adapters.trl.trainer import DeltaTrainer
@@ -185,9 +186,7 @@ class RunFolderCallback(TrainerCallback):
             return
         line: dict[str, Any] = {"step": state.global_step, "time": time.perf_counter() + self._time_before}
         line |= {ours: logs[theirs] for theirs, ours in _NAMES.items() if logs.get(theirs) is not None}
-        line |= {
-            name.removeprefix("credit/"): value for name, value in logs.items() if name.startswith("credit/")
-        }
+        line |= untracked(logs)
         line |= {name: value for name, value in logs.items() if name.startswith("rewards/")}
         if "frac_reward_zero_std" in logs:
             line["signal_groups"] = 1 - logs["frac_reward_zero_std"]

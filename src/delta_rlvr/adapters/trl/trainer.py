@@ -39,6 +39,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from trl import GRPOTrainer
 
+from delta_rlvr.adapters.metrics import PREFIX, tracked
 from delta_rlvr.adapters.trl.capture import Capture
 from delta_rlvr.adapters.trl.checks import refuse_infinite, refusing_empty
 from delta_rlvr.adapters.trl.config import DeltaTrainerConfig
@@ -208,11 +209,13 @@ class DeltaTrainer(GRPOTrainer):
         with self._timed("credit"):
             record = self._weigher.weigh(capture, rollout, advantages)
         metrics = self._metrics["train"]
-        for name, value in record.summary().items():
-            if not self.method.rule.constant or name == "zero_advantage":
-                metrics[f"credit/{name}"].append(value)
+        values = record.summary()
+        if self.method.rule.constant:
+            values = {"zero_advantage": values["zero_advantage"]}
         if capture.stream.needs_hidden:
-            metrics["credit/store_bytes"].append(float(record.store_bytes))
+            values["store_bytes"] = float(record.store_bytes)
+        for name, value in tracked(values).items():
+            metrics[name].append(value)
         if self.observers:
             vocabulary = max(len(self._tokenizer), self._causal_model().get_input_embeddings().num_embeddings)
             batch = self._weigher.show(capture, rollout, advantages, record, vocabulary)
@@ -409,7 +412,7 @@ class DeltaTrainer(GRPOTrainer):
             )
         logps = output["sampling_per_token_logps"]
         unknown = logps[_valid_tokens(output)].isnan().float().mean().item()
-        self._metrics["train"]["credit/unknown_logps"].append(unknown)
+        self._metrics["train"][f"{PREFIX}unknown_logps"].append(unknown)
         return logps.nan_to_num(nan=0.0).clamp(max=0)
 
     @contextlib.contextmanager
