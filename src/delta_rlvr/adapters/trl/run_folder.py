@@ -6,16 +6,18 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from delta_rlvr.adapters.metrics import untracked
 from delta_rlvr.adapters.trl.resume import read_seal, seal
 from delta_rlvr.adapters.trl.rollout_batch import RolloutBatch
-from delta_rlvr.adapters.trl.trainer import DeltaTrainer
 from delta_rlvr.runs import RunWriter
 from delta_rlvr.tasks.token_texts import token_texts, vocabulary_texts
+
+if TYPE_CHECKING:
+    from delta_rlvr.adapters.trl.trainer import DeltaTrainer
 
 # What TRL calls a metric -> what the run folder calls it.
 _NAMES = {
@@ -72,6 +74,13 @@ class RunFolderCallback(TrainerCallback):
         trainer.looks_closely = self.is_sampled
         trainer.observers.append(self.observe)
         trainer.add_callback(self)
+
+    def detach(self) -> None:
+        """Stop to follow it."""
+        assert self._trainer is not None
+        self._trainer.looks_closely = lambda step: False
+        self._trainer.observers.remove(self.observe)
+        self._trainer.remove_callback(self)
 
     # ------------------------------------------------------------------ rollouts
 

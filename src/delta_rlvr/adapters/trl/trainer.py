@@ -44,6 +44,7 @@ from delta_rlvr.adapters.trl.capture import Capture
 from delta_rlvr.adapters.trl.checks import refuse_infinite, refusing_empty
 from delta_rlvr.adapters.trl.config import DeltaTrainerConfig
 from delta_rlvr.adapters.trl.head import check_head, logit_scale, whole_head
+from delta_rlvr.adapters.trl.own_run import kept_run, last_checkpoint
 from delta_rlvr.adapters.trl.resume import ExactResume
 from delta_rlvr.adapters.trl.rollout_batch import RolloutBatch
 from delta_rlvr.adapters.trl.version import VERSION_HELP, check_trl_version
@@ -115,6 +116,28 @@ class DeltaTrainer(GRPOTrainer):
     def method(self) -> Method:
         """The method that `args.method` spells."""
         return self.args.resolved_method
+
+    def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
+        if not self.args.run_folder:
+            return super().train(resume_from_checkpoint, *args, **kwargs)
+        checkpoint = None
+        if resume_from_checkpoint is True:
+            checkpoint = last_checkpoint(Path(str(self.args.output_dir)))
+        elif resume_from_checkpoint:
+            checkpoint = Path(resume_from_checkpoint)
+        with kept_run(self, checkpoint):
+            return super().train(str(checkpoint) if checkpoint else None, *args, **kwargs)
+
+    def create_model_card(self, *args: Any, **kwargs: Any) -> None:
+        # TRL's card would say nothing of what the run is; a run folder has ours, with the model.
+        if not self.args.run_folder:
+            super().create_model_card(*args, **kwargs)
+
+    @property
+    def model_name(self) -> str:
+        """What the model is called: where it was loaded from, or its kind."""
+        config = self._causal_model().config
+        return config._name_or_path or config.model_type
 
     # ------------------------------------------------------------------ the rollout batch
 
