@@ -90,6 +90,7 @@ def test_every_option_is_listed(capsys):
 BAD_INPUT = {
     "train": ["--steps", "0"],
     "compare": ["--methods", "dapo"],
+    "doctor": ["no-such-file.yaml"],
     "evaluate": ["--benchmarks", "no-such-benchmark"],
     "report": ["no-such-run"],
     "explain": ["--model", "builtin", "--rollouts", "no-such-file.jsonl"],

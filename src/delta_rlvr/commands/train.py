@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import traceback
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,7 @@ def train(
     with Teller(console) as teller, _warnings_told(teller):
         task = get_task(options.task, graded=options.reward is None)
         limit = config.max_completion_length
-        _complete(config, options, task, teller)
+        complete(config, options, task, teller.say)
         problems = training_problems(task, options, config)
         reward = own_or_task_reward(options, task, problems)
         step = _resume_step(options, config, teller)
@@ -164,7 +164,9 @@ def _train(
 # ---------------------------------------------------------------- before the run
 
 
-def _complete(config: DeltaTrainerConfig, options: TrainOptions, task: Task, teller: Teller) -> None:
+def complete(
+    config: DeltaTrainerConfig, options: TrainOptions, task: Task, say: Callable[[str], None]
+) -> None:
     """Fill in what the task knows, and refuse or correct what could not work."""
     if config.max_steps <= 0 and options.train_problems is None and not isinstance(task, ProblemSet):
         raise ValueError("say how long to train: --steps N, or --train_problems N with --num_train_epochs E")
@@ -173,9 +175,7 @@ def _complete(config: DeltaTrainerConfig, options: TrainOptions, task: Task, tel
         config.max_completion_length = task.max_tokens
     if config.save_total_limit == 1:
         # transformers deletes the old checkpoint before the new one is known to be whole.
-        teller.say(
-            "save_total_limit raised from 1 to 2: a kill during a save would leave no whole checkpoint"
-        )
+        say("save_total_limit raised from 1 to 2: a kill during a save would leave no whole checkpoint")
         config.save_total_limit = 2
 
 
