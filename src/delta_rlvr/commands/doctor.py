@@ -40,19 +40,19 @@ def _look_at_launch(config: str, words: list[str], checks: Checklist) -> ExitCod
 
 
 def _own_options(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
-    """Our options, the config file where the first word is one, and the rest: options of `train`, or verl's overrides."""
+    """Our options (the config file may be the first word), and the rest: options of `train`, or verl's overrides."""
     words = list(arguments)
-    config = None
     if words and not words[0].startswith("-"):
-        config = words.pop(0)
-        if not Path(config).is_file():
-            raise FileNotFoundError(
-                f"{config}: there is no such file; give a settings file, or options of train"
-            )
+        words.insert(0, "--config")
     parser = argparse.ArgumentParser(prog="delta-rlvr doctor", add_help=False, allow_abbrev=False)
+    parser.add_argument("--config")
     parser.add_argument("--no-steps", action="store_true")
     parser.add_argument("--processes", type=int, default=1)
     own, rest = parser.parse_known_args(words)
+    if own.config is not None and not Path(own.config).is_file():
+        raise FileNotFoundError(
+            f"{own.config}: there is no such file; give a settings file, or options of train"
+        )
     if own.processes < 1:
         raise ValueError(f"--processes {own.processes}: give 1 or more")
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
@@ -61,5 +61,4 @@ def _own_options(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
         )
     if "--resume" in rest:
         raise ValueError("--resume: doctor looks at new runs; leave it out")
-    own.config = config
     return own, rest

@@ -13,6 +13,7 @@ import transformers
 from transformers import AutoConfig, AutoTokenizer
 
 from delta_rlvr.adapters.trl import DeltaTrainerConfig
+from delta_rlvr.commands.doctor_trial import STEPS, two_steps
 from delta_rlvr.commands.heldout import heldout_problems
 from delta_rlvr.commands.options import TrainOptions, parse_train_options
 from delta_rlvr.commands.train import complete
@@ -31,9 +32,10 @@ from delta_rlvr.doctor.sizes import (
     state_bytes,
     store_bytes,
 )
-from delta_rlvr.commands.doctor_trial import STEPS, two_steps
 from delta_rlvr.doctor.versions import OURS, version_line, version_problems
 from delta_rlvr.exit_codes import ExitCode
+from delta_rlvr.runs.files import RUN
+from delta_rlvr.runs.writer import ended_before_its_first_step
 from delta_rlvr.tasks import get_task
 from delta_rlvr.tasks.models import check_model_name, resolve_model
 from delta_rlvr.tasks.problem import Problem
@@ -52,6 +54,7 @@ def look_at_run(arguments: list[str], *, steps: bool, processes: int, checks: Ch
     checks.saw("device", device_line())
     if options is None or config is None:
         return ExitCode.BAD_INPUT
+    _look_at_folder(Path(str(config.output_dir)), checks)
     limit = config.max_completion_length
     asked = _look_at_data(options, config, checks)
     model = _look_at_model(options, checks)
@@ -82,6 +85,14 @@ def _look_at_versions(config: DeltaTrainerConfig | None, checks: Checklist) -> N
     if not problems:
         names = ("torch", "transformers", "trl", "accelerate", "peft", *(("vllm",) if vllm else ()))
         checks.saw("versions", f"{version_line(*names)} go together")
+
+
+def _look_at_folder(folder: Path, checks: Checklist) -> None:
+    if (folder / RUN).exists() and not ended_before_its_first_step(folder):
+        checks.wrong(
+            "folder",
+            f"{folder} holds a run, which is never written over: give another --output, or delete it",
+        )
 
 
 def _look_at_data(
