@@ -12,7 +12,7 @@ from delta_rlvr.exit_codes import ExitCode
 
 def run(arguments: list[str]) -> int:
     """The subcommand. Each engine's part is imported where it is needed: they live in environments of their own."""
-    own, rest = _own_options(arguments)
+    own, rest = own_options(arguments)
     checks = Checklist()
     code = _look_at_launch(own.config, rest, checks) if own.config else None
     if code is None:
@@ -39,7 +39,7 @@ def _look_at_launch(config: str, words: list[str], checks: Checklist) -> ExitCod
     return ExitCode.BAD_INPUT
 
 
-def _own_options(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
+def own_options(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
     """Our options (the config file may be the first word), and the rest: options of `train`, or verl's overrides."""
     words = list(arguments)
     if words and not words[0].startswith("-"):
