@@ -40,7 +40,10 @@ def test_help_of_train_does_not_wait_for_trl():
     told, imported = run_fresh(["train", "--help"], "trl", "transformers", "datasets", "accelerate")
     assert imported == ""
     assert max(map(len, told.splitlines())) <= 120
-    for line in run_fresh(["methods"])[0].splitlines():  # other tests register methods in this process
+    # In another process: other tests register methods in this one. The first line is the heading, others go on in the next.
+    listed = [line for line in run_fresh(["methods"])[0].splitlines()[1:] if not line.startswith(" ")]
+    assert len(listed) > 40
+    for line in listed:
         assert line.split()[0] in told
     for flag in ("--model", "--task", "--steps", "--resume", "--output", "--config", "--lora_rank"):
         assert flag in told
@@ -66,7 +69,11 @@ def test_compare_help(capsys):
 def test_methods(capsys):
     assert main(["methods"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == list(all_methods())
+    assert lines[0].split() == ["name", "paper", "needs", "what"]
+    assert [line.split()[0] for line in lines[1:] if not line.startswith(" ")] == list(all_methods())
+    assert max(map(len, lines)) <= 100
+    words = " ".join(" ".join(lines).split())
+    assert "arXiv 2505.16826 tokens groups adds to A" in words
 
 
 def test_every_option_is_listed(capsys):
@@ -86,6 +93,7 @@ def test_every_option_is_listed(capsys):
 BAD_INPUT = {
     "train": ["--steps", "0"],
     "compare": ["--methods", "dapo"],
+    "doctor": ["no-such-file.yaml"],
     "evaluate": ["--benchmarks", "no-such-benchmark"],
     "report": ["no-such-run"],
     "explain": ["--model", "builtin", "--rollouts", "no-such-file.jsonl"],

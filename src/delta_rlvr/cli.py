@@ -13,6 +13,7 @@ from delta_rlvr.exit_codes import ExitCode, exit_code_of
 USAGE = """usage: delta-rlvr COMMAND [OPTION ...]
 
   train       train a policy by reinforcement learning from verifiable rewards (DelTA, DAPO, GRPO, ...)
+  doctor      can this run start, will it fit, how long will it take? then two real steps of it
   compare     the same run for several methods and seeds, with a table and a test at the end
   evaluate    sample a model on benchmarks, grade, aggregate, compare
   report      one page for a run, or for several: which tokens got the credit, and how training went
@@ -98,6 +99,18 @@ def _check_names(command: str, arguments: list[str]) -> None:
 def _loading(command: str) -> None:
     if sys.stderr.isatty():
         print(f"delta-rlvr {command}: loading ...", file=sys.stderr, flush=True)
+
+
+def _doctor(arguments: list[str]) -> int:
+    if {"-h", "--help"} & set(arguments):
+        from delta_rlvr.commands.help import DOCTOR
+
+        sys.stdout.write(DOCTOR)
+        return 0
+    _check_names("doctor", arguments)
+    from delta_rlvr.commands.doctor import run
+
+    return run(arguments)
 
 
 def _compare(arguments: list[str]) -> int:
@@ -186,6 +199,7 @@ def _methods(arguments: list[str]) -> int:
 
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "train": _train,
+    "doctor": _doctor,
     "compare": _compare,
     "evaluate": _evaluate,
     "report": _report,
@@ -199,6 +213,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
 
 EXTRAS = {
     "train": "train",
+    "doctor": "train",
     "compare": "train",
     "evaluate": "evaluate,math",
     "report": "report,evaluate",

@@ -4,21 +4,66 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+
+from delta_rlvr.cli import main
+from delta_rlvr.commands.methods import markdown
 from delta_rlvr.objectives import all_methods
+from delta_rlvr.study.leaderboard import leaderboard, replace_table
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "methods.md").read_text(encoding="utf-8")
 
 
-def test_every_method_stands_in_it():
-    # Other tests of the same process may have given names to rules of their own.
-    ours = {
-        name
-        for name, method in all_methods().items()
-        if type(method.rule).__module__.startswith("delta_rlvr.")
-    }
-    assert len(ours) > 40
-    assert ours <= set(re.findall(r"`([a-z0-9-]+)`", PAGE))
+def ours():
+    """Our methods: other tests of the same process may have given names to rules of their own."""
+    named = all_methods().values()
+    return [method for method in named if type(method.rule).__module__.startswith("delta_rlvr.")]
+
+
+def test_the_table_is_what_the_command_makes(tmp_path, capsys):
+    assert len(ours()) > 40
+    table = markdown(ours(), leaderboard(DOCS / "data"))
+    assert replace_table(PAGE, table) == PAGE
+    assert main(["methods", "--markdown", str(DOCS / "data")]) == 0
+    assert set(table.splitlines()) <= set(capsys.readouterr().out.splitlines())
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- table: begin -->\nold\n<!-- table: end -->\nafter\n")
+    assert main(["methods", "--markdown", str(DOCS / "data"), "--output", str(page)]) == 0
+    assert set(table.splitlines()) < set(page.read_text().splitlines())
+    assert "old" not in page.read_text()
+
+
+def test_the_table_has_what_was_measured(tmp_path):
+    runs = [("dapo", 0.5), ("ktae", 0.6)]
+    study = tmp_path / "study"
+    study.mkdir()
+    (study / "protocol.json").write_text(
+        json.dumps({"protocol": {"model": "smollm2-135m", "training": {}, "reward_noise": 0.0}})
+    )
+    lines = [
+        {"run": {"arm": arm, "task": "sums", "seed": 0}, "curve": [speed, speed], "after": 0.5}
+        for arm, speed in runs
+    ]
+    (study / "runs.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (tmp_path / "rule_costs.json").write_text(json.dumps({"rules": {"ktae": {"share": 0.0123}}}))
+    table = markdown([all_methods()["ktae"], all_methods()["grpo"]], leaderboard(tmp_path))
+    assert "| `ktae` | arXiv 2505.16826 |" in table
+    assert table.splitlines()[2].endswith("| tokens, groups | 1.2 % | +10.0 |")
+    assert table.splitlines()[3].endswith("| - | - | - |")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["delta", "--markdown", "docs"], "leave the method's name"),
+        (["--output", "page.md"], "it goes with --markdown"),
+        (["--markdown", "no-such-folder"], "is no folder"),
+    ],
+)
+def test_mistakes_are_named(arguments, said, capsys):
+    assert main(["methods", *arguments]) == 2
+    assert said in capsys.readouterr().err
 
 
 def test_the_costs_are_the_measured_ones():

@@ -14,6 +14,7 @@ from command_line import SMALL, metrics, run_info
 from test_bad_input import refused
 from trl import GRPOConfig
 
+from delta_rlvr.adapters.trl import DeltaTrainerConfig
 from delta_rlvr.cli import main
 from delta_rlvr.commands import endings, names
 from delta_rlvr.commands.completion import options_of
@@ -259,7 +260,8 @@ def test_help_tells_the_defaults(capsys):
     assert f"times over a rollout batch ({trl['num_iterations']})" in text
     given = TrainOptions()
     assert f"problems ({given.eval_problems}), samples per problem ({given.eval_samples})" in text
-    assert f"between dumps ({given.rollouts_every}), prompts per dump ({given.rollout_groups})" in text
+    dumps = {one.name: one.default for one in fields(DeltaTrainerConfig)}
+    assert f"between dumps ({dumps['rollouts_every']}), prompts per dump ({dumps['rollout_groups']})" in text
     assert "math_answer_line" in text
 
 

@@ -32,29 +32,33 @@ def test_the_settings_file(tmp_path):
     assert config.prompts_per_batch == 16
 
 
-def test_the_script(tmp_path, capsys):
+def test_the_script(tmp_path, monkeypatch):
     model, tokenizer = load_policy()
-    config = DeltaTrainerConfig(
-        output_dir=str(tmp_path / "run"),
-        max_steps=2,
-        per_device_train_batch_size=4,
-        num_generations=2,
-        max_completion_length=8,
-        logging_steps=1,
-        use_cpu=True,
-        bf16=False,
-        report_to="none",
-        disable_tqdm=True,
+    small = {
+        "max_steps": 2,
+        "per_device_train_batch_size": 4,
+        "num_generations": 2,
+        "max_completion_length": 8,
+        "use_cpu": True,
+        "bf16": False,
+        "report_to": "none",
+        "disable_tqdm": True,
+    }
+    monkeypatch.chdir(tmp_path)
+    # The page's config, in small.
+    monkeypatch.setattr(
+        "delta_rlvr.adapters.trl.DeltaTrainerConfig",
+        lambda *words, **settings: DeltaTrainerConfig(*words, **small, **settings),
     )
 
     def reward(completions, **_):
         return [float(len(set(text))) for text in completions]
 
     data = Dataset.from_list([{"prompt": f"Add {n} and 11."} for n in range(10, 20)])
-    names = {"model": model, "reward": reward, "config": config, "data": data}
+    names = {"model": model, "reward": reward, "data": data}
     exec(compile(block("python"), "docs/training.md", "exec"), names)
-    assert [line["step"] for line in metrics(tmp_path / "run")] == [1, 2]
-    found = read_run(tmp_path / "run")
+    assert [line["step"] for line in metrics(tmp_path / "runs" / "mine")] == [1, 2]
+    found = read_run(tmp_path / "runs" / "mine")
     assert found.info["status"] == "finished"
     assert found.tokens is not None
     assert tokenizer.decode(found.rollouts(1)[0]["ids"]) == found.rollouts(1)[0]["response"]
@@ -74,6 +78,7 @@ def test_every_flag_exists():
     known = {*vars(options), *vars(config)}
     others = {"methods", "seeds", "config", "help", "help-all", "nproc_per_node", "config_file", "cpu"}
     others |= {"trl-tests", "vocabulary"}  # of scripts/trl_suite.py
+    others |= {"no-steps", "processes"}  # of doctor
     for flag in set(re.findall(r"(?<![\w-])--([a-z][\w-]*)", PAGE)) - others:
         assert flag in known, flag
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pages import PAGES, ROOT, blocks, commands
 
-from delta_rlvr.commands import compare, completion, credit_bench, leaderboard, methods, study
+from delta_rlvr.commands import compare, completion, credit_bench, doctor, leaderboard, methods, study
 from delta_rlvr.commands.options import parse_train_options
 from delta_rlvr.evaluate import command as evaluate
 from delta_rlvr.objectives import get_method
@@ -95,6 +95,8 @@ def accept(words, monkeypatch):
             for step in ("_one", "conclude"):
                 monkeypatch.setattr(compare, step, lambda *_: 0)
             compare.run(rest)
+        case ["delta-rlvr", "doctor", *rest]:
+            accept_doctor(rest)
         case ["delta-rlvr", name, *rest]:
             accept_other(name, rest)
         case ["torchrun" | "accelerate", *rest]:
@@ -126,6 +128,15 @@ def accept_train(rest):
         return
     elsewhere = "recipes/paper/" in " ".join(rest)
     parse_train_options([*rest, *(WITHOUT_GPU if elsewhere else [])])
+
+
+def accept_doctor(rest):
+    """Its own options are taken, and the rest by `train`. A file that the page does not show is the reader's."""
+    if rest and not rest[0].startswith("-"):
+        Path(rest[0]).touch()
+    own, words = doctor.own_options(rest)
+    shown = own.config and Path(own.config).stat().st_size
+    accept_train([*(["--config", own.config] if shown else []), *words])
 
 
 def accept_other(name, rest):

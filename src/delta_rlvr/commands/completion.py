@@ -42,11 +42,15 @@ def run(options: argparse.Namespace, commands: Sequence[str]) -> int:
 
 def options_of(command: str) -> list[str]:
     """Every option of a command, with its dashes."""
-    if command in ("train", "compare"):
+    if command in ("train", "compare", "doctor"):
         from delta_rlvr.commands.options import known_options
 
-        own = ["--methods", "--seeds"] if command == "compare" else ["--help-all"]
-        return sorted({f"--{name}" for name in known_options()} | {"--config", "--help", *own})
+        own = {
+            "train": ["--help-all"],
+            "compare": ["--methods", "--seeds"],
+            "doctor": ["--no-steps", "--processes"],
+        }
+        return sorted({f"--{name}" for name in known_options()} | {"--config", "--help", *own[command]})
     parser = argparse.ArgumentParser()
     if command in _PARSED:
         module, function = _PARSED[command]

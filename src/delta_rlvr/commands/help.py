@@ -61,6 +61,22 @@ Every option of TRL's GRPOConfig works here and in the YAML file; `delta-rlvr tr
 Several processes: torchrun --nproc_per_node N -m delta_rlvr train ...   (see docs/training.md)
 """
 
+DOCTOR = """usage: delta-rlvr doctor [CONFIG] [--no-steps] [--processes N] [OPTION OF train ...]
+
+Looks at a run before it is started: do the installed versions go together, are model and data there, do prompts and responses
+fit the context, do weights, optimizer, logits and stored hidden states fit the memory and checkpoints the disk? Then it takes two
+real steps in a folder that is deleted afterwards, and says how long the run will take. Nothing is written elsewhere.
+
+  CONFIG                  a settings file of train (YAML), or of verl: a config with a `delta` block, or its overrides, one per line
+                          (DRY_RUN=1 bash recipes/verl/qwen3_8b_base.sh delta > launch.txt); verl's are looked at without steps
+  --no-steps              look, take no steps
+  --processes N           the run will be launched on N processes that share the model (FSDP, ZeRO-3): sizes are per process, and no
+                          steps are taken
+
+Every option of `delta-rlvr train` works here too, but for --resume. It ends with "ready" (exit code 0) or with a numbered list of
+what to change (exit code 2; 1 where the steps failed).
+"""
+
 COMPARE = """usage: delta-rlvr compare --methods NAME,NAME[,...] [--seeds N] [--output DIR] [OPTION OF train ...]
 
 The same training run for each method and seed, one after another, then one table: held-out accuracy by method,

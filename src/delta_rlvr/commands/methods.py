@@ -1,4 +1,4 @@
-"""`delta-rlvr methods`: the methods by name, what one can be set to, and whether a rule of one's own keeps to the rules."""
+"""`delta-rlvr methods`: the methods by name, what one can be set to, and whether a rule of one's own passes the checks."""
 
 from __future__ import annotations
 
@@ -7,9 +7,18 @@ import ast
 import inspect
 import sys
 import textwrap
+from collections.abc import Iterable
 from dataclasses import fields
+from itertools import zip_longest
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from delta_rlvr.objectives import Method, all_methods, get_method
+
+if TYPE_CHECKING:
+    from delta_rlvr.study.leaderboard import Leaderboard
+
+_COLUMNS = 100
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,23 +30,90 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="try the method's rule on small batches: padding, order, packing, ranks, empty sides and the like",
     )
+    parser.add_argument(
+        "--markdown",
+        type=Path,
+        metavar="FOLDER",
+        help="the table of docs/methods.md, with cost and learning from a folder of outcomes such as docs/data",
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        help="with --markdown: a page whose table, between the marks <!-- table: begin --> and <!-- table: end -->, is made anew "
+        "(default: print the table)",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """The subcommand."""
+    if options.markdown is not None:
+        if options.method is not None or options.check:
+            raise ValueError("--markdown: it lists every method; leave the method's name and --check out")
+        return write_markdown(options.markdown, options.output)
+    if options.output is not None:
+        raise ValueError("--output: it goes with --markdown FOLDER")
     if options.method is None:
         if options.check:
             raise ValueError(
                 "--check: name the method, as in `delta-rlvr methods my_rules.py:MyRule --check`"
             )
-        for method in all_methods().values():
-            print(f"{method.name:20} {method.paper:16} {method.about}")
+        print("\n".join(listed(all_methods().values())))
         return 0
     method = get_method(options.method)
     if options.check:
         return check(method)
     show(method)
     return 0
+
+
+def listed(methods: Iterable[Method]) -> list[str]:
+    """Every method with its paper, what it needs and what it is, in lines that fit a terminal."""
+    rows = [("name", "paper", "needs", "what")]
+    rows += [(one.name, one.paper, " ".join(one.rule.needs) or "-", one.about) for one in methods]
+    widths = [max(len(row[0]) for row in rows), 16, max(len(row[2]) for row in rows)]
+    widths.append(max(20, _COLUMNS - sum(widths) - 2 * len(widths)))
+    lines = []
+    for row in rows:
+        cells = [textwrap.wrap(text, width) for text, width in zip(row, widths, strict=True)]
+        lines += [
+            "  ".join(map(str.ljust, parts, widths)).rstrip() for parts in zip_longest(*cells, fillvalue="")
+        ]
+    return lines
+
+
+def write_markdown(folder: Path, page: Path | None) -> int:
+    """Print the table of the docs, or put it into a page."""
+    from delta_rlvr.runs.files import atomic
+    from delta_rlvr.study.leaderboard import leaderboard, replace_table
+
+    table = markdown(all_methods().values(), leaderboard(folder))
+    if page is None:
+        print(table, end="")
+        return 0
+    text = replace_table(page.read_text(encoding="utf-8"), table)
+    with atomic(page) as file:
+        file.write(text.encode())
+    print(f"{len(all_methods())} methods: {page}")
+    return 0
+
+
+def markdown(methods: Iterable[Method], board: Leaderboard) -> str:
+    """The table of docs/methods.md: every method, and what was measured of it."""
+    from delta_rlvr.study.leaderboard import SMOLLM2, gap_text, share_text
+
+    measured = {row.method: row for row in board.rows}
+    lines = [
+        f"| name | paper | what | needs | cost | over training, {SMOLLM2} |",
+        "|---|---|---|---|---|---|",
+    ]
+    for method in methods:
+        row = measured.get(method.name)
+        cost = share_text(row.cost if row else None)
+        learning = gap_text(row.learning.get(SMOLLM2) if row else None)
+        needs = ", ".join(method.rule.needs) or "-"
+        about = method.about.replace("|", "\\|")
+        lines.append(f"| `{method.name}` | {method.paper} | {about} | {needs} | {cost} | {learning} |")
+    return "\n".join(lines) + "\n"
 
 
 def check(method: Method) -> int:

@@ -103,10 +103,6 @@ class TrainOptions:
         default=200, metadata={"help": "Held-out problems to score before and after training (0: none)."}
     )
     eval_samples: int = field(default=4, metadata={"help": "Samples a held-out problem."})
-    rollouts_every: int = field(
-        default=10, metadata={"help": "Steps between sampled rollout dumps (0: none)."}
-    )
-    rollout_groups: int = field(default=4, metadata={"help": "Prompts in a rollout dump (0: all)."})
     overlong_buffer: int | None = field(
         default=None,
         metadata={
@@ -125,8 +121,6 @@ class TrainOptions:
             "train_problems": 1,
             "eval_problems": 0,
             "eval_samples": 1,
-            "rollouts_every": 0,
-            "rollout_groups": 0,
             "overlong_buffer": 1,
             "lora_rank": 1,
         }

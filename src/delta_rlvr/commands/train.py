@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import platform
 import traceback
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +16,11 @@ from rich.console import Console
 from transformers import PrinterCallback, ProgressCallback
 
 from delta_rlvr.adapters.trl import DeltaTrainer, DeltaTrainerConfig
-from delta_rlvr.adapters.trl.resume import find_checkpoints, unseal_after
+from delta_rlvr.adapters.trl.own_run import MODEL, open_writer
+from delta_rlvr.adapters.trl.resume import find_checkpoints
 from delta_rlvr.adapters.trl.run_folder import RunFolderCallback
 from delta_rlvr.commands.endings import how_to_go_on, room_for_the_end
-from delta_rlvr.commands.heldout import HeldoutScore, heldout_problems, tell_change
-from delta_rlvr.commands.model_card import write_card
+from delta_rlvr.commands.heldout import HeldoutScore, heldout_problems, sampling_text, tell_change
 from delta_rlvr.commands.options import NOT_RESTORED, TrainOptions, parse_train_options
 from delta_rlvr.commands.progress import Teller, TrainingProgress
 from delta_rlvr.commands.training_problems import (
@@ -34,13 +32,12 @@ from delta_rlvr.commands.training_problems import (
 )
 from delta_rlvr.exit_codes import at_work
 from delta_rlvr.rewards import OverlongReward, RewardFunction, SoftOverlong
-from delta_rlvr.runs import RunDescription, RunFolderError, RunWriter
+from delta_rlvr.runs import RunFolderError, RunWriter
+from delta_rlvr.runs.model_card import write_card
 from delta_rlvr.tasks import Task, decisive_tokens, get_task, load_policy
 from delta_rlvr.tasks.models import check_model_name, gguf_digest, is_gguf
 from delta_rlvr.tasks.own_reward import OwnReward
 from delta_rlvr.tasks.problem_set import ProblemSet
-
-_PACKAGES = ("torch", "transformers", "trl", "accelerate", "peft", "datasets", "numpy", "delta-rlvr")
 
 
 def run(arguments: list[str], console: Console | None = None) -> int:
@@ -61,7 +58,7 @@ def train(
     with Teller(console) as teller, _warnings_told(teller):
         task = get_task(options.task, graded=options.reward is None)
         limit = config.max_completion_length
-        _complete(config, options, task, teller)
+        complete(config, options, task, teller.say)
         problems = training_problems(task, options, config)
         reward = own_or_task_reward(options, task, problems)
         step = _resume_step(options, config, teller)
@@ -70,6 +67,7 @@ def train(
         if cut := fit_context(model.config, tokenizer, asked, config, limit):
             teller.say(cut)
         settings = run_settings(options, config)  # before the trainer, which may change its arguments
+        config.run_folder = False  # it is written here, with what the trainer alone does not know
         trainer = DeltaTrainer(
             model=model,
             reward_funcs=[reward, *_penalties(options, config)],
@@ -103,7 +101,9 @@ def _train(
     folder = Path(str(config.output_dir))
     steps = trainer.planned_steps
     main = trainer.accelerator.is_main_process
-    writer = _writer(options, config, settings, step, steps) if main else None
+    writer = None
+    if main:
+        writer = open_writer(config, settings, model=options.model, task=options.task, step=step, steps=steps)
     final: dict[str, Any] = {}
     with (
         at_work(),
@@ -124,8 +124,8 @@ def _train(
             writer.update(final={"before": before.summary()})
         callback = RunFolderCallback(
             writer,
-            rollouts_every=options.rollouts_every,
-            rollout_groups=options.rollout_groups,
+            rollouts_every=config.rollouts_every,
+            rollout_groups=config.rollout_groups,
             # What decides in the eyes of a reward of one's own is not known.
             decisive=None
             if isinstance(reward, OwnReward)
@@ -144,13 +144,13 @@ def _train(
                 callback.listeners.append(progress.show)
                 trainer.train(resume_from_checkpoint=str(folder / f"checkpoint-{step}") if step else None)
         after = heldout.score("after")
-        trainer.save_model(str(folder / "model"))
+        trainer.save_model(str(folder / MODEL))
         if writer:
             callback.save_tokens()
             scores = {"before": before, "after": after}
             final = {name: result.summary() for name, result in scores.items() if result}
             writer.update(final=final)
-            write_card(folder / "model", writer.info, after)
+            write_card(folder / MODEL, writer.info, sampling_text(after) if after else None)
             writer.finish()
     if main:
         teller.say(f"run folder: {config.output_dir}")
@@ -164,7 +164,9 @@ def _train(
 # ---------------------------------------------------------------- before the run
 
 
-def _complete(config: DeltaTrainerConfig, options: TrainOptions, task: Task, teller: Teller) -> None:
+def complete(
+    config: DeltaTrainerConfig, options: TrainOptions, task: Task, say: Callable[[str], None]
+) -> None:
     """Fill in what the task knows, and refuse or correct what could not work."""
     if config.max_steps <= 0 and options.train_problems is None and not isinstance(task, ProblemSet):
         raise ValueError("say how long to train: --steps N, or --train_problems N with --num_train_epochs E")
@@ -173,9 +175,7 @@ def _complete(config: DeltaTrainerConfig, options: TrainOptions, task: Task, tel
         config.max_completion_length = task.max_tokens
     if config.save_total_limit == 1:
         # transformers deletes the old checkpoint before the new one is known to be whole.
-        teller.say(
-            "save_total_limit raised from 1 to 2: a kill during a save would leave no whole checkpoint"
-        )
+        say("save_total_limit raised from 1 to 2: a kill during a save would leave no whole checkpoint")
         config.save_total_limit = 2
 
 
@@ -221,32 +221,6 @@ def _resume_step(options: TrainOptions, config: DeltaTrainerConfig, teller: Tell
     return last
 
 
-def _writer(
-    options: TrainOptions,
-    config: DeltaTrainerConfig,
-    settings: Mapping[str, Any],
-    step: int | None,
-    steps: int,
-) -> RunWriter:
-    method = config.resolved_method
-    description = RunDescription(
-        engine="trl",
-        method=config.method,
-        seed=config.seed,
-        model=options.model,
-        task=options.task,
-        settings=settings,
-        rule=None if method.rule.constant else dataclasses.asdict(method.rule),
-        steps_planned=steps,
-        versions=_versions(),
-    )
-    if step is None:
-        return RunWriter.create(str(config.output_dir), description)
-    writer = RunWriter.resume(str(config.output_dir), description, step)
-    unseal_after(writer.path, step)
-    return writer
-
-
 def _changes(writer: RunWriter) -> list[str]:
     """What the command line gives a resumed run that differs from what it was started with."""
     changed = writer.info["resumed"][-1]["settings_changed"]
@@ -263,16 +237,6 @@ def run_settings(options: TrainOptions, config: DeltaTrainerConfig) -> dict[str,
     if is_gguf(options.model):
         settings["model_sha256"] = gguf_digest(options.model)
     return {key: value for key, value in settings.items() if key != "resume"}
-
-
-def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
-    for package in _PACKAGES:
-        try:
-            found[package.replace("-", "_")] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found
 
 
 # ---------------------------------------------------------------- around the run

@@ -15,7 +15,8 @@ from delta_rlvr.study.learning.training import TrainingSettings
 
 BENCH, COSTS, RUNS, PROTOCOL = "credit_bench.json", "rule_costs.json", "runs.jsonl", "protocol.json"
 BASELINE = "dapo"
-_MODELS = {"builtin": "bundled policy", "smollm2-135m": "SmolLM2-135M"}
+SMOLLM2 = "SmolLM2-135M"
+_MODELS = {"builtin": "bundled policy", "smollm2-135m": SMOLLM2}
 """What a model is called in the table; from small to large, others after them."""
 _PLANTED = (
     ("right_auroc", "AUROC, right"),
@@ -148,11 +149,11 @@ def markdown(board: Leaderboard) -> str:
         cells += [_number(row.planted.get(name), "{:.3f}") for name, _ in _PLANTED]
         for model in board.models:
             cells += [
-                _gap(row.learning.get(model)),
+                gap_text(row.learning.get(model)),
                 _number(row.held_out.get(model), "{:+.1f}", 100),
                 str(row.pairs.get(model, "-")),
             ]
-        cells += [_number(row.cost, "{:.1f} %", 100)]
+        cells += [share_text(row.cost)]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
@@ -161,7 +162,13 @@ def _number(value: float | None, form: str, scale: float = 1.0) -> str:
     return "-" if value is None else form.format(scale * value)
 
 
-def _gap(gap: Interval | None) -> str:
+def share_text(share: float | None) -> str:
+    """A cost, in percent."""
+    return _number(share, "{:.1f} %", 100)
+
+
+def gap_text(gap: Interval | None) -> str:
+    """A difference in points with its interval."""
     if gap is None:
         return "-"
     interval = f" ({100 * gap.low:+.1f} to {100 * gap.high:+.1f})" if gap.high > gap.low else ""

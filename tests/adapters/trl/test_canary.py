@@ -99,6 +99,7 @@ def test_signatures():
         "compute_entropy",
     ]
     assert "training_step" in vars(GRPOTrainer)
+    assert arguments("train")[:2] == ["self", "resume_from_checkpoint"]
 
 
 OVERRIDDEN = {
@@ -109,6 +110,8 @@ OVERRIDDEN = {
     "_calculate_rewards",
     "_compute_loss",
     "training_step",
+    "train",
+    "create_model_card",
 }
 
 

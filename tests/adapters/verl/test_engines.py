@@ -66,7 +66,7 @@ def check_weights_and_step(group: Any, batch: Any, plain: Plain, method: str = "
     weights = worker_weights(group, batch, {"method": method, **block}, use_remove_padding=True)
     torch.testing.assert_close(weights, expected, atol=WEIGHTS, rtol=0)
     metrics = update(group, batch, plain.logps, delta_weights=weights)
-    assert metrics["actor/delta_weight_away_from_one"] > 0.02
+    assert metrics["actor/credit_weight_away_from_one"] > 0.02
     moved = torch.where(plain.mask, response_logps(group, batch) - plain.logps, 0.0)
     gain = (expected * plain.advantages[:, None] * moved).sum()
     assert gain > 100 * rounding(MODEL), gain

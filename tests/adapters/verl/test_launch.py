@@ -123,12 +123,12 @@ def test_both_trainers_give_the_same_coefficients(
     # Through one pass of the policy, and ratios of sums over its states.
     close = pytest.approx
     for name in ("weight_std", "gamma_positive", "centroid_gap", "mass_negative", "update_share_positive"):
-        key = f"delta/{name}"
+        key = f"credit/{name}"
         assert classic[key] == close(v1[key], rel=100 * rounding(MODEL)), key
     for step in run.metrics:
-        assert step["actor/delta_weight_mean"] == close(1, abs=0.05)  # a mean of means
-        assert step["actor/delta_weight_away_from_one"] > 0.02
-        assert step["timing_s/delta"] > step["delta/seconds_solve"]
+        assert step["actor/credit_weight_mean"] == close(1, abs=0.05)  # a mean of means
+        assert step["actor/credit_weight_away_from_one"] > 0.02
+        assert step["timing_s/credit"] > step["credit/seconds_solve"]
     assert [line["step"] for line in read_run(tmp_path / "run").metrics] == [1, 2]
 
 
@@ -136,15 +136,15 @@ def test_the_coefficients_reach_the_loss(delta: tuple[Run, Path], flat: Run) -> 
     steps = delta[0].metrics
     assert len(steps) == STEPS
     for step in steps:
-        assert step["delta/weight_mean"] == pytest.approx(1, abs=rounding(100))
+        assert step["credit/weight_mean"] == pytest.approx(1, abs=rounding(100))
         # Seen from inside the loss: the same coefficients, mean one, and away from it.
-        assert step["actor/delta_weight_mean"] == pytest.approx(
+        assert step["actor/credit_weight_mean"] == pytest.approx(
             1, abs=0.05
         )  # a mean of means over unequal micro-batches
-        assert step["actor/delta_weight_away_from_one"] > 0.02
+        assert step["actor/credit_weight_away_from_one"] > 0.02
     # The range [1, 1] is the same run but for the coefficients: the same rollouts, rewards and entropies, another loss.
     with_ones, first = flat.metrics[0], steps[0]
-    assert with_ones["actor/delta_weight_away_from_one"] == 0
+    assert with_ones["actor/credit_weight_away_from_one"] == 0
     for same in ("critic/score/mean", "response_length/mean", "actor/entropy"):
         assert with_ones[same] == pytest.approx(first[same], abs=rounding(MODEL)), same
     assert abs(with_ones["actor/pg_loss"] - first["actor/pg_loss"]) > 1e-4
@@ -157,10 +157,10 @@ def test_rollout_and_actor_agree_on_every_probability(delta: tuple[Run, Path]) -
 
 
 def test_capture_and_solve_are_timed_in_the_worker_and_cost_little(delta: tuple[Run, Path]) -> None:
-    overheads = sorted(step["delta/overhead"] for step in delta[0].metrics)
+    overheads = sorted(step["credit/overhead"] for step in delta[0].metrics)
     for step in delta[0].metrics:
-        timed = step["delta/seconds_capture"] + step["delta/seconds_solve"]
-        assert step["delta/overhead"] == pytest.approx(timed / step["delta/seconds_old_log_prob"])
+        timed = step["credit/seconds_capture"] + step["credit/seconds_solve"]
+        assert step["credit/overhead"] == pytest.approx(timed / step["credit/seconds_old_log_prob"])
     # The quieter half of the steps: the others tell how busy the machine was.
     assert overheads[(STEPS - 1) // 2] <= 0.05, overheads
 
@@ -174,7 +174,7 @@ def test_the_run_folder_is_one_that_the_report_reads(delta: tuple[Run, Path]) ->
     for line, theirs in zip(run.metrics, delta[0].metrics, strict=True):
         assert ("reliability" in line) == (line["step"] in (1, 2, 4))
         assert line["reward"] == pytest.approx(theirs["critic/score/mean"])
-        assert line["weight_std"] == theirs["delta/weight_std"]
+        assert line["weight_std"] == theirs["credit/weight_std"]
         assert line["seconds_credit"] > 0
         assert line["length"] == theirs["response_length/mean"]
     assert set(run.rollout_steps) == {1, 2, 4}

@@ -114,10 +114,10 @@ def test_the_record_and_its_timing_come_back_as_metrics(group: Any, batch: Any, 
     metrics = tu.get(solved, "metrics")
     core = credit_record(plain.hidden, plain.logps, plain.advantages, plain.mask)
     for key, value in core.summary().items():
-        assert metrics[f"delta/{key}"] == pytest.approx(value, abs=10 * WEIGHTS, rel=10 * WEIGHTS), key
-    assert 0 < metrics["delta/seconds_capture"] < metrics["delta/seconds_old_log_prob"]
+        assert metrics[f"credit/{key}"] == pytest.approx(value, abs=10 * WEIGHTS, rel=10 * WEIGHTS), key
+    assert 0 < metrics["credit/seconds_capture"] < metrics["credit/seconds_old_log_prob"]
     # The rank with the long responses stores the most: its valid tokens x width x 4 bytes.
-    assert metrics["delta/store_bytes"] == int(plain.mask[:4].sum()) * plain.hidden.shape[-1] * 4
+    assert metrics["credit/store_bytes"] == int(plain.mask[:4].sum()) * plain.hidden.shape[-1] * 4
     alpha = solved["delta_alpha"].to_padded_tensor(0.0)
     torch.testing.assert_close(alpha, core.padded(core.alpha, plain.mask), atol=WEIGHTS, rtol=0)
 
@@ -139,8 +139,8 @@ def test_diagnostics_are_those_of_the_core_where_someone_looks_closely(
     # (The responses are too few to say how reliable the weights are.)
     assert {"saturated", "update_share_positive", "update_share_plain", "rank_negative"} <= set(core)
     for name, value in core.items():
-        assert seen[1][f"delta/{name}"] == pytest.approx(value, abs=10 * WEIGHTS), name
-        assert f"delta/{name}" not in seen[0]
+        assert seen[1][f"credit/{name}"] == pytest.approx(value, abs=10 * WEIGHTS), name
+        assert f"credit/{name}" not in seen[0]
 
 
 def test_the_classic_trainers_padded_batches_give_the_same_coefficients_and_losses(
@@ -154,7 +154,7 @@ def test_the_classic_trainers_padded_batches_give_the_same_coefficients_and_loss
     torch.testing.assert_close(solved, weights, atol=WEIGHTS, rtol=0)
     nested = update(group, batch, moved, delta_weights=weights)
     padded = padded_update(group, batch, moved, delta_weights=weights)
-    for name in ("actor/pg_loss", "actor/delta_weight_mean", "actor/delta_weight_away_from_one"):
+    for name in ("actor/pg_loss", "actor/credit_weight_mean", "actor/credit_weight_away_from_one"):
         assert padded[name] == pytest.approx(nested[name], abs=LOSS), name
     group.switch({"method": "fipo"}, {})
     loss = padded_update(group, batch, moved)["actor/pg_loss"]
@@ -201,9 +201,9 @@ def test_the_policy_loss_is_the_hand_computed_one(
         total += weights[row, time].item() * max(-ratio * advantage, -bounded * advantage)
     assert clipped > 10
     assert metrics["actor/pg_loss"] == pytest.approx(total / int(plain.mask.sum()), abs=LOSS)
-    assert metrics["actor/delta_weight_mean"] == pytest.approx(1, abs=WEIGHTS)
+    assert metrics["actor/credit_weight_mean"] == pytest.approx(1, abs=WEIGHTS)
     away = (weights[plain.mask] - 1).abs().mean().item()
-    assert metrics["actor/delta_weight_away_from_one"] == pytest.approx(away, abs=WEIGHTS)
+    assert metrics["actor/credit_weight_away_from_one"] == pytest.approx(away, abs=WEIGHTS)
 
 
 def test_rollout_correction_is_multiplied_in_and_not_replaced(
@@ -224,7 +224,7 @@ def test_future_weights_are_computed_inside_the_loss(
     metrics = update(group, batch, moved)
     inputs = LossInputs(plain.logps, moved, plain.advantages, plain.mask)
     assert metrics["actor/pg_loss"] == pytest.approx(policy_loss(inputs, FutureClip()).item(), abs=LOSS)
-    assert metrics["actor/delta_weight_away_from_one"] > 0.02
+    assert metrics["actor/credit_weight_away_from_one"] > 0.02
     plain_clip = policy_loss(inputs, Clip(dual=10.0)).item()
     assert abs(metrics["actor/pg_loss"] - plain_clip) > 1e-3
 

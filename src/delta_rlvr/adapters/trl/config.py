@@ -57,6 +57,17 @@ class DeltaTrainerConfig(GRPOConfig):
         default=None,
         metadata={"help": "Room for proxies in pinned host memory, in GB (default: half of what is free)."},
     )
+    run_folder: bool = field(
+        default=False,
+        metadata={
+            "help": "In a script: write the run folder into output_dir (metrics, sampled rollouts, token sums, model and card), "
+            "which `delta-rlvr report` reads. `delta-rlvr train` always does."
+        },
+    )
+    rollouts_every: int = field(
+        default=10, metadata={"help": "Steps between sampled rollout dumps into the run folder (0: none)."}
+    )
+    rollout_groups: int = field(default=4, metadata={"help": "Prompts in a rollout dump (0: all)."})
     # None stands for "the method's own", so that a value somebody gave can be told from a default.
     loss_type: str | None = field(  # type: ignore[assignment]
         default=None, metadata={"help": "TRL's loss type. Default: what the method is (dapo, grpo or sapo)."}
@@ -96,6 +107,9 @@ class DeltaTrainerConfig(GRPOConfig):
             value = getattr(self, name)
             if value is not None and value < 0:
                 raise ValueError(f"{name}={value}: give a size in GB, 0 or more")
+        for name in ("rollouts_every", "rollout_groups"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"--{name} {getattr(self, name)}: give 0 or more")
         super().__post_init__()
         if self.deepspeed_plugin is not None:
             # DeepSpeed clips gradients itself, and a config that does not name the norm would leave them as they are.

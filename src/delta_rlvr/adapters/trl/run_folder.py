@@ -6,15 +6,18 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from delta_rlvr.adapters.metrics import untracked
 from delta_rlvr.adapters.trl.resume import read_seal, seal
 from delta_rlvr.adapters.trl.rollout_batch import RolloutBatch
-from delta_rlvr.adapters.trl.trainer import DeltaTrainer
 from delta_rlvr.runs import RunWriter
 from delta_rlvr.tasks.token_texts import token_texts, vocabulary_texts
+
+if TYPE_CHECKING:
+    from delta_rlvr.adapters.trl.trainer import DeltaTrainer
 
 # What TRL calls a metric -> what the run folder calls it.
 _NAMES = {
@@ -71,6 +74,13 @@ class RunFolderCallback(TrainerCallback):
         trainer.looks_closely = self.is_sampled
         trainer.observers.append(self.observe)
         trainer.add_callback(self)
+
+    def detach(self) -> None:
+        """Stop to follow it."""
+        assert self._trainer is not None
+        self._trainer.looks_closely = lambda step: False
+        self._trainer.observers.remove(self.observe)
+        self._trainer.remove_callback(self)
 
     # ------------------------------------------------------------------ rollouts
 
@@ -185,9 +195,7 @@ class RunFolderCallback(TrainerCallback):
             return
         line: dict[str, Any] = {"step": state.global_step, "time": time.perf_counter() + self._time_before}
         line |= {ours: logs[theirs] for theirs, ours in _NAMES.items() if logs.get(theirs) is not None}
-        line |= {
-            name.removeprefix("credit/"): value for name, value in logs.items() if name.startswith("credit/")
-        }
+        line |= untracked(logs)
         line |= {name: value for name, value in logs.items() if name.startswith("rewards/")}
         if "frac_reward_zero_std" in logs:
             line["signal_groups"] = 1 - logs["frac_reward_zero_std"]

@@ -39,10 +39,12 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from trl import GRPOTrainer
 
+from delta_rlvr.adapters.metrics import PREFIX, tracked
 from delta_rlvr.adapters.trl.capture import Capture
 from delta_rlvr.adapters.trl.checks import refuse_infinite, refusing_empty
 from delta_rlvr.adapters.trl.config import DeltaTrainerConfig
 from delta_rlvr.adapters.trl.head import check_head, logit_scale, whole_head
+from delta_rlvr.adapters.trl.own_run import kept_run, last_checkpoint
 from delta_rlvr.adapters.trl.resume import ExactResume
 from delta_rlvr.adapters.trl.rollout_batch import RolloutBatch
 from delta_rlvr.adapters.trl.version import VERSION_HELP, check_trl_version
@@ -114,6 +116,28 @@ class DeltaTrainer(GRPOTrainer):
     def method(self) -> Method:
         """The method that `args.method` spells."""
         return self.args.resolved_method
+
+    def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
+        if not self.args.run_folder:
+            return super().train(resume_from_checkpoint, *args, **kwargs)
+        checkpoint = None
+        if resume_from_checkpoint is True:
+            checkpoint = last_checkpoint(Path(str(self.args.output_dir)))
+        elif resume_from_checkpoint:
+            checkpoint = Path(resume_from_checkpoint)
+        with kept_run(self, checkpoint):
+            return super().train(str(checkpoint) if checkpoint else None, *args, **kwargs)
+
+    def create_model_card(self, *args: Any, **kwargs: Any) -> None:
+        # TRL's card would say nothing of what the run is; a run folder has ours, with the model.
+        if not self.args.run_folder:
+            super().create_model_card(*args, **kwargs)
+
+    @property
+    def model_name(self) -> str:
+        """What the model is called: where it was loaded from, or its kind."""
+        config = self._causal_model().config
+        return config._name_or_path or config.model_type
 
     # ------------------------------------------------------------------ the rollout batch
 
@@ -208,11 +232,13 @@ class DeltaTrainer(GRPOTrainer):
         with self._timed("credit"):
             record = self._weigher.weigh(capture, rollout, advantages)
         metrics = self._metrics["train"]
-        for name, value in record.summary().items():
-            if not self.method.rule.constant or name == "zero_advantage":
-                metrics[f"credit/{name}"].append(value)
+        values = record.summary()
+        if self.method.rule.constant:
+            values = {"zero_advantage": values["zero_advantage"]}
         if capture.stream.needs_hidden:
-            metrics["credit/store_bytes"].append(float(record.store_bytes))
+            values["store_bytes"] = float(record.store_bytes)
+        for name, value in tracked(values).items():
+            metrics[name].append(value)
         if self.observers:
             vocabulary = max(len(self._tokenizer), self._causal_model().get_input_embeddings().num_embeddings)
             batch = self._weigher.show(capture, rollout, advantages, record, vocabulary)
@@ -409,7 +435,7 @@ class DeltaTrainer(GRPOTrainer):
             )
         logps = output["sampling_per_token_logps"]
         unknown = logps[_valid_tokens(output)].isnan().float().mean().item()
-        self._metrics["train"]["credit/unknown_logps"].append(unknown)
+        self._metrics["train"][f"{PREFIX}unknown_logps"].append(unknown)
         return logps.nan_to_num(nan=0.0).clamp(max=0)
 
     @contextlib.contextmanager

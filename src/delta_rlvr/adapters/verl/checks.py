@@ -58,7 +58,7 @@ PATHS = (
 
 def check_config(config: Mapping[str, Any], settings: VerlSettings) -> None:
     """Refuse a config in which the method could not do what its name says."""
-    problems = list(_problems(config, settings))
+    problems = list(config_problems(config, settings))
     if problems:
         listed = "\n".join(f"  - {problem}" for problem in problems)
         raise SettingsError(f"delta.method={settings.method.name} cannot run with these settings:\n{listed}")
@@ -72,7 +72,8 @@ def select(config: Mapping[str, Any], path: str, default: Any = None) -> Any:
     return default if found is None else found
 
 
-def _problems(config: Mapping[str, Any], settings: VerlSettings) -> Iterator[str]:
+def config_problems(config: Mapping[str, Any], settings: VerlSettings) -> Iterator[str]:
+    """Everything in the config that does not go with the settings, each with the way out."""
     strategy = select(config, f"{_ACTOR}.strategy")
     if strategy not in STRATEGIES:
         yield (

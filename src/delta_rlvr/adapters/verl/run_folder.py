@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from delta_rlvr.adapters.metrics import untracked
 from delta_rlvr.adapters.verl.checks import select
 from delta_rlvr.adapters.verl.settings import SettingsError, VerlSettings
 from delta_rlvr.runs import RunDescription, RunWriter
@@ -35,10 +36,9 @@ _METRICS = {
 _TIMES = {
     "seconds_generate": "gen",
     "seconds_logps": "old_log_prob",
-    "seconds_credit": "delta",
+    "seconds_credit": "credit",
     "seconds_update": "update_actor",
 }
-_CREDIT = "delta/"
 _TOKEN_ARRAYS = {
     "logps": "old_log_probs",
     "entropy": "entropy",
@@ -106,9 +106,7 @@ class RunFolder:
         line: dict[str, Any] = {"step": step, "time": self._seconds, **_group_metrics(table)}
         line |= {ours: metrics[theirs] for ours, theirs in _METRICS.items() if theirs in metrics}
         line |= {ours: timing[theirs] for ours, theirs in _TIMES.items() if theirs in timing}
-        line |= {
-            key.removeprefix(_CREDIT): value for key, value in metrics.items() if key.startswith(_CREDIT)
-        }
+        line |= untracked(metrics)
         line["seconds_step"] = timing.get("step")
         if line["signal_groups"] == 0:
             line["note"] = (

@@ -100,7 +100,7 @@ class DeltaRayTrainer(RayPPOTrainer):
         for name in (WEIGHTS, *(f"delta_{name}" for name in DETAIL)):
             if name in solved.keys():  # noqa: SIM118 - a TensorDict looks into its values
                 batch.batch[name] = solved[name].to_padded_tensor(0.0, output_size=shape)
-        return {**tu.get(solved, "metrics"), "timing_s/delta": time.perf_counter() - began}
+        return {**tu.get(solved, "metrics"), "timing_s/credit": time.perf_counter() - began}
 
     def _looks_closely(self) -> bool:
         return self.delta.looks_closely(self.global_steps, self.total_training_steps)

@@ -68,6 +68,6 @@ def _seen(weights: list[Tensor], data: TensorDict) -> dict[str, Metric]:
     tokens = (data["batch_num_tokens"] or int(mask.sum())) / data["dp_size"]
     mean, away = spread(torch.cat(weights)[None].to(mask.device), mask, tokens)
     return {
-        "actor/delta_weight_mean": Metric(value=mean, aggregation=AggregationType.SUM),
-        "actor/delta_weight_away_from_one": Metric(value=away, aggregation=AggregationType.SUM),
+        "actor/credit_weight_mean": Metric(value=mean, aggregation=AggregationType.SUM),
+        "actor/credit_weight_away_from_one": Metric(value=away, aggregation=AggregationType.SUM),
     }

@@ -57,7 +57,7 @@ class DeltaTrainerSync(PPOTrainerSync):
         batch = super()._compute_advantage(batch, metrics=metrics)
         if not self.delta.settings.weighs:
             return batch
-        with marked_timer("delta", self.timing_raw, color="cyan"):
+        with marked_timer("credit", self.timing_raw, color="cyan"):
             request = KVBatchMeta(
                 keys=batch.keys,
                 tags=batch.tags,

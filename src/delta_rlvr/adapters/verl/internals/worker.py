@@ -13,6 +13,7 @@ from verl.single_controller.base.decorator import Dispatch, make_nd_compute_data
 from verl.utils import tensordict_utils as tu
 from verl.workers.engine_workers import ActorRolloutRefWorker
 
+from delta_rlvr.adapters.metrics import tracked
 from delta_rlvr.adapters.verl.capture import PassCapture, response_advantages, stable_numbers
 from delta_rlvr.adapters.verl.internals import engine as engines
 from delta_rlvr.adapters.verl.internals.fields import (
@@ -79,8 +80,7 @@ class DeltaWorker(ActorRolloutRefWorker):
         seconds = time.perf_counter() - began
         if detail:
             record = capture.diagnosed(record)
-        metrics = {f"delta/{name}": value for name, value in record.summary().items()}
-        metrics |= self._timing(capture.watch.seconds, seconds, record.store_bytes)
+        metrics = tracked(record.summary() | self._timing(capture.watch.seconds, seconds, record.store_bytes))
         self.delta_store.clear()
         if not self.delta_engine.is_mp_src_rank_with_outputs():
             return None
@@ -110,9 +110,9 @@ class DeltaWorker(ActorRolloutRefWorker):
         dist.all_reduce(own, op=dist.ReduceOp.MAX, group=engines.all_actor_ranks(self.delta_engine))
         capture, solve, whole, stored_most = own[0].item(), -own[1].item(), own[2].item(), own[3].item()
         return {
-            "delta/seconds_capture": capture,
-            "delta/seconds_solve": solve,
-            "delta/seconds_old_log_prob": whole - capture,
-            "delta/overhead": (capture + solve) / max(whole - capture, 1e-9),
-            "delta/store_bytes": stored_most,
+            "seconds_capture": capture,
+            "seconds_solve": solve,
+            "seconds_old_log_prob": whole - capture,
+            "overhead": (capture + solve) / max(whole - capture, 1e-9),
+            "store_bytes": stored_most,
         }

@@ -6,9 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from delta_rlvr.commands.heldout import sampling_text
-from delta_rlvr.evaluate import EvaluationResult
-
 _SETTINGS = {
     "learning_rate": "learning rate",
     "num_generations": "responses per prompt",
@@ -19,13 +16,13 @@ _SETTINGS = {
 }
 
 
-def write_card(folder: Path, info: Mapping[str, Any], after: EvaluationResult | None) -> None:
-    """Write README.md beside the weights, from what run.json holds."""
+def write_card(folder: Path, info: Mapping[str, Any], drawn: str | None = None) -> None:
+    """Write README.md beside the weights, from what run.json holds. `drawn`: how the responses of the held-out score were drawn."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "README.md").write_text(card(info, after), encoding="utf-8")
+    (folder / "README.md").write_text(card(info, drawn), encoding="utf-8")
 
 
-def card(info: Mapping[str, Any], after: EvaluationResult | None) -> str:
+def card(info: Mapping[str, Any], drawn: str | None = None) -> str:
     """The card as Markdown with the hub's front matter."""
     settings = info["settings"]
     lines = ["---", "library_name: transformers", "tags: [delta-rlvr, rlvr, trl]"]
@@ -39,8 +36,8 @@ def card(info: Mapping[str, Any], after: EvaluationResult | None) -> str:
     final = info.get("final") or {}
     if {"before", "after"} <= final.keys():
         scores = [f"{100 * final[when]['accuracy']:.1f} %" for when in ("before", "after")]
-        drawn = f" ({sampling_text(after)})" if after else ""
-        lines += ["", f"Held-out accuracy: {scores[0]} before training, {scores[1]} after{drawn}."]
+        how = f" ({drawn})" if drawn else ""
+        lines += ["", f"Held-out accuracy: {scores[0]} before training, {scores[1]} after{how}."]
     else:
         lines += ["", "It was not scored on held-out problems."]
     shown = {name: settings.get(key) for key, name in _SETTINGS.items()}

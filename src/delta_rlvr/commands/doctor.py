@@ -1,0 +1,64 @@
+"""`delta-rlvr doctor`: can this run start, will it fit, how long will it take? "ready", or what to change."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from delta_rlvr.doctor.checklist import Checklist
+from delta_rlvr.exit_codes import ExitCode
+
+
+def run(arguments: list[str]) -> int:
+    """The subcommand. Each engine's part is imported where it is needed: they live in environments of their own."""
+    own, rest = own_options(arguments)
+    checks = Checklist()
+    code = _look_at_launch(own.config, rest, checks) if own.config else None
+    if code is None:
+        from delta_rlvr.commands.doctor_train import look_at_run
+
+        settings = ["--config", own.config] if own.config else []
+        code = look_at_run([*settings, *rest], steps=not own.no_steps, processes=own.processes, checks=checks)
+    print(checks.verdict())
+    return code if checks.problems else ExitCode.DONE
+
+
+def _look_at_launch(config: str, words: list[str], checks: Checklist) -> ExitCode | None:
+    """Where the file is verl's; None where it is not."""
+    from delta_rlvr.doctor.verl import look_at_launch, read_overrides
+
+    launch = read_overrides(Path(config))
+    if launch is None:
+        return None
+    if words and isinstance(launch, dict):
+        raise ValueError(
+            f"{words[0]}: further settings go with a file of overrides; write them into {config}"
+        )
+    look_at_launch([*launch, *words] if isinstance(launch, list) else launch, checks)
+    return ExitCode.BAD_INPUT
+
+
+def own_options(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
+    """Our options (the config file may be the first word), and the rest: options of `train`, or verl's overrides."""
+    words = list(arguments)
+    if words and not words[0].startswith("-"):
+        words.insert(0, "--config")
+    parser = argparse.ArgumentParser(prog="delta-rlvr doctor", add_help=False, allow_abbrev=False)
+    parser.add_argument("--config")
+    parser.add_argument("--no-steps", action="store_true")
+    parser.add_argument("--processes", type=int, default=1)
+    own, rest = parser.parse_known_args(words)
+    if own.config is not None and not Path(own.config).is_file():
+        raise FileNotFoundError(
+            f"{own.config}: there is no such file; give a settings file, or options of train"
+        )
+    if own.processes < 1:
+        raise ValueError(f"--processes {own.processes}: give 1 or more")
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise ValueError(
+            "doctor runs as one process: start it without torchrun or accelerate launch, with --processes N"
+        )
+    if "--resume" in rest:
+        raise ValueError("--resume: doctor looks at new runs; leave it out")
+    return own, rest

@@ -1,0 +1,243 @@
+"""What `delta-rlvr doctor` looks at in a run of `train`."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from transformers import AutoConfig, AutoTokenizer
+
+from delta_rlvr.adapters.trl import DeltaTrainerConfig
+from delta_rlvr.commands.doctor_trial import STEPS, two_steps
+from delta_rlvr.commands.heldout import heldout_problems
+from delta_rlvr.commands.options import TrainOptions, parse_train_options
+from delta_rlvr.commands.train import complete
+from delta_rlvr.commands.training_problems import fit_context, training_problems
+from delta_rlvr.doctor.checklist import Checklist
+from delta_rlvr.doctor.sizes import (
+    ModelShape,
+    checkpoint_bytes,
+    device_line,
+    free_disk,
+    free_host_memory,
+    free_memory,
+    gigabytes,
+    logits_bytes,
+    optimizer_bytes,
+    state_bytes,
+    store_bytes,
+)
+from delta_rlvr.doctor.versions import OURS, version_line, version_problems
+from delta_rlvr.exit_codes import ExitCode
+from delta_rlvr.runs.files import RUN
+from delta_rlvr.runs.writer import ended_before_its_first_step
+from delta_rlvr.tasks import get_task
+from delta_rlvr.tasks.models import check_model_name, resolve_model
+from delta_rlvr.tasks.problem import Problem
+from delta_rlvr.tasks.sources import hub
+
+
+def look_at_run(arguments: list[str], *, steps: bool, processes: int, checks: Checklist) -> ExitCode:
+    """Every check; what the command ends with if one of them fails. `steps`: take two at the end. `processes`: how many will share the
+    model."""
+    transformers.utils.logging.disable_progress_bar()
+    transformers.utils.logging.set_verbosity_error()
+    options = config = None
+    with checks.of("settings"):
+        options, config = parse_train_options(arguments)
+    _look_at_versions(config, checks)
+    checks.saw("device", device_line())
+    if options is None or config is None:
+        return ExitCode.BAD_INPUT
+    _look_at_folder(Path(str(config.output_dir)), checks)
+    limit = config.max_completion_length
+    asked = _look_at_data(options, config, checks)
+    model = _look_at_model(options, checks)
+    if model is not None and asked is not None:
+        problems, heldout = asked
+        with checks.of("lengths"):
+            _look_at_lengths(model, [*problems, *heldout], options, config, limit, checks)
+        planned = _planned_steps(config, len(problems))
+        shape = ModelShape.of(model, options.lora_rank)
+        _look_at_memory(shape, config, processes, checks)
+        _look_at_disk(shape, config, planned, checks)
+        if not checks.problems:
+            if steps and processes == 1:
+                return _take_steps(arguments, config, planned, checks)
+            why = "--no-steps" if not steps else "a run of several processes is not started here"
+            checks.saw("two steps", f"not taken ({why}): nothing is known of the run's time")
+    if checks.problems and steps:
+        checks.saw("two steps", "not taken, because of the problems below")
+    return ExitCode.BAD_INPUT
+
+
+def _look_at_versions(config: DeltaTrainerConfig | None, checks: Checklist) -> None:
+    vllm = config is not None and config.use_vllm
+    # transformers' own range of torch stands in its extra.
+    problems = version_problems({OURS: "trl", "trl": "vllm" if vllm else None, "transformers": "torch"})
+    for problem in problems:
+        checks.wrong("versions", problem)
+    if not problems:
+        names = ("torch", "transformers", "trl", "accelerate", "peft", *(("vllm",) if vllm else ()))
+        checks.saw("versions", f"{version_line(*names)} go together")
+
+
+def _look_at_folder(folder: Path, checks: Checklist) -> None:
+    if (folder / RUN).exists() and not ended_before_its_first_step(folder):
+        checks.wrong(
+            "folder",
+            f"{folder} holds a run, which is never written over: give another --output, or delete it",
+        )
+
+
+def _look_at_data(
+    options: TrainOptions, config: DeltaTrainerConfig, checks: Checklist
+) -> tuple[list[Problem], list[Problem]] | None:
+    """The problems to train on, and those held out."""
+    with checks.of("data"):
+        task = get_task(options.task, graded=options.reward is None)
+        complete(config, options, task, lambda text: checks.saw("settings", text))
+        problems = training_problems(task, options, config)
+        heldout = heldout_problems(options, task)
+        checks.saw("data", f"{options.task}: {len(problems)} problems to train on, {len(heldout)} held out")
+        return problems, heldout
+    return None
+
+
+def _look_at_model(options: TrainOptions, checks: Checklist) -> Any | None:
+    with checks.of("model"):
+        check_model_name(options.model)
+        place = resolve_model(options.model)
+        try:
+            with hub.little_patience():
+                model = AutoConfig.from_pretrained(place)
+            checks.saw("model", f"{options.model} ({model.model_type})")
+            return model
+        except OSError as error:
+            if Path(place).exists():
+                raise
+            raise FileNotFoundError(
+                f"--model {options.model}: it could not be loaded from the Hugging Face hub: {hub.reason(error)}"
+            ) from error
+    return None
+
+
+def _look_at_lengths(
+    model: Any,
+    problems: list[Problem],
+    options: TrainOptions,
+    config: DeltaTrainerConfig,
+    limit: int | None,
+    checks: Checklist,
+) -> None:
+    with hub.little_patience():
+        tokenizer = AutoTokenizer.from_pretrained(resolve_model(options.model))
+    said = fit_context(model, tokenizer, problems, config, limit)
+    context = getattr(model.get_text_config(), "max_position_embeddings", None)
+    fits = f"a prompt and {config.max_completion_length} tokens of response fit the model's context" + (
+        f" of {context} tokens" if context else ""
+    )
+    checks.saw("lengths", said or fits)
+
+
+def _planned_steps(config: DeltaTrainerConfig, problems: int) -> int:
+    if config.max_steps > 0:
+        return config.max_steps
+    batches = math.ceil(config.num_train_epochs * (problems // config.prompts_per_batch))
+    return max(1, round(batches * config.updates_per_batch))
+
+
+def _look_at_memory(shape: ModelShape, config: DeltaTrainerConfig, processes: int, checks: Checklist) -> None:
+    """Against what is free now. Activations and the sampler's cache are not counted: the two steps measure everything."""
+    assert config.generation_batch_size is not None
+    assert config.max_completion_length is not None
+    state = (
+        state_bytes(shape, optimizer_bytes(str(getattr(config.optim, "value", config.optim)))) // processes
+    )
+    logits = logits_bytes(shape, config.per_device_train_batch_size * config.max_completion_length)
+    stored = 0
+    if config.resolved_method.rule.stores is not None:
+        responses = config.generation_batch_size // config.world_size
+        stored = store_bytes(shape, responses * config.max_completion_length, 2 if config.bf16 else 4)
+    device = config.device
+    free = free_memory(device)
+    parts = (
+        f"{shape.parameters / 1e6:,.1f} million parameters with gradients and optimizer {gigabytes(state)}; logits up to "
+        f"{gigabytes(logits)}; stored hidden states up to {gigabytes(stored)}"
+    )
+    where = "GPU" if device.type == "cuda" else "machine"
+    checks.saw("memory", f"{parts}; the {where} has {gigabytes(free)} free")
+    share = "" if processes == 1 else f" on each of {processes} processes, sharded"
+    if state + logits > free:
+        checks.wrong(
+            "memory",
+            f"weights, gradients, optimizer and logits need {gigabytes(state + logits)}{share}, and {gigabytes(free)} are free: lower "
+            f"--per_device_train_batch_size ({config.per_device_train_batch_size}) or --max_completion_length "
+            f"({config.max_completion_length}), train a LoRA adapter (--lora_rank), or shard over more --processes (FSDP, ZeRO-3)",
+        )
+        return
+    left = free - state - logits
+    room = left if device.type != "cuda" else left // 2 + free_host_memory() // 2
+    if stored > room:
+        checks.wrong(
+            "memory",
+            f"stored hidden states may need {gigabytes(stored)}, and there is room for {gigabytes(room)}: make the rollout batch "
+            f"smaller (--steps_per_generation, now {config.steps_per_generation}) or spread it over more processes",
+        )
+
+
+def _look_at_disk(shape: ModelShape, config: DeltaTrainerConfig, steps: int, checks: Checklist) -> None:
+    saves = 0
+    if config.save_strategy == "steps":
+        every = config.save_steps if config.save_steps >= 1 else max(1, math.ceil(config.save_steps * steps))
+        saves = math.ceil(steps / every)
+    elif config.save_strategy == "epoch":
+        saves = math.ceil(config.num_train_epochs)
+    kept = min(saves, config.save_total_limit or saves)
+    each = checkpoint_bytes(shape, optimizer_bytes(str(getattr(config.optim, "value", config.optim))))
+    # One more lies there while the oldest is not deleted yet.
+    need = (kept + (kept < saves)) * each + 4 * shape.trained
+    free = free_disk(Path(str(config.output_dir)))
+    text = (
+        f"{kept} checkpoints of {gigabytes(each)} and the model: {gigabytes(need)} of {gigabytes(free)} free"
+    )
+    if need > free:
+        checks.wrong("disk", f"{text}: set --save_total_limit, or a larger --save_steps, or another --output")
+    else:
+        checks.saw("disk", text)
+
+
+def _take_steps(arguments: list[str], config: DeltaTrainerConfig, steps: int, checks: Checklist) -> ExitCode:
+    print(f"taking {STEPS} steps ...", end="\r" if sys.stdout.isatty() else "\n", flush=True)
+    try:
+        trial = two_steps(arguments, config)
+    except Exception as error:
+        if os.environ.get("DELTA_RLVR_TRACEBACK"):
+            raise
+        hint = ""
+        if isinstance(error, torch.OutOfMemoryError):
+            hint = ": lower --per_device_train_batch_size or --max_completion_length, or set --gradient_checkpointing true"
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        checks.wrong(
+            "two steps", f"the two steps failed: {lines[0]}{hint} (DELTA_RLVR_TRACEBACK=1 shows where)"
+        )
+        return ExitCode.FAILED
+    checks.saw(
+        "two steps",
+        f"{trial.seconds:.1f} s per step, peak memory {gigabytes(trial.peak)}; {steps} steps take about {_time(trial.seconds * steps)} "
+        "(held-out scores and checkpoints not counted)",
+    )
+    if trial.note:
+        checks.saw("signal", trial.note)
+    return ExitCode.DONE
+
+
+def _time(seconds: float) -> str:
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"

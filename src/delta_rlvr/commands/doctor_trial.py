@@ -1,0 +1,80 @@
+"""Two real steps of a run, in a folder that is deleted afterwards: do they work, how long do they take, what do they hold?"""
+
+from __future__ import annotations
+
+import io
+import resource
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from delta_rlvr.adapters.trl import DeltaTrainerConfig
+from delta_rlvr.commands.options import parse_train_options
+from delta_rlvr.commands.train import train
+from delta_rlvr.runs import read_run
+
+STEPS = 2
+_ROLLOUT = ("seconds_generate", "seconds_logps", "seconds_reward", "seconds_credit")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What two steps showed."""
+
+    seconds: float
+    """Per step of the run."""
+    peak: int
+    """Bytes that were held at the worst moment: on the GPU, or by the process."""
+    note: str | None
+    """Why a step taught nothing, where one did."""
+
+
+def two_steps(arguments: Sequence[str], config: DeltaTrainerConfig) -> Trial:
+    """Take them with the settings of the run. `config`: that of the run itself."""
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+    with tempfile.TemporaryDirectory(prefix="delta-rlvr-doctor-") as folder:
+        options, trial = parse_train_options(
+            [
+                *arguments,
+                *("--steps", str(STEPS), "--output", str(Path(folder) / "run"), "--eval_problems", "0"),
+                *(
+                    "--report",
+                    "false",
+                    "--save_strategy",
+                    "no",
+                    "--report_to",
+                    "none",
+                    "--push_to_hub",
+                    "false",
+                ),
+                *("--load_best_model_at_end", "false", "--logging_steps", "1"),
+            ]
+        )
+        # What the run would say is not wanted here, but for the reason of an error, which is raised.
+        train(options, trial, Console(file=io.StringIO()))
+        lines = read_run(Path(folder) / "run").metrics
+    note = next((line["note"] for line in lines if line.get("note")), None)
+    return Trial(seconds_per_step(lines, config.updates_per_batch), _peak(), note)
+
+
+def seconds_per_step(lines: Sequence[Mapping[str, Any]], updates: float) -> float:
+    """A rollout batch lasts `updates` steps: its rollouts are counted once for all of them, though fewer were taken here. (Below one,
+    every step has whole rollout batches of its own.)"""
+    rollouts = [sum(line[phase] for phase in _ROLLOUT) for line in lines]
+    batches = max(1.0, len(lines) / max(1.0, updates))
+    rollout = sum(rollouts) / batches / max(1.0, updates)
+    return rollout + sum(line["seconds_update"] for line in lines) / len(lines)
+
+
+def _peak() -> int:
+    if torch.cuda.is_available():
+        return torch.cuda.max_memory_allocated()
+    held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return held if sys.platform == "darwin" else held * 1024

@@ -1,0 +1,55 @@
+"""What was looked at, and what has to change."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+_COLUMNS = 100
+_HEAD = 11
+
+
+class Checklist:
+    """Lines of what was seen, printed as they come, and the problems among them."""
+
+    def __init__(self, tell: Callable[[str], None] = print):
+        self._tell = tell
+        self.problems: list[str] = []
+        """What to change, in the order in which it was seen."""
+
+    def saw(self, what: str, text: str) -> None:
+        """Something that is as it should be, or a fact."""
+        self._tell(_laid_out(f"{what:{_HEAD}}", text))
+
+    def wrong(self, what: str, text: str) -> None:
+        """Something that has to change; `text` says what to do."""
+        self.problems.append(text)
+        self.saw(what, f"problem {len(self.problems)}, see below")
+
+    @contextmanager
+    def of(self, what: str) -> Iterator[None]:
+        """A check that may raise: an error that a person can put right is a problem like any other."""
+        try:
+            yield
+        except (ValueError, OSError, ImportError) as error:
+            self.wrong(what, str(error))
+
+    def verdict(self) -> str:
+        """ "ready", or the numbered list of what to change."""
+        if not self.problems:
+            return "ready"
+        lines = ["what to change:"]
+        lines += [_laid_out(f"  {number}. ", text) for number, text in enumerate(self.problems, start=1)]
+        return "\n".join(lines)
+
+
+def _laid_out(head: str, text: str) -> str:
+    return textwrap.fill(
+        text,
+        _COLUMNS,
+        initial_indent=head,
+        subsequent_indent=" " * len(head),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

@@ -1,0 +1,221 @@
+"""A verl launch, looked at without starting it: settings, versions, lengths, memory, disk. Neither verl nor Ray is imported."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+
+from delta_rlvr.adapters.verl.checks import config_problems, select
+from delta_rlvr.adapters.verl.settings import BLOCK, VerlSettings, read_settings
+from delta_rlvr.doctor.checklist import Checklist
+from delta_rlvr.doctor.sizes import (
+    ModelShape,
+    checkpoint_bytes,
+    device_line,
+    free_disk,
+    gigabytes,
+    logits_bytes,
+    state_bytes,
+    store_bytes,
+)
+from delta_rlvr.doctor.versions import OURS, installed_version, version_line, version_problems
+from delta_rlvr.tasks.sources import hub
+
+VALUE_HEAD = "AutoModelForCausalLMWithValueHead"
+"""The class of TRL that verl 0.9 looks for at its start."""
+
+
+def read_overrides(path: Path) -> list[str] | dict[str, Any] | None:
+    """What a file says to verl: its overrides, one per line as the launch scripts print them, or a config with a `delta` block.
+    None: it is not verl's."""
+    text = path.read_text(encoding="utf-8")
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    if any(line.lstrip("+").startswith(f"{BLOCK}.") and "=" in line for line in lines):
+        return lines
+    try:
+        config = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return None
+    return config if isinstance(config, dict) and isinstance(config.get(BLOCK), dict) else None
+
+
+def look_at_launch(given: list[str] | dict[str, Any], checks: Checklist) -> None:
+    """Every check of a verl launch."""
+    for problem in version_problems({OURS: "verl", "verl": None}):
+        checks.wrong("versions", problem)
+    if _trl_is_in_the_way():
+        checks.wrong(
+            "versions",
+            f"TRL {installed_version('trl')} is installed beside verl, which looks for TRL's {VALUE_HEAD} and does not start without "
+            "it: keep delta-rlvr[verl] and delta-rlvr[trl] in environments of their own",
+        )
+    config = _whole(given, checks)
+    if config is None:
+        return
+    checks.saw("versions", version_line("verl", "ray", "torch", "transformers"))
+    _look_at_rollouts(str(select(config, "actor_rollout_ref.rollout.name", "vllm")), checks)
+    settings = None
+    with checks.of("settings"):
+        settings = read_settings(config.get(BLOCK))
+    if settings is not None:
+        for problem in config_problems(config, settings):
+            checks.wrong("settings", problem)
+        checks.saw("settings", f"method {settings.method.name}")
+    _look_at_machine(config, checks)
+    _look_at_data(config, checks)
+    shape = _shape(config, checks)
+    if shape is not None:
+        _look_at_sizes(config, settings, shape, checks)
+    checks.saw(
+        "steps", "not taken: verl's need its cluster. A launch with trainer.total_training_steps=2 takes two"
+    )
+
+
+def _look_at_rollouts(engine: str, checks: Checklist) -> None:
+    """The rollout engine must be there. The exact versions in verl's extra are those that it was released with: others may do."""
+    if installed_version(engine) is None:
+        checks.wrong(
+            "rollouts",
+            f'actor_rollout_ref.rollout.name={engine}: {engine} is not installed: pip install "verl[{engine}]"',
+        )
+        return
+    others = version_problems({"verl": engine}) if installed_version("verl") else []
+    checks.saw("rollouts", "; ".join([version_line(engine), *others]))
+
+
+def _trl_is_in_the_way() -> bool:
+    """Whether a TRL is installed that no longer has what verl looks for, read off TRL's list of names."""
+    spec = importlib.util.find_spec("trl")
+    if spec is None or spec.origin is None:
+        return False
+    return VALUE_HEAD not in Path(spec.origin).read_text(encoding="utf-8")
+
+
+def _whole(given: list[str] | dict[str, Any], checks: Checklist) -> dict[str, Any] | None:
+    """The config with verl's own defaults under what is given; what is given alone, where verl is not installed."""
+    spec = importlib.util.find_spec("verl")
+    if spec is None or spec.origin is None:
+        return given if isinstance(given, dict) else _nested(given)
+    from hydra import compose, initialize_config_dir
+    from hydra.core.global_hydra import GlobalHydra
+    from hydra.errors import HydraException
+    from omegaconf import OmegaConf
+
+    GlobalHydra.instance().clear()
+    folder = Path(spec.origin).parent / "trainer" / "config"
+    try:
+        with initialize_config_dir(str(folder), version_base=None):
+            config: Any = compose("ppo_trainer", overrides=given if isinstance(given, list) else [])
+        if isinstance(given, dict):
+            OmegaConf.set_struct(config, False)
+            config = OmegaConf.merge(config, given)
+        whole: Any = OmegaConf.to_container(config, resolve=True)
+    except (HydraException, ValueError) as error:
+        cause = error.__cause__ or error
+        checks.wrong("settings", f"verl refuses the settings: {' '.join(str(cause).split())}")
+        return None
+    return dict(whole)
+
+
+def _nested(overrides: list[str]) -> dict[str, Any]:
+    config: dict[str, Any] = {}
+    for line in overrides:
+        path, _, value = line.lstrip("+~").partition("=")
+        *parts, last = path.split(".")
+        place = config
+        for part in parts:
+            place = place.setdefault(part, {})
+        place[last] = yaml.safe_load(value)
+    return config
+
+
+def _look_at_machine(config: Mapping[str, Any], checks: Checklist) -> None:
+    wanted = select(config, "trainer.n_gpus_per_node", 8)
+    checks.saw("device", device_line())
+    if torch.cuda.device_count() < wanted:
+        checks.wrong(
+            "device",
+            f"trainer.n_gpus_per_node={wanted}, and this node has {torch.cuda.device_count()} GPUs: run doctor on a node of the "
+            "cluster, or set it to what a node has",
+        )
+
+
+def _look_at_data(config: Mapping[str, Any], checks: Checklist) -> None:
+    files = select(config, "data.train_files", [])
+    paths = [Path(str(one)).expanduser() for one in ([files] if isinstance(files, str) else files)]
+    missing = [str(path) for path in paths if not path.exists()]
+    if missing:
+        checks.wrong(
+            "data",
+            f"data.train_files: {', '.join(missing)} is not there; recipes/verl/prepare_data.py makes such a file",
+        )
+    elif paths:
+        checks.saw("data", ", ".join(map(str, paths)))
+
+
+def _shape(config: Mapping[str, Any], checks: Checklist) -> ModelShape | None:
+    from transformers import AutoConfig
+
+    name = str(select(config, "actor_rollout_ref.model.path", ""))
+    try:
+        with hub.little_patience():
+            model = AutoConfig.from_pretrained(name)
+    except (OSError, ValueError) as error:
+        why = str(error).strip().splitlines()[0] if Path(name).expanduser().exists() else hub.reason(error)
+        checks.wrong("model", f"actor_rollout_ref.model.path={name}: it cannot be read: {why}")
+        return None
+    shape = ModelShape.of(model)
+    checks.saw("model", f"{name}: {shape.parameters / 1e6:,.1f} million parameters")
+    return shape
+
+
+def _look_at_sizes(
+    config: Mapping[str, Any], settings: VerlSettings | None, shape: ModelShape, checks: Checklist
+) -> None:
+    prompt, response = (select(config, f"data.max_{part}_length", 0) for part in ("prompt", "response"))
+    if shape.context is not None and prompt + response > shape.context:
+        checks.wrong(
+            "lengths",
+            f"data.max_prompt_length={prompt} and data.max_response_length={response} are {prompt + response} tokens, and the model's "
+            f"context has {shape.context}: lower one of them",
+        )
+    else:
+        checks.saw("lengths", f"prompt {prompt} + response {response} of {shape.context} tokens")
+    ranks = select(config, "trainer.nnodes", 1) * select(config, "trainer.n_gpus_per_node", 8)
+    responses = select(config, "data.train_batch_size", 0) * select(config, "actor_rollout_ref.rollout.n", 1)
+    state = state_bytes(shape) // ranks
+    tokens = select(config, "actor_rollout_ref.actor.ppo_max_token_len_per_gpu", prompt + response)
+    logits = logits_bytes(shape, tokens)
+    stored = 0
+    if settings is not None and settings.method.rule.stores is not None:
+        stored = store_bytes(shape, responses * response, 2) // ranks
+    checks.saw(
+        "memory",
+        f"per rank of {ranks}: weights, gradients and optimizer {gigabytes(state)}; logits of {tokens} tokens up to "
+        f"{gigabytes(logits)} (less with fused kernels); stored hidden states up to "
+        f"{gigabytes(stored)}, on the GPU and then in host memory",
+    )
+    if torch.cuda.is_available():
+        free = torch.cuda.mem_get_info(0)[0]
+        if state > free:
+            checks.wrong(
+                "memory",
+                f"the weights, gradients and optimizer of a rank need {gigabytes(state)}, and a GPU has {gigabytes(free)} free: "
+                "more ranks (trainer.nnodes), or actor_rollout_ref.actor.fsdp_config.optimizer_offload=True",
+            )
+    kept = select(config, "trainer.max_actor_ckpt_to_keep")
+    steps, every = (select(config, f"trainer.{name}") or 0 for name in ("total_training_steps", "save_freq"))
+    saved = steps // every if every > 0 else 0
+    count = min(saved, kept) if kept else saved
+    folder = Path(str(select(config, "trainer.default_local_dir", ".")))
+    need, free = count * checkpoint_bytes(shape), free_disk(folder)
+    text = f"{count} checkpoints of {gigabytes(checkpoint_bytes(shape))}: {gigabytes(need)} of {gigabytes(free)} free"
+    if need > free:
+        checks.wrong("disk", f"{text}: set trainer.max_actor_ckpt_to_keep, or a larger trainer.save_freq")
+    else:
+        checks.saw("disk", text)

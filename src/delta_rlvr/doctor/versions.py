@@ -1,0 +1,82 @@
+"""Whether installed packages go together, by what the packages themselves require. No list of versions is kept here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, requires, version
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+OURS = "delta-rlvr"
+LOOKED_AT = frozenset(
+    {
+        *("torch", "transformers", "accelerate", "peft", "datasets", "numpy", "vllm", "sglang"),
+        *("trl", "verl", "ray", "tensordict", "transferqueue"),
+    }
+)
+"""The packages that have to go together; what else an engine requires is pip's business."""
+
+
+@dataclass(frozen=True)
+class Want:
+    """That one package asks for a version of another."""
+
+    by: str
+    """Who asks, with its extra, as pip writes it."""
+    requirement: Requirement
+
+    def problem(self) -> str | None:
+        """Why it is not met, and the command that meets it; None where it is."""
+        name, wanted = self.requirement.name, self.requirement.specifier
+        install = f'pip install "{name}{wanted}"'
+        installed = installed_version(name)
+        if installed is None:
+            return f"{name} is not installed, and {self.by} needs it: {install}"
+        # A local part ("2.13.0+cpu") or a development version must not fail a bound that the release itself meets.
+        if not wanted.contains(Version(installed).base_version, prereleases=True):
+            return f"{name} {installed} is installed, and {self.by} needs {wanted}: {install}"
+        return None
+
+
+def installed_version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def wants(package: str, extra: str | None = None) -> Iterator[Want]:
+    """What an installed package requires; with `extra`, what that extra adds, too. Extras of itself are followed."""
+    by = f"{package}[{extra}]" if extra else package
+    for line in requires(package) or []:
+        requirement = Requirement(line)
+        marker = requirement.marker
+        if marker is not None and not marker.evaluate({"extra": extra or ""}):
+            continue
+        if canonicalize_name(requirement.name) == canonicalize_name(package):
+            for inner in requirement.extras:
+                yield from wants(package, inner)
+        else:
+            yield Want(by, requirement)
+
+
+def version_problems(sources: Mapping[str, str | None]) -> list[str]:
+    """What does not fit of what the packages (each with an extra, or None) require of those looked at, each once."""
+    problems: dict[str, str] = {}
+    for package, extra in sources.items():
+        if installed_version(package) is None:
+            problems.setdefault(package, f"{package} is not installed: pip install {package}")
+            continue
+        for want in wants(package, extra):
+            name = canonicalize_name(want.requirement.name)
+            if name in LOOKED_AT and (problem := want.problem()) is not None:
+                problems.setdefault(name, problem)
+    return list(problems.values())
+
+
+def version_line(*packages: str) -> str:
+    """The installed versions, in words."""
+    return ", ".join(f"{name} {installed_version(name) or '-'}" for name in packages)

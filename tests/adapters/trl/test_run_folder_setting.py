@@ -1,0 +1,102 @@
+"""`DeltaTrainerConfig(run_folder=True)`: all that a script needs for a run folder."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from real_generation import build_real
+from safetensors.torch import load_file
+
+from delta_rlvr.adapters.trl import DeltaTrainerConfig
+from delta_rlvr.runs import RunFolderError, read_run
+
+DUE = {"run_folder": True, "save_strategy": "steps", "save_steps": 2, "max_steps": 4, "logging_steps": 1}
+
+
+def test_a_script_gets_the_whole_folder(tmp_path):
+    trainer = build_real(output_dir=str(tmp_path), rollouts_every=2, rollout_groups=1, **DUE)
+    trainer.train()
+    run = read_run(tmp_path)
+    assert run.info["status"] == "finished"
+    assert run.info["steps"] == run.info["steps_planned"] == 4
+    assert (run.info["engine"], run.info["method"], run.info["seed"]) == ("trl", "delta", 3)
+    assert run.info["settings"]["reward"] == "letters"
+    assert [line["step"] for line in run.metrics] == [1, 2, 3, 4]
+    logged = [line for line in trainer.state.log_history if "credit/weight_std" in line]
+    assert [line["weight_std"] for line in run.metrics] == [line["credit/weight_std"] for line in logged]
+    assert {line["group"] for line in run.rollouts(2)} == {0}
+    with np.load(tmp_path / "tokens.npz") as sums:
+        tokens = sum(int((batch.record.side != 0).sum()) for batch in trainer.batches)
+        assert sums["count_positive"].sum() + sums["count_negative"].sum() == tokens > 0
+    # The weights after the last step, with a card that says what they are.
+    saved = load_file(tmp_path / "model" / "model.safetensors")
+    for name, value in trainer.model.state_dict().items():
+        assert name not in saved or torch.equal(saved[name], value)
+    card = (tmp_path / "model" / "README.md").read_text()
+    assert "4 steps of `delta`" in card
+    assert "| reward | letters |" in card
+    assert not (tmp_path / "README.md").exists()  # TRL's card, which says nothing of the method
+    with pytest.raises(RunFolderError, match="holds another run"):
+        build_real(output_dir=str(tmp_path), **DUE).train()
+
+
+def test_it_resumes_in_the_same_folder(tmp_path):
+    def stop_at_three(trainer):
+        def stop(batch):
+            if batch.step == 3:
+                raise KeyboardInterrupt
+
+        trainer.observers.append(stop)
+        return trainer
+
+    whole = build_real(output_dir=str(tmp_path / "whole"), **DUE)
+    whole.train()
+    with pytest.raises(KeyboardInterrupt):
+        stop_at_three(build_real(output_dir=str(tmp_path / "run"), **DUE)).train()
+    assert read_run(tmp_path / "run").info["status"] == "interrupted"
+    (tmp_path / "run" / "checkpoint-3").mkdir()  # torn: nothing in it
+    build_real(output_dir=str(tmp_path / "run"), **DUE).train(resume_from_checkpoint=True)
+    expected, resumed = read_run(tmp_path / "whole"), read_run(tmp_path / "run")
+    assert resumed.info["status"] == "finished"
+    assert resumed.info["resumed"][0]["step"] == 2
+    assert len({line["loss"] for line in expected.metrics}) == 4
+    assert [line["loss"] for line in resumed.metrics] == [line["loss"] for line in expected.metrics]
+    weights = [load_file(tmp_path / name / "model" / "model.safetensors") for name in ("whole", "run")]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+
+def test_a_run_that_fails_says_so(tmp_path):
+    trainer = build_real(output_dir=str(tmp_path), run_folder=True)
+    trainer.reward_funcs = [lambda completions, **_: [float("inf")] * len(completions)]
+    with pytest.raises(ValueError, match="rewards"):
+        trainer.train()
+    info = json.loads((tmp_path / "run.json").read_text())
+    assert (info["status"], info["steps"]) == ("failed", 0)
+    assert "give a finite number" in info["error"]
+
+
+def test_without_a_checkpoint_there_is_nothing_to_resume(tmp_path):
+    with pytest.raises(ValueError, match="holds no whole checkpoint"):
+        build_real(output_dir=str(tmp_path), run_folder=True).train(resume_from_checkpoint=True)
+    assert not (Path(tmp_path) / "run.json").exists()
+
+
+def test_steps_between_two_lines_of_metrics_count(tmp_path):
+    build_real(output_dir=str(tmp_path), run_folder=True, max_steps=3, logging_steps=2).train()
+    run = read_run(tmp_path)
+    assert [line["step"] for line in run.metrics] == [2]
+    assert run.info["steps"] == 3
+    assert "3 steps of `delta`" in (tmp_path / "model" / "README.md").read_text()
+
+
+def test_without_the_setting_there_is_no_folder(tmp_path):
+    build_real(output_dir=str(tmp_path), max_steps=1).train()
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["rollouts_every", "rollout_groups"])
+def test_a_wrong_number_is_refused(name, tmp_path):
+    with pytest.raises(ValueError, match=f"--{name} -1: give 0 or more"):
+        DeltaTrainerConfig(str(tmp_path), **{name: -1})
