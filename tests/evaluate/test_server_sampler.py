@@ -172,7 +172,12 @@ def test_requests_beside_one_that_was_told_to_wait_wait_too():
     assert len([seconds for seconds in pause if seconds >= 1.0]) == 7
 
 
-@pytest.mark.parametrize("header", ["soon", "-3", "nan", "Tue, 99 Foo 2020 00:00:00 GMT", _http_date(-60)])
+# (Named by hand: a date of now would give the test another name in every process.)
+@pytest.mark.parametrize(
+    "header",
+    ["soon", "-3", "nan", "Tue, 99 Foo 2020 00:00:00 GMT", _http_date(-60)],
+    ids=["no number", "negative", "not a number", "no date", "past"],
+)
 def test_a_date_that_is_none_or_past_does_not_hold_anybody_up(header):
     def answer(path, body, tries):
         return (503, "busy", {"Retry-After": header}) if tries == 0 else _right(path, body, tries)
