@@ -27,7 +27,11 @@ from delta_rlvr.runs import writer as run_writer
 
 
 def test_method_names_are_read_off_the_source():
-    assert sorted(names.method_names()) == sorted(all_methods())
+    # Other tests register rules of their own in this process.
+    ours = [
+        name for name, one in all_methods().items() if type(one.rule).__module__.startswith("delta_rlvr.")
+    ]
+    assert sorted(names.method_names()) == sorted(ours)
 
 
 @pytest.mark.parametrize(

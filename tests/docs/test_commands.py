@@ -11,7 +11,16 @@ from pathlib import Path
 import pytest
 from pages import PAGES, ROOT, blocks, commands
 
-from delta_rlvr.commands import compare, completion, credit_bench, doctor, leaderboard, methods, study
+from delta_rlvr.commands import (
+    compare,
+    completion,
+    credit_bench,
+    doctor,
+    explain,
+    leaderboard,
+    methods,
+    study,
+)
 from delta_rlvr.commands.options import parse_train_options
 from delta_rlvr.evaluate import command as evaluate
 from delta_rlvr.objectives import get_method
@@ -33,7 +42,7 @@ ENVIRONMENT = re.compile(r"^(?:[A-Z][A-Z_]*=\S* )+")
 PARSERS = {
     "evaluate": evaluate.add_arguments,
     "report": report.add_report_arguments,
-    "explain": report.add_explain_arguments,
+    "explain": explain.add_arguments,
     "credit-bench": credit_bench.add_arguments,
     "study": study.add_arguments,
     "leaderboard": leaderboard.add_arguments,

@@ -87,10 +87,10 @@ complete -F _delta_rlvr delta-rlvr"""
 
 def _fish(known: Mapping[str, Sequence[str]]) -> str:
     lines = [f"complete -c delta-rlvr -n __fish_use_subcommand -f -a '{' '.join(known)}'"]
+    values = {"--method": " ".join(method_names()), "--task": " ".join(BUILT_IN)}
     for command, names in known.items():
         seen = f"'__fish_seen_subcommand_from {command}'"
         for name in names:
-            values = {"--method": " ".join(method_names()), "--task": " ".join(BUILT_IN)}.get(name)
-            given = f" -x -a '{values}'" if values else ""
+            given = f" -x -a '{values[name]}'" if name in values else ""
             lines.append(f"complete -c delta-rlvr -n {seen} -l {name.removeprefix('--')}{given}")
     return "\n".join(lines)
