@@ -516,6 +516,7 @@ def killed(*arguments):
     assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
 
 
+@pytest.mark.slow
 def test_the_command_goes_on_and_gives_the_same_tables(tmp_path, capsys):
     whole, torn = str(tmp_path / "whole"), str(tmp_path / "torn")
     given = ["credit-bench", *TINY]

@@ -132,6 +132,8 @@ def test_both_trainers_give_the_same_coefficients(
     assert [line["step"] for line in read_run(tmp_path / "run").metrics] == [1, 2]
 
 
+# Slow for its launch; the same is held of the worker alone in test_worker.py.
+@pytest.mark.slow
 def test_the_coefficients_reach_the_loss(delta: tuple[Run, Path], flat: Run) -> None:
     steps = delta[0].metrics
     assert len(steps) == STEPS
