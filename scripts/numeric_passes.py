@@ -54,7 +54,7 @@ def main() -> int:
                 "-m",
                 "pytest",
                 "-m",
-                "numeric",
+                "numeric and not gpu and not slow",
                 "-n",
                 str(workers if workers > 1 else 0),
                 *files,
