@@ -1,7 +1,6 @@
 """FIPO's weight against the literal double sum, and its cost."""
 
 import math
-import statistics
 import time
 
 import numpy as np
@@ -72,7 +71,8 @@ def test_dropping_overshot_responses():
 
 
 def test_cost_is_linear_in_time():
-    """T = 16k against T = 4k, interleaved medians: a quadratic scan would be 16 times slower."""
+    """T = 16k against T = 4k, the best of interleaved rounds, in processor time: a linear scan is 4 times slower (caches and
+    vector instructions move that a little), a quadratic one 16 times."""
     cases = {
         t: (torch.randn(16, t), torch.randn(16, t), torch.ones(16, t, dtype=torch.bool))
         for t in (4096, 16384)
@@ -80,11 +80,11 @@ def test_cost_is_linear_in_time():
     seconds = {t: [] for t in cases}
     for _ in range(9):
         for t, arguments in cases.items():
-            start = time.perf_counter()
+            start = time.process_time()
             FutureClip().reweigh(*arguments)
-            seconds[t].append(time.perf_counter() - start)
-    ratio = statistics.median(seconds[16384]) / statistics.median(seconds[4096])
-    assert ratio <= 5, f"T = 16k took {ratio:.1f} times as long as T = 4k"
+            seconds[t].append(time.process_time() - start)
+    ratio = min(seconds[16384]) / min(seconds[4096])
+    assert ratio <= 8, f"T = 16k took {ratio:.1f} times as long as T = 4k"
 
 
 @pytest.mark.parametrize(
