@@ -10,6 +10,8 @@ import pytest
 
 from delta_rlvr.cli import main
 from delta_rlvr.study.leaderboard import leaderboard, markdown, replace_table
+from delta_rlvr.study.learning.runner import Outcome
+from delta_rlvr.study.learning.training import Run
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -20,8 +22,9 @@ def study(folder: Path, name: str, runs: list[tuple[str, int, float, float | Non
     place.mkdir(parents=True)
     written = {"model": "builtin", "training": {"steps": 2}, "reward_noise": 0.0, **protocol}
     (place / "protocol.json").write_text(json.dumps({"protocol": written}))
+    unread = [0.0, 0.0]
     lines = [
-        {"run": {"arm": arm, "task": "sums", "seed": seed}, "curve": [speed, speed], "after": after}
+        Outcome(Run("sums", arm, seed), 0.1, after, [speed, speed], *[unread] * 5).as_dict()
         for arm, seed, speed, after in runs
     ]
     (place / "runs.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))

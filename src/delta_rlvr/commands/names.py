@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 from collections.abc import Iterator, Sequence
+from functools import cache
 from importlib.metadata import entry_points
 from itertools import zip_longest
 from pathlib import Path
@@ -52,11 +53,13 @@ def check_method_name(spec: str) -> None:
         )
 
 
-def method_names() -> list[str]:
-    """Every method's name, read off the source: importing the rules would import torch."""
+@cache
+def method_names() -> tuple[str, ...]:
+    """Every method's name, read off the source (once: that takes 50 ms): importing the rules would import torch."""
     package = Path(delta_rlvr.__file__).parent
     files = [package / "objectives" / "methods.py", *sorted((package / "credit" / "rules").glob("*.py"))]
-    return [name for file in files for name in _registered(ast.parse(file.read_text(encoding="utf-8")))]
+    trees = (ast.parse(file.read_text(encoding="utf-8")) for file in files)
+    return tuple(name for tree in trees for name in _registered(tree))
 
 
 def _registered(tree: ast.Module) -> Iterator[str]:

@@ -16,19 +16,10 @@ from delta_rlvr.report.scales import Scales
 from delta_rlvr.report.shading import shade_by
 from delta_rlvr.report.weights import MOST, step_tokens, step_weights
 from delta_rlvr.runs import RunReader
+from delta_rlvr.runs.files import TOKEN_ARRAYS
 
-_COLUMNS = (
-    "logps",
-    "entropy",
-    "margin",
-    "margin_initial",
-    "alpha",
-    "weight",
-    "decisive",
-    "measured",
-    "measured_error",
-    "other_weights",
-)
+# Texts are among a response's facts, and nothing on the page needs the ids.
+_COLUMNS = (*(name for name in TOKEN_ARRAYS if name not in ("tokens", "ids")), "other_weights")
 # A block is unpacked as a whole.
 PART_TOKENS = 20_000
 

@@ -11,9 +11,10 @@ from typing import Any
 
 from delta_rlvr.evaluate.bootstrap import Interval, mean_interval
 from delta_rlvr.objectives import get_method
+from delta_rlvr.study.learning.runner import PROTOCOL, RUNS, read_outcomes
 from delta_rlvr.study.learning.training import TrainingSettings
 
-BENCH, COSTS, RUNS, PROTOCOL = "credit_bench.json", "rule_costs.json", "runs.jsonl", "protocol.json"
+BENCH, COSTS = "credit_bench.json", "rule_costs.json"
 BASELINE = "dapo"
 SMOLLM2 = "SmolLM2-135M"
 _MODELS = {"builtin": "bundled policy", "smollm2-135m": SMOLLM2}
@@ -98,14 +99,10 @@ def _learning(folder: Path) -> dict[str, dict[str, list[tuple[float, float]]]]:
         # A setting that is newer than the outcomes had its default then.
         training = asdict(TrainingSettings(**protocol["training"]))
         settings = json.dumps([training, protocol["reward_noise"]], sort_keys=True)
-        outcomes = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
         finished = {
-            (one["run"]["arm"], one["run"]["task"], one["run"]["seed"]): (
-                statistics.fmean(one["curve"]),
-                one["after"],
-            )
-            for one in outcomes
-            if one["after"] is not None
+            (one.run.arm, one.run.task, one.run.seed): (statistics.fmean(one.curve), one.after)
+            for one in read_outcomes(path.parent)
+            if one.after is not None
         }
         model = _MODELS.get(protocol["model"], Path(protocol["model"]).name)
         for (method, task, seed), (speed, end) in finished.items():

@@ -64,6 +64,20 @@ class Outcome:
         return cls(**{**values, "run": Run(**values["run"])})
 
 
+def read_outcomes(folder: Path) -> list[Outcome]:
+    """The outcomes that a study's folder holds."""
+    place = folder / RUNS
+    if not place.exists():
+        return []
+    outcomes = []
+    for number, line in enumerate(place.read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            outcomes.append(Outcome.from_dict(json.loads(line)))
+        except (ValueError, TypeError, KeyError) as error:
+            raise ValueError(f"{place}, line {number} is no outcome ({error}): delete that line") from error
+    return outcomes
+
+
 class Study:
     """A protocol and the folder that its outcomes are kept in."""
 
@@ -120,18 +134,7 @@ class Study:
 
     def outcomes(self) -> list[Outcome]:
         """What is there so far."""
-        place = self.folder / RUNS
-        if not place.exists():
-            return []
-        found = []
-        for number, line in enumerate(place.read_text(encoding="utf-8").splitlines(), start=1):
-            try:
-                found.append(Outcome.from_dict(json.loads(line)))
-            except (ValueError, TypeError, KeyError) as error:
-                raise ValueError(
-                    f"{place}, line {number} is no outcome ({error}): delete that line"
-                ) from error
-        return found
+        return read_outcomes(self.folder)
 
     def missing(self) -> list[Run]:
         done = {outcome.run for outcome in self.outcomes()}

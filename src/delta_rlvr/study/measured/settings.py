@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from delta_rlvr.objectives import Method
 from delta_rlvr.study.measured.measure import TOLERANCE, check_budget
 from delta_rlvr.study.planted.methods import bench_method, every_method
-from delta_rlvr.study.planted.settings import BASELINE, RIVAL, Unit
+from delta_rlvr.study.planted.settings import (
+    BASELINE,
+    RIVAL,
+    Unit,
+    check_cells,
+    check_least,
+    units_of,
+)
 from delta_rlvr.tasks import DEFAULT_POLICY, DEFAULT_TASK
 
 PLAIN = (RIVAL, "entropy")
@@ -58,31 +65,24 @@ class MeasuredSettings:
     """The model's name on the server that continuations come from; None where they come from the policy in this process."""
 
     def __post_init__(self) -> None:
-        for name, least in (
-            ("batches", 1),
-            ("prompts", 2),
-            ("group", 2),
-            ("responses", 2),
-            ("update_batches", 0),
-            ("gradient_rollouts", 8),
-            ("seed", 0),
-            ("rows_at_once", 1),
-            ("pass_rows", 1),
-        ):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name}={getattr(self, name)}: give at least {least}")
+        check_least(
+            self,
+            batches=1,
+            prompts=2,
+            group=2,
+            responses=2,
+            update_batches=0,
+            gradient_rollouts=8,
+            seed=0,
+            rows_at_once=1,
+            pass_rows=1,
+        )
         if self.max_tokens is not None and self.max_tokens < 1:
             raise ValueError(f"max_tokens={self.max_tokens}: give at least 1")
         if self.update_batches == 1:
             raise ValueError("update_batches=1: give 0, or at least 2, which tell bias from variance")
         check_budget(self.budget, self.tolerance)
-        for name in ("policies", "tasks"):
-            if not getattr(self, name):
-                raise ValueError(f"{name}: give at least one")
-            if len(set(getattr(self, name))) != len(getattr(self, name)):
-                raise ValueError(f"{name}={', '.join(getattr(self, name))}: one comes twice")
-        if not (self.temperature > 0 and self.learning_rate > 0):
-            raise ValueError("temperature and learning_rate must be positive")
+        check_cells(self)
         for spec in self.methods:
             bench_method(spec)
 
@@ -99,9 +99,4 @@ class MeasuredSettings:
     @property
     def units(self) -> list[Unit]:
         """Every rollout batch, policy by policy."""
-        return [
-            Unit(policy, task, number)
-            for policy in self.policies
-            for task in self.tasks
-            for number in range(self.batches)
-        ]
+        return units_of(self)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import quote
 
 from delta_rlvr.objectives import Method
@@ -68,26 +68,19 @@ class BenchSettings:
     """Responses in one forward and backward pass."""
 
     def __post_init__(self) -> None:
-        for name, least in (
-            ("batches", 1),
-            ("prompts", 2),
-            ("group", 2),
-            ("seed", 0),
-            ("deep_batches", 0),
-            ("update_prompts", 1),
-            ("agreement_tokens", 0),
-            ("shots", 0),
-            ("rows_at_once", 1),
-        ):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name}={getattr(self, name)}: give at least {least}")
-        for name in ("policies", "tasks"):
-            if not getattr(self, name):
-                raise ValueError(f"{name}: give at least one")
-            if len(set(getattr(self, name))) != len(getattr(self, name)):
-                raise ValueError(f"{name}={', '.join(getattr(self, name))}: one comes twice")
-        if not (self.temperature > 0 and self.learning_rate > 0):
-            raise ValueError("temperature and learning_rate must be positive")
+        check_least(
+            self,
+            batches=1,
+            prompts=2,
+            group=2,
+            seed=0,
+            deep_batches=0,
+            update_prompts=1,
+            agreement_tokens=0,
+            shots=0,
+            rows_at_once=1,
+        )
+        check_cells(self)
         for spec in (*self.methods, *self.stability):
             bench_method(spec)
 
@@ -100,12 +93,7 @@ class BenchSettings:
     @property
     def units(self) -> list[Unit]:
         """Every rollout batch, policy by policy."""
-        return [
-            Unit(policy, task, number)
-            for policy in self.policies
-            for task in self.tasks
-            for number in range(self.batches)
-        ]
+        return units_of(self)
 
     @property
     def perturbed(self) -> list[Method]:
@@ -147,3 +135,46 @@ def check_same_settings(path: Path, settings: Mapping[str, Any], free: Collectio
             )
     with atomic(path) as file:
         file.write(dump(now, indent=1).encode())
+
+
+class Cells(Protocol):
+    """What the settings of both benchmarks have: policies x tasks, with some rollout batches each."""
+
+    @property
+    def policies(self) -> tuple[str, ...]: ...
+    @property
+    def tasks(self) -> tuple[str, ...]: ...
+    @property
+    def batches(self) -> int: ...
+    @property
+    def temperature(self) -> float: ...
+    @property
+    def learning_rate(self) -> float: ...
+
+
+def check_least(settings: Cells, **least: int) -> None:
+    """Refuse a number that is too small, naming it."""
+    for name, smallest in least.items():
+        if getattr(settings, name) < smallest:
+            raise ValueError(f"{name}={getattr(settings, name)}: give at least {smallest}")
+
+
+def check_cells(settings: Cells) -> None:
+    """Refuse cells that are missing or come twice, and what cannot be sampled or stepped with."""
+    for name, chosen in (("policies", settings.policies), ("tasks", settings.tasks)):
+        if not chosen:
+            raise ValueError(f"{name}: give at least one")
+        if len(set(chosen)) != len(chosen):
+            raise ValueError(f"{name}={', '.join(chosen)}: one comes twice")
+    if not (settings.temperature > 0 and settings.learning_rate > 0):
+        raise ValueError("temperature and learning_rate must be positive")
+
+
+def units_of(settings: Cells) -> list[Unit]:
+    """Every rollout batch, policy by policy."""
+    return [
+        Unit(policy, task, number)
+        for policy in settings.policies
+        for task in settings.tasks
+        for number in range(settings.batches)
+    ]
