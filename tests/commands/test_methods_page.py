@@ -10,6 +10,8 @@ from delta_rlvr.cli import main
 from delta_rlvr.commands.methods import markdown
 from delta_rlvr.objectives import all_methods
 from delta_rlvr.study.leaderboard import leaderboard, replace_table
+from delta_rlvr.study.learning.runner import Outcome
+from delta_rlvr.study.learning.training import Run
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "methods.md").read_text(encoding="utf-8")
@@ -41,10 +43,8 @@ def test_the_table_has_what_was_measured(tmp_path):
     (study / "protocol.json").write_text(
         json.dumps({"protocol": {"model": "smollm2-135m", "training": {}, "reward_noise": 0.0}})
     )
-    lines = [
-        {"run": {"arm": arm, "task": "sums", "seed": 0}, "curve": [speed, speed], "after": 0.5}
-        for arm, speed in runs
-    ]
+    outcomes = [Outcome(Run("sums", arm, 0), 0.1, 0.5, [speed] * 2, *[[0.0, 0.0]] * 5) for arm, speed in runs]
+    lines = [outcome.as_dict() for outcome in outcomes]
     (study / "runs.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     (tmp_path / "rule_costs.json").write_text(json.dumps({"rules": {"ktae": {"share": 0.0123}}}))
     table = markdown([all_methods()["ktae"], all_methods()["grpo"]], leaderboard(tmp_path))

@@ -122,7 +122,8 @@ def test_the_trainers_environment_stays_outside(monkeypatch):
     verdict = grade_code(READ_EVERY_ENVIRONMENT, FunctionTests("f", (Call((), 1),)))
     assert verdict.reason == "raised ValueError: True False (test 1 of 1)"
     # Its first process is bubblewrap's own; under root another user's, and only seen from here.
-    job = {"preamble": "", "program": "", "entry": "f", "return_arguments": False}
+    # (A program without f would end at once, and its process with it.)
+    job = {"preamble": "", "program": "def f(): pass", "entry": "f", "return_arguments": False}
     with Session("calls", job, CodeSettings(), None) as session:
         session.begin()
         assert b"SECRET" not in Path(f"/proc/{session._first}/environ").read_bytes()
