@@ -38,6 +38,8 @@ class TokenBatch:
 
     lengths: Int[Tensor, " batch"]
     """Valid tokens of each response."""
+    row: Int[Tensor, " token"]
+    """The response that a token belongs to."""
     advantages: Float[Tensor, " batch"]
     """A_i, wide."""
     keys: Int[Tensor, " batch"]
@@ -111,13 +113,6 @@ class TokenBatch:
     # ------------------------------------------------------------------ what follows from lengths and advantages
 
     @_once
-    def row(self) -> Int[Tensor, " token"]:
-        """The response that a token belongs to."""
-        return torch.repeat_interleave(
-            torch.arange(len(self.lengths), device=self.lengths.device), self.lengths
-        )
-
-    @_once
     def position(self) -> Int[Tensor, " token"]:
         """The token's number among the valid tokens of its response, from 0."""
         starts = self.lengths.cumsum(0) - self.lengths
@@ -135,7 +130,7 @@ class TokenBatch:
     @_once
     def token_count(self) -> int:
         """N: valid tokens of the batch, over all ranks."""
-        return int(self.reducer.sum(self.lengths.sum().clone()).item())
+        return sum(self.reducer.gather_counts(len(self.row)))
 
     @_once
     def group_number(self) -> Int[Tensor, " batch"]:

@@ -39,15 +39,21 @@ def require_mask(mask: Tensor) -> None:
     require(mask.dtype == torch.bool, f"mask: bool is needed, not {mask.dtype}; convert it with .bool()")
 
 
+def extremes(values: Tensor) -> tuple[float, float]:
+    """The smallest and the largest value, NaN if one is NaN: all that a check wants to know, for one wait for the device."""
+    if not values.numel():
+        return 0.0, 0.0
+    low, high = torch.stack(values.aminmax()).tolist()
+    return low, high
+
+
 def first_bad_row(bad: Tensor, row: Tensor) -> int:
     """The response that the first marked token belongs to."""
     return int(row[bad.nonzero()[0, 0]].item())
 
 
-def finite_problem(name: str, bad: Tensor, row: Tensor) -> ValueError | None:
+def not_finite(name: str, bad: Tensor, row: Tensor) -> ValueError:
     """What is wrong with a packed token array whose entries `bad` are not finite."""
-    if not bool(bad.any()):
-        return None
     return ValueError(
         f"{name}: not finite (NaN or inf) at a valid token of row {first_bad_row(bad, row)}"
         f" ({int(bad.sum())} such tokens in all). Look for an overflow in the model's forward pass or in the rewards"

@@ -109,7 +109,11 @@ class Parts:
         self.rows = [rows.contiguous() for _, rows in chunks]  # held, because the table has their addresses
         self.width, self.dtype, self.device = self.rows[0].shape[1], self.rows[0].dtype, self.rows[0].device
         table = [
-            (rows[start : start + 1].data_ptr(), first + start, min(_TOKENS, len(rows) - start))
+            (
+                rows.data_ptr() + start * rows.stride(0) * rows.element_size(),
+                first + start,
+                min(_TOKENS, len(rows) - start),
+            )
             for (first, _), rows in zip(chunks, self.rows, strict=True)
             for start in range(0, len(rows), _TOKENS)
         ]

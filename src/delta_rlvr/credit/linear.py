@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from delta_rlvr.credit.reduce import wide
@@ -80,17 +80,6 @@ def square_norms(rows: Float[Tensor, "token width"]) -> Float[Tensor, " token"]:
     for piece in _pieces(rows):
         norms[piece] = rows[piece].to(norms.dtype).square().sum(-1)
     return norms
-
-
-def slot_sums(
-    values: Float[Tensor, " token"], slot: Int[Tensor, " token"], slot_count: int
-) -> Float[Tensor, " slot"]:
-    """Sum of the values of each slot, on this rank."""
-    if slot_count == 2:
-        # On a GPU index_add_ would queue every token up at two addresses.
-        negative = slot.to(values.dtype)
-        return torch.stack([(1 - negative) @ values, negative @ values])
-    return values.new_zeros(slot_count).index_add_(0, slot, values)
 
 
 def _pieces(rows: Tensor) -> Iterator[slice]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -25,7 +26,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from delta_rlvr.credit.batch import TokenBatch
-from delta_rlvr.credit.checks import first_bad_row
+from delta_rlvr.credit.checks import extremes, first_bad_row
 from delta_rlvr.credit.record import CreditRecord
 
 NEEDS: dict[str, str] = {
@@ -209,9 +210,10 @@ def _problem(answer: object, batch: TokenBatch, rule: TokenRule) -> RuleError | 
         )
     if weights.is_complex() or weights.dtype == torch.bool:
         return RuleError(f"{name}.weigh gave {weights.dtype}: give floating-point weights, as with .float()")
-    bad = ~(weights >= 0) | ~weights.isfinite()
-    if not bool(bad.any()):
+    low, high = extremes(weights)
+    if low >= 0 and high < math.inf:
         return None
+    bad = ~(weights >= 0) | ~weights.isfinite()
     place = int(bad.nonzero()[0, 0])
     return RuleError(
         f"{name}.weigh gave the weight {weights[place].item():g} to token {int(batch.position[place])} of row "

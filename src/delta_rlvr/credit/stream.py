@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -13,8 +14,9 @@ from torch import Tensor
 
 from delta_rlvr.credit.batch import TokenBatch
 from delta_rlvr.credit.checks import (
-    finite_problem,
+    extremes,
     first_bad_row,
+    not_finite,
     require,
     require_float,
     require_integer,
@@ -174,14 +176,19 @@ class CreditStream:
         try:
             # No collective may stand in here: it raises on one rank alone.
             lengths = _joined(self._lengths, torch.int64, device)
+            # Told how many there are, the device is waited for once.
+            row = torch.repeat_interleave(
+                torch.arange(len(lengths), device=device), lengths, output_size=int(lengths.sum())
+            )
             batch = TokenBatch(
                 lengths=lengths,
+                row=row,
                 advantages=_checked_advantages(advantages, lengths),
                 keys=_checked_ids("keys", keys, len(lengths), device),
                 round_number=round_number,
                 reducer=reducer,
                 temperature=self.temperature,
-                given=self._given(rule, lengths, groups, _named(logps, arrays)),
+                given=self._given(rule, lengths, row, groups, _named(logps, arrays)),
                 stored=None if rule.stores is None else self.store,
             )
         except ValueError as error:
@@ -191,7 +198,8 @@ class CreditStream:
         require(batch.token_count > 0, "mask: it has no valid token, so there is nothing to weigh")
         if keys is None:
             before = sum(reducer.gather_counts(len(batch.lengths))[: reducer.rank])
-            batch.keys.add_(before)
+            if before:
+                batch.keys.add_(before)
         record = weigh(batch, rule)
         if not diagnose:
             return record
@@ -210,6 +218,7 @@ class CreditStream:
         self,
         rule: TokenRule,
         lengths: Int[Tensor, " batch"],
+        row: Int[Tensor, " token"],
         groups: Tensor | None,
         arrays: Mapping[str, Tensor],
     ) -> dict[str, Tensor]:
@@ -220,12 +229,11 @@ class CreditStream:
             self.reads(rule),
             f"config: {type(rule).__name__} reads {rule.stores}, which this stream did not store; make a stream for it",
         )
-        row = torch.repeat_interleave(torch.arange(len(lengths), device=lengths.device), lengths)
         require(
             not self.needs_hidden or len(self.store) == len(row),
             f"token_count: {len(self.store)} tokens were added, but the masks or lengths have {len(row)} valid ones",
         )
-        if self._row_sums and not bool(torch.cat(self._row_sums).isfinite().all()):
+        if self._row_sums and not all(map(math.isfinite, extremes(torch.cat(self._row_sums)))):
             self._name_bad_hidden(row)
         given: dict[str, Tensor] = {}
         for name in TOKEN_ARRAYS:
@@ -279,9 +287,8 @@ class CreditStream:
         bad = torch.zeros(len(row), dtype=torch.bool, device=row.device)
         for place, rows in self.store.chunks([True] * len(self.store.bounds)):
             bad[place] = ~rows.isfinite().all(-1)
-        problem = finite_problem("hidden", bad, row)
-        if problem is not None:
-            raise problem
+        if bool(bad.any()):
+            raise not_finite("hidden", bad, row)
 
     def _require_head(self, rule: TokenRule) -> None:
         require(
@@ -339,10 +346,10 @@ def _checked_values(name: str, values: Tensor, row: Int[Tensor, " token"]) -> Te
     values = values.detach().to(row.device)
     if not values.is_floating_point():
         return values
-    problem = finite_problem(name, ~values.isfinite(), row)
-    if problem is not None:
-        raise problem
-    if name.endswith("logps") and bool((values > 1e-2).any()):
+    low, high = extremes(values)
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise not_finite(name, ~values.isfinite(), row)
+    if name.endswith("logps") and high > 1e-2:
         raise ValueError(
             f"{name}: a log-prob cannot be positive, as at row {first_bad_row(values > 1e-2, row)}; pass log p, not p"
         )
@@ -362,12 +369,13 @@ def _checked_advantages(
     require_float("advantages", advantages)
     advantages = advantages.detach().to(device=lengths.device, dtype=wide(lengths.device))
     # The advantage of a response without a valid token is ignored, whatever it holds.
-    bad = ~advantages.isfinite() & (lengths > 0)
-    if bad.any():
+    advantages = advantages.where(lengths > 0, 0.0)
+    if not all(map(math.isfinite, extremes(advantages))):
+        row = int((~advantages.isfinite()).nonzero()[0, 0])
         raise ValueError(
-            f"advantages: not finite (NaN or inf) in row {int(bad.nonzero()[0, 0])}. Look at its reward and its group's spread"
+            f"advantages: not finite (NaN or inf) in row {row}. Look at its reward and its group's spread"
         )
-    return torch.where(lengths > 0, advantages, 0.0)
+    return advantages
 
 
 def _checked_ids(name: str, ids: Tensor | None, count: int, device: torch.device) -> Int[Tensor, " batch"]:

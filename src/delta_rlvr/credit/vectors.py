@@ -25,12 +25,12 @@ from delta_rlvr.credit.linear import (
     add_square_sums,
     add_weighted_sums,
     merge,
-    slot_sums,
     split,
     square_norms,
     store_inner_products,
 )
 from delta_rlvr.credit.reduce import wide
+from delta_rlvr.credit.slots import Slots
 
 # Logits are formed for this many (token, vocabulary) pairs at a time.
 _LOGITS_AT_A_TIME = 1 << 24
@@ -54,15 +54,13 @@ class TokenVectors(Protocol):
     def sums(
         self,
         weights: Float[Tensor, " token"],
-        slots: Int[Tensor, " token"],
+        slots: Slots,
         total: Float[Tensor, "slot ..."],
     ) -> None:
         """total += the sum of weight * v over the tokens of each slot."""
         ...
 
-    def project(
-        self, vectors: Float[Tensor, "slot ..."], slots: Int[Tensor, " token"]
-    ) -> Float[Tensor, " token"]:
+    def project(self, vectors: Float[Tensor, "slot ..."], slots: Slots) -> Float[Tensor, " token"]:
         """<v, the vector of the token's slot>."""
         ...
 
@@ -132,6 +130,9 @@ class RowVectors:
         return (self.rows.width,)
 
     def within(self, active: Bool[Tensor, " token"]) -> RowVectors:
+        # Rows that the kernels find on the device are read faster than it is found out which of them are wanted.
+        if self._fused and self.rows.resident:
+            return self
         return replace(self, wanted=self.rows.holding(active))
 
     @property
@@ -156,15 +157,14 @@ class RowVectors:
     def sums(
         self,
         weights: Float[Tensor, " token"],
-        slots: Int[Tensor, " token"],
+        slots: Slots,
         total: Float[Tensor, "slot width"],
     ) -> None:
         if self.factor is not None:
             weights = weights * self.factor.to(weights.dtype)
-        if len(total) == 2:
+        if slots.count == 2:
             # Two slots, the whole batch: the operand is made once, and a chunk costs one product.
-            negative = slots.to(weights.dtype)
-            sides = torch.stack([weights * (1 - negative), weights * negative])
+            sides = torch.stack([weights * side for side in slots.sides])
             if self._fused:
                 for read in self._parts():
                     kernels.add_side_sums(total, sides, read)
@@ -176,7 +176,7 @@ class RowVectors:
             total += merge(parts, 2)
             return
         for place, x in self.rows.read(self.wanted):
-            present, here = slots[place].unique(return_inverse=True)
+            present, here = slots.of[place].unique(return_inverse=True)
             spread = weights.new_zeros(len(present), len(x))
             spread[here, torch.arange(len(x), device=x.device)] = weights[place]
             operand = split(spread, self.rows.dtype)
@@ -184,24 +184,23 @@ class RowVectors:
             add_weighted_sums(parts, operand, x)
             total.index_add_(0, present, merge(parts, len(present)))
 
-    def project(
-        self, vectors: Float[Tensor, "slot width"], slots: Int[Tensor, " token"]
-    ) -> Float[Tensor, " token"]:
-        if len(vectors) == 2 and self._fused:
-            products = torch.zeros(len(slots), dtype=torch.float32, device=slots.device)
+    def project(self, vectors: Float[Tensor, "slot width"], slots: Slots) -> Float[Tensor, " token"]:
+        slot = slots.of
+        if slots.count == 2 and self._fused:
+            products = torch.zeros(len(slot), dtype=torch.float32, device=slot.device)
             for read in self._parts():
-                kernels.store_side_products(products, read, vectors, slots)
+                kernels.store_side_products(products, read, vectors, slot)
             products = products.to(vectors.dtype)
-        elif len(vectors) == 2:
+        elif slots.count == 2:
             operand = split(vectors, self.rows.dtype)
-            parts = vectors.new_zeros(len(slots), len(operand))
+            parts = vectors.new_zeros(len(slot), len(operand))
             for place, x in self.rows.read(self.wanted):
                 store_inner_products(parts[place], x, operand)
-            products = merge(parts.T, 2).gather(0, slots[None])[0]
+            products = merge(parts.T, 2).gather(0, slot[None])[0]
         else:
-            products = vectors.new_zeros(len(slots))
+            products = vectors.new_zeros(len(slot))
             for place, x in self.rows.read(self.wanted):
-                present, here = slots[place].unique(return_inverse=True)
+                present, here = slot[place].unique(return_inverse=True)
                 operand = split(vectors[present], self.rows.dtype)
                 parts = vectors.new_zeros(len(x), len(operand))
                 store_inner_products(parts, x, operand)
@@ -234,7 +233,7 @@ class CentredVectors:
         """With the mean row of all valid tokens, over all ranks."""
         ones = batch.ones()
         total = ones.new_zeros(2, *plain.shape)
-        replace(plain, factor=None).sums(ones, torch.zeros_like(batch.row), total)
+        replace(plain, factor=None).sums(ones, Slots(torch.zeros_like(batch.row), 2), total)
         return cls(plain, batch.reducer.sum(total)[0] / batch.token_count)
 
     @property
@@ -247,24 +246,21 @@ class CentredVectors:
     def sums(
         self,
         weights: Float[Tensor, " token"],
-        slots: Int[Tensor, " token"],
+        slots: Slots,
         total: Float[Tensor, "slot width"],
     ) -> None:
         self.plain.sums(weights, slots, total)
-        total -= slot_sums(self._scaled(weights), slots, len(total))[:, None] * self.mean
+        total -= slots.sums(self._scaled(weights))[:, None] * self.mean
 
-    def project(
-        self, vectors: Float[Tensor, "slot width"], slots: Int[Tensor, " token"]
-    ) -> Float[Tensor, " token"]:
-        return self.plain.project(vectors, slots) - self._scaled((vectors @ self.mean)[slots])
+    def project(self, vectors: Float[Tensor, "slot width"], slots: Slots) -> Float[Tensor, " token"]:
+        return self.plain.project(vectors, slots) - self._scaled((vectors @ self.mean)[slots.of])
 
     def square_sums(self, weights: Float[Tensor, " token"], total: Float[Tensor, "*shape"]) -> None:
         raise ValueError("whiten: centred rows have no whitened form here; use whiten='none'")
 
     def square_norms(self, like: Float[Tensor, " token"]) -> Float[Tensor, " token"]:
-        along = self.plain.project(
-            self.mean.expand(2, -1).contiguous(), torch.zeros_like(like, dtype=torch.int64)
-        )
+        first = Slots(torch.zeros_like(like, dtype=torch.int64), 2)
+        along = self.plain.project(self.mean.expand(2, -1).contiguous(), first)
         return (
             self.plain.square_norms(like)
             - 2 * self._scaled(along)
@@ -295,21 +291,21 @@ class HeadVectors:
     def sums(
         self,
         weights: Float[Tensor, " token"],
-        slots: Int[Tensor, " token"],
+        slots: Slots,
         total: Float[Tensor, "slot vocab width"],
     ) -> None:
         for place, hidden, errors in self.pieces():
-            for slot in slots[place].unique().tolist():
-                inside = slots[place] == slot
+            here = slots.of[place]
+            for slot in here.unique().tolist():
+                inside = here == slot
                 total[slot].addmm_((errors[inside] * weights[place][inside, None]).T, hidden[inside])
 
-    def project(
-        self, vectors: Float[Tensor, "slot vocab width"], slots: Int[Tensor, " token"]
-    ) -> Float[Tensor, " token"]:
-        products = vectors.new_zeros(len(slots))
+    def project(self, vectors: Float[Tensor, "slot vocab width"], slots: Slots) -> Float[Tensor, " token"]:
+        products = vectors.new_zeros(len(slots.of))
         for place, hidden, errors in self.pieces():
-            for slot in slots[place].unique().tolist():
-                inside = (slots[place] == slot).nonzero()[:, 0]
+            here = slots.of[place]
+            for slot in here.unique().tolist():
+                inside = (here == slot).nonzero()[:, 0]
                 products[place.start + inside] = (errors[inside] * (hidden[inside] @ vectors[slot].T)).sum(-1)
         return products
 

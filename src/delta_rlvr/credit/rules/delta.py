@@ -281,7 +281,10 @@ class DeltaConfig(TokenRule):
         )
         vectors = self.vectors(batch)
         halves = [estimate(batch, vectors, self, counted) for counted in (first, ~first)]
-        here = (batch.side != 0) & ~halves[0].unweighted & ~halves[1].unweighted
+        here = batch.side != 0
+        for half in halves:
+            if half.unweighted is not None:
+                here = here & ~half.unweighted
         one, other = (batch.reducer.gather(half.alpha[here]) for half in halves)
         known = len(one) > 2 and bool(one.std() > 0) and bool(other.std() > 0)
         return {"reliability": rank_correlation(one, other)} if known else {}
@@ -307,7 +310,7 @@ class DeltaConfig(TokenRule):
 
     def _weights(self, estimated: Estimate, batch: TokenBatch) -> Float[Tensor, " token"]:
         """lambda-bar of Eq. 8 from alpha*, or the tokens that a selection by lambda keeps."""
-        if self.flat or bool(estimated.discriminator.degenerate.all()):
+        if self.flat:
             return batch.ones()
         span = self.lambda_max - self.lambda_min
         if self.range_map:
@@ -316,7 +319,10 @@ class DeltaConfig(TokenRule):
             )  # alpha is 0 where A = 0: lambda_min there
         else:
             coefficients = estimated.alpha.clone()
-        coefficients[estimated.unweighted] = 1.0
+        if estimated.unweighted is not None:
+            if bool(estimated.discriminator.degenerate.all()):
+                return batch.ones()
+            coefficients[estimated.unweighted] = 1.0
         if self.keep != "all":
             order = coefficients if self.keep == "top" else -coefficients
             return kept_weights(batch, highest_share(batch, order, self.keep_share, seed=self.seed))

@@ -29,9 +29,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from delta_rlvr.credit.batch import TokenBatch
-from delta_rlvr.credit.linear import slot_sums
 from delta_rlvr.credit.record import Discriminator
 from delta_rlvr.credit.reduce import wide
+from delta_rlvr.credit.slots import Slots
 from delta_rlvr.credit.vectors import TokenVectors
 
 if TYPE_CHECKING:
@@ -53,8 +53,8 @@ class Estimate:
     alpha: Float[Tensor, " token"]
     margin: Float[Tensor, " token"]
     margin_initial: Float[Tensor, " token"]
-    unweighted: Bool[Tensor, " token"]
-    """The token's group has an empty side."""
+    unweighted: Bool[Tensor, " token"] | None
+    """The token's group has an empty side; None if no group has one."""
     discriminator: Discriminator
 
 
@@ -73,48 +73,53 @@ def estimate(
         ids = batch.reducer.gather(batch.groups).unique()
         group = batch.group_number[batch.row]
     # Slots 2g and 2g + 1 are group g's positive and negative side.
-    slot = 2 * group + (batch.side < 0).long()
+    slots = Slots(2 * group + (batch.side < 0), 2 * len(ids))
     mass = batch.token_advantages.abs()  # |A_i|
     if counted is not None:
         mass = torch.where(counted[batch.row], mass, 0.0)
-    masses = _slot_sums(mass, slot, 2 * len(ids), batch).view(-1, 2)
+    masses = batch.reducer.sum(slots.sums(mass)).view(-1, 2)
     degenerate = (masses <= 0).any(dim=1)
-    _warn_of_empty_sides(degenerate, config)
+    without_contrast = degenerate.tolist()
+    if all(without_contrast):
+        # Single groups without a contrast are everyday in group scope; a batch without one is worth a word.
+        what = "this rollout batch" if config.scope == "batch" else "every group of this rollout batch"
+        warnings.warn(EMPTY_SIDE.format(what=what), stacklevel=2)
 
     numel = torch.Size(vectors.shape).numel()
     block = max(1, _CENTROID_BYTES // max(1, 2 * 8 * numel))
-    blank = torch.zeros(len(batch.row), dtype=wide(device), device=device)
-    solved = Estimate(
-        alpha=blank,
-        margin=blank.clone(),
-        margin_initial=blank.clone(),
-        unweighted=degenerate[group],
-        discriminator=Discriminator(
-            groups=ids,
-            masses=masses,
-            gamma=masses.new_full(masses.shape, float("nan")),
-            centroid_gap=masses.new_zeros(len(ids)),
-            centroid_gap_initial=masses.new_zeros(len(ids)),
-            degenerate=degenerate,
-        ),
+    unweighted = degenerate[group]
+    active = (batch.side != 0) & ~unweighted
+    metric = _metric(batch, vectors, config, active)
+    found = Discriminator(
+        groups=ids,
+        masses=masses,
+        gamma=masses.new_full(masses.shape, float("nan")),
+        centroid_gap=masses.new_zeros(len(ids)),
+        centroid_gap_initial=masses.new_zeros(len(ids)),
+        degenerate=degenerate,
     )
-    metric = _metric(batch, vectors, config, (batch.side != 0) & ~solved.unweighted)
+    solved: tuple[Tensor, ...] = ()
     for first in range(0, len(ids), block):
         last = min(first + block, len(ids))
-        if degenerate[first:last].all():
+        if all(without_contrast[first:last]):
             continue
-        inside = (group >= first) & (group < last) & (batch.side != 0) & ~solved.unweighted
-        slots = (slot - 2 * first).clamp(0, 2 * (last - first) - 1)
-        solver = _Block(batch, vectors.within(inside), config, mass, inside, slots, last - first, metric)
+        inside, here = active, slots
+        if last - first < len(ids):
+            inside = (group >= first) & (group < last) & active
+            count = 2 * (last - first)
+            here = Slots((slots.of - 2 * first).clamp(0, count - 1), count)
+        solver = _Block(batch, vectors.within(inside), config, mass, inside, here, metric)
         solver.run()
         # Blocks share no token, and a block's arrays are 0 outside it.
-        solved.alpha.add_(solver.alpha)
-        solved.margin.add_(solver.margin)
-        solved.margin_initial.add_(solver.margin_initial)
-        solved.discriminator.gamma[first:last] = solver.gamma.view(-1, 2)
-        solved.discriminator.centroid_gap_initial[first:last] = solver.gap_initial
-        solved.discriminator.centroid_gap[first:last] = solver.gap
-    return solved
+        arrays = (solver.alpha, solver.margin, solver.margin_initial)
+        solved = tuple(map(torch.add, solved, arrays)) if solved else arrays
+        found.gamma[first:last] = solver.gamma.view(-1, 2)
+        found.centroid_gap_initial[first:last] = solver.gap_initial
+        found.centroid_gap[first:last] = solver.gap
+    alpha, margin, margin_initial = solved or (torch.zeros_like(mass),) * 3
+    return Estimate(
+        alpha, margin, margin_initial, unweighted if any(without_contrast) else None, discriminator=found
+    )
 
 
 @dataclass(frozen=True)
@@ -136,15 +141,13 @@ class _Block:
         config: DeltaConfig,
         mass: Float[Tensor, " token"],
         active: Bool[Tensor, " token"],
-        slot: Int[Tensor, " token"],
-        group_count: int,
+        slots: Slots,
         metric: Callable[[Tensor], Tensor],
     ):
-        self.batch, self.vectors, self.config, self.active, self.slot = batch, vectors, config, active, slot
+        self.batch, self.vectors, self.config, self.active, self.slots = batch, vectors, config, active, slots
         self.metric = metric
-        self.slot_count = 2 * group_count
         self.mass = torch.where(active, mass, 0.0)
-        self.counts = _slot_sums(active.to(self.mass.dtype), slot, self.slot_count, batch).clamp(min=1)
+        self.counts = self._sums(active.to(self.mass.dtype)).clamp(min=1)
         if config.contrast != "both_sides":
             self.square_norms = vectors.square_norms(self.mass)
 
@@ -169,10 +172,10 @@ class _Block:
 
     def _centroids(self, weights: Float[Tensor, " token"], previous: Tensor | None) -> _Centroids:
         """Weighted mean of v for each slot, over all ranks."""
-        sums = weights.new_zeros(self.slot_count, *self.vectors.shape)
-        self.vectors.sums(weights, self.slot, sums)
+        sums = weights.new_zeros(self.slots.count, *self.vectors.shape)
+        self.vectors.sums(weights, self.slots, sums)
         sums = self.batch.reducer.sum(sums)
-        mass = _slot_sums(weights, self.slot, self.slot_count, self.batch)
+        mass = self._sums(weights)
         means = sums / _over(mass.clamp(min=self.config.mass_floor), sums)
         # A side to which nothing was assigned keeps its centroid (hard assignment, or sigmoids that underflow).
         if previous is not None:
@@ -189,11 +192,11 @@ class _Block:
         """Each response's own centroid, its own tokens taken out; the origin (no gradient at all) if no other response is left."""
         responses = len(self.batch.lengths)
         own_sums = weights.new_zeros(responses, *self.vectors.shape)
-        self.vectors.sums(weights, self.batch.row, own_sums)
+        self.vectors.sums(weights, Slots(self.batch.row, responses), own_sums)
         own_mass = weights.new_zeros(responses).index_add_(0, self.batch.row, weights)
         present = (own_mass > 0).to(weights.dtype)
         slot = self._response_slot
-        others = self.batch.reducer.sum(mass.new_zeros(self.slot_count).index_add_(0, slot, present))
+        others = self.batch.reducer.sum(mass.new_zeros(self.slots.count).index_add_(0, slot, present))
         rest = (mass[slot] - own_mass).clamp(min=self.config.mass_floor)
         return torch.where(
             _over(others[slot] > present, own_sums), (sums[slot] - own_sums) / _over(rest, own_sums), 0.0
@@ -202,19 +205,20 @@ class _Block:
     @property
     def _response_slot(self) -> Int[Tensor, " batch"]:
         """The slot of each response's tokens; 0 for one without a token."""
-        return self.slot.new_zeros(len(self.batch.lengths)).scatter_(0, self.batch.row, self.slot)
+        slot = self.slots.of
+        return slot.new_zeros(len(self.batch.lengths)).scatter_(0, self.batch.row, slot)
 
     def _margins(self, centroids: _Centroids) -> Float[Tensor, " token"]:
         """D = ||v - mu_opp||^2 - ||v - mu_own||^2, affine in v; or -||v - mu_own||^2; or <v, mu_own - mu_opp>^2 / ||v||."""
         if centroids.own is None:
-            own, place = centroids.means, self.slot
+            own, place = centroids.means, self.slots
             difference = own - _opposite(centroids.means)
         else:
-            own, place = centroids.own, self.batch.row
+            own, place = centroids.own, Slots(self.batch.row, len(centroids.own))
             difference = own - _opposite(centroids.means)[self._response_slot]
         project = self.vectors.project
         if self.config.contrast == "within_side":
-            margins = 2 * project(own, place) - _inner(own, own)[place] - self.square_norms
+            margins = 2 * project(own, place) - _inner(own, own)[place.of] - self.square_norms
         elif self.config.contrast == "alignment":
             along = project(self.metric(difference), place)
             margins = along.square() / self.square_norms.sqrt().clamp(min=self.config.mass_floor)
@@ -222,16 +226,16 @@ class _Block:
             vectors = self.metric(difference)
             # ||opp||^2 - ||own||^2, written without a third array of centroids, which are large for proxy="head".
             offset = _inner(difference, vectors) - 2 * _inner(own, vectors)
-            margins = 2 * project(vectors, place) + offset[place]
+            margins = 2 * project(vectors, place) + offset[place.of]
         return torch.where(self.active, margins, 0.0)
 
     def _temperatures(self, margins: Float[Tensor, " token"]) -> Float[Tensor, " slot"]:
         """gamma: population standard deviation of the side's margins, not weighted by |A|."""
         if self.config.gamma == "initial":
             return self.gap_initial.square().repeat_interleave(2).clamp(min=self.config.gamma_floor)
-        mean = _slot_sums(margins, self.slot, self.slot_count, self.batch) / self.counts
-        deviations = torch.where(self.active, margins - mean[self.slot], 0.0)
-        variance = _slot_sums(deviations.square(), self.slot, self.slot_count, self.batch) / self.counts
+        mean = self._sums(margins) / self.counts
+        deviations = torch.where(self.active, margins - mean[self.slots.of], 0.0)
+        variance = self._sums(deviations.square()) / self.counts
         return variance.sqrt().clamp(min=self.config.gamma_floor)
 
     def _assign(self, margins: Float[Tensor, " token"]) -> Float[Tensor, " token"]:
@@ -239,10 +243,14 @@ class _Block:
         if self.config.assignment == "hard":
             alpha = (margins > 0).to(margins.dtype)
         elif self.config.contrast == "alignment":
-            alpha = torch.tanh(margins / (2 * self.gamma[self.slot]))  # 2 sigmoid(D / gamma) - 1
+            alpha = torch.tanh(margins / (2 * self.gamma[self.slots.of]))  # 2 sigmoid(D / gamma) - 1
         else:
-            alpha = torch.sigmoid(margins / self.gamma[self.slot])
+            alpha = torch.sigmoid(margins / self.gamma[self.slots.of])
         return torch.where(self.active, alpha, 0.0)
+
+    def _sums(self, values: Float[Tensor, " token"]) -> Float[Tensor, " slot"]:
+        """The sum of the values of each slot, over all ranks."""
+        return self.batch.reducer.sum(self.slots.sums(values))
 
 
 def _metric(
@@ -277,13 +285,6 @@ def _inner(a: Float[Tensor, "slot ..."], b: Float[Tensor, "slot ..."]) -> Float[
     return torch.bmm(a.flatten(1).unsqueeze(1), b.flatten(1).unsqueeze(2)).flatten()
 
 
-def _slot_sums(
-    values: Float[Tensor, " token"], slot: Int[Tensor, " token"], slot_count: int, batch: TokenBatch
-) -> Float[Tensor, " slot"]:
-    """Sum of the values of each slot, over all ranks."""
-    return batch.reducer.sum(slot_sums(values, slot, slot_count))
-
-
 def _opposite(slots: Float[Tensor, "slot ..."]) -> Float[Tensor, "slot ..."]:
     """Each slot's opponent: the other side of the same group."""
     return slots.unflatten(0, (-1, 2)).flip(1).flatten(0, 1)
@@ -291,10 +292,3 @@ def _opposite(slots: Float[Tensor, "slot ..."]) -> Float[Tensor, "slot ..."]:
 
 def _over(per_slot: Tensor, like: Tensor) -> Tensor:
     return per_slot.view(-1, *[1] * (like.dim() - 1))
-
-
-def _warn_of_empty_sides(degenerate: Bool[Tensor, " group"], config: DeltaConfig) -> None:
-    # Single groups without a contrast are everyday in group scope; a batch without one is worth a word.
-    if bool(degenerate.all()):
-        what = "this rollout batch" if config.scope == "batch" else "every group of this rollout batch"
-        warnings.warn(EMPTY_SIDE.format(what=what), stacklevel=2)

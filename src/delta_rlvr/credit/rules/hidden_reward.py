@@ -30,6 +30,7 @@ from delta_rlvr.credit.batch import TokenBatch
 from delta_rlvr.credit.checks import require
 from delta_rlvr.credit.reduce import wide
 from delta_rlvr.credit.rule import TokenRule, register
+from delta_rlvr.credit.slots import Slots
 from delta_rlvr.credit.vectors import HeadVectors, Rows
 
 # Matrices M of at most this many bytes exist at once, and at least one.
@@ -130,7 +131,7 @@ class _Groups:
         block = max(1, _MATRIX_BYTES // max(1, math.prod(vectors.shape) * 8))
         for groups in self.mixed.nonzero()[:, 0].split(block):
             inside = torch.isin(self.number, groups)
-            slots = torch.searchsorted(groups, self.number).clamp(max=len(groups) - 1)
+            slots = Slots(torch.searchsorted(groups, self.number).clamp(max=len(groups) - 1), len(groups))
             matrices = weights.new_zeros(len(groups), *vectors.shape)
             vectors.within(inside & (weights > 0)).sums(weights * inside, slots, matrices)
             products = vectors.within(inside).project(batch.reducer.sum(matrices), slots)
