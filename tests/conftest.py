@@ -1,15 +1,11 @@
-"""Lets every test import the modules that lie beside this file (`from credit_reference import ...`), and says under which vector
-instructions and with how many threads torch ran."""
+"""Says under which vector instructions and with how many threads torch ran. What tests share lies in `support/`."""
 
 import os
 import signal
 import sys
 import threading
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 # A suite started in the background inherits an ignored SIGINT and would hand it on to the programs whose Ctrl-C is tested.
 if (

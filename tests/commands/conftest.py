@@ -1,9 +1,4 @@
-"""Lets the tests here import the modules that lie beside this file."""
-
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent))
+"""A finished run for the tests of the commands."""
 
 import pytest
 from command_line import SMALL

@@ -4,23 +4,7 @@ import json
 import shutil
 
 import pytest
-from command_line import SMALL
-
-from delta_rlvr.cli import main
-
-
-def refused(capsys, *arguments):
-    """The one line that a command says before it ends with exit code 2."""
-    capsys.readouterr()
-    try:
-        code = main([str(argument) for argument in arguments])
-    except SystemExit as stop:  # argparse's way, with its usage line
-        code = stop.code
-    told = capsys.readouterr().err.strip().splitlines()
-    assert code == 2
-    assert not any(line.startswith("Traceback") for line in told)
-    assert len(told) == 1 or told[0].startswith("usage:"), told
-    return told[-1]
+from command_line import SMALL, refused
 
 
 def contents(folder):

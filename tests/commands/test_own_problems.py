@@ -3,8 +3,7 @@
 import json
 
 import pytest
-from command_line import SMALL, metrics, run_info
-from test_bad_input import refused
+from command_line import SMALL, metrics, refused, run_info
 
 from delta_rlvr.cli import main
 from delta_rlvr.runs import RunDescription, RunFolderError, RunWriter, read_run

@@ -10,8 +10,7 @@ import sys
 from dataclasses import fields
 
 import pytest
-from command_line import SMALL, metrics, run_info
-from test_bad_input import refused
+from command_line import SMALL, metrics, refused, run_info
 from trl import GRPOConfig
 
 from delta_rlvr.adapters.trl import DeltaTrainerConfig

@@ -2,30 +2,12 @@
 
 import numpy as np
 import pytest
+from evaluation_support import make_result
+from rounding import EXACT
 from scipy import stats
 
 from delta_rlvr.evaluate import EvaluationError, compare_many, compare_results
-from delta_rlvr.evaluate.records import Completion, Sample
-from delta_rlvr.evaluate.results import BenchmarkQuestions, EvaluationResult, build_result
-from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey
-from rounding import EXACT
-
-
-def make_result(scores, seed=0, digest="d", max_tokens=100):
-    """A result from {benchmark: [[scores of a question], ...]}."""
-    samples = {}
-    benchmarks = []
-    count = len(next(iter(scores.values()))[0])
-    for name, rows in scores.items():
-        ids = tuple(f"q{number}" for number in range(len(rows)))
-        benchmarks.append(BenchmarkQuestions(name, ids, {"title": name, "digest": digest}))
-        for problem, row in zip(ids, rows, strict=True):
-            for number, score in enumerate(row):
-                if score is not None:
-                    key = SampleKey(name, problem, number)
-                    samples[key] = Sample(key, Completion("x", "stop", 1), 1, float(score), "", str(score))
-    settings = EvaluationSettings(samples=count, seed=seed, max_tokens=max_tokens)
-    return build_result(benchmarks, samples, {}, settings=settings, model={"name": "m"}, backend={}, run={})
+from delta_rlvr.evaluate.results import EvaluationResult
 
 
 def drawn(chance, questions=40, samples=8, seed=0):

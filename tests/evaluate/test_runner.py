@@ -133,10 +133,10 @@ def evaluate_tiny(path, pause=0.0):
 def test_kill_minus_nine_half_way(tmp_path):
     """A real process, killed without warning while it samples; the second start does only what is missing."""
     path = tmp_path / "samples.jsonl"
-    here = str(Path(__file__).parent)
-    code = f"import sys; sys.path.insert(0, {here!r}); import pathlib, test_runner; "
-    code += f"test_runner.evaluate_tiny(pathlib.Path({str(path)!r}), pause=0.15)"
-    process = subprocess.Popen([sys.executable, "-c", code], env=os.environ | {"OMP_NUM_THREADS": "1"})
+    code = f"import pathlib, test_runner; test_runner.evaluate_tiny(pathlib.Path({str(path)!r}), pause=0.15)"
+    paths = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": paths}
+    process = subprocess.Popen([sys.executable, "-c", code], env=environment)
     deadline = time.monotonic() + 240
     while not path.exists() or path.read_bytes().count(b"\n") < 14:  # the header and two batches
         assert process.poll() is None, "it ended before it could be killed"

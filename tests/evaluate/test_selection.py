@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from test_compare import make_result
+from evaluation_support import make_result
 
 from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.selection import SelectionRule, checkpoints, select_checkpoint, selection_result_path

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 from replayed_training import build, parameters_of
-from sharded_main import CLIPPED
-
 from rounding import rounding
+from sharded_main import CLIPPED
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -30,7 +29,7 @@ def launch(tmp_path_factory):
         place.mkdir(exist_ok=True)
         missing = [job for job in jobs if not (place / f"{job}.0.pt").exists()]
         if missing:
-            script = Path(__file__).with_name("sharded_main.py")
+            script = Path(__file__).parents[2] / "support" / "sharded_main.py"
             command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
             done = subprocess.run(
                 [*command, str(script), mode, str(place), *missing],

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 from by_hand import Options, train_by_hand
-from ranks_main import EVERY_SHAPE, SHAPES
+from ranks_main import EVERY_SHAPE, METHODS, SHAPES
 from replayed_training import make_model
-
 from rounding import rounding
 from support_methods import TRAINABLE
 
@@ -21,7 +20,7 @@ pytestmark = pytest.mark.timeout(600)
 @pytest.fixture(scope="module")
 def two_ranks(tmp_path_factory):
     folder = tmp_path_factory.mktemp("two-ranks")
-    script = Path(__file__).with_name("ranks_main.py")
+    script = Path(__file__).parents[2] / "support" / "ranks_main.py"
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
     done = subprocess.run(
         [*command, str(script), str(folder)],
@@ -60,7 +59,7 @@ def assert_same_run(ranks, method, shape, options=None):
 
 @pytest.mark.parametrize(
     ("method", "shape"),
-    [(method, shape) for method in TRAINABLE for shape in (SHAPES if method in EVERY_SHAPE else SHAPES[:1])],
+    [(method, shape) for method in METHODS for shape in (SHAPES if method in EVERY_SHAPE else SHAPES[:1])],
 )
 def test_every_method_by_hand(two_ranks, method, shape):
     ranks = two_ranks(f"{method}, {shape}")

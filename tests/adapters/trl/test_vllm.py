@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from rounding import rounding
 
 pytestmark = [
@@ -29,7 +28,12 @@ def train(tmp_path_factory):
     def run(method, **settings):
         place = folder / f"{method} {sorted(settings.items())}.json"
         if not place.exists():
-            command = [sys.executable, str(Path(__file__).with_name("vllm_main.py")), method, str(place)]
+            command = [
+                sys.executable,
+                str(Path(__file__).parents[2] / "support" / "vllm_main.py"),
+                method,
+                str(place),
+            ]
             done = subprocess.run(
                 [*command, json.dumps(settings)],
                 env={**os.environ, "MASTER_PORT": "29511"},

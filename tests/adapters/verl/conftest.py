@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-
-SUPPORT = Path(__file__).parent / "support"
-sys.path.insert(0, str(SUPPORT))
-
-from verl_environment import environment  # noqa: E402 - it lies in the folder that was just added
+from verl_environment import environment
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from code_attacks import ATTACKS, CHEATS, COSTLY, FORGE, HELP, PROGRAM_ATTACKS
 
 from delta_rlvr.rewards.code import (
     AssertionTests,
@@ -24,7 +25,6 @@ from delta_rlvr.rewards.code import (
     grade_code,
     grade_code_batch,
 )
-from rewards.code.attacks import ATTACKS, CHEATS, COSTLY, FORGE, HELP, PROGRAM_ATTACKS
 
 # Short where the attack runs into the limit anyway; long enough for a loaded machine where it has to finish.
 LIMITS = {"memory_bytes": 512 << 20, "temporary_bytes": 16 << 20, "output_bytes": 4 << 20}

@@ -9,9 +9,9 @@ import textwrap
 import time
 
 import pytest
+from code_completions import CODE, ECHO, NO_CODE, STYLES, WHOLE_PROGRAMS, WRONG
 
 from delta_rlvr.rewards.code.extract import continue_prompt, extract_code
-from rewards.code.completions import CODE, ECHO, NO_CODE, STYLES, WHOLE_PROGRAMS, WRONG
 
 
 def filled(style, code=CODE):

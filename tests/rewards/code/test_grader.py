@@ -12,6 +12,7 @@ import time
 
 import psutil
 import pytest
+from code_problems import PROBLEMS
 
 from delta_rlvr.rewards import grade_code as exported
 from delta_rlvr.rewards.code import (
@@ -27,7 +28,6 @@ from delta_rlvr.rewards.code import (
     grade_code_batch,
 )
 from delta_rlvr.rewards.code.cases import dump_tests
-from rewards.code.problems import PROBLEMS
 
 DOUBLE = FunctionTests("double", (Call((2,), 4), Call((5,), 10)))
 RIGHT = "```python\ndef double(x):\n    return 2 * x\n```"

@@ -10,10 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from code_mutants import mutants, plain_harness
 
 from delta_rlvr.rewards.code import AssertionTests, CodeSettings, FunctionTests, grade_code_batch
 from delta_rlvr.rewards.code.datasets import evalplus_tests, humaneval_tests
-from rewards.code.mutants import mutants, plain_harness
 
 DATA = os.environ.get("DELTA_RLVR_DATA")
 needs_data = pytest.mark.skipif(DATA is None, reason="DELTA_RLVR_DATA does not name the folder of data sets")

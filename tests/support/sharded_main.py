@@ -9,13 +9,12 @@ import sys
 from pathlib import Path
 
 os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2])]
 
-import torch  # noqa: E402
-from accelerate import state as accelerate_state  # noqa: E402
-from accelerate.utils import DistributedType  # noqa: E402
-from real_generation import build_real  # noqa: E402
-from replayed_training import build  # noqa: E402
+import torch
+from accelerate import state as accelerate_state
+from accelerate.utils import DistributedType
+from real_generation import build_real
+from replayed_training import build
 
 FSDP2 = {
     "fsdp": "full_shard auto_wrap",

@@ -12,3 +12,9 @@ TRAINABLE = {
     if set(method.rule.needs) <= {"hidden", "head", "groups", "logps", "entropy", "tokens"}
 }
 """What TRL and verl can give is enough for these."""
+
+ONE_OF_A_KIND = {
+    (frozenset(method.rule.needs), str(method.rule.stores), method.surrogate): name
+    for name, method in reversed(TRAINABLE.items())
+}.values()
+"""The first of those that need and store the same and have the same surrogate: to an engine the others are no different."""

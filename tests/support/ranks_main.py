@@ -5,17 +5,17 @@ import sys
 from pathlib import Path
 
 os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2])]
 
-import torch  # noqa: E402
-from real_generation import train_for_real  # noqa: E402
-from replayed_training import build, parameters_of, rollout  # noqa: E402
-
-from support_methods import TRAINABLE  # noqa: E402
+import torch
+from real_generation import train_for_real
+from replayed_training import build, parameters_of, rollout
+from support_methods import ONE_OF_A_KIND
 
 SHAPES = ("one micro-batch", "accumulation 4", "several updates")
 EVERY_SHAPE = ("dapo", "dapo-ft", "sapo", "fipo", "delta", "delta-group", "delta-top50")
 """The methods that are tried in all of them; the others in the first."""
+METHODS = tuple(dict.fromkeys([*EVERY_SHAPE, *ONE_OF_A_KIND]))
+"""On one rank every method is tried; and that no rule depends on ranks is held by `delta_rlvr.testing`."""
 
 
 def replayed(method, shape, **options):
@@ -86,7 +86,7 @@ def seen_order():
 def main(folder):
     rank = os.environ["RANK"]
     jobs = {}
-    for method in TRAINABLE:
+    for method in METHODS:
         for shape in SHAPES if method in EVERY_SHAPE else SHAPES[:1]:
             jobs[f"{method}, {shape}"] = lambda m=method, s=shape: replayed(m, s)
     jobs["uneven"] = without_tokens_on_one_rank

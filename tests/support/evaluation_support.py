@@ -6,7 +6,10 @@ import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
+from delta_rlvr.evaluate.records import Completion, Sample
+from delta_rlvr.evaluate.results import BenchmarkQuestions, EvaluationResult, build_result
 from delta_rlvr.evaluate.runner import Questions
+from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey
 from delta_rlvr.rewards.verdict import Verdict
 from delta_rlvr.tasks.problem import Problem
 
@@ -61,3 +64,22 @@ def digit_grade(problem: Problem, completion: str) -> Verdict:
     if digit is None:
         return Verdict(0.0, "no final answer")
     return Verdict(float(int(digit) % 2 == 0), "correct" if int(digit) % 2 == 0 else "wrong answer", digit)
+
+
+def make_result(
+    scores: dict[str, list[list[float | None]]], seed: int = 0, digest: str = "d", max_tokens: int = 100
+) -> EvaluationResult:
+    """A result from {benchmark: [[scores of a question], ...]}."""
+    samples = {}
+    benchmarks = []
+    count = len(next(iter(scores.values()))[0])
+    for name, rows in scores.items():
+        ids = tuple(f"q{number}" for number in range(len(rows)))
+        benchmarks.append(BenchmarkQuestions(name, ids, {"title": name, "digest": digest}))
+        for problem, row in zip(ids, rows, strict=True):
+            for number, score in enumerate(row):
+                if score is not None:
+                    key = SampleKey(name, problem, number)
+                    samples[key] = Sample(key, Completion("x", "stop", 1), 1, float(score), "", str(score))
+    settings = EvaluationSettings(samples=count, seed=seed, max_tokens=max_tokens)
+    return build_result(benchmarks, samples, {}, settings=settings, model={"name": "m"}, backend={}, run={})

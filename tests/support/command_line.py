@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from delta_rlvr.cli import main
+
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(["delta_rlvr.commands.compare", "delta_rlvr.report.page"])
 
@@ -113,3 +115,17 @@ def assert_same_run(one: Path, other: Path) -> None:
             assert np.array_equal(found[name], expected[name]), name
     weights = "model/model.safetensors"
     assert (other / weights).read_bytes() == (one / weights).read_bytes()
+
+
+def refused(capsys: Any, *arguments: object) -> str:
+    """The one line that a command says before it ends with exit code 2."""
+    capsys.readouterr()
+    try:
+        code = main([str(argument) for argument in arguments])
+    except SystemExit as stop:  # argparse's way, with its usage line
+        code = stop.code
+    told = capsys.readouterr().err.strip().splitlines()
+    assert code == 2
+    assert not any(line.startswith("Traceback") for line in told)
+    assert len(told) == 1 or told[0].startswith("usage:"), told
+    return told[-1]
