@@ -1,4 +1,5 @@
-"""Says under which vector instructions and with how many threads torch ran. What tests share lies in `support/`."""
+"""Runs the shape annotations of what computes, and says under which vector instructions and with how many threads torch ran. What tests
+share lies in `support/`."""
 
 import os
 import signal
@@ -6,6 +7,34 @@ import sys
 import threading
 
 import pytest
+from jaxtyping import install_import_hook
+
+# Every call of these modules is held to its annotations: shapes, dtypes, types. Left out is what refuses bad input in words of its own,
+# which the annotations would refuse first.
+install_import_hook(
+    [
+        *(
+            f"delta_rlvr.credit.{name}"
+            for name in (
+                "agreement",
+                "batch",
+                "diagnostics",
+                "discriminator",
+                "draws",
+                "linear",
+                "reduce",
+                "slots",
+            )
+        ),
+        *(
+            f"delta_rlvr.credit.{name}"
+            for name in ("pieces", "record", "store", "vectors", "rules.estimator")
+        ),
+        *(f"delta_rlvr.objectives.{name}" for name in ("aggregate", "future", "surrogates")),
+        *(f"delta_rlvr.study.stack.{name}" for name in ("layers", "logprobs", "ragged", "sampling")),
+    ],
+    "shape_checks.checked",
+)
 
 # A suite started in the background inherits an ignored SIGINT and would hand it on to the programs whose Ctrl-C is tested.
 if (

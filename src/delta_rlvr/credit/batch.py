@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Num
 from torch import Tensor
 
 from delta_rlvr.credit.draws import uniform_draws
@@ -143,11 +143,11 @@ class TokenBatch:
         """The weight one for every token."""
         return torch.ones(len(self.row), dtype=wide(self.row.device), device=self.row.device)
 
-    def total(self, values: Float[Tensor, "..."]) -> Float[Tensor, ""]:
+    def total(self, values: Num[Tensor, "..."]) -> Float[Tensor, ""]:
         """The sum of the values of all ranks."""
         return self.reducer.sum(values.to(wide(values.device)).sum())
 
-    def sums_by(self, key: Int[Tensor, " many"], values: Float[Tensor, " many"]) -> Float[Tensor, " many"]:
+    def sums_by(self, key: Int[Tensor, " many"], values: Num[Tensor, " many"]) -> Float[Tensor, " many"]:
         """For each entry the sum, over all ranks, of the values whose key is the same."""
         mine, place = key.unique(return_inverse=True)
         sums = torch.zeros(len(mine), dtype=wide(values.device), device=values.device)

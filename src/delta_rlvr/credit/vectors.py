@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -39,6 +39,7 @@ Chunks: TypeAlias = Iterator[tuple[slice, Float[Tensor, "token width"]]]
 """A pass over rows: places in the packed order, and the rows there."""
 
 
+@runtime_checkable
 class TokenVectors(Protocol):
     """v of every token of a batch."""
 
