@@ -11,7 +11,7 @@ import pytest
 
 from delta_rlvr import runs
 from delta_rlvr.runs import RunDescription, RunFolderError, RunWriter, TokenSums, read_run
-from delta_rlvr.runs.files import round_significant
+from delta_rlvr.runs.layout import round_significant
 
 
 def describe(**changes):

@@ -20,7 +20,7 @@ import pytest
 import torch
 
 from delta_rlvr.cli import main
-from delta_rlvr.runs.files import RunFolderError, locked
+from delta_rlvr.files import InUse, locked
 from delta_rlvr.study.judging import Judge, Judged
 from delta_rlvr.study.learning import training as training_module
 from delta_rlvr.study.learning.checkpoint import begun_stacks, path_of, write_state
@@ -314,7 +314,7 @@ def test_a_second_process_is_refused_and_a_dead_one_leaves_no_lock(
     written: Path, tmp_path: Path, capsys: Any
 ) -> None:
     holding = (
-        "import sys, time; from pathlib import Path; from delta_rlvr.runs.files import locked\n"
+        "import sys, time; from pathlib import Path; from delta_rlvr.files import locked\n"
         "with locked(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
     )
     holder = subprocess.Popen(
@@ -334,7 +334,7 @@ def test_a_second_process_is_refused_and_a_dead_one_leaves_no_lock(
         holder.stdout.close()
     with (
         locked(tmp_path),
-        pytest.raises(RunFolderError, match=f"in use by process {os.getpid()}"),
+        pytest.raises(InUse, match=f"in use by process {os.getpid()}"),
         locked(tmp_path),
     ):
         pass

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from delta_rlvr.runs.files import dump
+from delta_rlvr.files import dump
 from delta_rlvr.study.learning.curves import curves_figure, smooth
 from delta_rlvr.study.learning.protocol import read_protocols
 from delta_rlvr.study.learning.runner import Study

@@ -15,10 +15,10 @@ from rich.table import Table
 from delta_rlvr.commands.options import given_options, parse_train_options
 from delta_rlvr.commands.train import run_settings, train
 from delta_rlvr.evaluate.seeds import gap_text, mean_text, p_text, seed_table
+from delta_rlvr.files import plain, write_json
 from delta_rlvr.objectives import get_method
 from delta_rlvr.report import write_report
 from delta_rlvr.runs import read_run
-from delta_rlvr.runs.files import atomic, dump, plain
 
 # Settings that may differ between a finished run that is kept and the comparison it is kept for.
 _INCIDENTAL = ("output", "output_dir", "logging_dir", "report", "run_name", "save_total_limit")
@@ -140,8 +140,7 @@ def conclude(folder: Path, methods: Sequence[str], seeds: Sequence[int], console
         "test": compared.test_name,
         "sentence": compared.sentence,
     }
-    with atomic(folder / "comparison.json") as file:
-        file.write(dump(stored, indent=1).encode())
+    write_json(folder / "comparison.json", stored)
     page = write_report(
         [folder / f"{folder_name(method)}-seed{seed}" for method in methods for seed in seeds],
         folder / "report.html",

@@ -13,7 +13,8 @@ from rich.console import Console
 from delta_rlvr.commands import measured_bench
 from delta_rlvr.commands.credit_bench_display import show
 from delta_rlvr.exit_codes import at_work
-from delta_rlvr.runs.files import PROXY_AGREEMENT, atomic, dump
+from delta_rlvr.files import write_json, write_text
+from delta_rlvr.runs.layout import PROXY_AGREEMENT
 from delta_rlvr.study.planted.bench import CreditBench
 from delta_rlvr.study.planted.figure import bench_figure
 from delta_rlvr.study.planted.settings import BenchSettings
@@ -140,14 +141,11 @@ def run(options: argparse.Namespace) -> int:
         )
     documents = bench.documents()
     result = bench_result(documents, settings)
-    with atomic(folder / RESULT) as file:
-        file.write(dump(result, indent=1).encode())
+    write_json(folder / RESULT, result)
     agreement = agreement_file(result["agreement"])
     if agreement is not None:
-        with atomic(folder / PROXY_AGREEMENT) as file:
-            file.write(dump(agreement, indent=1).encode())
-    with atomic(folder / FIGURE) as file:
-        file.write(bench_figure(result).encode())
+        write_json(folder / PROXY_AGREEMENT, agreement)
+    write_text(folder / FIGURE, bench_figure(result))
     show(result, settings, console)
     for name in (RESULT, FIGURE, *([PROXY_AGREEMENT] if agreement is not None else [])):
         say(str(folder / name))

@@ -34,7 +34,7 @@ from delta_rlvr.doctor.sizes import (
 )
 from delta_rlvr.doctor.versions import OURS, version_line, version_problems
 from delta_rlvr.exit_codes import ExitCode
-from delta_rlvr.runs.files import RUN
+from delta_rlvr.runs.layout import RUN
 from delta_rlvr.runs.writer import ended_before_its_first_step
 from delta_rlvr.tasks import get_task
 from delta_rlvr.tasks.models import check_model_name, resolve_model

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from delta_rlvr.runs.files import atomic, dump
+from delta_rlvr.files import write_json, write_text
 from delta_rlvr.study.leaderboard import as_dict, leaderboard, markdown, replace_table
 
 
@@ -29,13 +29,11 @@ def run(options: argparse.Namespace) -> int:
     board = leaderboard(options.folder)
     table = markdown(board)
     if options.json is not None:
-        with atomic(options.json) as file:
-            file.write(dump(as_dict(board), indent=1).encode())
+        write_json(options.json, as_dict(board))
     if options.output is None:
         print(table, end="")
         return 0
     page = replace_table(options.output.read_text(encoding="utf-8"), table)
-    with atomic(options.output) as file:
-        file.write(page.encode())
+    write_text(options.output, page)
     print(f"{len(board.rows)} methods: {options.output}")
     return 0

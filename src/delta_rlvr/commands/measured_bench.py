@@ -13,7 +13,7 @@ from rich.table import Table
 
 from delta_rlvr.evaluate.server_sampler import ServerSettings
 from delta_rlvr.exit_codes import at_work
-from delta_rlvr.runs.files import atomic, dump, locked
+from delta_rlvr.files import dump, locked, write_text
 from delta_rlvr.study.judging import MOST_JUDGES, judges_beside
 from delta_rlvr.study.learning.stopping import Stop
 from delta_rlvr.study.measured.bench import DTYPES, MeasuredBench
@@ -141,8 +141,7 @@ def run(options: argparse.Namespace, console: Console, chosen: dict[str, Any]) -
             (TABLE, markdown(result)),
             (FIGURE, measured_figure(result)),
         ):
-            with atomic(folder / name) as file:
-                file.write(text.encode())
+            write_text(folder / name, text)
     show(result, console)
     if bench.phases.seconds:
         taken = sorted(bench.phases.seconds.items(), key=lambda one: -one[1])

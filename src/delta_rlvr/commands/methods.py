@@ -83,7 +83,7 @@ def listed(methods: Iterable[Method]) -> list[str]:
 
 def write_markdown(folder: Path, page: Path | None) -> int:
     """Print the table of the docs, or put it into a page."""
-    from delta_rlvr.runs.files import atomic
+    from delta_rlvr.files import write_text
     from delta_rlvr.study.leaderboard import leaderboard, replace_table
 
     table = markdown(all_methods().values(), leaderboard(folder))
@@ -91,8 +91,7 @@ def write_markdown(folder: Path, page: Path | None) -> int:
         print(table, end="")
         return 0
     text = replace_table(page.read_text(encoding="utf-8"), table)
-    with atomic(page) as file:
-        file.write(text.encode())
+    write_text(page, text)
     print(f"{len(all_methods())} methods: {page}")
     return 0
 

@@ -19,7 +19,7 @@ from delta_rlvr.adapters.trl import DeltaTrainerConfig
 from delta_rlvr.commands.names import check_trackers
 from delta_rlvr.objectives import get_method
 from delta_rlvr.rewards.extract import EXTRACTORS
-from delta_rlvr.runs.files import RUN
+from delta_rlvr.runs.layout import RUN
 from delta_rlvr.runs.writer import ended_before_its_first_step
 from delta_rlvr.tasks import DEFAULT_POLICY, DEFAULT_TASK
 from delta_rlvr.tasks.templates import TEMPLATES

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from delta_rlvr.evaluate.seeds import gap_text, p_text
-from delta_rlvr.runs.files import atomic, dump
+from delta_rlvr.files import write_json, write_text
 from delta_rlvr.study.judging import MOST_JUDGES, judges_beside
 from delta_rlvr.study.learning.curves import curves_figure
 from delta_rlvr.study.learning.protocol import read_protocols
@@ -123,12 +123,9 @@ def run(options: argparse.Namespace) -> int:
             continue
         table = study_table(protocol, study.outcomes())
         show(table, console)
-        with atomic(study.folder / "table.json") as file:
-            file.write(dump(table.as_dict(), indent=1).encode())
-        with atomic(study.folder / "table.md") as file:
-            file.write(markdown(table).encode())
-        with atomic(study.folder / "curves.svg") as file:
-            file.write(curves_figure(protocol, study.outcomes()).encode())
+        write_json(study.folder / "table.json", table.as_dict())
+        write_text(study.folder / "table.md", markdown(table))
+        write_text(study.folder / "curves.svg", curves_figure(protocol, study.outcomes()))
         tell(f"table: {study.folder / 'table.md'}, curves: {study.folder / 'curves.svg'}")
     return 0 if stop.signal is None else 128 + stop.signal
 

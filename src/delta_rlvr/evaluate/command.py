@@ -32,7 +32,7 @@ from delta_rlvr.evaluate.sample_file import SampleFile, read_samples
 from delta_rlvr.evaluate.selection import SelectionRule, select_checkpoint
 from delta_rlvr.evaluate.settings import EvaluationSettings
 from delta_rlvr.exit_codes import ExitCode
-from delta_rlvr.runs.files import atomic, dump
+from delta_rlvr.files import write_json
 
 __all__ = ["add_arguments", "run"]
 
@@ -196,8 +196,7 @@ def _compare(args: argparse.Namespace, console: Console) -> int:
             console.print(f"- {sentence}", highlight=False)
     if args.output:
         target = Path(args.output)
-        with atomic(target) as file:
-            file.write(dump([comparison.as_dict() for comparison in comparisons], indent=1).encode())
+        write_json(target, [comparison.as_dict() for comparison in comparisons])
         console.print(f"comparison: {target}")
     return ExitCode.DONE
 

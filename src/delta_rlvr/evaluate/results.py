@@ -17,7 +17,7 @@ from delta_rlvr.evaluate.errors import EvaluationError, EvaluationFailed
 from delta_rlvr.evaluate.metrics import average_at_k, majority_vote, pass_at_k
 from delta_rlvr.evaluate.records import Sample
 from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey
-from delta_rlvr.runs.files import atomic, dump
+from delta_rlvr.files import write_json
 from delta_rlvr.tasks.own_reward import GRADER
 
 KIND = "delta-rlvr evaluation"
@@ -66,8 +66,7 @@ class EvaluationResult:
 
     def write(self, path: str | Path) -> None:
         """Write the whole file at once: a reader sees the old result or the new one."""
-        with atomic(Path(path)) as file:
-            file.write(dump(self.document, indent=1).encode())
+        write_json(Path(path), self.document)
 
     @property
     def complete(self) -> bool:

@@ -16,8 +16,8 @@ from delta_rlvr.evaluate.records import Completion, Failure, Sample, Sampler, Sa
 from delta_rlvr.evaluate.results import BenchmarkQuestions, EvaluationResult, build_result
 from delta_rlvr.evaluate.sample_file import SampleFile
 from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey, sample_seed
+from delta_rlvr.files import dump, now
 from delta_rlvr.rewards.verdict import Verdict
-from delta_rlvr.runs.files import dump, now
 from delta_rlvr.tasks.grading import grade_problem
 from delta_rlvr.tasks.problem import Problem
 

@@ -18,12 +18,7 @@ from typing import Any
 from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.records import MalformedSample, Sample, read_sample
 from delta_rlvr.evaluate.settings import SampleKey
-from delta_rlvr.runs.files import dump, plain
-
-try:
-    import fcntl
-except ImportError:  # Windows: two runs on one file are then not told apart
-    fcntl = None  # type: ignore[assignment]
+from delta_rlvr.files import dump, hold, plain
 
 KIND = "delta-rlvr samples"
 SCHEMA = 1
@@ -41,7 +36,10 @@ class SampleFile:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = path.open("a+b")
         try:
-            self._lock()
+            hold(
+                self._file,
+                f"{path} is being written by another evaluation: wait for it, or choose another output",
+            )
             self._resume(plain(dict(identity)))
         except BaseException:
             self._file.close()
@@ -66,16 +64,6 @@ class SampleFile:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _lock(self) -> None:
-        if fcntl is None:
-            return
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise EvaluationError(
-                f"{self.path} is being written by another evaluation: wait for it, or choose another output"
-            ) from None
 
     def _resume(self, identity: dict[str, Any]) -> None:
         self._cut_torn_line()

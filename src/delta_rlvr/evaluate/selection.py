@@ -12,7 +12,8 @@ from typing import Any
 from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.metrics import average_at_k, pass_at_k
 from delta_rlvr.evaluate.results import EvaluationResult
-from delta_rlvr.runs.files import EVALUATIONS, atomic, dump, now
+from delta_rlvr.files import now, write_json
+from delta_rlvr.runs.layout import EVALUATIONS
 
 PAPER_RULE = "aime25:avg@8"
 SELECTION = "selection.json"
@@ -127,8 +128,7 @@ def select_checkpoint(
             f"this run was chosen from by {old.get('rule')} before (checkpoint-{old.get('step')}): report the rule that was "
             "fixed in advance, not the one with the better score"
         )
-    with atomic(run / SELECTION) as file:
-        file.write(dump({"schema": 1, "choices": [*others, choice]}, indent=1).encode())
+    write_json(run / SELECTION, {"schema": 1, "choices": [*others, choice]})
     say(
         f"checkpoint-{best} by {rule}: {100 * scores[best]:.2f}. The score that chose it is too good as a result: "
         "evaluate it on benchmarks that did not choose it."

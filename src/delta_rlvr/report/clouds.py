@@ -8,7 +8,7 @@ import numpy as np
 
 from delta_rlvr.report.weights import SAME
 from delta_rlvr.runs import TokenSums
-from delta_rlvr.runs.files import round_significant
+from delta_rlvr.runs.layout import round_significant
 
 TYPES = 4000
 """Types on the page: half of them the most frequent ones, half the extremes (of both sides and of each) with the minimum count."""

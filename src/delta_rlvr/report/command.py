@@ -11,7 +11,7 @@ from delta_rlvr.report.explain import Measure, explain
 from delta_rlvr.report.page import TOKEN_MEGABYTES, write_report
 from delta_rlvr.report.rollout_files import FORMATS
 from delta_rlvr.runs import read_run
-from delta_rlvr.runs.files import RUN
+from delta_rlvr.runs.layout import RUN
 
 
 def add_report_arguments(parser: argparse.ArgumentParser) -> None:

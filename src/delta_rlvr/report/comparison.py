@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from delta_rlvr.evaluate.seeds import SeedTable, gap_text, p_text, seed_table, student_interval
+from delta_rlvr.files import is_number
 from delta_rlvr.report.groups import RunGroup, compare_settings, run_label
 from delta_rlvr.runs import RunReader
 
@@ -44,10 +44,10 @@ def _scores(run: RunReader) -> dict[str, Any]:
 
 def _score(value: Any) -> dict[str, Any] | None:
     """One held-out result, or None where there is no accuracy in it."""
-    if not isinstance(value, dict) or not _finite(value.get("accuracy")):
+    if not isinstance(value, dict) or not is_number(value.get("accuracy")):
         return None
     keys = ("accuracy", "low", "high", "problems", "samples")
-    return {key: value[key] if _finite(value.get(key)) else None for key in keys}
+    return {key: value[key] if is_number(value.get(key)) else None for key in keys}
 
 
 def _summary(group: RunGroup, finals: list[dict[str, Any] | None]) -> dict[str, Any]:
@@ -130,7 +130,3 @@ def _facts(value: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
-
-
-def _finite(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

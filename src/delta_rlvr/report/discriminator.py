@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from delta_rlvr.evaluate.significance import auroc
-from delta_rlvr.runs.files import round_significant
+from delta_rlvr.runs.layout import round_significant
 
 BINS = 48
 # What a tick's label needs, as a share of the axis.

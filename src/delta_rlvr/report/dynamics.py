@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from delta_rlvr.files import is_number
 from delta_rlvr.runs import RunReader
-from delta_rlvr.runs.files import round_significant
+from delta_rlvr.runs.layout import round_significant
 
 # A page of many runs must stay light: beyond this, n steps become one point (the last step always stands alone).
 POINTS = 1500
@@ -121,7 +122,7 @@ _PANELS: tuple[tuple[str, str, tuple[tuple[str, str, str], ...], bool], ...] = (
 
 def panels(runs: list[RunReader]) -> list[dict[str, Any]]:
     """The panels for which at least one run has a number, with only the lines that some run has."""
-    known = {key for run in runs for line in run.metrics for key, value in line.items() if _number(value)}
+    known = {key for run in runs for line in run.metrics for key, value in line.items() if is_number(value)}
     shown = []
     for title, words, lines, primary in _PANELS:
         kept = [{"key": key, "label": label, "line": line} for key, label, line in lines if key in known]
@@ -142,7 +143,7 @@ def columns(run: RunReader, shown: list[dict[str, Any]], points: int = POINTS) -
     keys = [line["key"] for panel in shown for line in panel["lines"]]
     table: dict[str, list[Any]] = {"step": [part[0]["step"] for part in parts]}
     for key in dict.fromkeys(keys):
-        values = [next((line[key] for line in part if _number(line.get(key))), None) for part in parts]
+        values = [next((line[key] for line in part if is_number(line.get(key))), None) for part in parts]
         if any(value is not None for value in values):
             table[key] = round_significant(values)
     return table
@@ -156,7 +157,3 @@ def notes(run: RunReader, limit: int = 20) -> list[str]:
             first.setdefault(line["note"], line["step"])
     said = [f"step {step}: {note}" for note, step in first.items()]
     return said[:limit] + ([f"... and {len(said) - limit} more notes"] if len(said) > limit else [])
-
-
-def _number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from delta_rlvr.files import dump
 from delta_rlvr.runs import RunReader
-from delta_rlvr.runs.files import dump
 
 # Settings that differ between runs of the same experiment by their nature.
 _OWN = {

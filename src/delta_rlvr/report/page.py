@@ -13,6 +13,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from delta_rlvr.files import atomic, plain
 from delta_rlvr.report.clouds import TYPES, clouds
 from delta_rlvr.report.comparison import comparison
 from delta_rlvr.report.discriminator import summary
@@ -22,7 +23,6 @@ from delta_rlvr.report.shading import check_shadings
 from delta_rlvr.report.tokenview import compress, token_view
 from delta_rlvr.report.weights import points_for
 from delta_rlvr.runs import RunReader, read_run
-from delta_rlvr.runs.files import atomic, plain
 
 _SCRIPTS = (
     "dom.js",

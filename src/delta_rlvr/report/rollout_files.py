@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from delta_rlvr.files import is_number
 from delta_rlvr.rewards.functions import completion_text
 
 FORMATS = (
@@ -307,6 +308,6 @@ def _group(row: Row, prompt: Any) -> str:
 
 
 def _number(value: Any, where: str, name: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if not is_number(value):
         raise RolloutFileError(f"{where}: {name} must be a finite number, got {value!r}")
     return float(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from delta_rlvr.runs.files import round_significant
+from delta_rlvr.runs.layout import round_significant
 
 GIVEN = {
     "logps": "logps",

@@ -16,7 +16,7 @@ from delta_rlvr.report.scales import Scales
 from delta_rlvr.report.shading import shade_by
 from delta_rlvr.report.weights import MOST, step_tokens, step_weights
 from delta_rlvr.runs import RunReader
-from delta_rlvr.runs.files import TOKEN_ARRAYS
+from delta_rlvr.runs.layout import TOKEN_ARRAYS
 
 # Texts are among a response's facts, and nothing on the page needs the ids.
 _COLUMNS = (*(name for name in TOKEN_ARRAYS if name not in ("tokens", "ids")), "other_weights")

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from delta_rlvr.runs.files import round_significant
+from delta_rlvr.files import is_number
+from delta_rlvr.runs.layout import round_significant
 
 OWN, PLAIN, OTHER = "weight", "plain", "other:"
 """Keys of weights: the run's own; every weight one; before another method's name."""
@@ -178,7 +179,7 @@ def sentences(rows: Mapping[str, Mapping[str, Any]], reliability: Any = None) ->
         if f"measured_{name}" in own
     ]:
         said.append(f"Rank correlation of the weight with the measured credit: {', '.join(clauses)}.")
-    if isinstance(reliability, (int, float)) and not isinstance(reliability, bool):
+    if is_number(reliability):
         said.append(
             f"Weights from one half of the batch and from the other agree with a rank correlation of {_signed(reliability)}."
         )

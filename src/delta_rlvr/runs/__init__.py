@@ -1,6 +1,6 @@
 """The run folder of docs/run_schema.md: its writer, its reader, the running sums per vocabulary entry."""
 
-from delta_rlvr.runs.files import SCHEMA, RunFolderError
+from delta_rlvr.runs.layout import SCHEMA, RunFolderError
 from delta_rlvr.runs.reader import RunReader, read_run
 from delta_rlvr.runs.tokens import TokenSums
 from delta_rlvr.runs.writer import RunDescription, RunWriter

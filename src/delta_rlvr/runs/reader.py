@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import gzip
 import json
-import math
 import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from delta_rlvr.runs.files import (
+from delta_rlvr.files import is_number
+from delta_rlvr.runs.layout import (
     EVALUATIONS,
     METRICS,
     PROXY_AGREEMENT,
@@ -85,7 +85,7 @@ class RunReader:
 
     def series(self, key: str) -> tuple[list[int], list[float]]:
         """Steps and values of one metric, where it has a number."""
-        pairs = [(line["step"], line[key]) for line in self.metrics if _is_number(line.get(key))]
+        pairs = [(line["step"], line[key]) for line in self.metrics if is_number(line.get(key))]
         return [step for step, _ in pairs], [float(value) for _, value in pairs]
 
     def _say(self, problem: str) -> None:
@@ -172,7 +172,7 @@ class RunReader:
         """Leave out of a response what is not of its documented kind."""
         length = len(response["tokens"])
         for key in ("reward", "advantage"):
-            if response.get(key) is not None and not _is_number(response[key]):
+            if response.get(key) is not None and not is_number(response[key]):
                 self._say(f"{name}: {key} is not a number and is left out")
                 del response[key]
         if not isinstance(response.get("group"), (int, str, type(None))):
@@ -208,10 +208,6 @@ def _response(line: bytes) -> dict[str, Any] | None:
     if isinstance(tokens, list) and all(isinstance(token, str) for token in tokens):
         return value
     return None
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _is_column(value: Any, length: int) -> bool:

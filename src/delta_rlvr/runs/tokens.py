@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from delta_rlvr.runs.files import RunFolderError, atomic
+from delta_rlvr.files import atomic
+from delta_rlvr.runs.layout import RunFolderError
 
 _COLUMNS = ("count_positive", "sum_positive", "count_negative", "sum_negative")
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from delta_rlvr.runs.files import (
+from delta_rlvr.files import atomic, dump, now, plain
+from delta_rlvr.runs.layout import (
     METRICS,
     ROLLOUTS,
     RUN,
@@ -20,10 +21,6 @@ from delta_rlvr.runs.files import (
     TOKEN_ARRAYS,
     TOKENS,
     RunFolderError,
-    atomic,
-    dump,
-    now,
-    plain,
     rollout_path,
     rollout_steps,
     round_significant,

@@ -17,7 +17,7 @@ from delta_rlvr.adapters.trl.resume import find_checkpoints, unseal_after
 from delta_rlvr.adapters.trl.run_folder import RunFolderCallback
 from delta_rlvr.rewards import RewardFunction
 from delta_rlvr.runs import RunDescription, RunWriter
-from delta_rlvr.runs.files import RUN
+from delta_rlvr.runs.layout import RUN
 from delta_rlvr.runs.model_card import write_card
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState
 from transformers.trainer_utils import SaveStrategy
 from trl.trainer.utils import RepeatSampler
 
-from delta_rlvr.runs.files import atomic
+from delta_rlvr.files import atomic
 
 if TYPE_CHECKING:
     from delta_rlvr.adapters.trl.trainer import DeltaTrainer

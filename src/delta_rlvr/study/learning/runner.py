@@ -11,7 +11,7 @@ from typing import Any
 
 from delta_rlvr.evaluate.results import versions
 from delta_rlvr.exit_codes import at_work
-from delta_rlvr.runs.files import atomic, dump, locked, now, plain
+from delta_rlvr.files import atomic, dump, locked, now, plain, write_json
 from delta_rlvr.study.judging import Judge
 from delta_rlvr.study.learning.checkpoint import Stack, begun_stacks, path_of
 from delta_rlvr.study.learning.heldout import HeldoutSettings
@@ -129,8 +129,7 @@ class Study:
             "versions": versions(),
             "written": now(),
         }
-        with atomic(self.folder / PROTOCOL) as file:
-            file.write(dump(told, indent=1).encode())
+        write_json(self.folder / PROTOCOL, told)
 
     def outcomes(self) -> list[Outcome]:
         """What is there so far."""

@@ -14,8 +14,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from delta_rlvr.evaluate.server_sampler import ServerSettings
+from delta_rlvr.files import atomic, write_json
 from delta_rlvr.objectives import Method
-from delta_rlvr.runs.files import atomic, dump
 from delta_rlvr.study.judging import Judge, knows_decisive
 from delta_rlvr.study.learning.progress import Progress
 from delta_rlvr.study.learning.stopping import Stop, Stopped
@@ -431,8 +431,7 @@ class MeasuredBench:
         return self.settings.max_tokens or cell.task.max_tokens
 
     def _keep(self, path: Path, document: Any) -> None:
-        with atomic(path) as file:
-            file.write(dump(document).encode())
+        write_json(path, document, indent=None)
 
     def _done(self, chunks: int) -> None:
         self.progress.advance(chunks)

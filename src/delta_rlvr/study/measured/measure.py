@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Int
 
-from delta_rlvr.runs.files import atomic, dump
+from delta_rlvr.files import atomic, dump
 from delta_rlvr.study.measured.continuations import COPIES, Chunk, Continuations, Response
 from delta_rlvr.study.measured.estimate import MeasuredCredit, estimate
 from delta_rlvr.study.measured.nodes import Nodes, cut, importance, pilot_ends, pilot_next, share_out

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from delta_rlvr.credit import DeltaConfig
-from delta_rlvr.runs.files import atomic, dump
+from delta_rlvr.files import write_json
 from delta_rlvr.study.judging import Judge, knows_decisive
 from delta_rlvr.study.planted.conditions import CLEAN, PERTURBED
 from delta_rlvr.study.planted.labelled import batch_facts, length_terciles, measure_weights, small_sample
@@ -89,8 +89,7 @@ class CreditBench:
     def measure_and_keep(self, unit: Unit) -> dict[str, Any]:
         """Measure a batch and write its file, whole or not at all."""
         document = self.measure(unit)
-        with atomic(self.folder / unit.path) as file:
-            file.write(dump(document).encode())
+        write_json(self.folder / unit.path, document, indent=None)
         return document
 
     def measure(self, unit: Unit) -> dict[str, Any]:

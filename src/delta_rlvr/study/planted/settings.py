@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote
 
+from delta_rlvr.files import dump, write_json
 from delta_rlvr.objectives import Method
-from delta_rlvr.runs.files import atomic, dump
 from delta_rlvr.study.planted.methods import bench_method, every_method
 from delta_rlvr.tasks import BUILT_IN, DEFAULT_POLICY
 
@@ -133,8 +133,7 @@ def check_same_settings(path: Path, settings: Mapping[str, Any], free: Collectio
             raise ValueError(
                 f"{path.parent} has batches of other settings ({'; '.join(other)}): use those, or give another --output"
             )
-    with atomic(path) as file:
-        file.write(dump(now, indent=1).encode())
+    write_json(path, now)
 
 
 class Cells(Protocol):

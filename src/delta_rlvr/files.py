@@ -1,0 +1,108 @@
+"""Files and folders as every room writes them: whole or not at all, as strict JSON, and kept from a second process."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any, BinaryIO
+
+from delta_rlvr.exit_codes import ExitCode
+
+try:
+    import fcntl
+except ImportError:  # Windows: a second process is then not kept out
+    fcntl = None  # type: ignore[assignment]
+
+
+class InUse(Exception):
+    """Another process writes there; the message says where and what to do."""
+
+    exit_code = ExitCode.BAD_INPUT
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+@contextmanager
+def atomic(path: Path) -> Iterator[BinaryIO]:
+    """Write beside `path` and move into place: a reader sees the old file or the new one, never a part."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
+    try:
+        with draft.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """A text file, whole or not at all."""
+    with atomic(path) as file:
+        file.write(text.encode())
+
+
+def write_json(path: Path, value: Any, *, indent: int | None = 1) -> None:
+    """A value as a JSON file, whole or not at all."""
+    write_text(path, dump(value, indent=indent))
+
+
+def hold(file: IO[Any], refusal: str) -> None:
+    """Lock an open file, or refuse. The system drops the lock when its process ends, however that comes about."""
+    if fcntl is not None:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InUse(refusal) from None
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep other processes out of a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("a+", encoding="utf-8") as file:
+        file.seek(0)
+        owner = file.read().strip() or "another process"
+        hold(file, f"{folder} is in use by {owner}: wait for it to end, or give another --output")
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {platform.node()}, since {now()}\n")
+        file.flush()
+        yield
+
+
+def dump(value: Any, *, indent: int | None = None) -> str:
+    """Strict JSON: no NaN or infinity (null instead), NumPy and 0-d tensor values as plain numbers."""
+    separators = (",", ":") if indent is None else None
+    return json.dumps(plain(value), ensure_ascii=False, allow_nan=False, indent=indent, separators=separators)
+
+
+def plain(value: Any) -> Any:
+    """`value` with only JSON's own types. Paths, enums and other objects of a settings file become text."""
+    if value is None or isinstance(value, (bool, int)):
+        return value
+    if isinstance(value, str):
+        # A lone surrogate (half of a pair, from a torn token) has no UTF-8 form.
+        return value.encode("utf-8", "replace").decode("utf-8") if not value.isascii() else value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(item) for item in value]
+    if hasattr(value, "tolist"):  # NumPy scalars and arrays, torch tensors
+        return plain(value.tolist())
+    return str(value)
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value from a file is a finite number; true and false are none."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

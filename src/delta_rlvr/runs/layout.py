@@ -1,0 +1,73 @@
+"""The names in a run folder, its per-token arrays, and how their numbers are rounded."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from delta_rlvr.exit_codes import ExitCode
+
+SCHEMA = 1
+RUN = "run.json"
+METRICS = "metrics.jsonl"
+ROLLOUTS = "rollouts"
+TOKENS = "tokens.npz"
+EVALUATIONS = "evaluations"
+PROXY_AGREEMENT = "proxy_agreement.json"
+
+# Arrays of a rollout with one entry per valid response token.
+TOKEN_ARRAYS = (
+    "tokens",
+    "ids",
+    "logps",
+    "entropy",
+    "margin",
+    "margin_initial",
+    "alpha",
+    "weight",
+    "decisive",
+    "measured",
+    "measured_error",
+)
+
+_ROLLOUT_NAME = re.compile(r"step_(\d+)\.jsonl\.gz")
+
+
+class RunFolderError(Exception):
+    """A run folder cannot be used as asked; the message says why and what to do."""
+
+    exit_code = ExitCode.BAD_INPUT
+
+
+def rollout_path(folder: Path, step: int) -> Path:
+    return folder / ROLLOUTS / f"step_{step:06d}.jsonl.gz"
+
+
+def rollout_steps(folder: Path) -> dict[int, Path]:
+    """The sampled steps that have a file, in order of step."""
+    found = {}
+    for path in (folder / ROLLOUTS).glob("step_*.jsonl.gz"):
+        if match := _ROLLOUT_NAME.fullmatch(path.name):
+            found[int(match[1])] = path
+    return dict(sorted(found.items()))
+
+
+def round_significant(values: Any, digits: int = 5) -> list[Any]:
+    """Numbers at `digits` significant digits; None where one is missing or not finite, flags as 0 and 1."""
+    array = np.asarray(values)
+    if array.dtype.kind in "iub":
+        whole: list[Any] = array.astype(np.int64).tolist()
+        return whole
+    array = array.astype(np.float64)  # None becomes NaN
+    finite = np.isfinite(array)
+    known = np.where(finite, array, 0.0)
+    with np.errstate(divide="ignore"):
+        places = digits - 1 - np.floor(np.log10(np.abs(known)))
+    places = np.clip(np.where(known == 0, 0, places), -300, 300)
+    # A whole number divided (or multiplied) by a power of ten is the double nearest to the short decimal.
+    scale = 10.0 ** np.abs(places)
+    rounded = np.where(places >= 0, np.round(known * scale) / scale, np.round(known / scale) * scale).tolist()
+    return rounded if finite.all() else [v if ok else None for v, ok in zip(rounded, finite, strict=True)]
