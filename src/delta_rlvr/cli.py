@@ -6,8 +6,11 @@ import argparse
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
+from importlib import import_module
 
 from delta_rlvr import __version__
+from delta_rlvr.commands import EXTRAS, TRAIN_LIKE
 from delta_rlvr.exit_codes import ExitCode, exit_code_of
 
 USAGE = """usage: delta-rlvr COMMAND [OPTION ...]
@@ -44,24 +47,18 @@ def main(arguments: list[str] | None = None) -> int:
         return ExitCode.DONE
     command, rest = given[0], given[1:]
     if command not in COMMANDS:
-        print(
-            f"delta-rlvr: there is no command {command!r} (there are: {', '.join(COMMANDS)})", file=sys.stderr
-        )
+        known = ", ".join(COMMANDS)
+        print(f"delta-rlvr: there is no command {command!r} (there are: {known})", file=sys.stderr)
         return ExitCode.BAD_INPUT
     try:
         return COMMANDS[command](rest)
     except KeyboardInterrupt as interrupt:
-        print(
-            f"\ndelta-rlvr {command}: interrupted; {str(interrupt) or 'what was written is kept'}",
-            file=sys.stderr,
-        )
+        kept = str(interrupt) or "what was written is kept"
+        print(f"\ndelta-rlvr {command}: interrupted; {kept}", file=sys.stderr)
         return ExitCode.INTERRUPTED
     except ModuleNotFoundError as error:
-        extra = EXTRAS[command]
-        print(
-            f'delta-rlvr {command}: {error}. Install it with: pip install "delta-rlvr[{extra}]"',
-            file=sys.stderr,
-        )
+        install = f'pip install "delta-rlvr[{EXTRAS[command]}]"'
+        print(f"delta-rlvr {command}: {error}. Install it with: {install}", file=sys.stderr)
         return ExitCode.BAD_INPUT
     except Exception as error:
         code = exit_code_of(error)
@@ -71,21 +68,33 @@ def main(arguments: list[str] | None = None) -> int:
         return code
 
 
-def _train(arguments: list[str]) -> int:
-    if "--help-all" in arguments:
+def _train_like(command: str, arguments: list[str]) -> int:
+    """`train` and the commands that take its options, which only TRL knows: they have help of their own."""
+    from delta_rlvr.commands import help as texts
+
+    if command == "train" and "--help-all" in arguments:
         from delta_rlvr.commands.options import print_all_options
 
         print_all_options()
-        return 0
+        return ExitCode.DONE
     if {"-h", "--help"} & set(arguments):
-        from delta_rlvr.commands.help import train_help
+        own = {"train": texts.train_help(), "doctor": texts.DOCTOR, "compare": texts.COMPARE}
+        sys.stdout.write(own[command])
+        return ExitCode.DONE
+    _check_names(command, arguments)
+    code: int = import_module(f"delta_rlvr.commands.{command}").run(arguments)
+    return code
 
-        sys.stdout.write(train_help())
-        return 0
-    _check_names("train", arguments)
-    from delta_rlvr.commands.train import run
 
-    return run(arguments)
+def _parsed(command: str, arguments: list[str]) -> int:
+    """The commands whose options argparse knows."""
+    if command == "evaluate" and not {"-h", "--help", "--server", "--list"} & set(arguments):
+        _check_names(command, arguments)  # a server has names of its own
+    module = import_module(f"delta_rlvr.commands.{command.replace('-', '_')}")
+    parser = argparse.ArgumentParser(prog=f"delta-rlvr {command}", description=module.__doc__)
+    module.add_arguments(parser)
+    code: int = module.run(parser.parse_args(arguments))
+    return code
 
 
 def _check_names(command: str, arguments: list[str]) -> None:
@@ -93,136 +102,12 @@ def _check_names(command: str, arguments: list[str]) -> None:
     from delta_rlvr.commands.names import check_names
 
     check_names(arguments)
-    _loading(command)
-
-
-def _loading(command: str) -> None:
     if sys.stderr.isatty():
         print(f"delta-rlvr {command}: loading ...", file=sys.stderr, flush=True)
 
 
-def _doctor(arguments: list[str]) -> int:
-    if {"-h", "--help"} & set(arguments):
-        from delta_rlvr.commands.help import DOCTOR
-
-        sys.stdout.write(DOCTOR)
-        return 0
-    _check_names("doctor", arguments)
-    from delta_rlvr.commands.doctor import run
-
-    return run(arguments)
-
-
-def _compare(arguments: list[str]) -> int:
-    if {"-h", "--help"} & set(arguments):
-        from delta_rlvr.commands.help import COMPARE
-
-        sys.stdout.write(COMPARE)
-        return 0
-    _check_names("compare", arguments)
-    from delta_rlvr.commands.compare import run
-
-    return run(arguments)
-
-
-def _evaluate(arguments: list[str]) -> int:
-    if not {"-h", "--help", "--server", "--list"} & set(arguments):  # a server has names of its own
-        _check_names("evaluate", arguments)
-    from delta_rlvr.evaluate import command
-
-    parser = argparse.ArgumentParser(prog="delta-rlvr evaluate", description=command.__doc__)
-    command.add_arguments(parser)
-    return command.run(parser.parse_args(arguments))
-
-
-def _report(arguments: list[str]) -> int:
-    from delta_rlvr.report import command
-
-    parser = argparse.ArgumentParser(
-        prog="delta-rlvr report", description="One self-contained page for runs."
-    )
-    command.add_report_arguments(parser)
-    print(command.run_report(parser.parse_args(arguments)))
-    return 0
-
-
-def _explain(arguments: list[str]) -> int:
-    from delta_rlvr.commands import explain as command
-
-    parser = argparse.ArgumentParser(
-        prog="delta-rlvr explain", description="Which tokens of given rollouts would get the credit."
-    )
-    command.add_arguments(parser)
-    print(command.run(parser.parse_args(arguments)))
-    return 0
-
-
-def _credit_bench(arguments: list[str]) -> int:
-    from delta_rlvr.commands import credit_bench as command
-
-    parser = argparse.ArgumentParser(prog="delta-rlvr credit-bench", description=command.__doc__)
-    command.add_arguments(parser)
-    return command.run(parser.parse_args(arguments))
-
-
-def _study(arguments: list[str]) -> int:
-    from delta_rlvr.commands import study as command
-
-    parser = argparse.ArgumentParser(prog="delta-rlvr study", description=command.__doc__)
-    command.add_arguments(parser)
-    return command.run(parser.parse_args(arguments))
-
-
-def _completion(arguments: list[str]) -> int:
-    from delta_rlvr.commands import completion as command
-
-    parser = argparse.ArgumentParser(prog="delta-rlvr completion", description=command.__doc__)
-    command.add_arguments(parser)
-    return command.run(parser.parse_args(arguments), list(COMMANDS))
-
-
-def _leaderboard(arguments: list[str]) -> int:
-    from delta_rlvr.commands import leaderboard as command
-
-    parser = argparse.ArgumentParser(prog="delta-rlvr leaderboard", description=command.__doc__)
-    command.add_arguments(parser)
-    return command.run(parser.parse_args(arguments))
-
-
-def _methods(arguments: list[str]) -> int:
-    from delta_rlvr.commands import methods as command
-
-    parser = argparse.ArgumentParser(prog="delta-rlvr methods", description=command.__doc__)
-    command.add_arguments(parser)
-    return command.run(parser.parse_args(arguments))
-
-
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
-    "train": _train,
-    "doctor": _doctor,
-    "compare": _compare,
-    "evaluate": _evaluate,
-    "report": _report,
-    "explain": _explain,
-    "credit-bench": _credit_bench,
-    "study": _study,
-    "leaderboard": _leaderboard,
-    "methods": _methods,
-    "completion": _completion,
-}
-
-EXTRAS = {
-    "train": "train",
-    "doctor": "train",
-    "compare": "train",
-    "evaluate": "evaluate,math",
-    "report": "report,evaluate",
-    "explain": "report,evaluate",
-    "credit-bench": "evaluate",
-    "study": "evaluate",
-    "leaderboard": "evaluate",
-    "methods": "train",
-    "completion": "train",
+    command: partial(_train_like if command in TRAIN_LIKE else _parsed, command) for command in EXTRAS
 }
 
 if __name__ == "__main__":

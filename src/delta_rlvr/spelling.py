@@ -31,6 +31,11 @@ def split_spec(spec: str) -> tuple[str, dict[str, str]]:
     return name, dict(pairs)
 
 
+def comma_list(text: str) -> list[str]:
+    """Names with commas between them."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
 def guessed(text: str) -> Any:
     """A value whose type nobody declared: numbers and truth values as such."""
     if text in ("true", "false"):

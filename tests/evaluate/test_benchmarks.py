@@ -13,10 +13,10 @@ import pytest
 from delta_rlvr.evaluate import data, readers
 from delta_rlvr.evaluate.benchmarks import BENCHMARKS, Benchmark, load_benchmark, load_benchmarks
 from delta_rlvr.evaluate.errors import EvaluationError
-from delta_rlvr.evaluate.presets import PRESETS, get_preset
+from delta_rlvr.evaluate.presets import PRESETS
 from delta_rlvr.evaluate.settings import EvaluationSettings
 from delta_rlvr.tasks import templates
-from delta_rlvr.tasks.grading import grade_problem
+from delta_rlvr.tasks.registry import grade_problem
 from delta_rlvr.tasks.sources import hub
 
 REAL = os.environ.get("DELTA_RLVR_DATA")
@@ -36,14 +36,12 @@ def _write(path, rows):
 
 
 def test_presets_are_the_papers():
-    math = get_preset("paper-math")
+    math = PRESETS["paper-math"]
     assert math.settings == EvaluationSettings(samples=16, max_tokens=30_000, temperature=1.0, top_p=0.7)
     assert [BENCHMARKS[name].questions for name in math.benchmarks] == [30, 30, 30, 30, 30, 33, 30]
-    assert [BENCHMARKS[name].questions for name in get_preset("paper-code").benchmarks] == [164, 378, 1055]
-    assert [BENCHMARKS[name].questions for name in get_preset("paper-ood").benchmarks] == [198, 600]
+    assert [BENCHMARKS[name].questions for name in PRESETS["paper-code"].benchmarks] == [164, 378, 1055]
+    assert [BENCHMARKS[name].questions for name in PRESETS["paper-ood"].benchmarks] == [198, 600]
     assert {PRESETS[name].settings.samples for name in ("paper-code", "paper-ood")} == {5}
-    with pytest.raises(EvaluationError, match="no preset 'paper'"):
-        get_preset("paper")
 
 
 def test_math_rows_and_prompt(folder):

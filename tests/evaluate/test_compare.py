@@ -89,7 +89,7 @@ def test_benchmarks_are_resampled_within_themselves():
     ("other", "message"),
     [
         (make_result({"one": [[0, 1]] * 3}, max_tokens=200), "max_tokens = 200"),
-        (make_result({"one": [[0, 1]] * 3}, digest="other"), "were not the same"),
+        (make_result({"one": [[0, 1]] * 3}, asked="another one"), "were not the same"),
         (make_result({"two": [[0, 1]] * 3}), "no benchmark 'one'"),
         (make_result({"one": [[0, 1]] * 2 + [[None, None]]}), "only one has one q2"),
         (make_result({"one": [[0, 1, 1]] * 3}), "samples = 3"),

@@ -5,10 +5,11 @@ import torch
 from evaluation_support import digit_grade, sums, tiny_model, tiny_tokenizer
 
 from delta_rlvr.evaluate.errors import EvaluationError
-from delta_rlvr.evaluate.local_sampler import LocalSampler, encode_prompt, weights_digest
+from delta_rlvr.evaluate.local_sampler import LocalSampler, weights_digest
 from delta_rlvr.evaluate.records import SampleRequest
 from delta_rlvr.evaluate.runner import run_evaluation
 from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey
+from delta_rlvr.tasks.prompts import encode_prompt
 
 SETTINGS = EvaluationSettings(samples=4, max_tokens=24, temperature=1.0, top_p=0.9, seed=3)
 
@@ -109,7 +110,7 @@ def test_too_long_for_the_context(model, tokenizer):
 
 
 def test_chat_needs_a_template(tokenizer):
-    with pytest.raises(EvaluationError, match="no chat template"):
+    with pytest.raises(ValueError, match="no chat template"):
         encode_prompt(tokenizer, [{"role": "user", "content": "1+1=?"}])
     templated = tiny_tokenizer()
     templated.chat_template = "{% for m in messages %}{{ m.content }}{% endfor %}=="

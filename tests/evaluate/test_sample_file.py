@@ -8,6 +8,7 @@ from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.records import Completion, Sample
 from delta_rlvr.evaluate.sample_file import SampleFile, read_samples
 from delta_rlvr.evaluate.settings import SampleKey
+from delta_rlvr.files import InUse
 
 IDENTITY = {"model": {"name": "tiny"}, "settings": {"samples": 2, "seed": 0}}
 
@@ -66,7 +67,7 @@ def test_other_settings_are_refused_by_name(tmp_path):
 
 def test_two_writers_are_kept_apart(tmp_path):
     path = tmp_path / "samples.jsonl"
-    with SampleFile(path, IDENTITY), pytest.raises(EvaluationError, match="another evaluation"):
+    with SampleFile(path, IDENTITY), pytest.raises(InUse, match="another evaluation"):
         SampleFile(path, IDENTITY)
 
 

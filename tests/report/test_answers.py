@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from delta_rlvr.commands.report import runs_below
 from delta_rlvr.report import write_report
-from delta_rlvr.report.command import runs_below
 from delta_rlvr.runs import read_run
 from report_pages import (
     details,

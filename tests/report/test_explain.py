@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 
 import numpy as np
@@ -10,10 +9,9 @@ import pytest
 import torch
 
 from delta_rlvr.cli import main
+from delta_rlvr.commands.explain import explain, group_advantages
 from delta_rlvr.credit import token_coefficients
 from delta_rlvr.exit_codes import ExitCode
-from delta_rlvr.report.command import add_explain_arguments, add_report_arguments, run_explain, run_report
-from delta_rlvr.report.explain import explain, group_advantages
 from delta_rlvr.report.rollout_files import Rollout, RolloutFileError, read_rollouts
 from delta_rlvr.tasks.models import load_policy
 from report_pages import unpacked
@@ -217,25 +215,14 @@ def test_measured_credit_stands_beside_the_weights(tmp_path, capsys):
     assert "line 1 has no answer" in capsys.readouterr().err
 
 
-def test_commands(rollouts_file, run_folder, tmp_path):
-    parser = argparse.ArgumentParser()
-    commands = parser.add_subparsers()
-    add_report_arguments(commands.add_parser("report"))
-    add_explain_arguments(commands.add_parser("explain"))
-    output = run_report(
-        parser.parse_args(
-            ["report", str(run_folder), "--output", str(tmp_path / "r.html"), "--title", "A title"]
-        )
-    )
-    assert "A title" in output.read_text()
-    arguments = [
-        "explain",
-        "--model",
-        "builtin",
-        "--rollouts",
-        str(rollouts_file),
-        "--methods",
-        "delta?proxy=topk_hidden&scope=group,surprise",
-    ]
-    output = run_explain(parser.parse_args([*arguments, "--output", str(tmp_path / "e.html")]))
-    assert unpacked(output)["page"]["comparison"]["agreeing"]["rule.proxy"] == "topk_hidden"
+def test_commands(rollouts_file, run_folder, tmp_path, capsys):
+    page = tmp_path / "r.html"
+    assert main(["report", str(run_folder), "--output", str(page), "--title", "A title"]) == 0
+    assert capsys.readouterr().out == f"{page}\n"
+    assert "A title" in page.read_text()
+    page = tmp_path / "e.html"
+    methods = "delta?proxy=topk_hidden&scope=group,surprise"
+    arguments = ["--model", "builtin", "--rollouts", str(rollouts_file), "--methods", methods]
+    assert main(["explain", *arguments, "--output", str(page)]) == 0
+    assert capsys.readouterr().out == f"{page}\n"
+    assert unpacked(page)["page"]["comparison"]["agreeing"]["rule.proxy"] == "topk_hidden"

@@ -9,7 +9,7 @@ import json
 import pytest
 import torch
 
-from delta_rlvr.report.explain import explain, group_advantages
+from delta_rlvr.commands.explain import explain, group_advantages
 from delta_rlvr.report.rollout_files import RolloutFileError, read_rollouts
 from delta_rlvr.runs import RunDescription, RunWriter
 from delta_rlvr.tasks.models import load_policy

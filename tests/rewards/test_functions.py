@@ -16,8 +16,6 @@ from delta_rlvr.rewards import (
     OverlongReward,
     SoftOverlong,
     WeightedReward,
-    choice_reward,
-    format_reward,
     math_reward,
 )
 from delta_rlvr.rewards.functions import completion_text
@@ -69,8 +67,8 @@ def test_what_could_not_be_judged_is_counted_and_kept_for_the_log() -> None:
 
 def test_without_a_trainer() -> None:
     assert MathReward(column="solution")(completions=PLAIN, solution=[5, 6, 7]) == [1.0, 1.0, 0.0]
-    assert choice_reward(None, [r"\boxed{B}"], answer=["B"]) == [1.0]
-    assert format_reward(None, PLAIN) == [1.0, 1.0, 0.0]
+    assert ChoiceReward()(None, [r"\boxed{B}"], answer=["B"]) == [1.0]
+    assert FormatReward()(None, PLAIN) == [1.0, 1.0, 0.0]
 
 
 def test_a_missing_column_is_named() -> None:

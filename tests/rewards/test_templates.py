@@ -45,10 +45,10 @@ def test_choices_are_lettered() -> None:
 
 def test_bad_templates_are_refused() -> None:
     with pytest.raises(ValueError, match=r"places \['', 'question'\]"):
-        Template("t", "{question} in \\boxed{}", "math", "boxed", "ours")
+        Template("t", "{question} in \\boxed{}", "math", "boxed")
     with pytest.raises(ValueError, match=r"needs \{question\}"):
-        Template("t", "no place", "math", "boxed", "ours")
+        Template("t", "no place", "math", "boxed")
     with pytest.raises(ValueError, match="grader='maths'"):
-        Template("t", "{question}", "maths", "boxed", "ours")
+        Template("t", "{question}", "maths", "boxed")
     with pytest.raises(ValueError, match="no template is called 'x'; there are math,"):
         template("x")

@@ -6,9 +6,9 @@ import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
+from delta_rlvr.evaluate.questions import Questions
 from delta_rlvr.evaluate.records import Completion, Sample
-from delta_rlvr.evaluate.results import BenchmarkQuestions, EvaluationResult, build_result
-from delta_rlvr.evaluate.runner import Questions
+from delta_rlvr.evaluate.results import EvaluationResult, build_result
 from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey
 from delta_rlvr.rewards.verdict import Verdict
 from delta_rlvr.tasks.problem import Problem
@@ -67,7 +67,10 @@ def digit_grade(problem: Problem, completion: str) -> Verdict:
 
 
 def make_result(
-    scores: dict[str, list[list[float | None]]], seed: int = 0, digest: str = "d", max_tokens: int = 100
+    scores: dict[str, list[list[float | None]]],
+    seed: int = 0,
+    asked: str = "a question",
+    max_tokens: int = 100,
 ) -> EvaluationResult:
     """A result from {benchmark: [[scores of a question], ...]}."""
     samples = {}
@@ -75,7 +78,8 @@ def make_result(
     count = len(next(iter(scores.values()))[0])
     for name, rows in scores.items():
         ids = tuple(f"q{number}" for number in range(len(rows)))
-        benchmarks.append(BenchmarkQuestions(name, ids, {"title": name, "digest": digest}))
+        problems = tuple(Problem(problem, asked, "1", "math") for problem in ids)
+        benchmarks.append(Questions(name, problems, {"title": name}))
         for problem, row in zip(ids, rows, strict=True):
             for number, score in enumerate(row):
                 if score is not None:

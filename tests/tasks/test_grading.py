@@ -3,8 +3,9 @@
 import pytest
 
 from delta_rlvr.tasks import BUILT_IN, grading
-from delta_rlvr.tasks.grading import grade_batch, grade_problem
+from delta_rlvr.tasks.grading import grade_batch
 from delta_rlvr.tasks.problem import Problem
+from delta_rlvr.tasks.registry import grade_problem
 
 
 def test_each_problem_has_its_grader_and_its_place_of_the_answer() -> None:

@@ -19,7 +19,7 @@ from delta_rlvr.tasks.sources.schemas import FieldNames, RowError, answer_text, 
 from delta_rlvr.tasks.templates import MATH, Template
 
 RECIPES = Path(__file__).parents[2] / "recipes"
-BRACKETS = Template("brackets", "<{question}>", "math", "boxed", "this test")
+BRACKETS = Template("brackets", "<{question}>", "math", "boxed")
 
 
 def write(path: Path, rows: list[Any]) -> Path:

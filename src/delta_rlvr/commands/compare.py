@@ -19,6 +19,7 @@ from delta_rlvr.files import plain, write_json
 from delta_rlvr.objectives import get_method
 from delta_rlvr.report import write_report
 from delta_rlvr.runs import read_run
+from delta_rlvr.spelling import comma_list
 
 # Settings that may differ between a finished run that is kept and the comparison it is kept for.
 _INCIDENTAL = ("output", "output_dir", "logging_dir", "report", "run_name", "save_total_limit")
@@ -31,7 +32,7 @@ def run(arguments: list[str]) -> int:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--output", default="runs/compare")
     mine, theirs = parser.parse_known_args(arguments)
-    methods = [name.strip() for name in mine.methods.split(",") if name.strip()]
+    methods = comma_list(mine.methods)
     if len(set(methods)) != len(methods) or len(methods) < 2:
         raise ValueError(f"--methods {mine.methods}: give two or more different names, as in dapo,delta")
     if mine.seeds < 1:

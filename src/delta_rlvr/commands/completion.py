@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 
+from delta_rlvr.commands import EXTRAS, TRAIN_LIKE
 from delta_rlvr.commands.names import method_names
 from delta_rlvr.tasks.registry import BUILT_IN
 
@@ -15,17 +16,6 @@ INSTALL = {
     "fish": "delta-rlvr completion fish > ~/.config/fish/completions/delta-rlvr.fish",
 }
 
-# Commands whose options argparse knows: the module, and the function that adds them.
-_PARSED = {
-    "evaluate": ("delta_rlvr.evaluate.command", "add_arguments"),
-    "report": ("delta_rlvr.report.command", "add_report_arguments"),
-    "explain": ("delta_rlvr.commands.explain", "add_arguments"),
-    "credit-bench": ("delta_rlvr.commands.credit_bench", "add_arguments"),
-    "study": ("delta_rlvr.commands.study", "add_arguments"),
-    "leaderboard": ("delta_rlvr.commands.leaderboard", "add_arguments"),
-    "methods": ("delta_rlvr.commands.methods", "add_arguments"),
-}
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -33,16 +23,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("shell", choices=list(INSTALL))
 
 
-def run(options: argparse.Namespace, commands: Sequence[str]) -> int:
+def run(options: argparse.Namespace) -> int:
     """The subcommand."""
-    known = {command: options_of(command) for command in commands}
+    known = {command: options_of(command) for command in EXTRAS}
     print(_fish(known) if options.shell == "fish" else _bash(known, zsh=options.shell == "zsh"))
     return 0
 
 
 def options_of(command: str) -> list[str]:
     """Every option of a command, with its dashes."""
-    if command in ("train", "compare", "doctor"):
+    if command in TRAIN_LIKE:
         from delta_rlvr.commands.options import known_options
 
         own = {
@@ -52,9 +42,8 @@ def options_of(command: str) -> list[str]:
         }
         return sorted({f"--{name}" for name in known_options()} | {"--config", "--help", *own[command]})
     parser = argparse.ArgumentParser()
-    if command in _PARSED:
-        module, function = _PARSED[command]
-        getattr(import_module(module), function)(parser)
+    if command != "completion":
+        import_module(f"delta_rlvr.commands.{command.replace('-', '_')}").add_arguments(parser)
     return sorted(
         {name for action in parser._actions for name in action.option_strings if name.startswith("--")}
     )

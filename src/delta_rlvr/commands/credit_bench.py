@@ -15,6 +15,7 @@ from delta_rlvr.commands.credit_bench_display import show
 from delta_rlvr.exit_codes import at_work
 from delta_rlvr.files import write_json, write_text
 from delta_rlvr.runs.layout import PROXY_AGREEMENT
+from delta_rlvr.spelling import comma_list
 from delta_rlvr.study.planted.bench import CreditBench
 from delta_rlvr.study.planted.figure import bench_figure
 from delta_rlvr.study.planted.settings import BenchSettings
@@ -173,7 +174,7 @@ def _given(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _names(text: str) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    names = tuple(comma_list(text))
     if not names:
         raise argparse.ArgumentTypeError("give names, separated by commas")
     return names

@@ -3,13 +3,60 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
-from delta_rlvr.report.command import add_explain_arguments, run_explain
+import numpy as np
+
+from delta_rlvr.report.rollout_files import FORMATS, Rollout, RolloutFileError, read_rollouts
+from delta_rlvr.spelling import comma_list
+
+if TYPE_CHECKING:
+    from delta_rlvr.credit import CreditStream
+    from delta_rlvr.report.explained import Forward, Measured
+
+# Added to a group's standard deviation, as TRL and verl do; the deviation is the unbiased one, as theirs.
+ADVANTAGE_EPSILON = 1e-4
+
+METHODS = ("delta", "dapo-ft", "grpo")
+"""Whose weights are shown when none are named."""
+
+GIVEN = ("hidden", "head", "groups", "logps", "entropy", "tokens")
+"""What a rule may need here: one forward pass over texts gives it. Labels of decisive tokens come from the file, where it has them."""
+
+
+class Measure(Protocol):
+    """Measures the credit of tokens (`explain_measured` has one that does so by continuations)."""
+
+    def __call__(
+        self, policy: Any, tokenizer: Any, rollouts: Sequence[Rollout], passes: Sequence[Forward]
+    ) -> Measured:
+        """Credit and standard error of each token of each response."""
+        ...
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_explain_arguments(parser)
+    """`delta-rlvr explain --model M --rollouts FILE`"""
+    parser.description = "Which tokens of given rollouts would get the credit."
+    parser.add_argument(
+        "--model", required=True, help='"builtin", a folder, or a name that transformers can load'
+    )
+    parser.add_argument(
+        "--rollouts", required=True, metavar="FILE", help=f"{FORMATS}; docs/report.md has the keys"
+    )
+    parser.add_argument("--reward_key", metavar="NAME", help="which reward, where the file has several")
+    parser.add_argument("--output", default="explain.html", help="the page to write (default: %(default)s)")
+    parser.add_argument("--title", help="the page's title")
+    parser.add_argument("--temperature", type=float, default=1.0, help="what the rollouts were sampled with")
+    parser.add_argument("--chat", action="store_true", help="put prompts into the tokenizer's chat template")
+    parser.add_argument(
+        "--methods",
+        "--method",
+        default=",".join(METHODS),
+        help="methods whose weights to show, with commas, the first one first; settings after '?', a rule of your own as "
+        "my_rules.py:MyRule (default: %(default)s)",
+    )
     parser.add_argument(
         "--measured",
         type=int,
@@ -23,14 +70,136 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(args: argparse.Namespace) -> Path:
+def run(args: argparse.Namespace) -> int:
+    """The subcommand."""
     if (args.measured is None) != (args.task is None):
         raise ValueError(
             "--measured and --task belong together: the number of continuations, and what judges them"
         )
-    if args.measured is None:
-        return run_explain(args)
-    from delta_rlvr.commands.explain_measured import Continued
-    from delta_rlvr.tasks import get_task
+    measure = None
+    if args.measured is not None:
+        from delta_rlvr.commands.explain_measured import Continued
+        from delta_rlvr.tasks import get_task
 
-    return run_explain(args, Continued(get_task(args.task), args.measured, args.temperature))
+        measure = Continued(get_task(args.task), args.measured, args.temperature)
+    page = explain(
+        args.model,
+        args.rollouts,
+        args.output,
+        methods=comma_list(args.methods),
+        temperature=args.temperature,
+        chat=args.chat,
+        title=args.title,
+        reward_key=args.reward_key,
+        measure=measure,
+    )
+    print(page)
+    return 0
+
+
+def explain(
+    model: str,
+    rollouts_file: str | Path,
+    output: str | Path,
+    *,
+    methods: Sequence[str] = METHODS,
+    temperature: float = 1.0,
+    chat: bool = False,
+    title: str | None = None,
+    megabytes: float = 20.0,
+    reward_key: str | None = None,
+    measure: Measure | None = None,
+) -> Path:
+    """Write the page of the token weights that a policy's next update would give these rollouts.
+
+    `methods`: whose weights; the first one's are shown first. `rollouts_file`: any format that `report.rollout_files` reads. `chat`
+    puts a prompt that is text into the tokenizer's chat template as the user's turn. `temperature` is the one the rollouts were sampled
+    with. `reward_key` names the reward where a file has several. With `measure` the view shows measured credit beside the weights.
+    """
+    import torch
+
+    from delta_rlvr.commands.explain_forward import forward
+    from delta_rlvr.credit.rule import check_needs
+    from delta_rlvr.credit.stream import streams_for
+    from delta_rlvr.objectives import get_method
+    from delta_rlvr.report.explained import Explained
+    from delta_rlvr.tasks.models import load_policy
+
+    chosen = {name: get_method(name) for name in methods}
+    if not chosen:
+        raise ValueError("methods: name at least one")
+    every = read_rollouts(rollouts_file, reward_key)
+    advantages, groups = group_advantages(every)
+    # A response without a token has a part in its group's mean and none in the view.
+    kept = [place for place, rollout in enumerate(every) if rollout.response or rollout.ids]
+    rollouts = [every[place] for place in kept]
+    advantages, groups = [advantages[place] for place in kept], [groups[place] for place in kept]
+    given = [*GIVEN, "decisive"] if all(rollout.decisive is not None for rollout in rollouts) else GIVEN
+    source = Path(rollouts_file).name
+    for name, method in chosen.items():
+        check_needs(method.rho, given, f"explain with {source}", name)
+    policy, tokenizer = load_policy(model)
+    policy.eval().to("cuda" if torch.cuda.is_available() else "cpu")  # type: ignore[arg-type]
+    passes = [forward(policy, tokenizer, rollout, temperature, chat) for rollout in rollouts]
+    rules = {name: method.rho for name, method in chosen.items()}
+    head = policy.get_output_embeddings().weight
+    streams = streams_for(rules.values(), head=head, temperature=temperature)
+    _add(streams, rollouts, passes, labelled=any("decisive" in rule.needs for rule in rules.values()))
+    earned = torch.tensor(advantages, dtype=torch.float64, device=head.device)
+    numbers = torch.tensor(groups, device=head.device)
+    records = {
+        name: next(stream for stream in streams if stream.reads(rule)).solve(
+            earned, groups=numbers, config=rule
+        )
+        for name, rule in rules.items()
+    }
+    return Explained(
+        model=model,
+        source=source,
+        temperature=temperature,
+        method=next(iter(chosen.values())),
+        rollouts=rollouts,
+        without_tokens=len(every) - len(rollouts),
+        passes=passes,
+        advantages=advantages,
+        groups=groups,
+        records=records,
+        measured=None if measure is None else measure(policy, tokenizer, rollouts, passes),
+    ).write_page(output, title, megabytes)
+
+
+def group_advantages(rollouts: Sequence[Rollout]) -> tuple[list[float], list[int]]:
+    """Each rollout's advantage, and its group's number in order of appearance. The engine's own advantages, where the file has all of
+    them; else relative to the group."""
+    numbers: dict[str, int] = {}
+    groups = [numbers.setdefault(rollout.group, len(numbers)) for rollout in rollouts]
+    known = [rollout.advantage for rollout in rollouts if rollout.advantage is not None]
+    if len(known) == len(rollouts):
+        return known, groups
+    rewards = np.array([rollout.reward for rollout in rollouts])
+    advantages = np.zeros(len(rollouts))
+    for number in range(len(numbers)):
+        members = np.flatnonzero(np.array(groups) == number)
+        if np.ptp(rewards[members]) > 0:
+            own = rewards[members]
+            advantages[members] = (own - own.mean()) / (own.std(ddof=1) + ADVANTAGE_EPSILON)
+    return advantages.tolist(), groups
+
+
+def _add(
+    streams: Sequence[CreditStream], rollouts: Sequence[Rollout], passes: Sequence[Forward], labelled: bool
+) -> None:
+    """Hand every response to every stream; `labelled`: with the labels of its decisive tokens."""
+    import torch
+
+    from delta_rlvr.commands.explain_forward import OTHER_TOKENIZER
+
+    for rollout, found in zip(rollouts, passes, strict=True):
+        arrays = {"tokens": found.ids, "entropy": found.entropy}
+        if labelled:
+            if found.decisive is None:
+                raise RolloutFileError(f"{rollout.where}: {OTHER_TOKENIZER}")
+            arrays["decisive"] = found.decisive
+        lengths = torch.tensor([len(found.ids)], device=found.ids.device)
+        for stream in streams:
+            stream.add(found.hidden, found.logps, lengths=lengths, **arrays)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from delta_rlvr.report.explain import Forward
+from delta_rlvr.report.explained import Forward
 from delta_rlvr.report.rollout_files import Rollout, RolloutFileError
 from delta_rlvr.study.judging import Asked, Judge
 from delta_rlvr.study.learning.progress import Progress

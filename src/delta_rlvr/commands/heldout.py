@@ -7,11 +7,11 @@ from pathlib import Path
 from rich.table import Table
 
 from delta_rlvr.adapters.trl import DeltaTrainer, DeltaTrainerConfig
+from delta_rlvr.commands.evaluate_display import ConsoleProgress
 from delta_rlvr.commands.options import TrainOptions
 from delta_rlvr.commands.progress import Teller
 from delta_rlvr.evaluate import EvaluationResult, compare_results, evaluate_policy
-from delta_rlvr.evaluate.display import ConsoleProgress
-from delta_rlvr.evaluate.runner import Grade
+from delta_rlvr.evaluate.questions import Grade
 from delta_rlvr.tasks import Problem, Task
 from delta_rlvr.tasks.phrased_sums import HELDOUT_SAMPLING, PhrasedSums
 from delta_rlvr.tasks.problem_set import ProblemSet

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import delta_rlvr
-from delta_rlvr.spelling import did_you_mean
+from delta_rlvr.spelling import comma_list, did_you_mean
 from delta_rlvr.tasks.models import check_model_name
 from delta_rlvr.tasks.registry import check_task_name
 from delta_rlvr.tasks.templates import template
@@ -78,24 +78,15 @@ def _registered(tree: ast.Module) -> Iterator[str]:
                             yield name
 
 
-_TRACKERS = {
-    "wandb": "wandb",
-    "tensorboard": "tensorboard",
-    "trackio": "trackio",
-    "mlflow": "mlflow",
-    "comet_ml": "comet_ml",
-}
+_TRACKERS = ("wandb", "tensorboard", "trackio", "mlflow", "comet_ml")
 
 
 def check_trackers(report_to: Any) -> None:
     """Refuse a tracker that is not installed, before anything is loaded for it."""
     for name in [report_to] if isinstance(report_to, str) else report_to or []:
-        package = _TRACKERS.get(name)
         alone = name == "tensorboard" and importlib.util.find_spec("tensorboardX") is not None
-        if package and importlib.util.find_spec(package) is None and not alone:
-            raise ValueError(
-                f"--report_to {name}: it is not installed; pip install {package.replace('_', '-')}"
-            )
+        if name in _TRACKERS and importlib.util.find_spec(name) is None and not alone:
+            raise ValueError(f"--report_to {name}: it is not installed; pip install {name.replace('_', '-')}")
 
 
 def _values(arguments: Sequence[str], option: str) -> Iterator[str]:
@@ -111,4 +102,4 @@ def _values(arguments: Sequence[str], option: str) -> Iterator[str]:
 
 def _listed(arguments: Sequence[str], option: str) -> Iterator[str]:
     for text in _values(arguments, option):
-        yield from (name.strip() for name in text.split(",") if name.strip())
+        yield from comma_list(text)

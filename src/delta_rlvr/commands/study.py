@@ -11,6 +11,7 @@ from rich.table import Table
 
 from delta_rlvr.evaluate.seeds import gap_text, p_text
 from delta_rlvr.files import write_json, write_text
+from delta_rlvr.spelling import comma_list
 from delta_rlvr.study.judging import MOST_JUDGES, judges_beside
 from delta_rlvr.study.learning.curves import curves_figure
 from delta_rlvr.study.learning.protocol import read_protocols
@@ -111,7 +112,7 @@ def run(options: argparse.Namespace) -> int:
                     done = study.go(
                         _machine(options),
                         tell,
-                        export=[name for name in options.export.split(",") if name],
+                        export=comma_list(options.export),
                         stop=stop,
                     )
                 if not done:

@@ -13,6 +13,7 @@ from delta_rlvr.rewards import RewardFunction, Verdict
 from delta_rlvr.tasks import Problem, Task
 from delta_rlvr.tasks.own_reward import OwnReward
 from delta_rlvr.tasks.problem_set import ProblemSet
+from delta_rlvr.tasks.prompts import encode_prompt, prompt_text
 
 
 class TaskReward(RewardFunction):
@@ -73,11 +74,13 @@ def fit_context(
     if context is None:
         return None
     # A token has a character at least: where the longest text fits as characters, nothing needs to be tokenized.
-    longest = sorted(problems, key=lambda problem: len(prompt_text(tokenizer, problem)))[-64:]
+    longest = sorted(
+        (problem.prompt for problem in problems), key=lambda one: len(prompt_text(tokenizer, one))
+    )
     prompt = len(prompt_text(tokenizer, longest[-1]))
     if prompt + config.max_completion_length <= context:
         return None
-    prompt = max(len(tokenizer(prompt_text(tokenizer, problem))["input_ids"]) for problem in longest)
+    prompt = max(len(encode_prompt(tokenizer, one)) for one in longest[-64:])
     room = context - prompt
     if room < 1:
         raise ValueError(
@@ -97,20 +100,6 @@ def fit_context(
     )
     config.max_completion_length = room
     return said
-
-
-def prompt_text(tokenizer: Any, problem: Problem) -> str:
-    """A problem's prompt as the model reads it."""
-    if isinstance(problem.prompt, str):
-        return problem.prompt
-    if not tokenizer.chat_template:
-        raise ValueError(
-            f"{problem.id} is a chat, and the model's tokenizer has no chat template: leave chat out"
-        )
-    text: str = tokenizer.apply_chat_template(
-        list(problem.prompt), tokenize=False, add_generation_prompt=True
-    )
-    return text
 
 
 def row(problem: Problem) -> dict[str, Any]:

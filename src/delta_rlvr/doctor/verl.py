@@ -23,8 +23,9 @@ from delta_rlvr.doctor.sizes import (
     state_bytes,
     store_bytes,
 )
-from delta_rlvr.doctor.versions import OURS, installed_version, version_line, version_problems
+from delta_rlvr.doctor.versions import OURS, version_line, version_problems
 from delta_rlvr.tasks.sources import hub
+from delta_rlvr.versions import installed_version
 
 VALUE_HEAD = "AutoModelForCausalLMWithValueHead"
 """The class of TRL that verl 0.9 looks for at its start."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.metadata import requires
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
+
+from delta_rlvr.versions import installed_version
 
 OURS = "delta-rlvr"
 LOOKED_AT = frozenset(
@@ -38,13 +40,6 @@ class Want:
         # A local part ("2.13.0+cpu") or a development version must not fail a bound that the release itself meets.
         if not wanted.contains(Version(installed).base_version, prereleases=True):
             return f"{name} {installed} is installed, and {self.by} needs {wanted}: {install}"
-        return None
-
-
-def installed_version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
         return None
 
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from delta_rlvr.evaluate import prompts, readers
 from delta_rlvr.evaluate.data import AbsentData, FoundRows, HubSource, find_rows, read_file
 from delta_rlvr.evaluate.errors import EvaluationError
-from delta_rlvr.evaluate.runner import Questions
+from delta_rlvr.evaluate.questions import Questions
 from delta_rlvr.tasks import templates
 from delta_rlvr.tasks.own_reward import GRADER, OwnReward
 from delta_rlvr.tasks.phrased_sums import HELDOUT_SAMPLING, PhrasedSums
@@ -36,21 +36,24 @@ class Benchmark:
     title: str
     questions: int
     """How many it has; data with another number is refused."""
-    grader: str
     files: tuple[str, ...]
     """Names below $DELTA_RLVR_DATA, the first that is there."""
-    hub: HubSource | None
+    hub: HubSource
     read: Reader
-    template: Template
+    template: Template = templates.MATH
     """How it is asked, where nobody asks for another template."""
     drawn_from: int | None = None
     """Size of the whole set, where `questions` of it are drawn."""
     note: str | None = None
 
+    @property
+    def grader(self) -> str:
+        return self.template.grader
 
-def _math(name: str, title: str, hub: HubSource, questions: int = 30, file: str | None = None) -> Benchmark:
-    files = (f"math/{file or name.replace('-', '_')}.jsonl",)
-    return Benchmark(name, title, questions, "math", files, hub, readers.read_math, templates.MATH)
+
+def _math(name: str, title: str, hub: HubSource, questions: int = 30) -> Benchmark:
+    file = f"math/{name.replace('-', '_')}.jsonl"
+    return Benchmark(name, title, questions, (file,), hub, readers.read_math)
 
 
 BENCHMARKS: dict[str, Benchmark] = {
@@ -68,17 +71,14 @@ BENCHMARKS: dict[str, Benchmark] = {
             "gsm8k",
             "GSM8K",
             1319,
-            "math",
             ("math/gsm8k_test.jsonl",),
             HubSource("openai/gsm8k", "test", "main"),
             readers.read_gsm8k,
-            templates.MATH,
         ),
         Benchmark(
             "humaneval",
             "HumanEval",
             164,
-            "code",
             ("code/HumanEval.jsonl.gz", "code/HumanEval.jsonl"),
             HubSource("openai/openai_humaneval", "test"),
             readers.read_humaneval,
@@ -88,7 +88,6 @@ BENCHMARKS: dict[str, Benchmark] = {
             "humaneval-plus",
             "HumanEval+",
             164,
-            "code",
             ("code/humaneval_plus.jsonl", "code/HumanEvalPlus.jsonl.gz", "code/HumanEvalPlus.jsonl"),
             HubSource("evalplus/humanevalplus", "test"),
             readers.read_humaneval,
@@ -98,7 +97,6 @@ BENCHMARKS: dict[str, Benchmark] = {
             "mbpp-plus",
             "MBPP+",
             378,
-            "code",
             ("code/mbpp_plus.jsonl", "code/MbppPlus.jsonl.gz", "code/MbppPlus.jsonl"),
             HubSource("evalplus/mbppplus", "test"),
             readers.read_mbpp_plus,
@@ -108,7 +106,6 @@ BENCHMARKS: dict[str, Benchmark] = {
             "livecodebench",
             "LiveCodeBench v6",
             1055,
-            "code",
             ("code/livecodebench.jsonl", "code/livecodebench.jsonl.gz"),
             HubSource("livecodebench/code_generation_lite", "test", files="test*.jsonl"),
             readers.read_livecodebench,
@@ -119,7 +116,6 @@ BENCHMARKS: dict[str, Benchmark] = {
             "gpqa-diamond",
             "GPQA-Diamond",
             198,
-            "choice",
             ("choice/gpqa_diamond.jsonl",),
             HubSource("Idavidrein/gpqa", "train", "gpqa_diamond"),
             readers.read_gpqa,
@@ -130,7 +126,6 @@ BENCHMARKS: dict[str, Benchmark] = {
             "mmlu-pro",
             "MMLU-Pro (600)",
             600,
-            "choice",
             ("choice/mmlu_pro.jsonl",),
             HubSource("TIGER-Lab/MMLU-Pro", "test"),
             readers.read_mmlu_pro,
@@ -285,11 +280,8 @@ def read_problems(found: FoundRows, read: Reader, template: Template) -> list[Pr
 
 def _draw(problems: Sequence[Problem], count: int) -> list[Problem]:
     """`count` problems, the same ones whatever the order of the rows, in the order of the rows."""
-    chosen = set(
-        sorted((problem.id for problem in problems), key=lambda i: hashlib.sha256(i.encode()).digest())[
-            :count
-        ]
-    )
+    names = sorted((problem.id for problem in problems), key=lambda i: hashlib.sha256(i.encode()).digest())
+    chosen = set(names[:count])
     return [problem for problem in problems if problem.id in chosen]
 
 

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from delta_rlvr.evaluate.bootstrap import Interval
+from delta_rlvr.evaluate.bootstrap import Interval, mean_interval
 from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.metrics import average_at_k
 from delta_rlvr.evaluate.results import EvaluationResult
 from delta_rlvr.evaluate.significance import (
     SIGNIFICANCE,
-    Alternative,
     EffectSize,
     TestResult,
     detectable_difference,
     effect_size,
     holm,
     mann_whitney,
-    paired_interval,
     sign_flip_test,
 )
 
@@ -51,9 +49,6 @@ class Comparison:
     notes: tuple[str, ...] = field(default=())
     """What the data can and cannot tell, in sentences."""
 
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def compare_results(
     baseline: EvaluationResult | Sequence[EvaluationResult],
@@ -61,7 +56,6 @@ def compare_results(
     *,
     names: tuple[str, str] = ("baseline", "candidate"),
     benchmarks: Sequence[str] | None = None,
-    alternative: Alternative = "two-sided",
     seed: int = 0,
 ) -> Comparison:
     """Compare two models that answered the same questions, once each or in several evaluations each.
@@ -87,8 +81,8 @@ def compare_results(
     by_benchmark: dict[str, list[float]] = {}
     for key, low, high in zip(keys, first, second, strict=True):
         by_benchmark.setdefault(key[0], []).append(high - low)
-    difference = paired_interval(list(by_benchmark.values()), seed=seed)
-    paired = sign_flip_test(second, first, alternative=alternative, seed=seed)
+    difference = mean_interval(list(by_benchmark.values()), seed=seed)
+    paired = sign_flip_test(second, first, seed=seed)
     repeats = [_repeats(side, chosen) for side in sides]
     repeated = effect = None
     if all(len(values) >= 2 for values in repeats):

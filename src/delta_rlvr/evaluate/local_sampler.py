@@ -11,8 +11,9 @@ import torch
 
 from delta_rlvr.evaluate.drawing import UniformStreams, draw_tokens
 from delta_rlvr.evaluate.errors import EvaluationError
-from delta_rlvr.evaluate.records import Completion, Outcome, Prompt, SampleRequest
+from delta_rlvr.evaluate.records import Completion, Outcome, SampleRequest
 from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey
+from delta_rlvr.tasks.prompts import encode_prompt
 
 
 class LocalSampler:
@@ -74,7 +75,11 @@ class LocalSampler:
         ]
 
     def _encode(self, request: SampleRequest) -> list[int]:
-        ids = encode_prompt(self.tokenizer, request.prompt)
+        assert not isinstance(request.prompt, tuple)  # token ids are for servers alone
+        try:
+            ids = encode_prompt(self.tokenizer, request.prompt)
+        except ValueError as error:
+            raise EvaluationError(f"{request.key}: {error}") from error
         if not ids:
             raise EvaluationError(f"{request.key}: the prompt has no tokens")
         context = getattr(self.model.config, "max_position_embeddings", None)
@@ -156,19 +161,6 @@ class LocalSampler:
         text = self.tokenizer.decode(response, skip_special_tokens=True)
         cut = min((text.find(stop) for stop in self.settings.stop if stop in text), default=len(text))
         return Completion(text[:cut], finish, len(response))
-
-
-def encode_prompt(tokenizer: Any, prompt: Prompt) -> list[int]:
-    """Token ids of a prompt: text as the tokenizer takes it, messages through the chat template."""
-    if isinstance(prompt, str):
-        return list(tokenizer(prompt)["input_ids"])
-    if not getattr(tokenizer, "chat_template", None):
-        raise EvaluationError(
-            "the prompt is a chat and the tokenizer has no chat template: ask with plain prompts"
-        )
-    text = tokenizer.apply_chat_template(list(prompt), add_generation_prompt=True, tokenize=False)
-    # The template writes its own special tokens: adding more would double the first one.
-    return list(tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
 def weights_digest(model: Any) -> str:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from delta_rlvr.evaluate.local_sampler import LocalSampler
+from delta_rlvr.evaluate.questions import Grade, Questions
 from delta_rlvr.evaluate.results import EvaluationResult
-from delta_rlvr.evaluate.runner import Grade, Progress, Questions, run_evaluation
+from delta_rlvr.evaluate.runner import Progress, run_evaluation
 from delta_rlvr.evaluate.settings import EvaluationSettings
 from delta_rlvr.tasks.problem import Problem
 

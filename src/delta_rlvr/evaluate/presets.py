@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.settings import EvaluationSettings
 
 
@@ -14,24 +13,16 @@ class Preset:
 
     settings: EvaluationSettings
     benchmarks: tuple[str, ...]
-    source: str
-    """Where the values are from, and which of them are ours."""
 
 
+# DelTA (arXiv 2605.21467), evaluation settings of Tables 5-8: 16 samples, 30,000 tokens, T = 1.0, top-p 0.7.
 _MATH = EvaluationSettings(samples=16, max_tokens=30_000, temperature=1.0, top_p=0.7)
-_TAKEN = "5 samples as in the paper; it names no other sampling value here, so paper-math's are taken"
-PRESETS: dict[str, Preset] = {
+# 5 samples as in the paper; it names no other sampling value here, so those for mathematics are taken.
+_OTHER = replace(_MATH, samples=5)
+PRESETS = {
     "paper-math": Preset(
-        _MATH,
-        ("aime24", "aime25", "aime26", "hmmt25-feb", "hmmt25-nov", "hmmt26-feb", "brumo25"),
-        "DelTA (arXiv 2605.21467), evaluation settings of Tables 5-8: 16 samples, 30,000 tokens, T = 1.0, top-p 0.7",
+        _MATH, ("aime24", "aime25", "aime26", "hmmt25-feb", "hmmt25-nov", "hmmt26-feb", "brumo25")
     ),
-    "paper-code": Preset(replace(_MATH, samples=5), ("humaneval-plus", "mbpp-plus", "livecodebench"), _TAKEN),
-    "paper-ood": Preset(replace(_MATH, samples=5), ("gpqa-diamond", "mmlu-pro"), _TAKEN),
+    "paper-code": Preset(_OTHER, ("humaneval-plus", "mbpp-plus", "livecodebench")),
+    "paper-ood": Preset(_OTHER, ("gpqa-diamond", "mmlu-pro")),
 }
-
-
-def get_preset(name: str) -> Preset:
-    if name not in PRESETS:
-        raise EvaluationError(f"no preset {name!r}: there are {', '.join(PRESETS)}")
-    return PRESETS[name]

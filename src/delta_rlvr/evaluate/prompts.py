@@ -12,28 +12,26 @@ from delta_rlvr.tasks.templates import Template
 Style = Literal["chat", "plain"]
 
 DESCRIBED_FUNCTION = Template(
-    name="described_function",
-    text=(
+    "described_function",
+    (
         "Write the Python function that this text asks for; the assertion shows its name and its arguments.\n\n"
         "{question}\n\n"
         "Think step by step, and give the whole function with its imports in one ```python code block at the end."
     ),
-    grader="code",
-    extract="code_block",
-    source="ours; the paper gives none",
+    "code",
+    "code_block",
 )
-"""MBPP+."""
+"""MBPP+. Ours; the paper gives none."""
 STARTED_CLASS = Template(
-    name="started_class",
-    text=(
+    "started_class",
+    (
         "{question}\n\nThink step by step, and give the whole class, completed, with its imports in one ```python code "
         "block at the end."
     ),
-    grader="code",
-    extract="code_block",
-    source="ours; the paper gives none",
+    "code",
+    "code_block",
 )
-"""Those problems of LiveCodeBench that begin a `class Solution`: the question holds the beginning."""
+"""Those problems of LiveCodeBench that begin a `class Solution`: the question holds the beginning. Ours, too."""
 
 
 def with_style(problems: Sequence[Problem], style: Style) -> tuple[Problem, ...]:

@@ -8,9 +8,9 @@ from typing import Any
 
 from delta_rlvr.evaluate.prompts import STARTED_CLASS
 from delta_rlvr.rewards.code.datasets import mbpp_tests
-from delta_rlvr.rewards.extract import hash_line
 from delta_rlvr.tasks.problem import Problem
-from delta_rlvr.tasks.sources.schemas import RowError, answer_text, question_hash, read_plain
+from delta_rlvr.tasks.sources import schemas
+from delta_rlvr.tasks.sources.schemas import RowError, answer_text, question_hash
 from delta_rlvr.tasks.templates import LETTERS, Template
 
 Row = Mapping[str, Any]
@@ -18,7 +18,7 @@ Row = Mapping[str, Any]
 
 def read_math(row: Row, template: Template, graded: bool = True) -> Problem:
     """{problem, answer} in any of the usual spellings, with an id or without. A reward of one's own needs no answer."""
-    fields = read_plain(row, graded=graded)
+    fields = schemas.read_plain(row, graded=graded)
     prompt = template.fill(fields.question) if isinstance(fields.question, str) else fields.question
     meta = {"question": fields.question, "extract": template.extract, "row": dict(row)}
     return Problem(fields.id or "", prompt, fields.answer, "math", meta)
@@ -26,13 +26,10 @@ def read_math(row: Row, template: Template, graded: bool = True) -> Problem:
 
 def read_gsm8k(row: Row, template: Template) -> Problem:
     """{question, answer}: the gold stands after ####."""
-    gold = hash_line(_text(row, "answer"))
-    if gold is None:
-        raise RowError("its answer has no '####' before the final number, as GSM8K's have")
-    question = _text(row, "question")
-    meta = {"question": question, "extract": template.extract}
-    name = str(row.get("id") or question_hash(question))
-    return Problem(name, template.fill(question), gold.replace(",", ""), "math", meta)
+    fields = schemas.read_gsm8k(row)
+    assert isinstance(fields.question, str)
+    meta = {"question": fields.question, "extract": template.extract}
+    return Problem(fields.id or "", template.fill(fields.question), fields.answer, "math", meta)
 
 
 def read_gpqa(row: Row, template: Template) -> Problem:
@@ -62,7 +59,7 @@ def read_mmlu_pro(row: Row, template: Template) -> Problem:
 def read_humaneval(row: Row, template: Template) -> Problem:
     """{task_id, prompt, entry_point, test}, or EvalPlus' own form with base_input and plus_input."""
     _need(row, "task_id", "prompt", "entry_point", "test" if "plus_input" not in row else "base_input")
-    kept = (
+    kept = [
         "task_id",
         "prompt",
         "entry_point",
@@ -71,11 +68,11 @@ def read_humaneval(row: Row, template: Template) -> Problem:
         "base_input",
         "plus_input",
         "atol",
-    )
+    ]
     tests = {name: row[name] for name in kept if name in row}
     if "plus_input" not in row:
         tests.pop("canonical_solution", None)  # a reference is needed only where it makes the expectation
-    return _code(str(row["task_id"]), template.fill(str(row["prompt"]).strip()), tests)
+    return Problem(str(row["task_id"]), template.fill(str(row["prompt"]).strip()), tests, "code")
 
 
 def read_mbpp_plus(row: Row, template: Template) -> Problem:
@@ -85,7 +82,7 @@ def read_mbpp_plus(row: Row, template: Template) -> Problem:
     _need(row, "task_id", "prompt", "test_list", "test")
     question = f'"""\n{str(row["prompt"]).strip()}\n{row["test_list"][0]}\n"""'
     tests = {"kind": "assertions", "entry_point": mbpp_tests(row).entry_point, "source": row["test"]}
-    return _code(f"Mbpp/{row['task_id']}", template.fill(question), tests)
+    return Problem(f"Mbpp/{row['task_id']}", template.fill(question), tests, "code")
 
 
 def read_livecodebench(row: Row, template: Template) -> Problem:
@@ -98,16 +95,12 @@ def read_livecodebench(row: Row, template: Template) -> Problem:
     else:
         prompt = template.fill(question)
     tests = {name: row.get(name) for name in ("public_test_cases", "private_test_cases", "metadata")}
-    return _code(str(row["question_id"]), prompt, tests)
+    return Problem(str(row["question_id"]), prompt, tests, "code")
 
 
 def _choice(name: str, question: str, options: list[str], right: int, template: Template) -> Problem:
     meta = {"question": question, "options": options, "extract": template.extract}
     return Problem(name, template.fill(question, options), LETTERS[right], "choice", meta)
-
-
-def _code(name: str, prompt: str, tests: dict[str, Any]) -> Problem:
-    return Problem(name, prompt, tests, "code")
 
 
 def _need(row: Row, *names: str) -> None:

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from delta_rlvr.evaluate.errors import EvaluationError
+from delta_rlvr.evaluate.questions import Grade, Questions
 from delta_rlvr.evaluate.records import Failure, Outcome, Sample, SampleRequest
 from delta_rlvr.evaluate.results import EvaluationResult
-from delta_rlvr.evaluate.runner import Grade, Progress, Questions, run_evaluation
+from delta_rlvr.evaluate.runner import Progress, run_evaluation
 from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey
-from delta_rlvr.tasks.grading import grade_problem
+from delta_rlvr.tasks.registry import grade_problem
 
 
 class _StoredCompletions:
@@ -59,9 +60,8 @@ def score_samples(
     result = run_evaluation(
         benchmarks, _StoredCompletions(stored, backend), settings, grade, model=model, progress=progress
     )
-    for values in result.document[
-        "samples"
-    ]:  # the seed is what a sample was made with, not what we would use
+    # The seed is what a sample was made with, not what we would use.
+    for values in result.document["samples"]:
         values["seed"] = stored[SampleKey(values["benchmark"], values["problem"], values["sample"])].seed
     result.document["run"]["sampled"] = 0
     return result

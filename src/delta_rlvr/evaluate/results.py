@@ -4,38 +4,27 @@ numbers."""
 from __future__ import annotations
 
 import json
-import platform
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from delta_rlvr.evaluate.bootstrap import Interval, mean_interval
 from delta_rlvr.evaluate.errors import EvaluationError, EvaluationFailed
 from delta_rlvr.evaluate.metrics import average_at_k, majority_vote, pass_at_k
+from delta_rlvr.evaluate.questions import Questions
 from delta_rlvr.evaluate.records import Sample
 from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey
 from delta_rlvr.files import write_json
 from delta_rlvr.tasks.own_reward import GRADER
+from delta_rlvr.versions import installed_versions
 
 KIND = "delta-rlvr evaluation"
 SCHEMA = 1
 # Graders whose answers can be counted as votes: a program is not an answer that two samples share.
 _VOTELESS = {"code", GRADER}
-
-
-@dataclass(frozen=True)
-class BenchmarkQuestions:
-    """What a result needs to know of a benchmark, besides its samples."""
-
-    name: str
-    problem_ids: tuple[str, ...]
-    """In the benchmark's order."""
-    description: dict[str, Any]
-    """Title, source, grader, prompt, expected number of questions: stored as it is."""
-    graders: frozenset[str] = frozenset({"math"})
+# What a score depends on.
+_VERSIONS = ("delta-rlvr", "torch", "transformers", "mpmath", "numpy", "scipy", "datasets", "httpx")
 
 
 class EvaluationResult:
@@ -82,19 +71,14 @@ class EvaluationResult:
         """The average over all questions, as a share: benchmarks weighted by their number of questions."""
         return float(self.document["average"]["score"])
 
-    @property
-    def interval(self) -> tuple[float, float]:
-        """The bootstrap interval of `accuracy` over questions."""
-        return float(self.document["average"]["low"]), float(self.document["average"]["high"])
-
     def summary(self) -> dict[str, Any]:
-        """What `run.json` keeps of a held-out evaluation."""
-        low, high = self.interval
+        """What `run.json` keeps of a held-out evaluation: the accuracy with its bootstrap interval over questions, and of how much."""
+        average = self.document["average"]
         return {
             "accuracy": self.accuracy,
-            "low": low,
-            "high": high,
-            "problems": self.document["average"]["questions"],
+            "low": float(average["low"]),
+            "high": float(average["high"]),
+            "problems": average["questions"],
             "samples": self.document["settings"]["samples"],
         }
 
@@ -128,7 +112,7 @@ class EvaluationResult:
 
 
 def build_result(
-    benchmarks: Sequence[BenchmarkQuestions],
+    benchmarks: Sequence[Questions],
     samples: Mapping[SampleKey, Sample],
     failures: Mapping[SampleKey, str],
     *,
@@ -144,11 +128,13 @@ def build_result(
     numbers: dict[str, dict[str, Any]] = {}
     strata: list[list[float]] = []
     unscored: dict[SampleKey, str] = dict(failures)
+    places: dict[SampleKey, int] = {}
     for benchmark in benchmarks:
         questions: dict[str, list[Sample]] = {}
-        for problem in benchmark.problem_ids:
+        for problem in benchmark.problems:
             for number in range(settings.samples):
-                key = SampleKey(benchmark.name, problem, number)
+                key = SampleKey(benchmark.name, problem.id, number)
+                places[key] = len(places)
                 sample = samples.get(key)
                 if sample is None:
                     unscored.setdefault(key, "not sampled yet")
@@ -157,7 +143,7 @@ def build_result(
                 if sample.score is None:
                     unscored.setdefault(key, sample.reason)
                 else:
-                    questions.setdefault(problem, []).append(sample)
+                    questions.setdefault(problem.id, []).append(sample)
         numbers[benchmark.name], means = _benchmark_numbers(benchmark, questions, settings)
         if means:
             strata.append(means)
@@ -174,7 +160,7 @@ def build_result(
         "settings": settings.as_dict(),
         "preset": preset,
         "backend": dict(backend),
-        "versions": versions(),
+        "versions": installed_versions(*_VERSIONS),
         "average": {
             "score": average.mean,
             **_interval(average),
@@ -187,7 +173,7 @@ def build_result(
         "benchmarks": numbers,
         "failures": [
             {**key._asdict(), "reason": reason}
-            for key, reason in sorted(unscored.items(), key=lambda item: _order(benchmarks, item[0]))
+            for key, reason in sorted(unscored.items(), key=lambda item: places[item[0]])
         ],
         "samples": [sample.as_dict() for sample in ordered],
         "run": dict(run),
@@ -196,15 +182,17 @@ def build_result(
 
 
 def _benchmark_numbers(
-    benchmark: BenchmarkQuestions, questions: Mapping[str, Sequence[Sample]], settings: EvaluationSettings
+    benchmark: Questions, questions: Mapping[str, Sequence[Sample]], settings: EvaluationSettings
 ) -> tuple[dict[str, Any], list[float]]:
     scores = {problem: [float(s.score or 0.0) for s in samples] for problem, samples in questions.items()}
     means = [average_at_k(values) for values in scores.values()]
     graded = [sample for samples in questions.values() for sample in samples]
-    described = dict(benchmark.description) | {
+    described = {
+        **benchmark.description,
+        "digest": benchmark.digest,
         "questions": len(means),
-        "questions_asked": len(benchmark.problem_ids),
-        "unanswered": [problem for problem in benchmark.problem_ids if problem not in questions],
+        "questions_asked": len(benchmark.problems),
+        "unanswered": [problem.id for problem in benchmark.problems if problem.id not in questions],
     }
     if not means:
         return described | {"score": None, "low": None, "high": None, "metrics": {}}, means
@@ -217,7 +205,7 @@ def _benchmark_numbers(
     right_or_wrong = all(score in (0, 1) for values in scores.values() for score in values)
     for k in _powers(shared) if right_or_wrong else ():
         metrics[f"pass@{k}"] = sum(pass_at_k(values, k) for values in scores.values()) / len(scores)
-    voteless = bool(benchmark.graders & _VOTELESS)
+    voteless = any(problem.grader in _VOTELESS for problem in benchmark.problems)
     if not voteless:
         metrics[f"maj@{shared}"] = sum(
             majority_vote(scores[problem][:shared], [sample.answer for sample in samples[:shared]])
@@ -238,34 +226,11 @@ def _benchmark_numbers(
 
 
 def _interval(interval: Interval) -> dict[str, Any]:
-    names = {
-        "low": interval.low,
-        "high": interval.high,
-        "level": interval.level,
-        "resamples": interval.resamples,
-    }
-    return names | {"interval_note": interval.note}
+    named = {name: getattr(interval, name) for name in ("low", "high", "level", "resamples")}
+    return named | {"interval_note": interval.note}
 
 
 def _powers(n: int) -> list[int]:
     """1, 2, 4, ... up to n, and n itself."""
     powers = [1 << exponent for exponent in range(n.bit_length())]
     return powers if powers[-1] == n else [*powers, n]
-
-
-def _order(benchmarks: Sequence[BenchmarkQuestions], key: SampleKey) -> tuple[int, int, int]:
-    for place, benchmark in enumerate(benchmarks):
-        if benchmark.name == key.benchmark:
-            return place, benchmark.problem_ids.index(key.problem), key.sample
-    return len(benchmarks), 0, key.sample
-
-
-def versions() -> dict[str, str]:
-    """Versions of what a score depends on."""
-    found = {"python": platform.python_version()}
-    for name in ("delta-rlvr", "torch", "transformers", "mpmath", "numpy", "scipy", "datasets", "httpx"):
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue  # an extra that this evaluation did not need
-    return found

@@ -3,43 +3,26 @@ the end."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Any
 
 from delta_rlvr.evaluate.errors import EvaluationError
-from delta_rlvr.evaluate.records import Completion, Failure, Sample, Sampler, SampleRequest
-from delta_rlvr.evaluate.results import BenchmarkQuestions, EvaluationResult, build_result
+from delta_rlvr.evaluate.questions import Grade, Questions
+from delta_rlvr.evaluate.records import Failure, Sample, Sampler, SampleRequest
+from delta_rlvr.evaluate.results import EvaluationResult, build_result
 from delta_rlvr.evaluate.sample_file import SampleFile
 from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey, sample_seed
-from delta_rlvr.files import dump, now
-from delta_rlvr.rewards.verdict import Verdict
-from delta_rlvr.tasks.grading import grade_problem
+from delta_rlvr.files import now
 from delta_rlvr.tasks.problem import Problem
-
-Grade = Callable[[Problem, str], Verdict]
-
-
-class Progress(Protocol):
-    """Who is told how far it is."""
-
-    def start(self, total: int, done: int) -> None: ...
-
-    def advance(self, sample: Sample) -> None: ...
-
-    def fail(self, key: SampleKey, reason: str) -> None: ...
-
-    def say(self, text: str) -> None: ...
-
-    def stop(self) -> None: ...
+from delta_rlvr.tasks.registry import grade_problem
 
 
-class Silent:
-    """Progress for nobody."""
+class Progress:
+    """Receives progress updates; this one shows nothing."""
 
     def start(self, total: int, done: int) -> None: ...
 
@@ -50,50 +33,6 @@ class Silent:
     def say(self, text: str) -> None: ...
 
     def stop(self) -> None: ...
-
-
-@dataclass(frozen=True)
-class Questions:
-    """The problems of one benchmark, ready to be asked."""
-
-    name: str
-    problems: tuple[Problem, ...]
-    description: Mapping[str, Any]
-    """Where they are from and how they are asked and graded; stored with the result."""
-    grade: Grade | None = None
-    """Its own grader, where the problems' `grader` does not say it all (a task's)."""
-
-    def __post_init__(self) -> None:
-        if not self.problems:
-            raise EvaluationError(f"{self.name} has no problems")
-        seen: dict[str, int] = {}
-        for place, problem in enumerate(self.problems):
-            if not isinstance(problem.id, str) or not problem.id:
-                raise EvaluationError(f"{self.name}: problem {place} has no id")
-            if problem.id in seen:
-                raise EvaluationError(
-                    f"{self.name}: problems {seen[problem.id]} and {place} share the id {problem.id!r}; "
-                    "ids must be "
-                    "unique, because samples are kept under them"
-                )
-            seen[problem.id] = place
-
-    @property
-    def digest(self) -> str:
-        """Changes when a prompt, an answer, the order or the number of problems does."""
-        summed = hashlib.sha256()
-        for problem in self.problems:
-            prompt = problem.prompt if isinstance(problem.prompt, str) else list(problem.prompt)
-            summed.update(dump([problem.id, prompt, problem.answer, problem.grader]).encode() + b"\n")
-        return summed.hexdigest()[:16]
-
-    def for_result(self) -> BenchmarkQuestions:
-        return BenchmarkQuestions(
-            self.name,
-            tuple(problem.id for problem in self.problems),
-            {**self.description, "digest": self.digest},
-            frozenset(problem.grader for problem in self.problems),
-        )
 
 
 def identity(
@@ -124,13 +63,12 @@ def run_evaluation(
     store: SampleFile | None = None,
     progress: Progress | None = None,
     preset: str | None = None,
-    graders_at_once: int | None = None,
 ) -> EvaluationResult:
     """Sample what `store` does not hold yet, grade it, and build the result of all of it."""
     names = [benchmark.name for benchmark in benchmarks]
     if doubled := {name for name in names if names.count(name) > 1}:
         raise EvaluationError(f"{', '.join(sorted(doubled))} is asked for more than once")
-    progress = progress or Silent()
+    progress = progress or Progress()
     began, started = time.monotonic(), now()
     problems = {
         (b.name, problem.id): (problem, b.grade or grade) for b in benchmarks for problem in b.problems
@@ -161,7 +99,7 @@ def run_evaluation(
 
     ungraded = [sample for sample in samples.values() if sample.score is None]
     progress.start(len(requests), kept - len(ungraded))
-    pool = ThreadPoolExecutor(graders_at_once or os.cpu_count() or 1, thread_name_prefix="grade")
+    pool = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="grade")
     pending: dict[Future[Sample], Sample] = {pool.submit(judge, sample): sample for sample in ungraded}
     try:
         for outcomes in sampler.sample(requests, wanted) if wanted else ():
@@ -170,7 +108,7 @@ def run_evaluation(
                     failures[request.key] = outcome.reason
                     progress.fail(request.key, outcome.reason)
                 else:
-                    sample = _ungraded(request, outcome)
+                    sample = Sample(request.key, outcome, request.seed, None, "not graded yet", None)
                     pending[pool.submit(judge, sample)] = sample
             _collect(pending, keep, block=False)
         while pending:
@@ -191,7 +129,7 @@ def run_evaluation(
         "kept": kept,
     }
     return build_result(
-        [benchmark.for_result() for benchmark in benchmarks],
+        benchmarks,
         samples,
         failures,
         settings=settings,
@@ -202,24 +140,15 @@ def run_evaluation(
     )
 
 
-def sample_keys(benchmarks: Sequence[Questions], settings: EvaluationSettings) -> Iterable[SampleKey]:
+def _requests(benchmarks: Sequence[Questions], settings: EvaluationSettings) -> list[SampleRequest]:
     """Every sample of an evaluation, in the order in which the result lists them."""
+    requests = []
     for benchmark in benchmarks:
         for problem in benchmark.problems:
             for number in range(settings.samples):
-                yield SampleKey(benchmark.name, problem.id, number)
-
-
-def _requests(benchmarks: Sequence[Questions], settings: EvaluationSettings) -> list[SampleRequest]:
-    prompts = {(b.name, problem.id): problem.prompt for b in benchmarks for problem in b.problems}
-    return [
-        SampleRequest(key, prompts[key.benchmark, key.problem], sample_seed(settings.seed, key))
-        for key in sample_keys(benchmarks, settings)
-    ]
-
-
-def _ungraded(request: SampleRequest, completion: Completion) -> Sample:
-    return Sample(request.key, completion, request.seed, None, "not graded yet", None)
+                key = SampleKey(benchmark.name, problem.id, number)
+                requests.append(SampleRequest(key, problem.prompt, sample_seed(settings.seed, key)))
+    return requests
 
 
 def _judge(sample: Sample, problem: Problem, grade: Grade) -> Sample:

@@ -14,6 +14,7 @@ from delta_rlvr.evaluate.metrics import average_at_k, pass_at_k
 from delta_rlvr.evaluate.results import EvaluationResult
 from delta_rlvr.files import now, write_json
 from delta_rlvr.runs.layout import EVALUATIONS
+from delta_rlvr.tasks.sources.rows import label_of
 
 PAPER_RULE = "aime25:avg@8"
 SELECTION = "selection.json"
@@ -55,12 +56,8 @@ class SelectionRule:
 
     def _name_in(self, result: EvaluationResult) -> str:
         # A file and a task are asked for by more than the name that their result goes under.
-        names = result.benchmarks()
-        short = Path(self.benchmark.removeprefix("task:")).name.removesuffix(".gz").removesuffix(".jsonl")
-        return next(
-            (name for name in (self.benchmark, self.benchmark.removeprefix("task:"), short) if name in names),
-            short,
-        )
+        asked = self.benchmark.removeprefix("task:")
+        return asked if asked in result.benchmarks() else label_of(Path(asked))
 
 
 def checkpoints(run: Path, say: Callable[[str], None] = lambda text: None) -> dict[int, Path]:

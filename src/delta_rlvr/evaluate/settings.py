@@ -41,27 +41,20 @@ class EvaluationSettings:
     """Texts that end a completion (and are cut off); a base model without an end-of-text habit needs them."""
 
     def __post_init__(self) -> None:
-        _check(isinstance(self.samples, int) and self.samples >= 1, "samples", self.samples, "at least 1")
-        _check(
-            isinstance(self.max_tokens, int) and self.max_tokens >= 1,
-            "max_tokens",
-            self.max_tokens,
-            "at least 1",
-        )
-        _check(
-            math.isfinite(self.temperature) and self.temperature >= 0,
-            "temperature",
-            self.temperature,
-            "0 or more",
-        )
-        _check(0 < self.top_p <= 1, "top_p", self.top_p, "above 0 and at most 1")
-        _check(isinstance(self.seed, int) and self.seed >= 0, "seed", self.seed, "a whole number, 0 or more")
-        _check(all(self.stop), "stop", self.stop, "texts that are not empty")
+        for name, fits, wanted in (
+            ("samples", isinstance(self.samples, int) and self.samples >= 1, "at least 1"),
+            ("max_tokens", isinstance(self.max_tokens, int) and self.max_tokens >= 1, "at least 1"),
+            ("temperature", math.isfinite(self.temperature) and self.temperature >= 0, "0 or more"),
+            ("top_p", 0 < self.top_p <= 1, "above 0 and at most 1"),
+            ("seed", isinstance(self.seed, int) and self.seed >= 0, "a whole number, 0 or more"),
+            ("stop", all(self.stop), "texts that are not empty"),
+        ):
+            if not fits:
+                raise EvaluationError(f"{name} = {getattr(self, name)!r} must be {wanted}")
         if self.temperature == 0 and self.samples > 1:
             raise EvaluationError(
-                f"temperature 0 draws the same completion every time: samples = {self.samples} would "
-                "count one "
-                "sample several times; use 1 sample, or a temperature above 0"
+                f"temperature 0 draws the same completion every time: samples = {self.samples} would count one sample several times; "
+                "use 1 sample, or a temperature above 0"
             )
 
     def as_dict(self) -> dict[str, Any]:
@@ -82,8 +75,3 @@ def sample_seed(seed: int, key: SampleKey) -> int:
     those."""
     text = f"{seed}\0{key.benchmark}\0{key.problem}\0{key.sample}"
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big") >> 1
-
-
-def _check(fits: bool, name: str, value: object, wanted: str) -> None:
-    if not fits:
-        raise EvaluationError(f"{name} = {value!r} must be {wanted}")

@@ -1,7 +1,7 @@
 """Tests of "is A better than B?", and how large a difference the data could have shown.
 
 Two kinds of evidence, never to be mixed up:
-- paired by question (`sign_flip_test`, `paired_interval`): would the difference hold on other questions of
+- paired by question (`sign_flip_test`, `mean_interval` of the differences): would the difference hold on other questions of
   the kind?
 - repeated evaluations (`mann_whitney`, the paper's test): is the difference on THESE questions more than
   the noise of sampling? It says nothing about other questions, nor about training again with another seed.
@@ -18,8 +18,6 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
-
-from delta_rlvr.evaluate.bootstrap import LEVEL, RESAMPLES, Interval, mean_interval
 
 Alternative = Literal["two-sided", "greater", "less"]
 SIGNIFICANCE = 0.05
@@ -48,11 +46,8 @@ class TestResult:
     """Mean difference for the paired test, U of A for Mann-Whitney."""
 
 
-def sign_flip_test(
-    a: Sequence[float], b: Sequence[float], *, alternative: Alternative = "two-sided", seed: int = 0
-) -> TestResult:
-    """Paired permutation test by question: under "no difference", A's and B's scores of a question could be
-    swapped.
+def sign_flip_test(a: Sequence[float], b: Sequence[float], *, seed: int = 0) -> TestResult:
+    """Paired permutation test by question, two-sided: under "no difference", A's and B's scores of a question could be swapped.
 
     Exact over all 2^n swaps where the differences lie on a lattice (counts of right samples do: a
     convolution over the possible sums) or where at most 20 of them differ from 0 (enumeration). Otherwise
@@ -63,31 +58,22 @@ def sign_flip_test(
     mean = observed / len(differences)
     moved = differences[differences != 0]
     if not len(moved):
-        return TestResult(1.0, alternative, "exact: no question differs", mean)
+        return TestResult(1.0, "two-sided", "exact: no question differs", mean)
     steps = _as_lattice(moved)
     if steps is not None:
-        p = _lattice_p(steps, alternative)
-        return TestResult(p, alternative, "exact: all sign flips, by convolution", mean)
+        return TestResult(_lattice_p(steps), "two-sided", "exact: all sign flips, by convolution", mean)
     if len(moved) <= _ENUMERATION_LIMIT:
         signs = 1 - 2 * ((np.arange(2 ** len(moved))[:, None] >> np.arange(len(moved))) & 1)
-        share = _extreme(signs @ moved, observed, alternative).mean()
-        return TestResult(float(share), alternative, "exact: all sign flips, enumerated", mean)
+        share = _extreme(signs @ moved, observed).mean()
+        return TestResult(float(share), "two-sided", "exact: all sign flips, enumerated", mean)
     generator = np.random.default_rng(seed)
     hits = 0
     block = max(1, 4_000_000 // len(moved))
     for start in range(0, _DRAWS, block):
         signs = generator.choice(np.array([-1.0, 1.0]), (min(block, _DRAWS - start), len(moved)))
-        hits += int(_extreme(signs @ moved, observed, alternative).sum())
+        hits += int(_extreme(signs @ moved, observed).sum())
     method = f"{_DRAWS} random sign flips, seed {seed}"
-    return TestResult((hits + 1) / (_DRAWS + 1), alternative, method, mean)
-
-
-def paired_interval(
-    differences: Sequence[Sequence[float]], *, seed: int, level: float = LEVEL, resamples: int = RESAMPLES
-) -> Interval:
-    """Paired bootstrap: BCa interval of the mean difference, one sequence of differences by question a
-    benchmark."""
-    return mean_interval(differences, seed=seed, level=level, resamples=resamples)
+    return TestResult((hits + 1) / (_DRAWS + 1), "two-sided", method, mean)
 
 
 def mann_whitney(
@@ -170,16 +156,13 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def detectable_difference(
-    differences: Sequence[float], *, level: float = 0.05, power: float = 0.8
-) -> float | None:
-    """The smallest true mean difference that a two-sided paired test at `level` would find with probability
-    `power`, by the normal approximation, from the spread of the differences seen. None below two
-    questions."""
+def detectable_difference(differences: Sequence[float]) -> float | None:
+    """The smallest true mean difference that a two-sided paired test at the 5 % level would find in four of five cases, by the normal
+    approximation, from the spread of the differences seen. None below two questions."""
     values = np.asarray(differences, dtype=np.float64)
     if len(values) < 2:
         return None
-    reach = stats.norm.ppf(1 - level / 2) + stats.norm.ppf(power)
+    reach = stats.norm.ppf(1 - SIGNIFICANCE / 2) + stats.norm.ppf(0.8)
     return float(reach * values.std(ddof=1) / math.sqrt(len(values)))
 
 
@@ -244,7 +227,7 @@ def _as_lattice(moved: NDArray[np.float64]) -> NDArray[np.int64] | None:
     return np.array([step // common for step in steps], dtype=np.int64)
 
 
-def _lattice_p(steps: NDArray[np.int64], alternative: Alternative) -> float:
+def _lattice_p(steps: NDArray[np.int64]) -> float:
     """P over all sign flips that the sum is at least as extreme as the one seen. Only sums of positive
     terms, so even a tiny p-value has nearly full precision."""
     sizes = np.abs(steps)
@@ -259,22 +242,9 @@ def _lattice_p(steps: NDArray[np.int64], alternative: Alternative) -> float:
         chance[low + size : high + 1 + size] += window
         low, high = low - int(size), high + int(size)
     sums = np.arange(-reach, reach + 1)
-    return min(1.0, math.fsum(chance[_extreme(sums, int(steps.sum()), alternative, slack=0)]))
+    return min(1.0, math.fsum(chance[np.abs(sums) >= abs(int(steps.sum()))]))
 
 
-def _extreme(
-    sums: NDArray[np.float64] | NDArray[np.int64],
-    observed: float,
-    alternative: Alternative,
-    *,
-    slack: float | None = None,
-) -> NDArray[np.bool_]:
+def _extreme(sums: NDArray[np.float64], observed: float) -> NDArray[np.bool_]:
     # Sums of the same floats in another order differ in their last digits: those are ties, not wins.
-    slack = 1e-9 * max(1.0, abs(observed)) if slack is None else slack
-    if alternative == "greater":
-        return np.asarray(sums >= observed - slack)
-    if alternative == "less":
-        return np.asarray(sums <= observed + slack)
-    if alternative == "two-sided":
-        return np.asarray(np.abs(sums) >= abs(observed) - slack)
-    raise ValueError(f'alternative = {alternative!r} must be "two-sided", "greater" or "less"')
+    return np.asarray(np.abs(sums) >= abs(observed) - 1e-9 * max(1.0, abs(observed)))

@@ -50,10 +50,11 @@ def step_view(responses: Iterable[dict[str, Any]], step: int) -> dict[str, Any] 
 
 def summary(steps: list[dict[str, Any]]) -> str:
     """What refinement does to the overlap, over all sampled steps, in a sentence."""
-    before = float(np.mean([step["before"]["overlap"] for step in steps]))
-    after = float(np.mean([step["after"]["overlap"] for step in steps]))
-    auroc_before = float(np.mean([step["before"]["auroc"] for step in steps]))
-    auroc_after = float(np.mean([step["after"]["auroc"] for step in steps]))
+    before, after, auroc_before, auroc_after = (
+        float(np.mean([step[moment][name] for step in steps]))
+        for name in ("overlap", "auroc")
+        for moment in ("before", "after")
+    )
     change = 100 * (after / before - 1) if before > 0 else 0.0
     verb = "lowers" if after < before else "raises"
     if abs(change) < 0.5:

@@ -11,14 +11,8 @@ from delta_rlvr.runs import RunReader
 
 # Settings that differ between runs of the same experiment by their nature.
 _OWN = {
-    "seed",
-    "data_seed",
-    "output",
-    "output_dir",
-    "run_name",
-    "logging_dir",
-    "resume",
-    "resume_from_checkpoint",
+    *("seed", "data_seed", "output", "output_dir", "run_name", "logging_dir"),
+    *("resume", "resume_from_checkpoint"),
 }
 
 
@@ -36,14 +30,9 @@ def settings_of(run: RunReader) -> dict[str, Any]:
     """Everything that was set, flat: what the run is, the engine's settings, the rule's settings."""
     info = run.info
     flat = {key: info.get(key) for key in ("engine", "method", "model", "task", "seed", "steps_planned")}
-    settings = info.get("settings")
-    flat.update(settings if isinstance(settings, dict) else {})
-    rule = info.get("rule")
-    flat.update({f"rule.{key}": value for key, value in rule.items()} if isinstance(rule, dict) else {})
-    versions = info.get("versions")
-    flat.update(
-        {f"version.{key}": value for key, value in versions.items()} if isinstance(versions, dict) else {}
-    )
+    for part, prefix in (("settings", ""), ("rule", "rule."), ("versions", "version.")):
+        if isinstance(info.get(part), dict):
+            flat |= {f"{prefix}{key}": value for key, value in info[part].items()}
     return flat
 
 

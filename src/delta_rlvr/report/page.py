@@ -25,21 +25,14 @@ from delta_rlvr.report.weights import points_for
 from delta_rlvr.runs import RunReader, read_run
 
 _SCRIPTS = (
-    "dom.js",
-    "choice.js",
-    "csv.js",
-    "shading.js",
-    "response.js",
-    "search.js",
-    "tokens.js",
-    "clouds.js",
-    "charts.js",
-    "weights.js",
-    "dynamics.js",
-    "comparison.js",
-    "discriminator.js",
-    "main.js",
+    *("dom.js", "choice.js", "csv.js", "shading.js", "response.js", "search.js", "tokens.js", "clouds.js"),
+    *("charts.js", "weights.js", "dynamics.js", "comparison.js", "discriminator.js", "main.js"),
 )
+_INFO = (
+    *("engine", "method", "seed", "status", "started", "updated", "steps", "steps_planned"),
+    *("model", "task"),
+)
+"""What the page says of a run."""
 _STYLES = ("vendor/uplot-1.6.32.min.css", "page.css", "tokens.css", "sections.css")
 _PLOTS = "vendor/uplot-1.6.32.min.js"
 
@@ -122,15 +115,9 @@ def _holds(model: dict[str, Any], section: str) -> bool:
         return any(run["discriminator"] or run["proxy_agreement"] for run in runs)
     if section == "comparison":
         shown = model["comparison"]
-        settings = [
-            *shown["differing"],
-            *(value for value in shown["agreeing"].values() if value is not None),
-        ]
-        return bool(
-            settings
-            or any(shown["evaluations"])
-            or any(run["after"] or run["before"] for run in shown["runs"])
-        )
+        is_set = shown["differing"] or any(value is not None for value in shown["agreeing"].values())
+        is_scored = any(run["after"] or run["before"] for run in shown["runs"])
+        return bool(is_set or is_scored or any(shown["evaluations"]))
     return any(run[section] for run in runs)
 
 
@@ -191,20 +178,6 @@ def _agreement(run: RunReader) -> dict[str, Any] | None:
         run.problems.append("proxy_agreement.json has no proxies that can be shown")
         return None
     return run.proxy_agreement
-
-
-_INFO = (
-    "engine",
-    "method",
-    "seed",
-    "status",
-    "started",
-    "updated",
-    "steps",
-    "steps_planned",
-    "model",
-    "task",
-)
 
 
 def _title(runs: list[RunReader]) -> str:

@@ -52,39 +52,24 @@ class Scales:
     def shadings(self) -> list[dict[str, Any]]:
         """In the order of the list on the page. `centre` is where a scale with two colours is blank; a scale of shares is the same for
         all methods, so that two of them can be compared by eye."""
-        shares = nice(
-            max((extent for key, extent in self._extent.items() if key.startswith(SHARE)), default=0.0)
-        )
-        found = []
-        others = [key for key in self._extent if key.startswith(OTHER)]
-        for key in (OWN, *others):
+        extent = self._extent
+        shares = nice(max((size for key, size in extent.items() if key.startswith(SHARE)), default=0.0))
+        found: list[dict[str, Any]] = []
+
+        def add(key: str, label: str, group: str, span: float, **centre: int) -> None:
+            if key in extent:
+                found.append({"key": key, "label": label, "group": group, **centre, "span": span})
+
+        for key in (OWN, *(key for key in extent if key.startswith(OTHER))):
             group = f"{self._method} (this run)" if key == OWN else key.removeprefix(OTHER)
-            if key in self._extent:
-                span = nice(self._extent[key]) or 0.2
-                found.append({"key": key, "label": "coefficient", "group": group, "centre": 1, "span": span})
-            if SHARE + key in self._extent:
-                found.append(
-                    {"key": SHARE + key, "label": "share of the update", "group": group, "span": shares}
-                )
-        if self._weighted and SHARE + PLAIN in self._extent:
-            plain = {"label": "share of the update", "group": "every weight 1", "span": shares}
-            found.append({"key": SHARE + PLAIN, **plain})
-        if self._extent.get("measured"):
-            span = nice(self._extent["measured"])
-            found.append(
-                {
-                    "key": "measured",
-                    "label": "measured credit",
-                    "group": "measured",
-                    "centre": 0,
-                    "span": span,
-                }
-            )
-        if "probability" in self._extent:
-            found.append({"key": "probability", "label": "probability", "group": "the policy", "span": 1.0})
-        if "entropy" in self._extent:
-            span = nice(self._extent["entropy"])
-            found.append({"key": "entropy", "label": "entropy", "group": "the policy", "span": span})
+            add(key, "coefficient", group, nice(extent.get(key, 0.0)) or 0.2, centre=1)
+            add(SHARE + key, "share of the update", group, shares)
+        if self._weighted:
+            add(SHARE + PLAIN, "share of the update", "every weight 1", shares)
+        if extent.get("measured"):
+            add("measured", "measured credit", "measured", nice(extent["measured"]), centre=0)
+        add("probability", "probability", "the policy", 1.0)
+        add("entropy", "entropy", "the policy", nice(extent.get("entropy", 0.0)))
         return found
 
 

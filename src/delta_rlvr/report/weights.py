@@ -150,11 +150,9 @@ def sentences(rows: Mapping[str, Mapping[str, Any]], reliability: Any = None) ->
     said = []
     if "between_sides" in own:
         share = own["between_sides"]
-        ends = (
-            f"{own['saturated']:.0%} of the coefficients are at the ends of their range; "
-            if "saturated" in own
-            else ""
-        )
+        ends = ""
+        if "saturated" in own:
+            ends = f"{own['saturated']:.0%} of the coefficients are at the ends of their range; "
         tells = f"on this batch the weights tell {_tells(share)} (the side alone explains {share:.0%} of their variance)."
         said.append(_percent(_capital(ends + tells)))
     elif own:
@@ -167,12 +165,9 @@ def sentences(rows: Mapping[str, Mapping[str, Any]], reliability: Any = None) ->
         said.append(_capital("; ".join(clauses)) + ".")
     if "update_share_positive" in own:
         shares = f"Right responses have {own['update_share_positive']:.1%} of the update"
-        compared = (
-            f", and {plain['update_share_positive']:.1%} with every weight one"
-            if "between_sides" in own
-            else ""
-        )
-        said.append(_percent(f"{shares}{compared}."))
+        if "between_sides" in own:
+            shares += f", and {plain['update_share_positive']:.1%} with every weight one"
+        said.append(_percent(f"{shares}."))
     if clauses := [
         f"{_signed(own[f'measured_{name}'])} on {word} responses"
         for name, word in (("positive", "right"), ("negative", "wrong"))
@@ -213,16 +208,11 @@ def _rank_correlation(first: Column, second: Column) -> float | None:
 
 
 def _tells(between_sides: float) -> str:
-    words = (
-        "tokens, not sides",
-        "tokens more than sides",
-        "sides as much as tokens",
-        "sides more than tokens",
+    fifths = (
+        *("tokens, not sides", "tokens more than sides", "sides as much as tokens"),
+        *("sides more than tokens", "sides, not tokens"),
     )
-    return next(
-        (word for word, end in zip(words, (0.2, 0.4, 0.6, 0.8), strict=True) if between_sides < end),
-        "sides, not tokens",
-    )
+    return fifths[sum(between_sides >= end for end in (0.2, 0.4, 0.6, 0.8))]
 
 
 def _verb(correlation: float) -> str:

@@ -16,8 +16,6 @@ from .functions import (
     OverlongReward,
     RewardFunction,
     WeightedReward,
-    choice_reward,
-    format_reward,
     math_reward,
 )
 from .math.grade import grade_math, grade_math_batch
@@ -40,9 +38,7 @@ __all__ = [
     "Verdict",
     "WeightedReward",
     "check_form",
-    "choice_reward",
     "code_reward",
-    "format_reward",
     "grade_choice",
     "grade_choice_batch",
     "grade_code",

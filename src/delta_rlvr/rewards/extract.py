@@ -67,9 +67,8 @@ def last_boxed(completion: str) -> str | None:
     """
     completion = final_answer(completion)
     found: tuple[int, int] | None = None
-    stack: list[
-        int | None
-    ] = []  # for every open brace: where its box's content begins, None for a plain brace
+    # For every open brace: where its box's content begins, None for a plain brace.
+    stack: list[int | None] = []
     for match in _BRACES.finditer(completion):
         token = match.group()
         if token == "{":

@@ -74,6 +74,16 @@ class RewardFunction:
     def log(self, verdicts: list[Verdict], log_metric: Callable[[str, float], None]) -> None:
         """Scalars beside the mean reward, which TRL logs itself."""
 
+    def needed(self, column: str, columns: Mapping[str, Any]) -> Any:
+        """A column that the data set must have."""
+        if columns.get(column) is None:
+            known = sorted(name for name in columns if name != "trainer_state")
+            raise ValueError(
+                f"{self.__name__} needs the column {column!r} in the data set; it has {known}. "
+                "Rename yours or build the reward with column=..."
+            )
+        return columns[column]
+
 
 class AnswerReward(RewardFunction):
     """Judges final answers against a column of the data set."""
@@ -85,13 +95,7 @@ class AnswerReward(RewardFunction):
         extractor(extract)  # an unknown name is an error now, not at the first step
 
     def answers(self, columns: Mapping[str, Any], count: int) -> list[Any]:
-        answers = columns.get(self.column)
-        if answers is None:
-            known = sorted(name for name in columns if name != "trainer_state")
-            raise ValueError(
-                f"{self.__name__} needs the column {self.column!r} in the data set; it has {known}. "
-                f"Rename yours or build the reward with column=..."
-            )
+        answers = self.needed(self.column, columns)
         if isinstance(answers, str) or len(answers) != count:
             raise ValueError(
                 f"{self.__name__}: {count} completions but column {self.column!r} is not a list of as many answers"
@@ -240,7 +244,3 @@ class WeightedReward(RewardFunction):
 
 math_reward = MathReward()
 """`MathReward` with its defaults, for `reward_funcs=[math_reward]`."""
-choice_reward = ChoiceReward()
-"""`ChoiceReward` with its defaults."""
-format_reward = FormatReward()
-r"""`FormatReward` for a filled ``\boxed{}``."""

@@ -20,17 +20,8 @@ PROXY_AGREEMENT = "proxy_agreement.json"
 
 # Arrays of a rollout with one entry per valid response token.
 TOKEN_ARRAYS = (
-    "tokens",
-    "ids",
-    "logps",
-    "entropy",
-    "margin",
-    "margin_initial",
-    "alpha",
-    "weight",
-    "decisive",
-    "measured",
-    "measured_error",
+    *("tokens", "ids", "logps", "entropy", "margin", "margin_initial", "alpha", "weight"),
+    *("decisive", "measured", "measured_error"),
 )
 
 _ROLLOUT_NAME = re.compile(r"step_(\d+)\.jsonl\.gz")
@@ -59,8 +50,7 @@ def round_significant(values: Any, digits: int = 5) -> list[Any]:
     """Numbers at `digits` significant digits; None where one is missing or not finite, flags as 0 and 1."""
     array = np.asarray(values)
     if array.dtype.kind in "iub":
-        whole: list[Any] = array.astype(np.int64).tolist()
-        return whole
+        return array.astype(np.int64).tolist()
     array = array.astype(np.float64)  # None becomes NaN
     finite = np.isfinite(array)
     known = np.where(finite, array, 0.0)

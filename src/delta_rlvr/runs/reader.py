@@ -93,18 +93,15 @@ class RunReader:
             self.problems.append(problem)
 
     def _say_status(self) -> None:
+        done = f"{self.info.get('steps', '?')} of {self.info.get('steps_planned') or '?'} steps"
+        told = {
+            "running": f"the run has not ended (or it was killed): {done} as of its last word",
+            "interrupted": f"the run was interrupted after {done}",
+            "failed": f"the run failed after {done}: {self.info.get('error', 'no message')}",
+        }
         status = self.info.get("status")
-        done, planned = self.info.get("steps", "?"), self.info.get("steps_planned") or "?"
-        if status == "running":
-            self._say(
-                f"the run has not ended (or it was killed): {done} of {planned} steps as of its last word"
-            )
-        elif status == "interrupted":
-            self._say(f"the run was interrupted after {done} of {planned} steps")
-        elif status == "failed":
-            self._say(
-                f"the run failed after {done} of {planned} steps: {self.info.get('error', 'no message')}"
-            )
+        if isinstance(status, str) and status in told:
+            self._say(told[status])
 
     def _read_object(self, name: str, missing: str | None) -> dict[str, Any] | None:
         """A JSON object, or None. `missing` says what its absence means; None if it is optional."""

@@ -29,7 +29,6 @@ from delta_rlvr.runs.tokens import TextOf, TokenSums
 
 # What makes two attempts the same run; other settings (more steps, another batch split) may change on resume.
 _IDENTITY = ("engine", "method", "seed", "model", "task", "rule")
-_STATUSES = ("running", "finished", "interrupted", "failed")
 
 
 @dataclass(frozen=True)
@@ -103,6 +102,7 @@ class RunWriter:
         folder = Path(path)
         info = _info_to_resume(folder, description)
         new = plain(asdict(description))
+        settings, before = new["settings"], info.get("settings", {})
         kept, unreadable = _metrics_until(folder / METRICS, step)
         with atomic(folder / METRICS) as file:
             file.write("".join(line + "\n" for line in kept.values()).encode())
@@ -110,9 +110,9 @@ class RunWriter:
             if rollout_step > step:
                 rollout_file.unlink()
         changed = {
-            key: [info.get("settings", {}).get(key), new["settings"].get(key)]
-            for key in sorted({*info.get("settings", {}), *new["settings"]})
-            if info.get("settings", {}).get(key) != new["settings"].get(key)
+            key: [before.get(key), settings.get(key)]
+            for key in sorted({*before, *settings})
+            if before.get(key) != settings.get(key)
         }
         resumed: dict[str, Any] = {"step": step, "time": now(), "settings_changed": changed}
         if unreadable:
@@ -206,7 +206,6 @@ class RunWriter:
             self.finish()
 
     def _close(self, status: str) -> None:
-        assert status in _STATUSES
         self._info["status"] = status
         self._write_info()
         self._metrics.close()

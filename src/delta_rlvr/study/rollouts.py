@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from delta_rlvr.evaluate.local_sampler import encode_prompt, end_tokens
+from delta_rlvr.evaluate.local_sampler import end_tokens
 from delta_rlvr.study.judging import Asked, Judge, Judged
 from delta_rlvr.study.phases import Phases
 from delta_rlvr.study.shots import line_ends
@@ -19,6 +19,7 @@ from delta_rlvr.study.stack.memory import with_fewer_rows
 from delta_rlvr.study.stack.policy import StackedPolicy
 from delta_rlvr.study.stack.sampling import StackedSampler
 from delta_rlvr.tasks import Problem, Task
+from delta_rlvr.tasks.prompts import encode_prompt
 
 ADVANTAGE_FLOOR = 1e-4  # eps_A, TRL's
 

@@ -17,19 +17,6 @@ if TYPE_CHECKING:
 GRADERS = ("math", "code", "choice")
 
 
-def grade_problem(problem: Problem, completion: str) -> Verdict:
-    """Judge one completion by the problem's grader: one of `GRADERS`, or the task that made it. Works from any thread."""
-    if problem.grader in GRADERS:
-        return grade_batch([problem], [completion])[0]
-    from delta_rlvr.tasks.registry import get_task
-
-    try:
-        task = get_task(problem.grader)
-    except ValueError as error:
-        raise ValueError(f"{problem.id}: nothing grades {problem.grader!r} ({error})") from None
-    return task.grade(problem, completion)
-
-
 def grade_batch(problems: Sequence[Problem], completions: Sequence[str]) -> list[Verdict]:
     """Judge each completion by its problem's grader. An answer is looked for where `meta["extract"]` says, else in a box."""
     if len(problems) != len(completions):

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import tempfile
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,13 +51,9 @@ def check_model_name(name: str) -> None:
         if not (path / "config.json").is_file():
             inside = sorted(one.name for one in path.iterdir())
             inner = next((one for one in inside if (path / one / "config.json").is_file()), None)
-            has = (
-                f"did you mean {path / inner}?"
-                if inner
-                else f"it has {', '.join(inside[:6])}"
-                if inside
-                else "it is empty"
-            )
+            has = f"it has {', '.join(inside[:6])}" if inside else "it is empty"
+            if inner:
+                has = f"did you mean {path / inner}?"
             raise FileNotFoundError(f"--model {name}: the folder holds no model (no config.json); {has}")
     elif name.startswith(("/", ".", "~")) and not path.exists():
         raise FileNotFoundError(f"--model {name}: there is no such folder or file")
@@ -103,18 +100,16 @@ def load_policy(
         raise ImportError('loading a policy needs transformers: pip install "delta-rlvr[trl]"') from error
     check_model_name(name_or_path)
     place = resolve_model(name_or_path)
-    if Path(place).exists():
-        model = AutoModelForCausalLM.from_pretrained(place, **{"dtype": "float32", **options})
-        tokenizer = AutoTokenizer.from_pretrained(place)
-    else:
-        try:
-            with hub.little_patience():
-                model = AutoModelForCausalLM.from_pretrained(place, **{"dtype": "float32", **options})
-                tokenizer = AutoTokenizer.from_pretrained(place)
-        except OSError as error:
-            raise FileNotFoundError(
-                f"--model {name_or_path}: it could not be loaded from the Hugging Face hub: {hub.reason(error)}"
-            ) from error
+    try:
+        with nullcontext() if Path(place).exists() else hub.little_patience():
+            model = AutoModelForCausalLM.from_pretrained(place, **{"dtype": "float32", **options})
+            tokenizer = AutoTokenizer.from_pretrained(place)
+    except OSError as error:
+        if Path(place).exists():
+            raise
+        raise FileNotFoundError(
+            f"--model {name_or_path}: it could not be loaded from the Hugging Face hub: {hub.reason(error)}"
+        ) from error
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     tokenizer.padding_side = "left"  # generation goes on from the right edge

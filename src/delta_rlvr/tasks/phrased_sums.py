@@ -17,7 +17,7 @@ from delta_rlvr.rewards.verdict import Verdict
 from delta_rlvr.tasks import sum_language as language
 from delta_rlvr.tasks.problem import Problem
 from delta_rlvr.tasks.sum_credit import first_wrong_digit, stated_answer, sum_digits
-from delta_rlvr.tasks.task import GradesOneByOne, Span, Split, check_request, hashed_split
+from delta_rlvr.tasks.task import Endless, Span, Split, check_request, hashed_split
 
 _REDRAWS = 20_000  # in a row without a new problem: then the settings leave (nearly) nothing to draw
 
@@ -71,7 +71,7 @@ HELDOUT_SAMPLING = {"temperature": 1.0, "top_p": 1.0}
 
 
 @dataclass(frozen=True)
-class PhrasedSums(GradesOneByOne):
+class PhrasedSums(Endless):
     """Sums whose solutions are told in words chosen at random."""
 
     name: str = "phrased-sums"
@@ -84,12 +84,6 @@ class PhrasedSums(GradesOneByOne):
     @property
     def one_line(self) -> bool:
         return False
-
-    def problems(self, split: Split, count: int | None, seed: int = 0, start: int = 0) -> list[Problem]:
-        check_request(split, count, start)
-        if count is None:
-            raise ValueError(f"{self.name} is endless: say how many problems you want (count)")
-        return list(itertools.islice(self.stream(split, seed), start, start + count))
 
     def stream(self, split: Split, seed: int = 0) -> Iterator[Problem]:
         """Problems without end, none twice."""

@@ -6,8 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from delta_rlvr.rewards.verdict import Verdict
 from delta_rlvr.spelling import did_you_mean, guessed, split_spec
+from delta_rlvr.tasks.grading import GRADERS, grade_batch
 from delta_rlvr.tasks.phrased_sums import PhrasedSums, SumSettings
+from delta_rlvr.tasks.problem import Problem
 from delta_rlvr.tasks.problem_set import ProblemSet
 from delta_rlvr.tasks.sources.generators import ReasoningGym
 from delta_rlvr.tasks.sources.rows import ROW_FILES, check_is_data_set, is_row_file, load_problems
@@ -73,6 +76,17 @@ def get_task(spec: str = DEFAULT_TASK, graded: bool = True) -> Task:
     return _rows(spec, name, settings, graded)
 
 
+def grade_problem(problem: Problem, completion: str) -> Verdict:
+    """Judge one completion by the problem's grader: one of `GRADERS`, or the task that made it. Works from any thread."""
+    if problem.grader in GRADERS:
+        return grade_batch([problem], [completion])[0]
+    try:
+        task = get_task(problem.grader)
+    except ValueError as error:
+        raise ValueError(f"{problem.id}: nothing grades {problem.grader!r} ({error})") from None
+    return task.grade(problem, completion)
+
+
 def check_task_name(spec: str) -> None:
     """Refuse a name that no task can have, without a look at its data."""
     name = spec.partition("?")[0]
@@ -90,8 +104,7 @@ def _built_in(name: str, settings: dict[str, Any]) -> PhrasedSums:
     task = BUILT_IN[name]
     if not settings:
         return task
-    unknown = settings.keys() - SumSettings.__dataclass_fields__.keys()
-    if unknown:
+    if unknown := settings.keys() - SumSettings.__dataclass_fields__.keys():
         known = ", ".join(SumSettings.__dataclass_fields__)
         raise ValueError(f"{name} has no setting {', '.join(sorted(unknown))}; it has {known}")
     # The settings become part of the name: problems of two variants must not share ids.
@@ -100,8 +113,7 @@ def _built_in(name: str, settings: dict[str, Any]) -> PhrasedSums:
 
 
 def _rows(spec: str, name: str, settings: dict[str, Any], graded: bool) -> ProblemSet:
-    unknown = settings.keys() - ROW_SETTINGS.keys()
-    if unknown:
+    if unknown := settings.keys() - ROW_SETTINGS.keys():
         raise ValueError(
             f"{spec}: no setting {', '.join(sorted(unknown))}; rows have {', '.join(ROW_SETTINGS)}"
         )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from typing import Literal, Protocol, get_args, runtime_checkable
 
 from delta_rlvr.rewards.verdict import Verdict
@@ -74,8 +75,20 @@ def check_request(split: str, count: int | None, start: int) -> None:
         raise ValueError(f"start must be at least 0, got {start}")
 
 
-class GradesOneByOne:
-    """For tasks whose judgement is too quick to be worth a pool of workers."""
+class Endless:
+    """For tasks that draw problems without end, and whose judgement is too quick to be worth a pool of workers."""
+
+    name: str
+
+    def stream(self, split: Split, seed: int = 0) -> Iterator[Problem]:
+        """Problems of a split without end, none twice."""
+        raise NotImplementedError
+
+    def problems(self, split: Split, count: int | None, seed: int = 0, start: int = 0) -> list[Problem]:
+        check_request(split, count, start)
+        if count is None:
+            raise ValueError(f"{self.name} is endless: say how many problems you want (count)")
+        return list(itertools.islice(self.stream(split, seed), start, start + count))
 
     def grade(self, problem: Problem, completion: str) -> Verdict:
         raise NotImplementedError

@@ -26,8 +26,6 @@ class Template:
     """Which grader judges its responses: "math", "choice" or "code"."""
     extract: str
     """Where the final answer stands: a name known to `delta_rlvr.rewards.extract`, or "code_block"."""
-    source: str
-    """Where the words come from."""
 
     def __post_init__(self) -> None:
         places = {place for _, place, _, _ in string.Formatter().parse(self.text) if place is not None}
@@ -59,93 +57,86 @@ class Template:
 
 
 MATH = Template(
-    name="math",
-    text="{question}\n\nPlease reason step by step, and put your final answer within \\boxed{{}}.",
-    grader="math",
-    extract="boxed",
-    source="the paper (its authors' training script)",
+    "math",
+    "{question}\n\nPlease reason step by step, and put your final answer within \\boxed{{}}.",
+    "math",
+    "boxed",
 )
+"""The paper's (its authors' training script)."""
 MATH_ANSWER_LINE = Template(
-    name="math_answer_line",
-    text='{question}\n\nReason step by step, then end with a line of the form "Answer: X", where X is your final answer.',
-    grader="math",
-    extract="answer_line",
-    source="ours, for models that do not write LaTeX",
+    "math_answer_line",
+    '{question}\n\nReason step by step, then end with a line of the form "Answer: X", where X is your final answer.',
+    "math",
+    "answer_line",
 )
+"""Ours, for models that do not write LaTeX."""
 MATH_HASH_LINE = Template(
-    name="math_hash_line",
-    text='{question}\n\nReason step by step, then end with a line of the form "#### X", where X is your final answer.',
-    grader="math",
-    extract="hash_line",
-    source="the format of GSM8K's solutions",
+    "math_hash_line",
+    '{question}\n\nReason step by step, then end with a line of the form "#### X", where X is your final answer.',
+    "math",
+    "hash_line",
 )
+"""The format of GSM8K's solutions."""
 MATH_DIRECT = Template(
-    name="math_direct",
-    text="{question}\n\nGive the final answer and nothing else.",
-    grader="math",
-    extract="whole",
-    source="ours, for models too small to reason",
+    "math_direct",
+    "{question}\n\nGive the final answer and nothing else.",
+    "math",
+    "whole",
 )
+"""Ours, for models too small to reason."""
 MATH_BRIEF = Template(
-    name="math_brief",
-    text="{question}\n\nThink step by step, briefly. End with 'The answer is N.'",
-    grader="math",
-    extract="last_number",
-    source="ours, for small chat models on problems whose answer is a number",
+    "math_brief",
+    "{question}\n\nThink step by step, briefly. End with 'The answer is N.'",
+    "math",
+    "last_number",
 )
+"""Ours, for small chat models on problems whose answer is a number."""
 CHOICE = Template(
-    name="choice",
-    text=(
+    "choice",
+    (
         "{question}\n\n{options}\n\nPlease reason step by step, and put the letter of your final answer, and only the letter, "
         "within \\boxed{{}}."
     ),
-    grader="choice",
-    extract="boxed",
-    source="ours, after the paper's for mathematics; it gives none for GPQA and MMLU-Pro",
+    "choice",
+    "boxed",
 )
+"""Ours, after the paper's for mathematics; it gives none for GPQA and MMLU-Pro."""
 CHOICE_ANSWER_LINE = Template(
-    name="choice_answer_line",
-    text=(
+    "choice_answer_line",
+    (
         '{question}\n\n{options}\n\nReason step by step, then end with a line of the form "Answer: X", where X is the letter '
         "of the right option."
     ),
-    grader="choice",
-    extract="answer_line",
-    source="ours",
+    "choice",
+    "answer_line",
 )
+"""Ours."""
 CODE = Template(
-    name="code",
-    text=(
+    "code",
+    (
         "{question}\n\nWrite a Python program that solves the problem: it reads standard input and writes standard output. "
         "Think step by step, and give the whole program in one ```python code block at the end."
     ),
-    grader="code",
-    extract="code_block",
-    source="ours; the paper gives none",
+    "code",
+    "code_block",
 )
+"""Ours; the paper gives none."""
 CODE_FUNCTION = Template(
-    name="code_function",
-    text=(
+    "code_function",
+    (
         "Complete this Python function so that it does what its docstring says.\n\n```python\n{question}\n```\n\n"
         "Think step by step, and give the whole function with its imports in one ```python code block at the end."
     ),
-    grader="code",
-    extract="code_block",
-    source="ours; the paper gives none",
+    "code",
+    "code_block",
 )
+"""Ours; the paper gives none."""
 
 TEMPLATES: dict[str, Template] = {
     template.name: template
     for template in (
-        MATH,
-        MATH_ANSWER_LINE,
-        MATH_HASH_LINE,
-        MATH_DIRECT,
-        MATH_BRIEF,
-        CHOICE,
-        CHOICE_ANSWER_LINE,
-        CODE,
-        CODE_FUNCTION,
+        *(MATH, MATH_ANSWER_LINE, MATH_HASH_LINE, MATH_DIRECT, MATH_BRIEF),
+        *(CHOICE, CHOICE_ANSWER_LINE, CODE, CODE_FUNCTION),
     )
 }
 
@@ -193,4 +184,4 @@ def own_template(text: str, extract: str | None = None, graded: bool = True) -> 
     for place in ("question", "options"):
         literal = literal.replace(f"{{{{{place}}}}}", f"{{{place}}}")
     grader = "choice" if "{options}" in text else "math"
-    return Template("own", literal, grader, extract, "given on the command line")
+    return Template("own", literal, grader, extract)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import platform
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +17,7 @@ from delta_rlvr.rewards import RewardFunction
 from delta_rlvr.runs import RunDescription, RunWriter
 from delta_rlvr.runs.layout import RUN
 from delta_rlvr.runs.model_card import write_card
+from delta_rlvr.versions import installed_versions
 
 if TYPE_CHECKING:
     from delta_rlvr.adapters.trl.trainer import DeltaTrainer
@@ -48,7 +47,7 @@ def open_writer(
         settings=settings,
         rule=None if method.rule.constant else dataclasses.asdict(method.rule),
         steps_planned=steps,
-        versions=_versions(),
+        versions={name.replace("-", "_"): found for name, found in installed_versions(*_PACKAGES).items()},
     )
     if step is None:
         return RunWriter.create(str(config.output_dir), description)
@@ -111,13 +110,3 @@ def _step_of(checkpoint: Path) -> int:
 def _task_name(data: Any) -> str:
     """What a data set is called, where it says so."""
     return getattr(getattr(data, "info", None), "dataset_name", None) or "a data set of the script"
-
-
-def _versions() -> dict[str, str]:
-    installed = {"python": platform.python_version()}
-    for package in _PACKAGES:
-        try:
-            installed[package.replace("-", "_")] = version(package)
-        except PackageNotFoundError:
-            continue
-    return installed

@@ -11,7 +11,8 @@ from functools import lru_cache
 from typing import Any
 
 from delta_rlvr.tasks import BUILT_IN, Problem
-from delta_rlvr.tasks.grading import GRADERS, grade_problem
+from delta_rlvr.tasks.grading import GRADERS
+from delta_rlvr.tasks.registry import grade_problem
 
 
 def compute_score(

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ from delta_rlvr.adapters.verl.checks import select
 from delta_rlvr.adapters.verl.settings import SettingsError, VerlSettings
 from delta_rlvr.runs import RunDescription, RunWriter
 from delta_rlvr.tasks.token_texts import token_texts, vocabulary_texts
+from delta_rlvr.versions import installed_versions
 
 _VERSIONS = ("torch", "transformers", "verl", "ray", "delta-rlvr")
 
@@ -230,10 +229,5 @@ def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
-    for name in _VERSIONS:
-        try:
-            found[name.replace("-", "_")] = version(name)
-        except PackageNotFoundError:
-            found[name.replace("-", "_")] = "not installed"
-    return found
+    known = installed_versions(*_VERSIONS)
+    return {name.replace("-", "_"): known.get(name, "not installed") for name in ("python", *_VERSIONS)}

@@ -167,14 +167,7 @@ class CodeReward(RewardFunction):
     def judge(
         self, completions: list[str], lengths: list[int] | None, columns: Mapping[str, Any]
     ) -> list[Verdict]:
-        tests = columns.get(self.column)
-        if tests is None:
-            known = sorted(name for name in columns if name != "trainer_state")
-            raise ValueError(
-                f"{self.__name__} needs the column {self.column!r} in the data set; it has {known}. "
-                "Rename yours or build the reward with column=..."
-            )
-        return grade_code_batch(completions, tests, settings=self.settings)
+        return grade_code_batch(completions, self.needed(self.column, columns), settings=self.settings)
 
     def log(self, verdicts: list[Verdict], log_metric: Callable[[str, float], None]) -> None:
         counts = {

@@ -42,14 +42,7 @@ class CodeSettings:
                 "seconds_per_test must be above 0 and at most seconds_total, "
                 f"not {self.seconds_per_test} and {self.seconds_total}"
             )
-        for name in (
-            "processes",
-            "file_bytes",
-            "open_files",
-            "temporary_bytes",
-            "files",
-            "output_bytes",
-        ):
+        for name in ("processes", "file_bytes", "open_files", "temporary_bytes", "files", "output_bytes"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
         if self.memory_bytes < 64 * MEBIBYTE:

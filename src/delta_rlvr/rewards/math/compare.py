@@ -38,15 +38,7 @@ _SAME_WORDS = {
     )
     for phrase in phrases
 }  # fmt: skip
-_SAME_NAMES = {
-    "y": "y",
-    "f(x)": "y",
-    "y'": "y'",
-    "f'(x)": "y'",
-    "\\frac{dy}{dx}": "y'",
-    "y''": "y''",
-    "f''(x)": "y''",
-}
+_SAME_NAMES = {"f(x)": "y", "f'(x)": "y'", "\\frac{dy}{dx}": "y'", "f''(x)": "y''"}
 _VECTORS = frozenset({"\\begin{matrix}", "(", "\\langle"})
 _FILLERS = listed("the a an it is are answer there they")
 _OPPOSITES = {"yes": "no", "no": "yes", "true": "false", "false": "true"}
@@ -227,9 +219,8 @@ def _same_unordered(asked: Node, given: Node, algebra: Algebra) -> bool:
         return all(any(_same(a, g, algebra) for g in given.items) for a in asked.items) and all(
             any(_same(a, g, algebra) for a in asked.items) for g in given.items
         )
-    if len(left) > len(asked.items) > 1 and not _repeats(
-        asked, algebra
-    ):  # an answer that is listed twice is no other answer
+    # An answer that is listed twice is no other answer.
+    if len(left) > len(asked.items) > 1 and not _repeats(asked, algebra):
         left = [
             item
             for at, item in enumerate(left)

@@ -91,12 +91,7 @@ class Evaluation:
 
     def clearly_differ(self, left: Value, right: Value) -> bool:
         """Whether two values differ by far more than the noise of numbers as large as those met."""
-        if (
-            isinstance(left, mpmath.matrix)
-            or isinstance(right, mpmath.matrix)
-            or mp.isinf(left)
-            or mp.isinf(right)
-        ):
+        if any(isinstance(value, mpmath.matrix) or mp.isinf(value) for value in (left, right)):
             return False
         with mp.workprec(self.bits):
             return left != right and bool(mp.mag(left - right) > self.spread.largest - self.bits // 4)

@@ -94,10 +94,7 @@ class _Exact:
         if degree.denominator != 1 or not 0 < degree <= 64 or (value < 0 and degree % 2 == 0):
             return None
         self.checked(_bits(value) * 8)  # the search below squares numbers of that size
-        top, bottom = (
-            _whole_root(abs(value.numerator), int(degree)),
-            _whole_root(value.denominator, int(degree)),
-        )
+        top, bottom = (_whole_root(abs(part), int(degree)) for part in value.as_integer_ratio())
         if top is None or bottom is None:
             return None
         return Fraction(top if value >= 0 else -top, bottom)

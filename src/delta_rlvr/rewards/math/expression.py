@@ -27,15 +27,7 @@ _ONE_ARGUMENT = listed(
     "sin cos tan cot sec csc arcsin arccos arctan arccot arcsec arccsc sinh cosh tanh coth sech csch arcsinh arccosh arctanh "
     "ln log exp sign cis arg erf det Re Im abs floor ceil cbrt"
 )
-_INVERSES = {
-    "sin": "arcsin",
-    "cos": "arccos",
-    "tan": "arctan",
-    "cot": "arccot",
-    "sec": "arcsec",
-    "csc": "arccsc",
-}
-_INVERSES |= {"sinh": "arcsinh", "cosh": "arccosh", "tanh": "arctanh"}
+_INVERSES = {name: f"arc{name}" for name in listed("sin cos tan cot sec csc sinh cosh tanh")}
 _SEVERAL_ARGUMENTS = frozenset({"max", "min", "gcd", "lcm"})
 _FUNCTIONS = _ONE_ARGUMENT | _SEVERAL_ARGUMENTS
 _NO_ARGUMENT = frozenset({"(", "[", "{", "|", "\\cdot"})
@@ -171,11 +163,8 @@ class _Parser:
                 base = ("!!" if double else "!", base)
             elif token == "\\degree":
                 self.take()
-                base = (
-                    "*",
-                    base,
-                    ("/", ("constant", "pi"), _number(180)) if self.angle else ("symbol", "\\degree"),
-                )
+                radians = ("/", ("constant", "pi"), _number(180))
+                base = ("*", base, radians if self.angle else ("symbol", "\\degree"))
             elif token == "%":
                 self.take()
                 base = ("/", base, _number(100))
@@ -242,11 +231,8 @@ class _Parser:
             start = self.at
             inner = self.group()
             content = self.tokens[start + 1 : self.at - 1]
-            return (
-                ("symbol", join((token, *content)))
-                if all(t.isupper() for t in content)
-                else ("apply", token, inner)
-            )
+            is_name = all(t.isupper() for t in content)
+            return ("symbol", join((token, *content))) if is_name else ("apply", token, inner)
         if token in ("\\begin{matrix}", "\\begin{vmatrix}"):
             return self.matrix(token)
         if token in ("\\sum", "\\prod"):

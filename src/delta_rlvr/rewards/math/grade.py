@@ -131,11 +131,9 @@ def _ask(reference: str, given: str, timeout: float) -> Verdict:
     for attempt in (1, 2):
         try:
             answer = shared_pool().ask(request, timeout)
-            return (
-                Verdict.failure(answer["failure"], given)
-                if "failure" in answer
-                else _verdict(answer["reason"], given)
-            )
+            if "failure" in answer:
+                return Verdict.failure(answer["failure"], given)
+            return _verdict(answer["reason"], given)
         except WorkerOverran:
             return Verdict.failure(f"timed out after {timeout:g} s", given)
         except WorkerDied as error:

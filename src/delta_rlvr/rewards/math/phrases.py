@@ -72,9 +72,8 @@ def _without_lead(tokens: Tokens) -> Tokens:
     for index, word in enumerate(words):
         if word in _VERBS or (tokens[index] == ":" and words[index - 1]):
             said = index + 1
-    named = (said == 2 and tokens[0].isalpha()) or (
-        words[0] and tokens[0] not in _CONDITIONS
-    )  # x is 5; the value of x is 5
+    # x is 5; the value of x is 5
+    named = (said == 2 and tokens[0].isalpha()) or (words[0] and tokens[0] not in _CONDITIONS)
     if named and 0 < said < len(tokens) and not set(words[:said]) & _DENIALS:
         return _without_lead(bare(tokens[said:]) or tokens[-1:])
     end = next((index for index, word in enumerate(words) if not word), len(tokens))
@@ -116,11 +115,8 @@ def take_conditions(tokens: Tokens) -> tuple[Tokens, Ranges, list[Tokens]]:
         body = bare(body)[:start]
     parameters = [_parameter(clause) for clause in clauses]
     ranges = tuple(sorted({parameter for parameter in parameters if parameter and parameter[0]}))
-    return (
-        bare(body),
-        ranges,
-        [c for c, parameter in zip(clauses, parameters, strict=True) if parameter is None],
-    )
+    others = [clause for clause, parameter in zip(clauses, parameters, strict=True) if parameter is None]
+    return bare(body), ranges, others
 
 
 def _parameter(clause: Tokens) -> tuple[str, str] | None:

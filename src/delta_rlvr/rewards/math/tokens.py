@@ -9,16 +9,8 @@ Tokens = tuple[str, ...]
 
 MAX_ITEMS = 64
 """Most items of a list that are looked at."""
-_PAIRS = {
-    "(": ")",
-    "[": "]",
-    "{": "}",
-    "\\{": "\\}",
-    "\\langle": "\\rangle",
-    "\\lfloor": "\\rfloor",
-    "\\lceil": "\\rceil",
-}
-OPENERS, CLOSERS = frozenset(_PAIRS), frozenset(_PAIRS.values())
+OPENERS = frozenset({"(", "[", "{", "\\{", "\\langle", "\\lfloor", "\\lceil"})
+CLOSERS = frozenset({")", "]", "}", "\\}", "\\rangle", "\\rfloor", "\\rceil"})
 
 
 class UnreadableAnswer(ValueError):

@@ -81,11 +81,8 @@ _COMPOUND: dict[str, Measure] = {
     "cc": (("centimeter", 3),),
     "sqft": (("foot", 2),),
 }
-BARE_UNITS = {name for name in {*UNITS, *_COMPOUND} if len(name) > 1 and name.isalpha()} - {
-    "rs",
-    "pa",
-    "ha",
-} | {"sq", "cu"}
+BARE_UNITS = {name for name in {*UNITS, *_COMPOUND} if len(name) > 1 and name.isalpha()}
+BARE_UNITS = BARE_UNITS - {"rs", "pa", "ha"} | {"sq", "cu"}
 """Unit names that are units behind a number even without ``\\text``; a single letter there is a variable: 3m is not 3."""
 SIGNS = {
     "%": "%",
@@ -98,14 +95,8 @@ SIGNS = {
 }
 CURRENCIES = frozenset({*SIGNS.values(), "rupee", "yuan", "cent"}) - {"%", "degree"}
 _POWERS = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed": 3}
-_SCALES = {
-    "hundred": 10**2,
-    "thousand": 10**3,
-    "million": 10**6,
-    "billion": 10**9,
-    "trillion": 10**12,
-    "dozen": 12,
-}
+_SCALES = {"dozen": 12, "hundred": 10**2, "thousand": 10**3}
+_SCALES |= {"million": 10**6, "billion": 10**9, "trillion": 10**12}
 _SCALES |= {f"{name}s": factor for name, factor in _SCALES.items()}
 ORDINALS = listed("st nd rd th")
 # Words that turn a value's meaning: two answers that differ in one of these are two answers.

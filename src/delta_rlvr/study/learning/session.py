@@ -12,7 +12,6 @@ from urllib.parse import quote
 
 import torch
 
-from delta_rlvr.evaluate.local_sampler import encode_prompt
 from delta_rlvr.study.judging import Judge
 from delta_rlvr.study.learning.checkpoint import Stack, path_of, write_state
 from delta_rlvr.study.learning.heldout import heldout_accuracies
@@ -25,6 +24,7 @@ from delta_rlvr.study.rollouts import Collector, make_collector
 from delta_rlvr.study.stack.memory import bytes_per_run, free_memory, runs_that_fit
 from delta_rlvr.study.stack.policy import round_up
 from delta_rlvr.tasks import Task, get_task
+from delta_rlvr.tasks.prompts import encode_prompt
 
 # Bytes a second that a checkpoint is expected to be written at, before the first one was.
 _WRITING_SPEED = 5e8

@@ -19,7 +19,7 @@ from delta_rlvr.tasks.problem import Problem
 from delta_rlvr.tasks.sources.schemas import question_hash
 from delta_rlvr.tasks.sources.shots import Shot, few_shot_prompt, first_line, worked_answer, worked_line
 from delta_rlvr.tasks.sources.workings import WORKINGS
-from delta_rlvr.tasks.task import GradesOneByOne, Span, Split, check_request, hashed_split
+from delta_rlvr.tasks.task import Endless, Span, Split, check_request, hashed_split
 
 FULL_SCORE = 0.999
 _REDRAWS = 5_000  # questions in a row that were all seen before: then the generator is used up
@@ -30,7 +30,7 @@ _SAID = re.compile(r"\banswer(?:\s+is|\s*:)\s*(.+?)\s*\.?\s*$", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class ReasoningGym(GradesOneByOne):
+class ReasoningGym(Endless):
     """One reasoning-gym generator as a task: endless where the generator is."""
 
     generator: str
@@ -65,12 +65,6 @@ class ReasoningGym(GradesOneByOne):
     @property
     def one_line(self) -> bool:
         return bool(self.shots)
-
-    def problems(self, split: Split, count: int | None, seed: int = 0, start: int = 0) -> list[Problem]:
-        check_request(split, count, start)
-        if count is None:
-            raise ValueError(f"{self.name} is endless: say how many problems you want (count)")
-        return list(itertools.islice(self.stream(split, seed), start, start + count))
 
     def stream(self, split: Split, seed: int = 0) -> Iterator[Problem]:
         """Problems of a split without end, none twice, and none that is among the shots."""

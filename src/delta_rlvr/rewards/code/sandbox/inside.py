@@ -89,9 +89,8 @@ def load(preamble: str, program: str, entry: str) -> Callable[..., Any]:
     module = type(sys)("candidate")
     sys.modules["candidate"] = module
     names = module.__dict__
-    exec(
-        compiled(preamble, "preamble.py"), names
-    )  # apart, so that `from __future__` may stand first in the program
+    # Apart, so that `from __future__` may stand first in the program.
+    exec(compiled(preamble, "preamble.py"), names)
     try:
         exec(compiled(program, "candidate.py"), names)
     except (EOFError, AssertionError):

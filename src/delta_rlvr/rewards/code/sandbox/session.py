@@ -235,9 +235,8 @@ class Session:
         if not words:
             return
         first = json.loads(words)["child-pid"]
-        with contextlib.suppress(
-            ProcessLookupError, FileNotFoundError
-        ):  # ended already; its message pipe will say so
+        # It may have ended already; its message pipe will say so.
+        with contextlib.suppress(ProcessLookupError, FileNotFoundError):
             handle = os.pidfd_open(first)
             # Only bubblewrap's own child: had that ended, the number could by now be anybody's.
             if _parent(first) == self._process.pid:
@@ -285,9 +284,7 @@ def _popen(words: list[str], descriptors: tuple[int, ...]) -> subprocess.Popen[b
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         bufsize=0,
-        env={
-            "PATH": os.environ.get("PATH", os.defpath)
-        },  # a program may see its first process, which is bubblewrap
+        env={"PATH": os.environ.get("PATH", os.defpath)},  # a program may see its first process: bubblewrap
         pass_fds=descriptors,
         start_new_session=True,
     )

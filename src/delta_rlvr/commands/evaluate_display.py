@@ -19,12 +19,13 @@ from delta_rlvr.evaluate.compare import Comparison
 from delta_rlvr.evaluate.data import VARIABLE, local_file
 from delta_rlvr.evaluate.records import Sample
 from delta_rlvr.evaluate.results import EvaluationResult
+from delta_rlvr.evaluate.runner import Progress
 from delta_rlvr.evaluate.settings import SampleKey
 
 _SECONDS_BETWEEN_LINES = 10.0
 
 
-class ConsoleProgress:
+class ConsoleProgress(Progress):
     """A bar on a terminal; a line now and then in a log."""
 
     def __init__(self, console: Console) -> None:
@@ -113,7 +114,7 @@ def list_table() -> Table:
             benchmark.grader,
             benchmark.files[0],
             "yes" if local_file(benchmark.files) else "no",
-            str(benchmark.hub) if benchmark.hub else "-",
+            str(benchmark.hub),
         )
     from delta_rlvr.tasks.registry import BUILT_IN
 

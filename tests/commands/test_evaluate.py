@@ -6,14 +6,9 @@ import json
 import pytest
 
 from delta_rlvr.cli import main
-from delta_rlvr.evaluate import (
-    EvaluationError,
-    EvaluationResult,
-    command,
-    compare_results,
-    evaluate_policy,
-    options,
-)
+from delta_rlvr.commands import evaluate as command
+from delta_rlvr.commands import evaluate_options as options
+from delta_rlvr.evaluate import EvaluationError, EvaluationResult, compare_results, evaluate_policy
 from delta_rlvr.tasks.models import load_policy
 from delta_rlvr.tasks.registry import get_task
 from delta_rlvr.tasks.sources import hub

@@ -8,16 +8,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from delta_rlvr.evaluate import display
+from delta_rlvr.commands.evaluate_display import ConsoleProgress
 from delta_rlvr.evaluate.errors import EvaluationError
-from delta_rlvr.evaluate.local_sampler import LocalSampler, encode_prompt
-from delta_rlvr.evaluate.presets import PRESETS, get_preset
+from delta_rlvr.evaluate.local_sampler import LocalSampler
+from delta_rlvr.evaluate.presets import PRESETS
+from delta_rlvr.evaluate.questions import Questions
 from delta_rlvr.evaluate.records import Sampler
-from delta_rlvr.evaluate.runner import Questions
 from delta_rlvr.evaluate.selection import PAPER_RULE
 from delta_rlvr.evaluate.server_sampler import ServerSampler, ServerSettings
 from delta_rlvr.evaluate.settings import EvaluationSettings
 from delta_rlvr.rewards.extract import EXTRACTORS
+from delta_rlvr.tasks.prompts import encode_prompt
 from delta_rlvr.tasks.sources import hub
 from delta_rlvr.tasks.templates import TEMPLATES
 
@@ -54,6 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     asked.add_argument(
         "--benchmarks",
+        default="",
         metavar="A,B",
         help="names of --list, files (.jsonl, .jsonl.gz, .json, .csv, .parquet), task:SPEC",
     )
@@ -133,7 +135,7 @@ def sampling_settings(
 ) -> EvaluationSettings:
     """The preset's settings, a built-in task's own, or the paper's for mathematics, with what was given in their place; `k` goes
     before `-k`."""
-    base = get_preset(args.preset).settings if args.preset else EvaluationSettings()
+    base = PRESETS[args.preset].settings if args.preset else EvaluationSettings()
     limits = [benchmark.description.get("max_tokens") for benchmark in benchmarks]
     if not args.preset and all(limits):  # tasks know how long their responses are
         base = replace(base, max_tokens=max(limit for limit in limits if limit))
@@ -156,7 +158,7 @@ def make_sampler(
     name: str,
     loaded: Any,
     settings: EvaluationSettings,
-    progress: display.ConsoleProgress,
+    progress: ConsoleProgress,
 ) -> Sampler:
     """Of the server, where there is one, else of the model and tokenizer in `loaded`."""
     if not args.server:

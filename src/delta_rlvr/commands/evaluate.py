@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from delta_rlvr.evaluate import display
-from delta_rlvr.evaluate.benchmarks import load_benchmark, load_benchmarks
-from delta_rlvr.evaluate.compare import compare_many
-from delta_rlvr.evaluate.errors import EvaluationError
-from delta_rlvr.evaluate.options import (
+from delta_rlvr.commands import evaluate_display as display
+from delta_rlvr.commands.evaluate_options import (
     add_arguments,
     fit_context,
     has_template,
@@ -23,16 +20,21 @@ from delta_rlvr.evaluate.options import (
     question_options,
     sampling_settings,
 )
-from delta_rlvr.evaluate.presets import get_preset
+from delta_rlvr.evaluate.benchmarks import load_benchmark, load_benchmarks
+from delta_rlvr.evaluate.compare import compare_many
+from delta_rlvr.evaluate.errors import EvaluationError
+from delta_rlvr.evaluate.presets import PRESETS
+from delta_rlvr.evaluate.questions import Questions
 from delta_rlvr.evaluate.records import Sample
 from delta_rlvr.evaluate.rescoring import score_samples
 from delta_rlvr.evaluate.results import EvaluationResult
-from delta_rlvr.evaluate.runner import Questions, identity, run_evaluation
+from delta_rlvr.evaluate.runner import identity, run_evaluation
 from delta_rlvr.evaluate.sample_file import SampleFile, read_samples
 from delta_rlvr.evaluate.selection import SelectionRule, select_checkpoint
 from delta_rlvr.evaluate.settings import EvaluationSettings
 from delta_rlvr.exit_codes import ExitCode
 from delta_rlvr.files import write_json
+from delta_rlvr.spelling import comma_list
 
 __all__ = ["add_arguments", "run"]
 
@@ -55,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _evaluate(args: argparse.Namespace, console: Console) -> int:
-    names = _split(args.benchmarks) or (get_preset(args.preset).benchmarks if args.preset else ())
+    names = comma_list(args.benchmarks) or (PRESETS[args.preset].benchmarks if args.preset else ())
     if not names:
         raise EvaluationError("say what to evaluate on: --benchmarks or --preset (see --list)")
     name = args.model or "builtin"
@@ -135,7 +137,7 @@ def _rescore(args: argparse.Namespace, console: Console) -> int:
     header, samples = read_samples(path)
     stored = header or {}
     if args.benchmarks or not stored.get("benchmarks"):
-        names = _split(args.benchmarks) or tuple(dict.fromkeys(sample.key.benchmark for sample in samples))
+        names = comma_list(args.benchmarks) or list(dict.fromkeys(sample.key.benchmark for sample in samples))
         benchmarks = load_benchmarks(names, **question_options(args))
     else:
         benchmarks = [
@@ -179,7 +181,7 @@ def _compare(args: argparse.Namespace, console: Console) -> int:
         raise EvaluationError("--compare needs at least two results: the baseline first")
     sides: dict[str, Sequence[EvaluationResult]] = {}
     for text in args.compare:
-        sides[text] = [EvaluationResult.load(path) for path in _split(text)]
+        sides[text] = [EvaluationResult.load(path) for path in comma_list(text)]
     if len(sides) < len(args.compare):
         raise EvaluationError("--compare: a result is given twice")
     baseline, *others = sides
@@ -187,7 +189,7 @@ def _compare(args: argparse.Namespace, console: Console) -> int:
         sides[baseline],
         {name: sides[name] for name in others},
         baseline_name=baseline,
-        benchmarks=_split(args.benchmarks) or None,
+        benchmarks=comma_list(args.benchmarks) or None,
         seed=args.seed or 0,
     )
     console.print(display.comparison_table(comparisons))
@@ -196,7 +198,7 @@ def _compare(args: argparse.Namespace, console: Console) -> int:
             console.print(f"- {sentence}", highlight=False)
     if args.output:
         target = Path(args.output)
-        write_json(target, [comparison.as_dict() for comparison in comparisons])
+        write_json(target, [asdict(comparison) for comparison in comparisons])
         console.print(f"comparison: {target}")
     return ExitCode.DONE
 
@@ -227,10 +229,6 @@ def _load_options(name: str, told: Any) -> dict[str, Any]:
 def _within(samples: Sequence[Sample], benchmarks: Sequence[Questions]) -> list[Sample]:
     kept = {(benchmark.name, problem.id) for benchmark in benchmarks for problem in benchmark.problems}
     return [sample for sample in samples if (sample.key.benchmark, sample.key.problem) in kept]
-
-
-def _split(text: str | None) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip()) if text else ()
 
 
 def _result_path(output: str) -> Path:

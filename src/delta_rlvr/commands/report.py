@@ -1,0 +1,63 @@
+"""`delta-rlvr report`: one page for a run, or for several."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from delta_rlvr.report.page import TOKEN_MEGABYTES, write_report
+from delta_rlvr.runs import read_run
+from delta_rlvr.runs.layout import RUN
+from delta_rlvr.spelling import comma_list
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """`delta-rlvr report RUN [RUN ...] --output report.html`"""
+    parser.description = "One self-contained page for runs."
+    parser.add_argument(
+        "runs",
+        nargs="+",
+        metavar="RUN",
+        help="folder of a run, or a folder of runs such as a comparison's; several runs are compared",
+    )
+    parser.add_argument("--output", help="the page to write (default: report.html in the first run)")
+    parser.add_argument("--title", help="the page's title")
+    parser.add_argument(
+        "--megabytes",
+        type=float,
+        default=TOKEN_MEGABYTES,
+        help="room for the token view (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--shade-by",
+        default="",
+        help="more methods whose weights the token view can show, with commas, such as surprise or my_rules.py:MyRule; they must "
+        "need no hidden states, and look at the rollouts that the run kept",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """The subcommand."""
+    page = write_report(
+        runs_below(args.runs),
+        args.output or Path(args.runs[0]) / "report.html",
+        title=args.title,
+        megabytes=args.megabytes,
+        shade_by=comma_list(args.shade_by),
+    )
+    print(page)
+    return 0
+
+
+def runs_below(folders: Sequence[str]) -> list[Path]:
+    """The folders that are runs; for one that only holds runs (a comparison's), those runs, in the order in which they were begun."""
+    runs: list[Path] = []
+    for folder in map(Path, folders):
+        inside = [] if (folder / RUN).exists() else [file.parent for file in folder.glob(f"*/{RUN}")]
+        runs += sorted(inside, key=_begun) or [folder]
+    return runs
+
+
+def _begun(folder: Path) -> tuple[str, str]:
+    return str(read_run(folder).info.get("started", "")), folder.name

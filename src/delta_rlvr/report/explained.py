@@ -1,0 +1,152 @@
+"""The page of rollouts from anywhere: what methods would make of them, written as a run folder of one step."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from delta_rlvr.report.page import write_report
+from delta_rlvr.report.rollout_files import Rollout
+from delta_rlvr.runs import RunDescription, RunWriter
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from delta_rlvr.credit import CreditRecord
+    from delta_rlvr.objectives import Method
+
+Measured = Sequence[tuple[Sequence[float], Sequence[float]]]
+"""Credit and standard error of each token of each response."""
+
+SECTIONS = ("tokens", "weights", "clouds", "discriminator")
+"""Of the page: there was no training."""
+
+
+@dataclass(frozen=True)
+class Forward:
+    """What one forward pass gives for the tokens of one response."""
+
+    prompt_ids: list[int]
+    ids: Tensor
+    texts: list[str]
+    logps: Tensor
+    entropy: Tensor
+    hidden: Tensor
+    decisive: Tensor | None
+
+
+@dataclass(frozen=True)
+class Explained:
+    """Rollouts, and the weights that a policy's next update would give their tokens."""
+
+    model: str
+    source: str
+    """The name of the rollouts' file."""
+    temperature: float
+    method: Method
+    """Whose weights are shown first."""
+    rollouts: Sequence[Rollout]
+    """Those with a token; what follows has an entry for each of them."""
+    without_tokens: int
+    """How many rollouts had none."""
+    passes: Sequence[Forward]
+    advantages: Sequence[float]
+    groups: Sequence[int]
+    records: dict[str, CreditRecord]
+    """By method."""
+    measured: Measured | None
+
+    def write_page(self, output: str | Path, title: str | None, megabytes: float) -> Path:
+        with tempfile.TemporaryDirectory(prefix="delta-rlvr-explain-") as folder:
+            run = Path(folder) / "run"
+            self._write_run(run)
+            return write_report(
+                [run],
+                output,
+                title=title or f"Credit of {self.source} under {self.model}",
+                lede=self._lede(),
+                sections=SECTIONS,
+                megabytes=megabytes,
+            )
+
+    def _write_run(self, folder: Path) -> None:
+        """One step of a run folder, which is what the page is made of."""
+        shown, rule = self.records[self.method.name], self.method.rule
+        description = RunDescription(
+            engine="explain",
+            method=self.method.name,
+            seed=0,
+            model=self.model,
+            task=self.source,
+            settings={"temperature": self.temperature},
+            rule=None if rule.constant else asdict(rule),
+            steps_planned=1,
+        )
+        lines = self._lines()
+        text_of: dict[int, str] = {}
+        with RunWriter.create(folder, description) as writer:
+            for line in lines:
+                text_of.update(zip(line["ids"].tolist(), line["tokens"], strict=True))
+                writer.tokens.add(line["ids"], line["weight"], np.sign(line["advantage"]))
+            means = {
+                "reward": float(np.mean([line["reward"] for line in lines])),
+                "length": float(np.mean([len(line["ids"]) for line in lines])),
+            }
+            writer.log({"step": 1, **means, **shown.summary()})
+            writer.write_rollouts(1, lines)
+            writer.save_tokens(text_of=lambda ids: [text_of[token] for token in ids])
+
+    def _lines(self) -> list[dict[str, Any]]:
+        """The responses as docs/run_schema.md has them."""
+        weights = {name: self._split(record.weights) for name, record in self.records.items()}
+        own = weights.pop(self.method.name)
+        shown = self.records[self.method.name]
+        arrays = {"alpha": shown.alpha, "margin": shown.margin, "margin_initial": shown.margin_initial}
+        columns = {name: self._split(values) for name, values in arrays.items() if values is not None}
+        seen: dict[int, int] = {}
+        lines = []
+        for place, (rollout, found) in enumerate(zip(self.rollouts, self.passes, strict=True)):
+            group, prompt = self.groups[place], rollout.prompt
+            seen[group] = seen.get(group, -1) + 1
+            line = {
+                "group": group,
+                "index": seen[group],
+                "prompt": prompt if isinstance(prompt, str) else json.dumps(prompt),
+                "response": "".join(found.texts),
+                "reward": rollout.reward,
+                "advantage": self.advantages[place],
+                "tokens": found.texts,
+                "ids": found.ids.cpu().numpy(),
+                "logps": found.logps.cpu().numpy(),
+                "entropy": found.entropy.cpu().numpy(),
+                "weight": own[place],
+                **{name: values[place] for name, values in columns.items()},
+            }
+            if found.decisive is not None:
+                line["decisive"] = found.decisive.int().tolist()
+            if self.measured is not None:
+                line["measured"], line["measured_error"] = self.measured[place]
+            line["other_weights"] = {name: values[place] for name, values in weights.items()}
+            lines.append(line)
+        return lines
+
+    def _split(self, values: Tensor) -> list[Any]:
+        lengths = [len(found.ids) for found in self.passes]
+        return [part.cpu().numpy() for part in values.float().split(lengths)]
+
+    def _lede(self) -> str:
+        pairs = zip(self.groups, self.advantages, strict=True)
+        signal = len({group for group, advantage in pairs if advantage})
+        said = f"{len(self.rollouts)} responses to {len(set(self.groups))} prompts, {signal} of them with rewards that differ"
+        if self.without_tokens:
+            said += f" ({self.without_tokens} more responses have no token)"
+        if not signal:
+            return f"{said}: no response is better than another of its group, so every coefficient is 1."
+        weights = self.records[self.method.name].weights
+        return f"{said}; coefficients from {weights.min().item():.3f} to {weights.max().item():.3f}."
