@@ -1,4 +1,4 @@
-"""How things are named: methods and tasks as `name?setting=value&setting=value`, code of one's own as `my_file.py:name` or
+"""How things are written: methods and tasks as `name?setting=value&setting=value`, code of one's own as `my_file.py:name` or
 `my_package.module:name`."""
 
 from __future__ import annotations
@@ -34,6 +34,13 @@ def split_spec(spec: str) -> tuple[str, dict[str, str]]:
 def comma_list(text: str) -> list[str]:
     """Names with commas between them."""
     return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def duration(seconds: float) -> str:
+    """4:05, or 1:04:05."""
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
 
 
 def guessed(text: str) -> Any:

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from delta_rlvr.commands.options import given_options, parse_train_options
+from delta_rlvr.commands.terminal import add_columns, say
 from delta_rlvr.commands.train import run_settings, train
 from delta_rlvr.evaluate.seeds import gap_text, mean_text, p_text, seed_table
 from delta_rlvr.files import plain, write_json
@@ -86,9 +87,7 @@ def _one(
     if started is not None:
         _check_same(place, started, run_settings(options, config))
         if started.get("status") == "finished":
-            console.print(
-                f"{which}: {place} is finished: kept", markup=False, highlight=False, soft_wrap=True
-            )
+            say(console, f"{which}: {place} is finished: kept")
             return place
     console.rule(f"{which}: {method}, seed {seed}")
     try:
@@ -118,17 +117,18 @@ def _check_same(place: Path, started: dict[str, Any], settings: dict[str, Any]) 
 
 def conclude(folder: Path, methods: Sequence[str], seeds: Sequence[int], console: Console) -> int:
     """The table, what it can tell, and the report of all runs."""
+    places = {
+        method: {seed: folder / f"{folder_name(method)}-seed{seed}" for seed in seeds} for method in methods
+    }
     scores = {
-        method: {
-            seed: _final(folder / f"{folder_name(method)}-seed{seed}")["after"]["accuracy"] for seed in seeds
-        }
-        for method in methods
+        method: {seed: _final_accuracy(place) for seed, place in by_seed.items()}
+        for method, by_seed in places.items()
     }
     compared = seed_table(scores)
     table = Table(title=f"held-out accuracy after training (seeds: {len(seeds)})", title_justify="left")
     against = f"points against {methods[0]} (95 % interval)"
-    for heading in ("method", "mean ± SD, %", against, f"p ({compared.test_name})", "p (Holm)"):
-        table.add_column(heading, justify="left" if heading == "method" else "right")
+    headings = ("method", "mean ± SD, %", against, f"p ({compared.test_name})", "p (Holm)")
+    add_columns(table, headings, left=("method",))
     for row in compared.rows:
         p, adjusted = compared.p(row), compared.p_adjusted(row)
         table.add_row(row.method, mean_text(row), gap_text(row), p_text(p), p_text(adjusted))
@@ -142,16 +142,14 @@ def conclude(folder: Path, methods: Sequence[str], seeds: Sequence[int], console
         "sentence": compared.sentence,
     }
     write_json(folder / "comparison.json", stored)
-    page = write_report(
-        [folder / f"{folder_name(method)}-seed{seed}" for method in methods for seed in seeds],
-        folder / "report.html",
-    )
-    console.print(f"report: {page}", markup=False, highlight=False, soft_wrap=True)
+    runs = [place for by_seed in places.values() for place in by_seed.values()]
+    page = write_report(runs, folder / "report.html")
+    say(console, f"report: {page}")
     return 0
 
 
-def _final(place: Path) -> dict[str, Any]:
+def _final_accuracy(place: Path) -> float:
     final = read_run(place).info.get("final") or {}
     if "after" not in final:
         raise ValueError(f"{place} has no held-out score: delete the folder and run the comparison again")
-    return final
+    return float(final["after"]["accuracy"])

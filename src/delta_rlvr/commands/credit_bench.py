@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
 
 from delta_rlvr.commands import measured_bench
 from delta_rlvr.commands.credit_bench_display import show
+from delta_rlvr.commands.terminal import add_settings, given_settings, make_console, say
 from delta_rlvr.exit_codes import at_work
 from delta_rlvr.files import write_json, write_text
 from delta_rlvr.runs.layout import PROXY_AGREEMENT
@@ -25,8 +26,6 @@ from delta_rlvr.tasks.models import check_device
 # Two folders: batches of other sizes are refused in one.
 OUTPUT, QUICK_OUTPUT = Path("runs/credit-bench"), Path("runs/credit-bench-quick")
 RESULT, FIGURE = "credit_bench.json", "credit_bench.svg"
-
-_LOG_WIDTH = 150  # a file has no width: tables should not wrap at 80
 
 QUICK = {
     "policies": ("builtin",),
@@ -68,27 +67,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="methods by name, settings after '?' as in 'delta?proxy=head&scope=group&refinements=0', and oracle, "
         "oracle-wide, oracle-only (default: all, with every proxy and scope)",
     )
-    parser.add_argument(
-        "--batches", type=int, help=f"rollout batches a policy and task (default: {given.batches})"
-    )
-    parser.add_argument("--prompts", type=int, help=f"prompts a batch (default: {given.prompts})")
-    parser.add_argument("--group", type=int, help=f"responses a prompt (default: {given.group})")
-    parser.add_argument("--seed", type=int, help=f"of prompts, samples and noise (default: {given.seed})")
-    parser.add_argument(
-        "--shots",
-        type=int,
-        help=f"worked solutions before each question, for a policy that was never shown the task (default: {given.shots})",
-    )
-    parser.add_argument(
-        "--learning-rate",
-        type=float,
-        help=f"of the DAPO step after which FIPO's weights are taken (default: {given.learning_rate:g})",
-    )
-    parser.add_argument("--temperature", type=float, help=f"of sampling (default: {given.temperature:g})")
-    parser.add_argument(
-        "--rows-at-once",
-        type=int,
-        help=f"responses in one forward and backward pass; fewer take less memory (default: {given.rows_at_once})",
+    add_settings(
+        parser,
+        given,
+        ("--batches", int, "rollout batches a policy and task"),
+        ("--prompts", int, "prompts a batch"),
+        ("--group", int, "responses a prompt"),
+        ("--seed", int, "of prompts, samples and noise"),
+        ("--shots", int, "worked solutions before each question, for a policy that was never shown the task"),
+        ("--learning-rate", float, "of the DAPO step after which FIPO's weights are taken"),
+        ("--temperature", float, "of sampling"),
+        ("--rows-at-once", int, "responses in one forward and backward pass; fewer take less memory"),
     )
     parser.add_argument(
         "--device",
@@ -111,9 +100,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """The subcommand."""
     check_device(options.device)
-    console = Console()
-    if not console.is_terminal:
-        console.width = _LOG_WIDTH
+    console = make_console()
     if options.labels == "measured":
         if options.shots is not None:
             raise ValueError("--shots: with --labels measured write it into the task, as in 'TASK?shots=4'")
@@ -123,20 +110,17 @@ def run(options: argparse.Namespace) -> int:
             raise ValueError(f"--{name.replace('_', '-')}: it belongs to --labels measured")
     settings = bench_settings(options)
     folder: Path = options.output or (QUICK_OUTPUT if options.quick else OUTPUT)
-
-    def say(text: str) -> None:
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-    bench = CreditBench(settings, folder, device=options.device, say=say)
+    tell = partial(say, console)
+    bench = CreditBench(settings, folder, device=options.device, say=tell)
     bench.prepare()
     missing = bench.missing()
-    say(f"{len(settings.units)} rollout batches, {len(missing)} to measure")
+    tell(f"{len(settings.units)} rollout batches, {len(missing)} to measure")
     began = time.monotonic()
     for number, unit in enumerate(missing, start=1):
         with at_work():
             facts = bench.measure_and_keep(unit)["facts"]
         left = (time.monotonic() - began) / number * (len(missing) - number) / 60
-        say(
+        tell(
             f"{number}/{len(missing)}  {unit.policy}, {unit.task}, batch {unit.number + 1}: {facts['accuracy']:.0%} right, "
             f"{facts['mixed_groups']:.0%} of the groups mixed; about {left:.1f} min left"
         )
@@ -149,7 +133,7 @@ def run(options: argparse.Namespace) -> int:
     write_text(folder / FIGURE, bench_figure(result))
     show(result, settings, console)
     for name in (RESULT, FIGURE, *([PROXY_AGREEMENT] if agreement is not None else [])):
-        say(str(folder / name))
+        tell(str(folder / name))
     return 0
 
 
@@ -165,12 +149,8 @@ def bench_settings(options: argparse.Namespace) -> BenchSettings:
 
 def _given(options: argparse.Namespace) -> dict[str, Any]:
     """The settings of either kind of labels that were given."""
-    names = ("policies", "tasks", "methods", "batches", "prompts", "group", "seed")
-    return {
-        name: value
-        for name in (*names, "learning_rate", "temperature", "rows_at_once")
-        if (value := getattr(options, name)) is not None
-    }
+    names = "policies tasks methods batches prompts group seed learning_rate temperature rows_at_once"
+    return given_settings(options, names.split())
 
 
 def _names(text: str) -> tuple[str, ...]:

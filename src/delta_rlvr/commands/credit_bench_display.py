@@ -10,6 +10,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from delta_rlvr.commands.terminal import add_columns
 from delta_rlvr.study.planted.bench import TERCILES
 from delta_rlvr.study.planted.conditions import CLEAN, PERTURBED, SHUFFLED
 from delta_rlvr.study.planted.labelled import BINS, SIDES
@@ -140,10 +141,7 @@ def _print_columns(console: Console, title: str, names: Sequence[str], columns: 
         parts[-1].append((heading, cells))
         left -= width
     for part in parts:
-        table = Table(title=title if part is parts[0] else None, title_justify="left", box=box.SIMPLE_HEAD)
-        table.add_column("weight", no_wrap=True)
-        for heading, _ in part:
-            table.add_column(heading, justify="right")
+        table = _table(title if part is parts[0] else None, [heading for heading, _ in part])
         for place, name in enumerate(names):
             table.add_row(name, *(cells[place] for _, cells in part))
         console.print(table)
@@ -180,11 +178,16 @@ def _finding_caption(result: dict[str, Any], settings: BenchSettings) -> str:
     )
 
 
-def _update_table(result: dict[str, Any]) -> Table:
-    table = Table(title="Where the update goes", title_justify="left", box=box.SIMPLE_HEAD)
+def _table(title: str | None, headings: Sequence[str]) -> Table:
+    """A table whose rows are weights."""
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
     table.add_column("weight", no_wrap=True)
-    for heading in ("mass", "cosine", f"against {BASELINE}"):
-        table.add_column(heading, justify="right")
+    add_columns(table, headings)
+    return table
+
+
+def _update_table(result: dict[str, Any]) -> Table:
+    table = _table("Where the update goes", ("mass", "cosine", f"against {BASELINE}"))
     for row in select(result):
         table.add_row(
             row["label"],
@@ -217,14 +220,7 @@ def _stability(result: dict[str, Any]) -> tuple[str, list[str], Columns]:
 
 
 def _control_table(result: dict[str, Any]) -> Table:
-    table = Table(
-        title="Found by the reward: AUROC less that with shuffled rewards (same rollouts)",
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-    )
-    table.add_column("weight", no_wrap=True)
-    for side in SIDES:
-        table.add_column(side, justify="right")
+    table = _table("Found by the reward: AUROC less that with shuffled rewards (same rollouts)", SIDES)
     control = {row["method"] for row in select(result, condition=SHUFFLED.name)}
     for row in select(result):
         if row["method"] in control:
@@ -241,8 +237,8 @@ def _agreement_table(result: dict[str, Any]) -> Table:
         title_justify="left",
         box=box.SIMPLE_HEAD,
     )
-    for heading in ("proxy", "scope", "K", "margins", "coefficients", "updates"):
-        table.add_column(heading, justify="left" if heading in ("proxy", "scope") else "right")
+    headings = ("proxy", "scope", "K", "margins", "coefficients", "updates")
+    add_columns(table, headings, left=("proxy", "scope"))
     for row in result["agreement"]:
         table.add_row(
             row["proxy"],

@@ -40,23 +40,10 @@ def two_steps(arguments: Sequence[str], config: DeltaTrainerConfig) -> Trial:
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
     with tempfile.TemporaryDirectory(prefix="delta-rlvr-doctor-") as folder:
-        options, trial = parse_train_options(
-            [
-                *arguments,
-                *("--steps", str(STEPS), "--output", str(Path(folder) / "run"), "--eval_problems", "0"),
-                *(
-                    "--report",
-                    "false",
-                    "--save_strategy",
-                    "no",
-                    "--report_to",
-                    "none",
-                    "--push_to_hub",
-                    "false",
-                ),
-                *("--load_best_model_at_end", "false", "--logging_steps", "1"),
-            ]
-        )
+        short = f"--steps {STEPS} --eval_problems 0 --logging_steps 1 --report false --save_strategy no --report_to none"
+        alone = "--push_to_hub false --load_best_model_at_end false"
+        given = [*arguments, *short.split(), *alone.split(), "--output", str(Path(folder) / "run")]
+        options, trial = parse_train_options(given)
         # What the run would say is not wanted here, but for the reason of an error, which is raised.
         train(options, trial, Console(file=io.StringIO()))
         lines = read_run(Path(folder) / "run").metrics

@@ -20,6 +20,7 @@ from delta_rlvr.commands.evaluate_options import (
     question_options,
     sampling_settings,
 )
+from delta_rlvr.commands.terminal import make_console
 from delta_rlvr.evaluate.benchmarks import load_benchmark, load_benchmarks
 from delta_rlvr.evaluate.compare import compare_many
 from delta_rlvr.evaluate.errors import EvaluationError
@@ -41,9 +42,7 @@ __all__ = ["add_arguments", "run"]
 
 def run(args: argparse.Namespace) -> int:
     """Do what was asked; the exit code."""
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=160)  # a log has no width: tables should not wrap at 80
+    console = make_console(160)
     if args.list:
         console.print(display.list_table())
         return ExitCode.DONE

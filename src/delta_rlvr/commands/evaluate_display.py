@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bar
 from rich.table import Table
 
+from delta_rlvr.commands.terminal import add_columns
 from delta_rlvr.evaluate.benchmarks import BENCHMARKS, TASK_QUESTIONS
 from delta_rlvr.evaluate.compare import Comparison
 from delta_rlvr.evaluate.data import VARIABLE, local_file
@@ -21,6 +22,8 @@ from delta_rlvr.evaluate.records import Sample
 from delta_rlvr.evaluate.results import EvaluationResult
 from delta_rlvr.evaluate.runner import Progress
 from delta_rlvr.evaluate.settings import SampleKey
+from delta_rlvr.spelling import duration
+from delta_rlvr.tasks.registry import BUILT_IN
 
 _SECONDS_BETWEEN_LINES = 10.0
 
@@ -91,13 +94,7 @@ class ConsoleProgress(Progress):
             self._last = now
             fresh = max(self._done - self._kept, 1)
             left = (now - self._began) / fresh * (self._total - self._done)
-            self.say(f"sampling: {self._done} of {self._total}, {told}, about {_duration(left)} left")
-
-
-def _duration(seconds: float) -> str:
-    minutes, seconds = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
+            self.say(f"sampling: {self._done} of {self._total}, {told}, about {duration(left)} left")
 
 
 def list_table() -> Table:
@@ -116,8 +113,6 @@ def list_table() -> Table:
             "yes" if local_file(benchmark.files) else "no",
             str(benchmark.hub),
         )
-    from delta_rlvr.tasks.registry import BUILT_IN
-
     for name in BUILT_IN:
         table.add_row(name, f"{TASK_QUESTIONS}*", "its own", "built in", "yes", "-")
     table.add_row("PATH", "all", "math", "any .jsonl, .json, .csv or .parquet of {problem, answer}", "-", "-")
@@ -133,20 +128,12 @@ def result_table(result: EvaluationResult) -> Table:
         title=escape(str(document["model"].get("name", ""))),
         caption=f"in percent; 95 % intervals by bootstrap over questions; {k} samples per question{_sampling(document['settings'])}",
     )
-    for column in (
-        "benchmark",
-        "questions",
-        f"avg@{k}",
-        "interval",
-        f"pass@{k}",
-        f"maj@{k}",
-        "cut off",
-        "no answer",
-    ):
-        table.add_column(column, justify="left" if column == "benchmark" else "right")
+    metrics_at_k = (f"avg@{k}", "interval", f"pass@{k}", f"maj@{k}")
+    headings = ("benchmark", "questions", *metrics_at_k, "cut off", "no answer")
+    add_columns(table, headings, left=("benchmark",))
     for name, numbers in document["benchmarks"].items():
         if numbers["score"] is None:
-            table.add_row(escape(name), f"0/{numbers['questions_asked']}", "-", "-", "-", "-", "-", "-")
+            table.add_row(escape(name), f"0/{numbers['questions_asked']}", *"------")
             continue
         metrics = numbers["metrics"]
         asked, here = numbers["questions_asked"], numbers["questions"]
@@ -187,16 +174,8 @@ def comparison_table(comparisons: Sequence[Comparison]) -> Table:
         title=f"against {escape(baseline.baseline)} ({_percent(baseline.baseline_score)})",
         caption="p-values adjusted by Holm; A = chance that an evaluation of the candidate beats one of the baseline",
     )
-    for column in (
-        "candidate",
-        "score",
-        "points",
-        "interval, points",
-        "p by question",
-        "p repeated (U)",
-        "A",
-    ):
-        table.add_column(column, justify="left" if column == "candidate" else "right")
+    headings = ("score", "points", "interval, points", "p by question", "p repeated (U)", "A")
+    add_columns(table, ("candidate", *headings), left=("candidate",))
     for comparison in comparisons:
         repeated, effect = comparison.repeated_adjusted, comparison.effect
         table.add_row(

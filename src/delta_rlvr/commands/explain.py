@@ -195,7 +195,7 @@ def _add(
     from delta_rlvr.commands.explain_forward import OTHER_TOKENIZER
 
     for rollout, found in zip(rollouts, passes, strict=True):
-        arrays = {"tokens": found.ids, "entropy": found.entropy}
+        arrays: dict[str, Any] = {"tokens": found.ids, "entropy": found.entropy}
         if labelled:
             if found.decisive is None:
                 raise RolloutFileError(f"{rollout.where}: {OTHER_TOKENIZER}")

@@ -10,6 +10,7 @@ from delta_rlvr.adapters.trl import DeltaTrainer, DeltaTrainerConfig
 from delta_rlvr.commands.evaluate_display import ConsoleProgress
 from delta_rlvr.commands.options import TrainOptions
 from delta_rlvr.commands.progress import Teller
+from delta_rlvr.commands.terminal import add_columns
 from delta_rlvr.evaluate import EvaluationResult, compare_results, evaluate_policy
 from delta_rlvr.evaluate.questions import Grade
 from delta_rlvr.tasks import Problem, Task
@@ -131,8 +132,8 @@ def tell_change(
         return
     teller.say(f"held-out accuracy ({sampling_text(after)}):")
     table = Table()
-    for heading in ("", "accuracy", "95 % interval"):
-        table.add_column(heading)
+    headings = ("", "accuracy", "95 % interval")
+    add_columns(table, headings, left=headings)
     for name, result in (("before", before), ("after", after)):
         found = result.summary()
         table.add_row(name, f"{found['accuracy']:.1%}", f"{found['low']:.1%} to {found['high']:.1%}")

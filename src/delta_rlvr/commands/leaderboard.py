@@ -30,10 +30,14 @@ def run(options: argparse.Namespace) -> int:
     table = markdown(board)
     if options.json is not None:
         write_json(options.json, as_dict(board))
-    if options.output is None:
-        print(table, end="")
-        return 0
-    page = replace_table(options.output.read_text(encoding="utf-8"), table)
-    write_text(options.output, page)
-    print(f"{len(board.rows)} methods: {options.output}")
+    show_table(table, len(board.rows), options.output)
     return 0
+
+
+def show_table(table: str, methods: int, page: Path | None) -> None:
+    """Print a table, or put it into a page in the place of the one there."""
+    if page is None:
+        print(table, end="")
+        return
+    write_text(page, replace_table(page.read_text(encoding="utf-8"), table))
+    print(f"{methods} methods: {page}")

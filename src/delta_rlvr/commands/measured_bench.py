@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from delta_rlvr.commands.terminal import add_columns, add_settings, given_settings, say
 from delta_rlvr.evaluate.server_sampler import ServerSettings
 from delta_rlvr.exit_codes import at_work
 from delta_rlvr.files import dump, locked, write_text
@@ -35,14 +37,8 @@ QUICK: dict[str, Any] = {
 """A look in a minute: too little to conclude from."""
 
 OPTIONS = (
-    "responses",
-    "budget",
-    "tolerance",
-    "update_batches",
-    "gradient_rollouts",
-    "max_tokens",
-    "dtype",
-    "pass_rows",
+    *("responses", "budget", "tolerance", "update_batches", "gradient_rollouts", "max_tokens"),
+    *("dtype", "pass_rows"),
 )
 """Settings that only measured labels have."""
 OTHERS = ("workers", "server", "served_model", "concurrency", "api_key_env", "seconds")
@@ -53,41 +49,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options that only measured labels have."""
     given = MeasuredSettings()
     group = parser.add_argument_group("with --labels measured")
-    group.add_argument(
-        "--responses",
-        type=int,
-        help=f"responses of a batch whose tokens are measured (default: {given.responses})",
-    )
-    group.add_argument(
-        "--budget",
-        type=int,
-        help=f"continuations of a measured response, on average (default: {given.budget})",
-    )
-    group.add_argument(
-        "--tolerance",
-        type=float,
-        help=f"tokens between which the sum of 1 - p is at most this share their value (default: {given.tolerance})",
-    )
-    group.add_argument(
-        "--update-batches",
-        type=int,
-        help=f"batches whose updates are compared with the gradient; 0 for none (default: {given.update_batches})",
-    )
-    group.add_argument(
-        "--gradient-rollouts",
-        type=int,
-        help=f"plain rollouts of a prompt behind the gradient (default: {given.gradient_rollouts})",
+    add_settings(
+        group,
+        given,
+        ("--responses", int, "responses of a batch whose tokens are measured"),
+        ("--budget", int, "continuations of a measured response, on average"),
+        ("--tolerance", float, "tokens between which the sum of 1 - p is at most this share their value"),
+        ("--update-batches", int, "batches whose updates are compared with the gradient; 0 for none"),
+        ("--gradient-rollouts", int, "plain rollouts of a prompt behind the gradient"),
     )
     group.add_argument("--max-tokens", type=int, help="longest response (default: the task's own limit)")
     group.add_argument(
         "--dtype", choices=DTYPES, help=f"precision of the matrix products (default: {given.dtype})"
     )
-    group.add_argument(
-        "--pass-rows",
-        type=int,
-        help="responses of one forward and backward pass; --rows-at-once is then the number of continuations sampled together "
-        f"(default: {given.pass_rows})",
-    )
+    pass_rows = "responses of one forward and backward pass; --rows-at-once is then the number of continuations sampled together"
+    add_settings(group, given, ("--pass-rows", int, pass_rows))
     group.add_argument(
         "--workers",
         type=int,
@@ -116,20 +92,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, console: Console, chosen: dict[str, Any]) -> int:
     """`chosen`: the settings that both kinds of labels have, as the options give them."""
-    own = {name: value for name in OPTIONS if (value := getattr(options, name)) is not None}
+    own = given_settings(options, OPTIONS)
     server = _server(options, chosen)
     if server is not None:
         own["served"] = server.model
     settings = MeasuredSettings(**((QUICK if options.quick else {}) | chosen | own))
     folder: Path = options.output or (QUICK_OUTPUT if options.quick else OUTPUT)
-
-    def say(text: str) -> None:
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-    stop = Stop(options.seconds, say)
+    tell = partial(say, console)
+    stop = Stop(options.seconds, tell)
     workers = options.workers if options.workers is not None else judges_beside(options.device)
     bench = MeasuredBench(
-        settings, folder, device=options.device, workers=workers, server=server, stop=stop, say=say
+        settings, folder, device=options.device, workers=workers, server=server, stop=stop, say=tell
     )
     with locked(folder), stop:
         bench.prepare()
@@ -145,11 +118,11 @@ def run(options: argparse.Namespace, console: Console, chosen: dict[str, Any]) -
     show(result, console)
     if bench.phases.seconds:
         taken = sorted(bench.phases.seconds.items(), key=lambda one: -one[1])
-        say("seconds: " + ", ".join(f"{name} {seconds:.1f}" for name, seconds in taken))
+        tell("seconds: " + ", ".join(f"{name} {seconds:.1f}" for name, seconds in taken))
     if not done:
-        say("stopped before all was measured: the same command goes on from here")
+        tell("stopped before all was measured: the same command goes on from here")
     for name in (RESULT, TABLE, FIGURE):
-        say(str(folder / name))
+        tell(str(folder / name))
     return 0 if stop.signal is None else 128 + stop.signal
 
 
@@ -182,8 +155,7 @@ def show(result: dict[str, Any], console: Console) -> None:
         console.print(sentence, markup=False, highlight=False)
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)
     table.add_column("weight", overflow="fold", max_width=24)
-    for heading in HEADINGS.values():
-        table.add_column(heading, justify="right", max_width=6)
+    add_columns(table, HEADINGS.values(), max_width=6)
     for row in rows:
         table.add_row(row["label"], *cells(row))
     console.print(table)

@@ -49,7 +49,12 @@ def run(options: argparse.Namespace) -> int:
     if options.markdown is not None:
         if options.method is not None or options.check:
             raise ValueError("--markdown: it lists every method; leave the method's name and --check out")
-        return write_markdown(options.markdown, options.output)
+        from delta_rlvr.commands.leaderboard import show_table
+        from delta_rlvr.study.leaderboard import leaderboard
+
+        table = markdown(all_methods().values(), leaderboard(options.markdown))
+        show_table(table, len(all_methods()), options.output)
+        return 0
     if options.output is not None:
         raise ValueError("--output: it goes with --markdown FOLDER")
     if options.method is None:
@@ -79,21 +84,6 @@ def listed(methods: Iterable[Method]) -> list[str]:
             "  ".join(map(str.ljust, parts, widths)).rstrip() for parts in zip_longest(*cells, fillvalue="")
         ]
     return lines
-
-
-def write_markdown(folder: Path, page: Path | None) -> int:
-    """Print the table of the docs, or put it into a page."""
-    from delta_rlvr.files import write_text
-    from delta_rlvr.study.leaderboard import leaderboard, replace_table
-
-    table = markdown(all_methods().values(), leaderboard(folder))
-    if page is None:
-        print(table, end="")
-        return 0
-    text = replace_table(page.read_text(encoding="utf-8"), table)
-    write_text(page, text)
-    print(f"{len(all_methods())} methods: {page}")
-    return 0
 
 
 def markdown(methods: Iterable[Method], board: Leaderboard) -> str:

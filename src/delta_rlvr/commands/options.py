@@ -50,90 +50,65 @@ DEFAULT_OUTPUT = Path("runs/train")
 """Where runs go that were given no folder: the first one there, the next ones into runs/train-2, runs/train-3, ..."""
 
 
+def _option(default: Any, words: str) -> Any:
+    return field(default=default, metadata={"help": words})
+
+
 @dataclass
 class TrainOptions:
     """What to train and where to."""
 
-    model: str = field(
-        default=DEFAULT_POLICY,
-        metadata={
-            "help": "Policy: 'builtin' (bundled, tiny), 'smollm2-135m', a GGUF file, a folder, or a hub id."
-        },
+    model: str = _option(
+        DEFAULT_POLICY,
+        "Policy: 'builtin' (bundled, tiny), 'smollm2-135m', a GGUF file, a folder, or a hub id.",
     )
-    task: str = field(
-        default=DEFAULT_TASK,
-        metadata={
-            "help": "Problems: a built-in task, reasoning-gym:NAME, a file (.jsonl, .jsonl.gz, .json, .csv, .parquet), or "
-            "a hub data set (settings follow as ?key=value&...)."
-        },
+    task: str = _option(
+        DEFAULT_TASK,
+        "Problems: a built-in task, reasoning-gym:NAME, a file (.jsonl, .jsonl.gz, .json, .csv, .parquet), or "
+        "a hub data set (settings follow as ?key=value&...).",
     )
-    template: str | None = field(
-        default=None,
-        metadata={"help": f"Prompt template for rows: {', '.join(TEMPLATES)} (default: math, the paper's)."},
+    template: str | None = _option(
+        None, f"Prompt template for rows: {', '.join(TEMPLATES)} (default: math, the paper's)."
     )
-    template_text: str | None = field(
-        default=None,
-        metadata={"help": "A prompt of your own for rows, with {question} where the question goes."},
+    template_text: str | None = _option(
+        None, "A prompt of your own for rows, with {question} where the question goes."
     )
-    extract: str | None = field(
-        default=None,
-        metadata={
-            "help": f"Where the answer stands in responses to --template_text: {', '.join(EXTRACTORS)} (default: where it asks for it)."
-        },
+    extract: str | None = _option(
+        None,
+        f"Where the answer stands in responses to --template_text: {', '.join(EXTRACTORS)} (default: where it asks for it).",
     )
-    reward: str | None = field(
-        default=None,
-        metadata={
-            "help": "A reward function of your own in the place of the task's grader, as my.py:function or package.module:function "
-            "(TRL's signature)."
-        },
+    reward: str | None = _option(
+        None,
+        "A reward function of your own in the place of the task's grader, as my.py:function or package.module:function "
+        "(TRL's signature).",
     )
-    steps: int | None = field(default=None, metadata={"help": "Optimizer steps (the same as --max_steps)."})
-    output: str | None = field(default=None, metadata={"help": "Run folder (the same as --output_dir)."})
-    resume: bool = field(
-        default=False, metadata={"help": "Go on from the last whole checkpoint in the run folder."}
+    steps: int | None = _option(None, "Optimizer steps (the same as --max_steps).")
+    output: str | None = _option(None, "Run folder (the same as --output_dir).")
+    resume: bool = _option(False, "Go on from the last whole checkpoint in the run folder.")
+    train_problems: int | None = _option(
+        None, "Training problems (default: as many as the steps need once each, or all there are)."
     )
-    train_problems: int | None = field(
-        default=None,
-        metadata={
-            "help": "Training problems (default: as many as the steps need once each, or all there are)."
-        },
+    eval_problems: int = _option(200, "Held-out problems to score before and after training (0: none).")
+    eval_samples: int = _option(4, "Samples a held-out problem.")
+    overlong_buffer: int | None = _option(
+        None, "DAPO's soft overlong penalty over the last so many tokens of the limit (default: off)."
     )
-    eval_problems: int = field(
-        default=200, metadata={"help": "Held-out problems to score before and after training (0: none)."}
-    )
-    eval_samples: int = field(default=4, metadata={"help": "Samples a held-out problem."})
-    overlong_buffer: int | None = field(
-        default=None,
-        metadata={
-            "help": "DAPO's soft overlong penalty over the last so many tokens of the limit (default: off)."
-        },
-    )
-    overlong_factor: float = field(default=1.0, metadata={"help": "Largest overlong penalty."})
-    lora_rank: int | None = field(
-        default=None, metadata={"help": "Train a LoRA adapter of this rank instead of all weights."}
-    )
-    report: bool = field(default=True, metadata={"help": "Write report.html at the end."})
+    overlong_factor: float = _option(1.0, "Largest overlong penalty.")
+    lora_rank: int | None = _option(None, "Train a LoRA adapter of this rank instead of all weights.")
+    report: bool = _option(True, "Write report.html at the end.")
 
     def __post_init__(self) -> None:
-        least = {
-            "steps": 1,
-            "train_problems": 1,
-            "eval_problems": 0,
-            "eval_samples": 1,
-            "overlong_buffer": 1,
-            "lora_rank": 1,
-        }
-        for name, smallest in least.items():
-            value = getattr(self, name)
-            if value is not None and value < smallest:
-                raise ValueError(f"--{name} {value}: give {smallest} or more")
+        counts = ("steps", "train_problems", "eval_problems", "eval_samples", "overlong_buffer", "lora_rank")
+        for name in counts:
+            value, least = getattr(self, name), 0 if name == "eval_problems" else 1
+            if value is not None and value < least:
+                raise ValueError(f"--{name} {value}: give {least} or more")
 
 
 def parse_train_options(arguments: list[str]) -> tuple[TrainOptions, DeltaTrainerConfig]:
     """Flags, and a YAML file given with --config, in TRL's own manner. With --resume, what they do not say is what the run was started
     with."""
-    arguments = _two_words(arguments, "--config")
+    arguments = _two_words(arguments)
     given = given_options(arguments)
     defaults = COMMON_DEFAULTS | device_defaults()
     if given.get("model") in (None, DEFAULT_POLICY):
@@ -144,10 +119,8 @@ def parse_train_options(arguments: list[str]) -> tuple[TrainOptions, DeltaTraine
     folder = given.get("output") or given.get("output_dir") or default_output(resume)
     defaults["output_dir"] = str(folder)
     if resume:
-        stored = stored_settings(Path(str(folder)))
-        options, config = _parse(arguments, defaults | _restored(stored, given), given)
-    else:
-        options, config = _parse(arguments, defaults, given)
+        defaults |= _restored(stored_settings(Path(str(folder))), given)
+    options, config = _parse(arguments, defaults, given)
     check_trackers(config.report_to)
     return options, config
 
@@ -225,18 +198,16 @@ def _parser() -> TrlParser:
     )
 
 
-def _two_words(arguments: list[str], flag: str) -> list[str]:
+def _two_words(arguments: list[str]) -> list[str]:
     """--config=FILE as --config FILE, the only form that TRL knows."""
-    words: list[str] = []
-    for word in arguments:
-        words.extend(word.split("=", 1) if word.startswith(f"{flag}=") else [word])
-    return words
+    split = (word.split("=", 1) if word.startswith("--config=") else [word] for word in arguments)
+    return [part for words in split for part in words]
 
 
 def given_options(arguments: list[str]) -> dict[str, Any]:
     """What the flags, and else the YAML file behind --config, set. The parser itself reads the flags: it takes dashes for
     underscores, and shortened names."""
-    words = _two_words(arguments, "--config")
+    words = _two_words(arguments)
     settings: dict[str, Any] = {}
     if "--config" in words:
         place = words.index("--config")

@@ -11,6 +11,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
+from delta_rlvr.commands.terminal import say
+from delta_rlvr.spelling import duration
+
 _LOG_WIDTH = 110  # a file has no width: tables should not wrap at 80
 
 _COLUMNS = (
@@ -67,7 +70,7 @@ class Teller:
         if self._log is None:
             self._said_before.append(text)
         else:
-            self._log.print(text, markup=False, highlight=False, soft_wrap=True)
+            say(self._log, text)
 
 
 class TrainingProgress:
@@ -123,14 +126,11 @@ class TrainingProgress:
 
     def _line(self, text: str, *, always: bool) -> None:
         if always or self.console.is_terminal:
-            self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+            say(self.console, text)
         self.teller.log(text)
 
     def _left(self, step: int) -> str:
         taken = step - self._done_before
         if taken <= 0:
             return "-"
-        seconds = (time.perf_counter() - self._started) / taken * (self.steps - step)
-        minutes, seconds = divmod(round(seconds), 60)
-        hours, minutes = divmod(minutes, 60)
-        return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
+        return duration((time.perf_counter() - self._started) / taken * (self.steps - step))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
 
 import torch
 from rich.console import Console
 from rich.table import Table
 
+from delta_rlvr.commands.terminal import add_columns, make_console, say
 from delta_rlvr.evaluate.seeds import gap_text, p_text
 from delta_rlvr.files import write_json, write_text
 from delta_rlvr.spelling import comma_list
@@ -20,8 +22,6 @@ from delta_rlvr.study.learning.session import Machine
 from delta_rlvr.study.learning.stopping import Stop
 from delta_rlvr.study.learning.table import StudyTable, markdown, sentences, study_table
 from delta_rlvr.tasks.models import check_device
-
-_LOG_WIDTH = 150  # a file has no width: tables should not wrap at 80
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -90,13 +90,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """The subcommand."""
     check_device(options.device)
-    console = Console()
-    if not console.is_terminal:
-        console.width = _LOG_WIDTH
-
-    def tell(text: str) -> None:
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
-
+    console = make_console()
+    tell = partial(say, console)
     stop = Stop(options.seconds, tell)
     for protocol in read_protocols(options.protocol):
         # A variant's name is STUDY/VARIANT, and its folder is one within the study's.
@@ -151,18 +146,10 @@ def show(table: StudyTable, console: Console) -> None:
                 title=f"{task.task}: {column.measure.name}; held-out {100 * task.before:.1f} % before training",
                 title_justify="left",
             )
-            headings = (
-                "arm",
-                "seeds",
-                "mean",
-                "SD",
-                f"against {table.protocol.baseline}",
-                "p paired",
-                "p Holm",
-            )
-            for heading in headings:
-                # Arms may differ in their settings alone: a name is folded, never cut.
-                shown.add_column(heading, justify="left" if heading == "arm" else "right", overflow="fold")
+            against = f"against {table.protocol.baseline}"
+            headings = ("arm", "seeds", "mean", "SD", against, "p paired", "p Holm")
+            # Arms may differ in their settings alone: a name is folded, never cut.
+            add_columns(shown, headings, left=("arm",), overflow="fold")
             for row in column.rows:
                 shown.add_row(
                     row.method,

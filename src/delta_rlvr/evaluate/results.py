@@ -23,8 +23,8 @@ KIND = "delta-rlvr evaluation"
 SCHEMA = 1
 # Graders whose answers can be counted as votes: a program is not an answer that two samples share.
 _VOTELESS = {"code", GRADER}
-# What a score depends on.
-_VERSIONS = ("delta-rlvr", "torch", "transformers", "mpmath", "numpy", "scipy", "datasets", "httpx")
+VERSIONS = ("delta-rlvr", "torch", "transformers", "mpmath", "numpy", "scipy", "datasets", "httpx")
+"""Packages that a score depends on."""
 
 
 class EvaluationResult:
@@ -160,7 +160,7 @@ def build_result(
         "settings": settings.as_dict(),
         "preset": preset,
         "backend": dict(backend),
-        "versions": installed_versions(*_VERSIONS),
+        "versions": installed_versions(*VERSIONS),
         "average": {
             "score": average.mean,
             **_interval(average),

@@ -78,7 +78,9 @@ def check_request(split: str, count: int | None, start: int) -> None:
 class Endless:
     """For tasks that draw problems without end, and whose judgement is too quick to be worth a pool of workers."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        raise NotImplementedError
 
     def stream(self, split: Split, seed: int = 0) -> Iterator[Problem]:
         """Problems of a split without end, none twice."""

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
+from delta_rlvr.spelling import duration
 from delta_rlvr.study.phases import Phases
 
 EVERY = 10.0  # seconds
@@ -57,7 +58,4 @@ class Progress:
         if not self._made:
             return ""
         seconds = (time.monotonic() - self._began) / self._made * self.left
-        minutes, seconds = divmod(round(seconds), 60)
-        hours, minutes = divmod(minutes, 60)
-        left = f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
-        return f"; about {left} left"
+        return f"; about {duration(seconds)} left"

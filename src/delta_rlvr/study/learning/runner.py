@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from delta_rlvr.evaluate.results import versions
+from delta_rlvr.evaluate.results import VERSIONS
 from delta_rlvr.exit_codes import at_work
 from delta_rlvr.files import atomic, dump, locked, now, plain, write_json
 from delta_rlvr.study.judging import Judge
@@ -23,6 +23,7 @@ from delta_rlvr.study.learning.training import DIAGNOSTICS, BatchStatistics, Run
 from delta_rlvr.study.phases import Phases
 from delta_rlvr.tasks import load_policy
 from delta_rlvr.tasks.models import gguf_digest, is_gguf
+from delta_rlvr.versions import installed_versions
 
 RUNS = "runs.jsonl"
 PROTOCOL = "protocol.json"
@@ -126,7 +127,7 @@ class Study:
             "protocol": asdict(self.protocol),
             "model_sha256": digest,
             "compute_dtype": machine.precision,
-            "versions": versions(),
+            "versions": installed_versions(*VERSIONS),
             "written": now(),
         }
         write_json(self.folder / PROTOCOL, told)

@@ -1,0 +1,42 @@
+"""What commands share: a console, sentences on it, tables, and options that stand for settings."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+
+def make_console(width: int = 150) -> Console:
+    """As wide as its terminal. A file has no width: tables should not wrap at 80 there."""
+    console = Console()
+    if not console.is_terminal:
+        console.width = width
+    return console
+
+
+def say(console: Console, text: str) -> None:
+    """A sentence as it is; one that names a path is not broken."""
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def add_columns(table: Table, headings: Iterable[str], *, left: Iterable[str] = (), **options: Any) -> None:
+    """Columns with numbers, but for those named in `left`."""
+    for heading in headings:
+        table.add_column(heading, justify="left" if heading in left else "right", **options)
+
+
+def add_settings(parser: Any, defaults: Any, *rows: tuple[str, Callable[[str], Any], str]) -> None:
+    """Options (name, type, help) for fields of a settings record; the help ends with the record's default."""
+    for flag, kind, words in rows:
+        value = getattr(defaults, flag.removeprefix("--").replace("-", "_"))
+        shown = f"{value:g}" if isinstance(value, float) else value
+        parser.add_argument(flag, type=kind, help=f"{words} (default: {shown})")
+
+
+def given_settings(options: argparse.Namespace, names: Iterable[str]) -> dict[str, Any]:
+    """What the command line sets of these."""
+    return {name: value for name in names if (value := getattr(options, name)) is not None}
