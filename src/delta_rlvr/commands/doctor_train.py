@@ -37,9 +37,8 @@ from delta_rlvr.exit_codes import ExitCode
 from delta_rlvr.runs.layout import RUN
 from delta_rlvr.runs.writer import ended_before_its_first_step
 from delta_rlvr.tasks import get_task
-from delta_rlvr.tasks.models import check_model_name, resolve_model
+from delta_rlvr.tasks.models import check_model_name, load_pretrained
 from delta_rlvr.tasks.problem import Problem
-from delta_rlvr.tasks.sources import hub
 
 
 def look_at_run(arguments: list[str], *, steps: bool, processes: int, checks: Checklist) -> ExitCode:
@@ -112,18 +111,9 @@ def _look_at_data(
 def _look_at_model(options: TrainOptions, checks: Checklist) -> Any | None:
     with checks.of("model"):
         check_model_name(options.model)
-        place = resolve_model(options.model)
-        try:
-            with hub.little_patience():
-                model = AutoConfig.from_pretrained(place)
-            checks.saw("model", f"{options.model} ({model.model_type})")
-            return model
-        except OSError as error:
-            if Path(place).exists():
-                raise
-            raise FileNotFoundError(
-                f"--model {options.model}: it could not be loaded from the Hugging Face hub: {hub.reason(error)}"
-            ) from error
+        model = load_pretrained(AutoConfig, options.model)
+        checks.saw("model", f"{options.model} ({model.model_type})")
+        return model
     return None
 
 
@@ -135,14 +125,11 @@ def _look_at_lengths(
     limit: int | None,
     checks: Checklist,
 ) -> None:
-    with hub.little_patience():
-        tokenizer = AutoTokenizer.from_pretrained(resolve_model(options.model))
+    tokenizer = load_pretrained(AutoTokenizer, options.model)
     said = fit_context(model, tokenizer, problems, config, limit)
     context = getattr(model.get_text_config(), "max_position_embeddings", None)
-    fits = f"a prompt and {config.max_completion_length} tokens of response fit the model's context" + (
-        f" of {context} tokens" if context else ""
-    )
-    checks.saw("lengths", said or fits)
+    fits = f"a prompt and {config.max_completion_length} tokens of response fit the model's context"
+    checks.saw("lengths", said or fits + (f" of {context} tokens" if context else ""))
 
 
 def _planned_steps(config: DeltaTrainerConfig, problems: int) -> int:
@@ -156,9 +143,7 @@ def _look_at_memory(shape: ModelShape, config: DeltaTrainerConfig, processes: in
     """Against what is free now. Activations and the sampler's cache are not counted: the two steps measure everything."""
     assert config.generation_batch_size is not None
     assert config.max_completion_length is not None
-    state = (
-        state_bytes(shape, optimizer_bytes(str(getattr(config.optim, "value", config.optim)))) // processes
-    )
+    state = state_bytes(shape, _moments(config)) // processes
     logits = logits_bytes(shape, config.per_device_train_batch_size * config.max_completion_length)
     stored = 0
     if config.resolved_method.rule.stores is not None:
@@ -191,6 +176,11 @@ def _look_at_memory(shape: ModelShape, config: DeltaTrainerConfig, processes: in
         )
 
 
+def _moments(config: DeltaTrainerConfig) -> int:
+    """Bytes per trained parameter that the optimizer keeps."""
+    return optimizer_bytes(str(getattr(config.optim, "value", config.optim)))
+
+
 def _look_at_disk(shape: ModelShape, config: DeltaTrainerConfig, steps: int, checks: Checklist) -> None:
     saves = 0
     if config.save_strategy == "steps":
@@ -199,17 +189,16 @@ def _look_at_disk(shape: ModelShape, config: DeltaTrainerConfig, steps: int, che
     elif config.save_strategy == "epoch":
         saves = math.ceil(config.num_train_epochs)
     kept = min(saves, config.save_total_limit or saves)
-    each = checkpoint_bytes(shape, optimizer_bytes(str(getattr(config.optim, "value", config.optim))))
+    each = checkpoint_bytes(shape, _moments(config))
     # One more lies there while the oldest is not deleted yet.
     need = (kept + (kept < saves)) * each + 4 * shape.trained
     free = free_disk(Path(str(config.output_dir)))
     text = (
         f"{kept} checkpoints of {gigabytes(each)} and the model: {gigabytes(need)} of {gigabytes(free)} free"
     )
-    if need > free:
-        checks.wrong("disk", f"{text}: set --save_total_limit, or a larger --save_steps, or another --output")
-    else:
-        checks.saw("disk", text)
+    checks.fits(
+        "disk", need, free, text, "set --save_total_limit, or a larger --save_steps, or another --output"
+    )
 
 
 def _take_steps(arguments: list[str], config: DeltaTrainerConfig, steps: int, checks: Checklist) -> ExitCode:

@@ -29,56 +29,46 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Sample a model on benchmarks, grade, average, compare. Stopped half-way, the same command goes on where it "
         "was. Exit codes: 0 complete, 1 failed, 2 bad input, 3 some samples failed and are named, 130 interrupted."
     )
-    what = parser.add_argument_group("what to do (without any of these: sample and score)")
-    what.add_argument(
-        "--list", action="store_true", help="show the benchmarks and where their data is looked for"
-    )
-    what.add_argument(
+    what = parser.add_argument_group("what to do (without any of these: sample and score)").add_argument
+    what("--list", action="store_true", help="show the benchmarks and where their data is looked for")
+    what(
         "--samples",
         metavar="FILE",
         help="score stored completions (.jsonl, or a result .json); needs no model",
     )
-    what.add_argument(
+    what(
         "--compare",
         nargs="+",
         metavar="RESULT",
         help="compare results with the first one; several evaluations of one model are joined by commas",
     )
-    what.add_argument("--select", metavar="RUN", help="evaluate a run's checkpoints and choose by --rule")
-    what.add_argument(
-        "--rule", default=PAPER_RULE, help="what --select goes by (default: %(default)s, the paper's)"
-    )
+    what("--select", metavar="RUN", help="evaluate a run's checkpoints and choose by --rule")
+    what("--rule", default=PAPER_RULE, help="what --select goes by (default: %(default)s, the paper's)")
 
-    asked = parser.add_argument_group("model and questions")
-    asked.add_argument(
-        "--model", default=None, help="folder, hub id, builtin (default), or the server's name for it"
-    )
-    asked.add_argument(
+    asked = parser.add_argument_group("model and questions").add_argument
+    asked("--model", help="folder, hub id, builtin (default), or the server's name for it")
+    asked(
         "--benchmarks",
         default="",
         metavar="A,B",
         help="names of --list, files (.jsonl, .jsonl.gz, .json, .csv, .parquet), task:SPEC",
     )
-    asked.add_argument("--preset", choices=list(PRESETS), help="the paper's benchmarks and sampling settings")
-    asked.add_argument("--limit", type=int, metavar="N", help="only the first N questions of each benchmark")
-    asked.add_argument(
-        "--style", choices=["auto", "chat", "plain"], default="auto", help="chat template or plain text"
-    )
-    asked.add_argument(
+    asked("--preset", choices=list(PRESETS), help="the paper's benchmarks and sampling settings")
+    asked("--limit", type=int, metavar="N", help="only the first N questions of each benchmark")
+    asked("--style", choices=["auto", "chat", "plain"], default="auto", help="chat template or plain text")
+    asked(
         "--template",
         metavar="NAME",
         help=f"another prompt template than the benchmark's own: {', '.join(TEMPLATES)}",
     )
-    asked.add_argument(
+    asked(
         "--template_text",
         metavar="TEXT",
         help="a prompt of your own, with {question} where the question goes; it asks for \\boxed{}, 'Answer: X' or '#### X', "
         "or --extract says where the answer stands",
     )
-    asked.add_argument(
-        "--extract", choices=list(EXTRACTORS), help="where the answer to --template_text stands"
-    )
-    asked.add_argument(
+    asked("--extract", choices=list(EXTRACTORS), help="where the answer to --template_text stands")
+    asked(
         "--reward",
         metavar="PLACE",
         help="a function of your own that judges, as in my.py:function or package.module:function (TRL's signature)",
@@ -86,38 +76,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     drawn = parser.add_argument_group(
         "sampling (default: the preset's, a built-in task's own, else the paper's for mathematics)"
-    )
-    drawn.add_argument("-k", "--samples-per-question", type=int, metavar="K", dest="k")
-    drawn.add_argument("--max-tokens", type=int, metavar="N")
-    drawn.add_argument("--temperature", type=float, metavar="T")
-    drawn.add_argument("--top-p", type=float, metavar="P")
-    drawn.add_argument("--seed", type=int, metavar="S")
-    drawn.add_argument(
-        "--stop", action="append", metavar="TEXT", help="ends a completion; may be given repeatedly"
-    )
+    ).add_argument
+    drawn("-k", "--samples-per-question", type=int, metavar="K", dest="k")
+    drawn("--max-tokens", type=int, metavar="N")
+    drawn("--temperature", type=float, metavar="T")
+    drawn("--top-p", type=float, metavar="P")
+    drawn("--seed", type=int, metavar="S")
+    drawn("--stop", action="append", metavar="TEXT", help="ends a completion; may be given repeatedly")
 
-    local = parser.add_argument_group("model in this process")
-    local.add_argument(
-        "--batch-size", type=int, default=16, metavar="N", help="samples at once (default: 16)"
-    )
-    local.add_argument("--device", default=None, help="cpu, cuda, ... (default: cuda where there is one)")
-    local.add_argument(
-        "--dtype", default=None, help="float32, bfloat16, ... (default: bfloat16 on cuda, else float32)"
-    )
+    local = parser.add_argument_group("model in this process").add_argument
+    local("--batch-size", type=int, default=16, metavar="N", help="samples at once (default: 16)")
+    local("--device", help="cpu, cuda, ... (default: cuda where there is one)")
+    local("--dtype", help="float32, bfloat16, ... (default: bfloat16 on cuda, else float32)")
 
-    server = parser.add_argument_group("model behind an OpenAI-compatible server (vLLM, SGLang, ...)")
-    server.add_argument("--server", metavar="URL", help="such as http://localhost:8000/v1")
-    server.add_argument("--api", choices=["chat", "completions"], default="chat", help="default: %(default)s")
-    server.add_argument(
-        "--concurrency", type=int, default=32, metavar="N", help="requests at once (default: 32)"
-    )
-    server.add_argument(
-        "--timeout", type=float, default=3600.0, metavar="S", help="seconds a request may take"
-    )
-    server.add_argument(
-        "--retries", type=int, default=5, metavar="N", help="further tries of a failed request"
-    )
-    server.add_argument(
+    server = parser.add_argument_group(
+        "model behind an OpenAI-compatible server (vLLM, SGLang, ...)"
+    ).add_argument
+    server("--server", metavar="URL", help="such as http://localhost:8000/v1")
+    server("--api", choices=["chat", "completions"], default="chat", help="default: %(default)s")
+    server("--concurrency", type=int, default=32, metavar="N", help="requests at once (default: 32)")
+    server("--timeout", type=float, default=3600.0, metavar="S", help="seconds a request may take")
+    server("--retries", type=int, default=5, metavar="N", help="further tries of a failed request")
+    server(
         "--api-key-env",
         default="OPENAI_API_KEY",
         metavar="NAME",
@@ -235,9 +215,8 @@ def fit_context(
     prompts = [problem.prompt for benchmark in benchmarks for problem in benchmark.problems]
     longest = sorted(prompts, key=lambda prompt: len(str(prompt)))[-64:]
     room = None if context is None else context - max(len(encode_prompt(tokenizer, each)) for each in longest)
-    if (
-        room is None or settings.max_tokens <= room or room < 1
-    ):  # the sampler refuses a prompt that leaves no room
+    # The sampler refuses a prompt that leaves no room.
+    if room is None or settings.max_tokens <= room or room < 1:
         return settings, None
     said = f"responses may have {room} tokens, what the model's context of {context} leaves (--max-tokens sets another length)"
     return replace(settings, max_tokens=room), said

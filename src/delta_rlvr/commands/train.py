@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from delta_rlvr.commands.training_problems import (
     row,
     training_problems,
 )
+from delta_rlvr.evaluate import EvaluationResult
 from delta_rlvr.exit_codes import at_work
 from delta_rlvr.rewards import OverlongReward, RewardFunction, SoftOverlong
 from delta_rlvr.runs import RunFolderError, RunWriter
@@ -40,18 +41,17 @@ from delta_rlvr.tasks.own_reward import OwnReward
 from delta_rlvr.tasks.problem_set import ProblemSet
 
 
-def run(arguments: list[str], console: Console | None = None) -> int:
+def run(arguments: list[str]) -> int:
     """The subcommand: parse, train, show."""
-    options, config = parse_train_options(arguments)
-    train(options, config, console or Console())
+    train(*parse_train_options(arguments), Console())
     return 0
 
 
 def train(
     options: TrainOptions, config: DeltaTrainerConfig, console: Console, same_start: Path | None = None
-) -> dict[str, Any]:
-    """One run, from start to report. Returns what `run.json` keeps of its held-out scores. `same_start`: the folder of a run that
-    started from the same weights, whose score before training is taken over."""
+) -> None:
+    """One run, from start to report. `same_start`: the folder of a run that started from the same weights, whose score before
+    training is taken over."""
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
     console.quiet = config.process_index > 0
@@ -79,86 +79,114 @@ def train(
         for noisy in (PrinterCallback, ProgressCallback):
             trainer.remove_callback(noisy)
         # TRL's card would say nothing of what this run is; ours is written at the end.
-        trainer.create_model_card = _no_card  # type: ignore[method-assign]
-        return _train(options, settings, task, reward, trainer, step, teller, same_start)
+        trainer.create_model_card = lambda *_, **__: None  # type: ignore[method-assign]
+        _Run(options, settings, task, reward, trainer, step, teller, same_start).go()
 
 
-def _no_card(*_args: Any, **_options: Any) -> None:
-    """In the place of TRL's model card."""
+@dataclass(frozen=True)
+class _Run:
+    """A run that is ready to start."""
 
+    options: TrainOptions
+    settings: Mapping[str, Any]
+    """What `run.json` keeps."""
+    task: Task
+    reward: TaskReward | OwnReward
+    trainer: DeltaTrainer
+    step: int | None
+    """The checkpoint to go on from (0: there is none yet); None for a new run."""
+    teller: Teller
+    same_start: Path | None
 
-def _train(
-    options: TrainOptions,
-    settings: Mapping[str, Any],
-    task: Task,
-    reward: TaskReward | OwnReward,
-    trainer: DeltaTrainer,
-    step: int | None,
-    teller: Teller,
-    same_start: Path | None,
-) -> dict[str, Any]:
-    config = trainer.args
-    folder = Path(str(config.output_dir))
-    steps = trainer.planned_steps
-    main = trainer.accelerator.is_main_process
-    writer = None
-    if main:
-        writer = open_writer(config, settings, model=options.model, task=options.task, step=step, steps=steps)
-    final: dict[str, Any] = {}
-    with (
-        at_work(),
-        how_to_go_on(folder),
-        writer or nullcontext(),
-        _failure_told(teller),
-        room_for_the_end(folder),
-    ):
+    @property
+    def config(self) -> DeltaTrainerConfig:
+        return self.trainer.args
+
+    @property
+    def folder(self) -> Path:
+        return Path(str(self.config.output_dir))
+
+    def go(self) -> None:
+        """Score, train, score again, report."""
+        writer = self._open_writer() if self.trainer.accelerator.is_main_process else None
+        with (
+            at_work(),
+            how_to_go_on(self.folder),
+            writer or nullcontext(),
+            _failure_told(self.teller),
+            room_for_the_end(self.folder),
+        ):
+            if writer:
+                self.teller.log_to(self.folder / "log.txt")
+                for change in _changes(writer) if self.step is not None else ():
+                    self.teller.say(change)
+            grade = self.reward.grade if isinstance(self.reward, OwnReward) else self.task.grade
+            heldout = HeldoutScore(self.options, self.config, self.task, self.trainer, self.teller, grade)
+            before = self._score_before(heldout)
+            if writer and before:
+                writer.update(final={"before": before.summary()})
+            callback = self._callback(writer)
+            self._learn(callback)
+            after = heldout.score("after")
+            self.trainer.save_model(str(self.folder / MODEL))
+            if writer:
+                callback.save_tokens()
+                scores = {"before": before, "after": after}
+                writer.update(final={name: result.summary() for name, result in scores.items() if result})
+                write_card(self.folder / MODEL, writer.info, sampling_text(after) if after else None)
+                writer.finish()
         if writer:
-            teller.log_to(folder / "log.txt")
-            for change in _changes(writer) if step is not None else ():
-                teller.say(change)
-        grade = reward.grade if isinstance(reward, OwnReward) else task.grade
-        heldout = HeldoutScore(options, config, task, trainer, teller, grade)
-        taken = heldout.take_over(same_start) if same_start and not step else None
-        before = taken or (heldout.score("before") if not step else heldout.load("before"))
-        if writer and before:
-            writer.update(final={"before": before.summary()})
+            self.teller.say(f"run folder: {self.config.output_dir}")
+            # A comparison, which writes one report of all its runs, needs no advice to compare.
+            tell_change(self.config.method, before, after, self.teller, advise=self.options.report)
+            if self.options.report:
+                _report(self.folder, self.teller)
+
+    def _open_writer(self) -> RunWriter:
+        model, task, steps = self.options.model, self.options.task, self.trainer.planned_steps
+        return open_writer(self.config, self.settings, model=model, task=task, step=self.step, steps=steps)
+
+    def _score_before(self, heldout: HeldoutScore) -> EvaluationResult | None:
+        if self.step:
+            return heldout.load("before")
+        taken = heldout.take_over(self.same_start) if self.same_start else None
+        return taken or heldout.score("before")
+
+    def _callback(self, writer: RunWriter | None) -> RunFolderCallback:
+        """What writes rollouts and metrics to the run folder."""
+        reward, decisive = self.reward, None
+        if not isinstance(
+            reward, OwnReward
+        ):  # what decides in the eyes of a reward of one's own is not known
+            problems = reward.problems
+
+            def decisive(row: Mapping[str, Any], tokens: list[str]) -> list[int] | None:
+                return decisive_tokens(self.task, problems[row["id"]], tokens)
+
         callback = RunFolderCallback(
             writer,
-            rollouts_every=config.rollouts_every,
-            rollout_groups=config.rollout_groups,
-            # What decides in the eyes of a reward of one's own is not known.
-            decisive=None
-            if isinstance(reward, OwnReward)
-            else lambda row, tokens: decisive_tokens(task, reward.problems[row["id"]], tokens),
+            rollouts_every=self.config.rollouts_every,
+            rollout_groups=self.config.rollout_groups,
+            decisive=decisive,
             reasons=lambda: [verdict.reason for verdict in reward.last_verdicts],
         )
-        callback.attach(trainer)
-        teller.say(
-            f"{config.method} on {options.task}: {steps} steps, {len(reward.problems)} problems, "
-            f"{config.num_generations} responses each"
+        callback.attach(self.trainer)
+        return callback
+
+    def _learn(self, callback: RunFolderCallback) -> None:
+        """The steps that are left; the weights of the last checkpoint, where none is."""
+        done, steps = self.step or 0, self.trainer.planned_steps
+        self.teller.say(
+            f"{self.config.method} on {self.options.task}: {steps} steps, {len(self.reward.problems)} problems, "
+            f"{self.config.num_generations} responses each"
         )
-        if step and step >= steps:
-            trainer.load_weights(folder / f"checkpoint-{step}")
-        else:
-            with TrainingProgress(teller, steps, done=step or 0) as progress:
-                callback.listeners.append(progress.show)
-                trainer.train(resume_from_checkpoint=str(folder / f"checkpoint-{step}") if step else None)
-        after = heldout.score("after")
-        trainer.save_model(str(folder / MODEL))
-        if writer:
-            callback.save_tokens()
-            scores = {"before": before, "after": after}
-            final = {name: result.summary() for name, result in scores.items() if result}
-            writer.update(final=final)
-            write_card(folder / MODEL, writer.info, sampling_text(after) if after else None)
-            writer.finish()
-    if main:
-        teller.say(f"run folder: {config.output_dir}")
-        # A comparison, which writes one report of all its runs, needs no advice to compare.
-        tell_change(config.method, before, after, teller, advise=options.report)
-        if options.report:
-            _report(folder, teller)
-    return final
+        checkpoint = self.folder / f"checkpoint-{done}"
+        if done and done >= steps:
+            self.trainer.load_weights(checkpoint)
+            return
+        with TrainingProgress(self.teller, steps, done=done) as progress:
+            callback.listeners.append(progress.show)
+            self.trainer.train(resume_from_checkpoint=str(checkpoint) if done else None)
 
 
 # ---------------------------------------------------------------- before the run
@@ -208,12 +236,11 @@ def _resume_step(options: TrainOptions, config: DeltaTrainerConfig, teller: Tell
         raise RunFolderError(f"--resume: {folder} holds no run; give the --output of the run to go on with")
     found = find_checkpoints(folder)
     last = found.whole[-1] if found.whole else 0
-    for step in found.torn:
-        if step > last:
-            teller.say(f"checkpoint-{step} was torn while it was written: it is skipped")
-    for step in found.between:
-        if step > last:
-            teller.say(f"checkpoint-{step} lies within a rollout batch: it is skipped")
+    troubles = ((found.torn, "was torn while it was written"), (found.between, "lies within a rollout batch"))
+    for steps, trouble in troubles:
+        for step in steps:
+            if step > last:
+                teller.say(f"checkpoint-{step} {trouble}: it is skipped")
     if last:
         teller.say(f"going on from checkpoint-{last}")
     else:
@@ -233,7 +260,7 @@ def _changes(writer: RunWriter) -> list[str]:
 
 def run_settings(options: TrainOptions, config: DeltaTrainerConfig) -> dict[str, Any]:
     """Every setting of a run, flat: what `run.json` keeps."""
-    settings = {**dataclasses.asdict(options), **config.to_dict()}
+    settings = {**asdict(options), **config.to_dict()}
     if is_gguf(options.model):
         settings["model_sha256"] = gguf_digest(options.model)
     return {key: value for key, value in settings.items() if key != "resume"}

@@ -27,6 +27,13 @@ class Checklist:
         self.problems.append(text)
         self.saw(what, f"problem {len(self.problems)}, see below")
 
+    def fits(self, what: str, need: int, free: int, text: str, remedy: str) -> None:
+        """Something that needs room: wrong where there is less."""
+        if need > free:
+            self.wrong(what, f"{text}: {remedy}")
+        else:
+            self.saw(what, text)
+
     @contextmanager
     def of(self, what: str) -> Iterator[None]:
         """A check that may raise: an error that a person can put right is a problem like any other."""

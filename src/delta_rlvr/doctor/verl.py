@@ -187,19 +187,28 @@ def _look_at_sizes(
         )
     else:
         checks.saw("lengths", f"prompt {prompt} + response {response} of {shape.context} tokens")
-    ranks = select(config, "trainer.nnodes", 1) * select(config, "trainer.n_gpus_per_node", 8)
-    responses = select(config, "data.train_batch_size", 0) * select(config, "actor_rollout_ref.rollout.n", 1)
-    state = state_bytes(shape) // ranks
-    tokens = select(config, "actor_rollout_ref.actor.ppo_max_token_len_per_gpu", prompt + response)
-    logits = logits_bytes(shape, tokens)
     stored = 0
     if settings is not None and settings.method.rule.stores is not None:
-        stored = store_bytes(shape, responses * response, 2) // ranks
+        responses = select(config, "data.train_batch_size", 0) * select(
+            config, "actor_rollout_ref.rollout.n", 1
+        )
+        stored = store_bytes(shape, responses * response, 2)
+    tokens = select(config, "actor_rollout_ref.actor.ppo_max_token_len_per_gpu", prompt + response)
+    _look_at_memory(config, shape, tokens, stored, checks)
+    _look_at_disk(config, shape, checks)
+
+
+def _look_at_memory(
+    config: Mapping[str, Any], shape: ModelShape, tokens: int, stored: int, checks: Checklist
+) -> None:
+    """`tokens`: of one pass. `stored`: bytes of hidden states, over all ranks."""
+    ranks = select(config, "trainer.nnodes", 1) * select(config, "trainer.n_gpus_per_node", 8)
+    state = state_bytes(shape) // ranks
     checks.saw(
         "memory",
         f"per rank of {ranks}: weights, gradients and optimizer {gigabytes(state)}; logits of {tokens} tokens up to "
-        f"{gigabytes(logits)} (less with fused kernels); stored hidden states up to "
-        f"{gigabytes(stored)}, on the GPU and then in host memory",
+        f"{gigabytes(logits_bytes(shape, tokens))} (less with fused kernels); stored hidden states up to "
+        f"{gigabytes(stored // ranks)}, on the GPU and then in host memory",
     )
     if torch.cuda.is_available():
         free = torch.cuda.mem_get_info(0)[0]
@@ -209,14 +218,13 @@ def _look_at_sizes(
                 f"the weights, gradients and optimizer of a rank need {gigabytes(state)}, and a GPU has {gigabytes(free)} free: "
                 "more ranks (trainer.nnodes), or actor_rollout_ref.actor.fsdp_config.optimizer_offload=True",
             )
+
+
+def _look_at_disk(config: Mapping[str, Any], shape: ModelShape, checks: Checklist) -> None:
     kept = select(config, "trainer.max_actor_ckpt_to_keep")
     steps, every = (select(config, f"trainer.{name}") or 0 for name in ("total_training_steps", "save_freq"))
     saved = steps // every if every > 0 else 0
-    count = min(saved, kept) if kept else saved
-    folder = Path(str(select(config, "trainer.default_local_dir", ".")))
-    need, free = count * checkpoint_bytes(shape), free_disk(folder)
-    text = f"{count} checkpoints of {gigabytes(checkpoint_bytes(shape))}: {gigabytes(need)} of {gigabytes(free)} free"
-    if need > free:
-        checks.wrong("disk", f"{text}: set trainer.max_actor_ckpt_to_keep, or a larger trainer.save_freq")
-    else:
-        checks.saw("disk", text)
+    count, each = min(saved, kept) if kept else saved, checkpoint_bytes(shape)
+    need, free = count * each, free_disk(Path(str(select(config, "trainer.default_local_dir", "."))))
+    text = f"{count} checkpoints of {gigabytes(each)}: {gigabytes(need)} of {gigabytes(free)} free"
+    checks.fits("disk", need, free, text, "set trainer.max_actor_ckpt_to_keep, or a larger trainer.save_freq")

@@ -1,5 +1,4 @@
-"""Confidence intervals by resampling questions: they answer "what if other questions of this kind had been
-asked?".
+"""Confidence intervals by resampling questions: they answer "what if other questions of this kind had been asked?".
 
 BCa intervals of a mean (`scipy.stats.bootstrap`), with questions drawn within their own benchmark when
 there are several: every resample has as many questions of each benchmark as the data. Samples within a
@@ -37,8 +36,7 @@ class Interval:
 def mean_interval(
     strata: Sequence[Sequence[float]], *, seed: int, level: float = LEVEL, resamples: int = RESAMPLES
 ) -> Interval:
-    """BCa interval of the mean over all questions; `strata` has one sequence of question scores a
-    benchmark."""
+    """BCa interval of the mean over all questions; `strata` has one sequence of question scores a benchmark."""
     if not 0 < level < 1:
         raise ValueError(f"level = {level} must lie between 0 and 1")
     if resamples < 100:

@@ -19,9 +19,8 @@ from delta_rlvr.tasks.prompts import encode_prompt
 class LocalSampler:
     """Samples from a transformers causal language model.
 
-    Requests are cut into batches in their given order, so that a batch is the same whether it is sampled in
-    one go or after a restart (then as a whole, if any of it is missing): equal to the last bit on the same
-    machine.
+    Requests are cut into batches in their given order, so that a batch is the same whether it is sampled in one go or after a restart
+    (then as a whole, if any of it is missing): equal to the last bit on the same machine.
     """
 
     def __init__(

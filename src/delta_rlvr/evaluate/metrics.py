@@ -61,9 +61,8 @@ _MEANINGLESS = re.compile(r"\\(left|right|displaystyle|,|;|!|quad|qquad|\s)|\$|\
 def normalise_answer(answer: str) -> str:
     """One spelling for answers that plainly are the same: for counting votes, never for grading.
 
-    Spaces, dollar signs, \\left/\\right and a final full stop go; plain numbers and ratios become lowest
-    terms. It looks at the answer alone, not at the reference, so that a vote uses nothing that a voter
-    could not know.
+    Spaces, dollar signs, \\left/\\right and a final full stop go; plain numbers and ratios become lowest terms. It looks at the answer
+    alone, not at the reference, so that a vote uses nothing that a voter could not know.
     """
     text = _MEANINGLESS.sub("", answer.replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac")).rstrip(".")
     if _THOUSANDS.fullmatch(text):

@@ -31,10 +31,9 @@ def evaluate_policy(
 ) -> EvaluationResult:
     """Sample and grade `problems` with a transformers model and its tokenizer.
 
-    `result.summary()` is what `run.json` keeps; two results of the same problems go to `compare_results`. The same
-    seed gives two states of a model the same random numbers, which makes their difference less noisy. Prompts are
-    used as they are: text as text, messages through the chat template. `grade` (a task's own) judges; without it
-    the problem's grader does.
+    `result.summary()` is what `run.json` keeps; two results of the same problems go to `compare_results`. The same seed gives two
+    states of a model the same random numbers, which makes their difference less noisy. Prompts are used as they are: text as text,
+    messages through the chat template. `grade` (a task's own) judges; without it the problem's grader does.
     """
     settings = EvaluationSettings(
         samples=samples, max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed

@@ -1,5 +1,4 @@
-"""Score completions that are there already: after a grader was mended, or when another program sampled
-them."""
+"""Score completions that are there already: after a grader was mended, or when another program sampled them."""
 
 from __future__ import annotations
 

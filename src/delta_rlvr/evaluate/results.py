@@ -1,5 +1,4 @@
-"""The one JSON of an evaluation: what was asked of which model, every sample with its verdict, and the
-numbers."""
+"""The one JSON of an evaluation: what was asked of which model, every sample with its verdict, and the numbers."""
 
 from __future__ import annotations
 
@@ -122,8 +121,7 @@ def build_result(
     run: Mapping[str, Any],
     preset: str | None = None,
 ) -> EvaluationResult:
-    """The result of what there is. `run` holds what may differ between two equal evaluations (times,
-    places)."""
+    """The result of what there is. `run` holds what may differ between two equal evaluations (times, places)."""
     ordered: list[Sample] = []
     numbers: dict[str, dict[str, Any]] = {}
     strata: list[list[float]] = []

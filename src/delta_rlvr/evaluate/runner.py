@@ -1,5 +1,4 @@
-"""The evaluation itself: ask for what is missing, grade as answers come, keep each one at once, add up at
-the end."""
+"""The evaluation itself: ask for what is missing, grade as answers come, keep each one at once, add up at the end."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The file that samples wait in: appended and flushed as they come, so that a killed run loses almost
-nothing.
+"""The file that samples wait in: appended and flushed as they come, so that a killed run loses almost nothing.
 
 Line 1 says what the samples are of (`identity`); every other line is one sample. A run that is started
 again reads it, checks that it is the same evaluation, and asks for the rest.
@@ -89,31 +88,24 @@ class SampleFile:
 
     def _cut_torn_line(self) -> None:
         """A kill in the middle of a write leaves a last line without its end: that sample is made again."""
-        self._file.seek(0)
-        content_end = self._file.seek(0, os.SEEK_END)
-        if content_end == 0:
-            return
-        self._file.seek(content_end - 1)
-        if self._file.read(1) == b"\n":
-            return
-        position = content_end
+        end = position = self._file.seek(0, os.SEEK_END)
         while position > 0:
             step = min(65536, position)
             self._file.seek(position - step)
+            position -= step
             newline = self._file.read(step).rfind(b"\n")
             if newline >= 0:
-                position = position - step + newline + 1
+                position += newline + 1
                 break
-            position -= step
-        self._file.truncate(position)
-        self.notes.append(
-            f"{self.path}: the last line was torn ({content_end - position} bytes) and is made again"
-        )
+        if position < end:
+            self._file.truncate(position)
+            self.notes.append(
+                f"{self.path}: the last line was torn ({end - position} bytes) and is made again"
+            )
 
 
 def read_samples(path: Path) -> tuple[dict[str, Any] | None, list[Sample]]:
-    """The header (None where there is none) and all samples of a file: ours, a result, or anyone's JSON
-    Lines."""
+    """The header (None where there is none) and all samples of a file: ours, a result, or anyone's JSON Lines."""
     if not path.is_file():
         raise EvaluationError(f"no file {path}")
     with path.open("rb") as file:

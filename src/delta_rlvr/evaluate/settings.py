@@ -35,8 +35,7 @@ class EvaluationSettings:
     top_p: float = 0.7
     """Nucleus: the smallest set of tokens with at least this probability, after the temperature."""
     seed: int = 0
-    """Every sample's own seed comes from this one, the benchmark, the problem's id and the sample's
-    number."""
+    """Every sample's own seed comes from this one, the benchmark, the problem's id and the sample's number."""
     stop: tuple[str, ...] = ()
     """Texts that end a completion (and are cut off); a base model without an end-of-text habit needs them."""
 
@@ -71,7 +70,6 @@ class EvaluationSettings:
 
 
 def sample_seed(seed: int, key: SampleKey) -> int:
-    """The seed of one sample, the same whatever else is sampled with it. 31 bits: every server takes
-    those."""
+    """The seed of one sample, the same whatever else is sampled with it. 31 bits: every server takes those."""
     text = f"{seed}\0{key.benchmark}\0{key.problem}\0{key.sample}"
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big") >> 1

@@ -49,9 +49,8 @@ class TestResult:
 def sign_flip_test(a: Sequence[float], b: Sequence[float], *, seed: int = 0) -> TestResult:
     """Paired permutation test by question, two-sided: under "no difference", A's and B's scores of a question could be swapped.
 
-    Exact over all 2^n swaps where the differences lie on a lattice (counts of right samples do: a
-    convolution over the possible sums) or where at most 20 of them differ from 0 (enumeration). Otherwise
-    100,000 seeded random swaps, with the observed one counted in.
+    Exact over all 2^n swaps where the differences lie on a lattice (counts of right samples do: a convolution over the possible sums)
+    or where at most 20 of them differ from 0 (enumeration). Otherwise 100,000 seeded random swaps, with the observed one counted in.
     """
     differences = _paired(a, b)
     observed = math.fsum(differences)

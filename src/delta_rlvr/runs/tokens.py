@@ -47,24 +47,16 @@ class TokenSums:
                 f"weights are not finite at position {int(np.argmin(np.isfinite(weight_array)))}"
             )
         sides = np.broadcast_to(np.sign(np.asarray(side)), id_array.shape)
-        self._grow(int(id_array.max()) + 1)
-        for name, sign in (("positive", 1), ("negative", -1)):
-            chosen = sides == sign
-            self._column(f"count_{name}")[:] += np.bincount(id_array[chosen], minlength=self.size)
-            self._column(f"sum_{name}")[:] += np.bincount(
-                id_array[chosen], weight_array[chosen], minlength=self.size
-            )
+        columns: list[NDArray[Any]] = []
+        for sign in (1, -1):
+            own, weighed = id_array[sides == sign], weight_array[sides == sign]
+            columns += [np.bincount(own), np.bincount(own, weighed)]
+        self.add_sums(*columns)
 
-    def add_sums(
-        self,
-        count_positive: ArrayLike,
-        sum_positive: ArrayLike,
-        count_negative: ArrayLike,
-        sum_negative: ArrayLike,
-    ) -> None:
-        """Add what was counted elsewhere (on an accelerator, over several ranks): one entry per vocabulary id."""
-        given = dict(zip(_COLUMNS, (count_positive, sum_positive, count_negative, sum_negative), strict=True))
-        for name, values in given.items():
+    def add_sums(self, *columns: ArrayLike) -> None:
+        """Add what was counted elsewhere (on an accelerator, over several ranks), in the order of `_COLUMNS`: one entry per vocabulary
+        id."""
+        for name, values in zip(_COLUMNS, columns, strict=True):
             array = np.asarray(values)
             if array.ndim != 1 or not np.isfinite(array).all():
                 raise ValueError(f"{name} must be a flat array of finite numbers, got shape {array.shape}")

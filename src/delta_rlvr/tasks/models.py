@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 import tempfile
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -99,21 +98,26 @@ def load_policy(
     except ImportError as error:
         raise ImportError('loading a policy needs transformers: pip install "delta-rlvr[trl]"') from error
     check_model_name(name_or_path)
-    place = resolve_model(name_or_path)
-    try:
-        with nullcontext() if Path(place).exists() else hub.little_patience():
-            model = AutoModelForCausalLM.from_pretrained(place, **{"dtype": "float32", **options})
-            tokenizer = AutoTokenizer.from_pretrained(place)
-    except OSError as error:
-        if Path(place).exists():
-            raise
-        raise FileNotFoundError(
-            f"--model {name_or_path}: it could not be loaded from the Hugging Face hub: {hub.reason(error)}"
-        ) from error
+    model = load_pretrained(AutoModelForCausalLM, name_or_path, **{"dtype": "float32", **options})
+    tokenizer = load_pretrained(AutoTokenizer, name_or_path)
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     tokenizer.padding_side = "left"  # generation goes on from the right edge
     return model, tokenizer
+
+
+def load_pretrained(kind: Any, name_or_path: str, **options: Any) -> Any:
+    """What a class of transformers (a model, a tokenizer, a config) loads under a name. A hub that does not give it is the error."""
+    place = resolve_model(name_or_path)
+    if Path(place).exists():
+        return kind.from_pretrained(place, **options)
+    try:
+        with hub.little_patience():
+            return kind.from_pretrained(place, **options)
+    except OSError as error:
+        raise FileNotFoundError(
+            f"--model {name_or_path}: it could not be loaded from the Hugging Face hub: {hub.reason(error)}"
+        ) from error
 
 
 def cache_folder() -> Path:
