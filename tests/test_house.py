@@ -1,6 +1,8 @@
 """The rules of the house that a reader relies on."""
 
 import ast
+import importlib.util
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +11,49 @@ import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "delta_rlvr"
 STANDARD = set(sys.stdlib_module_names) | {"__future__"}
+PAGE = (SOURCE.parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def rooms():
+    path = SOURCE.parents[1] / "scripts" / "rooms.py"
+    spec = importlib.util.spec_from_file_location("rooms", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_rooms_import_in_their_order_and_never_in_a_circle(rooms):
+    modules = rooms.module_edges()
+    assert len(modules) > 250
+    assert rooms.problems(modules) == []
+    # What it is there to find: an import against the order, a circle, a room without a place.
+    against = modules | {"delta_rlvr.tasks.task": {"delta_rlvr.evaluate.runner"}}
+    assert "delta_rlvr.tasks.task imports delta_rlvr.evaluate.runner" in rooms.problems(against)
+    circle = modules | {"delta_rlvr.tasks.problem": {"delta_rlvr.tasks.registry"}}
+    assert any(problem.startswith("in a circle") for problem in rooms.problems(circle))
+    assert any("attic" in problem for problem in rooms.problems({"delta_rlvr.attic.box": set()}))
+
+
+def test_the_page_has_the_graph_of_rooms(rooms):
+    table = PAGE.partition(rooms.BEGIN)[2].partition(rooms.END)[0]
+    assert table == rooms.table(rooms.module_edges()), "run scripts/rooms.py"
+    described = re.findall(r"^\| `(\w+)/` \|", PAGE, re.MULTILINE)
+    assert described == [room for room in rooms.ORDER if (SOURCE / room).is_dir()]
+
+
+def test_the_page_says_where_things_are():
+    section = PAGE.partition("## Where is ...?")[2].partition("\n## ")[0]
+    places = re.findall(r"`([\w/]+\.py): ([\w.]+)`", section)
+    assert len(places) >= 12
+    for file, name in places:
+        names = {
+            node.name
+            for node in ast.walk(ast.parse((SOURCE / file).read_text()))
+            if isinstance(node, (ast.ClassDef, ast.FunctionDef))
+        }
+        names |= set(re.findall(r"^(\w+)(?:: [^=]+)? = ", (SOURCE / file).read_text(), re.MULTILINE))
+        assert set(name.split(".")) <= names, f"{file} has no {name}"
 
 
 def imported_modules(path: Path) -> set[str]:

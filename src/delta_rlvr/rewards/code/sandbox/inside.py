@@ -140,25 +140,3 @@ def start(limits: dict[str, int], folder: str) -> tuple[int, int]:
     set_limits(limits)
     write_message(replies, ("started",))
     return requests, replies
-
-
-def main() -> Any:
-    """Serve one program; in the child of a whole-program run, return the code for the top level to execute."""
-    job = read_message(0)
-    sys.path.append(job["packages"])
-    sys.argv = ["main.py"]
-    requests, replies = start(job["limits"], job["folder"])
-    mode = job["mode"]
-    if mode == "calls":
-        serve_calls(job, requests, replies)
-    elif mode == "runs":
-        from delta_rlvr.rewards.code.sandbox.inside_runs import serve_runs
-
-        code = serve_runs(job, requests, replies)
-        if code is not None:
-            return code
-    else:
-        from delta_rlvr.rewards.code.sandbox.inside_assertions import serve_assertions
-
-        serve_assertions(job, requests, replies)
-    os._exit(0)

@@ -26,9 +26,9 @@ SLICE_SECONDS = 0.1  # how often a wait looks at the stop signal and at what is 
 MESSAGE_ITEMS = 8  # the longest message has six; a value travels in one as bytes
 PACKAGE = "delta_rlvr.rewards.code.sandbox."
 MODULES = {
-    "calls": ("wire", "inside"),
-    "runs": ("wire", "inside", "inside_runs"),
-    "assertions": ("wire", "inside", "inside_assertions"),
+    "calls": ("wire", "inside", "inside_main"),
+    "runs": ("wire", "inside", "inside_runs", "inside_main"),
+    "assertions": ("wire", "inside", "inside_assertions", "inside_main"),
 }
 # Reads our own modules as bytecode from the pipe and hands over; `exec` at the top level is what a whole-program run
 # returns to, so that the program ends as a program does.
@@ -42,7 +42,7 @@ def take(size):
 for name, code in marshal.loads(take(int(take(8)))):
     sys.modules[name] = type(sys)(name)
     exec(code, sys.modules[name].__dict__)
-exec(sys.modules["delta_rlvr.rewards.code.sandbox.inside"].main())
+exec(sys.modules["delta_rlvr.rewards.code.sandbox.inside_main"].main())
 """
 
 
