@@ -33,7 +33,7 @@ def policy():
 @pytest.fixture(autouse=True)
 def loaded(monkeypatch, policy):
     """The bundled policy is loaded once for all tests."""
-    monkeypatch.setattr(command, "load_model", lambda name, args: policy)
+    monkeypatch.setattr(options, "load_model", lambda name, args: policy)
 
 
 def test_list(capsys, monkeypatch):

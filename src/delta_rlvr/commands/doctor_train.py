@@ -18,20 +18,9 @@ from delta_rlvr.commands.heldout import heldout_problems
 from delta_rlvr.commands.options import TrainOptions, parse_train_options
 from delta_rlvr.commands.train import complete
 from delta_rlvr.commands.training_problems import fit_context, training_problems
+from delta_rlvr.doctor import sizes
 from delta_rlvr.doctor.checklist import Checklist
-from delta_rlvr.doctor.sizes import (
-    ModelShape,
-    checkpoint_bytes,
-    device_line,
-    free_disk,
-    free_host_memory,
-    free_memory,
-    gigabytes,
-    logits_bytes,
-    optimizer_bytes,
-    state_bytes,
-    store_bytes,
-)
+from delta_rlvr.doctor.sizes import ModelShape, gigabytes
 from delta_rlvr.doctor.versions import OURS, version_line, version_problems
 from delta_rlvr.exit_codes import ExitCode
 from delta_rlvr.runs.layout import RUN
@@ -50,7 +39,7 @@ def look_at_run(arguments: list[str], *, steps: bool, processes: int, checks: Ch
     with checks.of("settings"):
         options, config = parse_train_options(arguments)
     _look_at_versions(config, checks)
-    checks.saw("device", device_line())
+    checks.saw("device", sizes.device_line())
     if options is None or config is None:
         return ExitCode.BAD_INPUT
     _look_at_folder(Path(str(config.output_dir)), checks)
@@ -143,14 +132,14 @@ def _look_at_memory(shape: ModelShape, config: DeltaTrainerConfig, processes: in
     """Against what is free now. Activations and the sampler's cache are not counted: the two steps measure everything."""
     assert config.generation_batch_size is not None
     assert config.max_completion_length is not None
-    state = state_bytes(shape, _moments(config)) // processes
-    logits = logits_bytes(shape, config.per_device_train_batch_size * config.max_completion_length)
+    state = sizes.state_bytes(shape, _moments(config)) // processes
+    logits = sizes.logits_bytes(shape, config.per_device_train_batch_size * config.max_completion_length)
     stored = 0
     if config.resolved_method.rule.stores is not None:
         responses = config.generation_batch_size // config.world_size
-        stored = store_bytes(shape, responses * config.max_completion_length, 2 if config.bf16 else 4)
+        stored = sizes.store_bytes(shape, responses * config.max_completion_length, 2 if config.bf16 else 4)
     device = config.device
-    free = free_memory(device)
+    free = sizes.free_memory(device)
     parts = (
         f"{shape.parameters / 1e6:,.1f} million parameters with gradients and optimizer {gigabytes(state)}; logits up to "
         f"{gigabytes(logits)}; stored hidden states up to {gigabytes(stored)}"
@@ -167,7 +156,7 @@ def _look_at_memory(shape: ModelShape, config: DeltaTrainerConfig, processes: in
         )
         return
     left = free - state - logits
-    room = left if device.type != "cuda" else left // 2 + free_host_memory() // 2
+    room = left if device.type != "cuda" else left // 2 + sizes.free_host_memory() // 2
     if stored > room:
         checks.wrong(
             "memory",
@@ -178,7 +167,7 @@ def _look_at_memory(shape: ModelShape, config: DeltaTrainerConfig, processes: in
 
 def _moments(config: DeltaTrainerConfig) -> int:
     """Bytes per trained parameter that the optimizer keeps."""
-    return optimizer_bytes(str(getattr(config.optim, "value", config.optim)))
+    return sizes.optimizer_bytes(str(getattr(config.optim, "value", config.optim)))
 
 
 def _look_at_disk(shape: ModelShape, config: DeltaTrainerConfig, steps: int, checks: Checklist) -> None:
@@ -189,10 +178,10 @@ def _look_at_disk(shape: ModelShape, config: DeltaTrainerConfig, steps: int, che
     elif config.save_strategy == "epoch":
         saves = math.ceil(config.num_train_epochs)
     kept = min(saves, config.save_total_limit or saves)
-    each = checkpoint_bytes(shape, _moments(config))
+    each = sizes.checkpoint_bytes(shape, _moments(config))
     # One more lies there while the oldest is not deleted yet.
     need = (kept + (kept < saves)) * each + 4 * shape.trained
-    free = free_disk(Path(str(config.output_dir)))
+    free = sizes.free_disk(Path(str(config.output_dir)))
     text = (
         f"{kept} checkpoints of {gigabytes(each)} and the model: {gigabytes(need)} of {gigabytes(free)} free"
     )

@@ -11,15 +11,8 @@ from typing import Any
 from rich.console import Console
 
 from delta_rlvr.commands import evaluate_display as display
-from delta_rlvr.commands.evaluate_options import (
-    add_arguments,
-    fit_context,
-    has_template,
-    load_model,
-    make_sampler,
-    question_options,
-    sampling_settings,
-)
+from delta_rlvr.commands import evaluate_options as options
+from delta_rlvr.commands.evaluate_options import add_arguments
 from delta_rlvr.commands.terminal import make_console
 from delta_rlvr.evaluate.benchmarks import load_benchmark, load_benchmarks
 from delta_rlvr.evaluate.compare import compare_many
@@ -79,15 +72,15 @@ def _sample(
             f"{target} is there already, without the samples to go on from: choose another --output"
         )
     # Questions before the model: data that is absent should not be found after minutes of loading weights.
-    templated = args.api == "chat" if args.server else has_template(name)
-    benchmarks = load_benchmarks(names, has_template=templated, **question_options(args))
-    settings = sampling_settings(args, benchmarks, k)
-    loaded = None if args.server else load_model(name, args)
+    templated = args.api == "chat" if args.server else options.has_template(name)
+    benchmarks = load_benchmarks(names, has_template=templated, **options.question_options(args))
+    settings = options.sampling_settings(args, benchmarks, k)
+    loaded = None if args.server else options.load_model(name, args)
     progress = display.ConsoleProgress(console)
-    settings, cut = fit_context(args, benchmarks, loaded, settings)
+    settings, cut = options.fit_context(args, benchmarks, loaded, settings)
     if cut:
         progress.say(cut)
-    sampler = make_sampler(args, name, loaded, settings, progress)
+    sampler = options.make_sampler(args, name, loaded, settings, progress)
     model = {"name": name}
     with SampleFile(stored, identity(benchmarks, settings, model, sampler.describe())) as store:
         try:
@@ -137,7 +130,7 @@ def _rescore(args: argparse.Namespace, console: Console) -> int:
     stored = header or {}
     if args.benchmarks or not stored.get("benchmarks"):
         names = comma_list(args.benchmarks) or list(dict.fromkeys(sample.key.benchmark for sample in samples))
-        benchmarks = load_benchmarks(names, **question_options(args))
+        benchmarks = load_benchmarks(names, **options.question_options(args))
     else:
         benchmarks = [
             load_benchmark(**_load_options(name, told)) for name, told in stored["benchmarks"].items()

@@ -12,17 +12,9 @@ import yaml
 
 from delta_rlvr.adapters.verl.checks import config_problems, select
 from delta_rlvr.adapters.verl.settings import BLOCK, VerlSettings, read_settings
+from delta_rlvr.doctor import sizes
 from delta_rlvr.doctor.checklist import Checklist
-from delta_rlvr.doctor.sizes import (
-    ModelShape,
-    checkpoint_bytes,
-    device_line,
-    free_disk,
-    gigabytes,
-    logits_bytes,
-    state_bytes,
-    store_bytes,
-)
+from delta_rlvr.doctor.sizes import ModelShape, gigabytes
 from delta_rlvr.doctor.versions import OURS, version_line, version_problems
 from delta_rlvr.tasks.sources import hub
 from delta_rlvr.versions import installed_version
@@ -137,7 +129,7 @@ def _nested(overrides: list[str]) -> dict[str, Any]:
 
 def _look_at_machine(config: Mapping[str, Any], checks: Checklist) -> None:
     wanted = select(config, "trainer.n_gpus_per_node", 8)
-    checks.saw("device", device_line())
+    checks.saw("device", sizes.device_line())
     if torch.cuda.device_count() < wanted:
         checks.wrong(
             "device",
@@ -192,7 +184,7 @@ def _look_at_sizes(
         responses = select(config, "data.train_batch_size", 0) * select(
             config, "actor_rollout_ref.rollout.n", 1
         )
-        stored = store_bytes(shape, responses * response, 2)
+        stored = sizes.store_bytes(shape, responses * response, 2)
     tokens = select(config, "actor_rollout_ref.actor.ppo_max_token_len_per_gpu", prompt + response)
     _look_at_memory(config, shape, tokens, stored, checks)
     _look_at_disk(config, shape, checks)
@@ -203,11 +195,11 @@ def _look_at_memory(
 ) -> None:
     """`tokens`: of one pass. `stored`: bytes of hidden states, over all ranks."""
     ranks = select(config, "trainer.nnodes", 1) * select(config, "trainer.n_gpus_per_node", 8)
-    state = state_bytes(shape) // ranks
+    state = sizes.state_bytes(shape) // ranks
     checks.saw(
         "memory",
         f"per rank of {ranks}: weights, gradients and optimizer {gigabytes(state)}; logits of {tokens} tokens up to "
-        f"{gigabytes(logits_bytes(shape, tokens))} (less with fused kernels); stored hidden states up to "
+        f"{gigabytes(sizes.logits_bytes(shape, tokens))} (less with fused kernels); stored hidden states up to "
         f"{gigabytes(stored // ranks)}, on the GPU and then in host memory",
     )
     if torch.cuda.is_available():
@@ -224,7 +216,7 @@ def _look_at_disk(config: Mapping[str, Any], shape: ModelShape, checks: Checklis
     kept = select(config, "trainer.max_actor_ckpt_to_keep")
     steps, every = (select(config, f"trainer.{name}") or 0 for name in ("total_training_steps", "save_freq"))
     saved = steps // every if every > 0 else 0
-    count, each = min(saved, kept) if kept else saved, checkpoint_bytes(shape)
-    need, free = count * each, free_disk(Path(str(select(config, "trainer.default_local_dir", "."))))
+    count, each = min(saved, kept) if kept else saved, sizes.checkpoint_bytes(shape)
+    need, free = count * each, sizes.free_disk(Path(str(select(config, "trainer.default_local_dir", "."))))
     text = f"{count} checkpoints of {gigabytes(each)}: {gigabytes(need)} of {gigabytes(free)} free"
     checks.fits("disk", need, free, text, "set trainer.max_actor_ckpt_to_keep, or a larger trainer.save_freq")

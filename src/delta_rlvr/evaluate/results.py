@@ -122,29 +122,28 @@ def build_result(
     preset: str | None = None,
 ) -> EvaluationResult:
     """The result of what there is. `run` holds what may differ between two equal evaluations (times, places)."""
-    ordered: list[Sample] = []
+    keys = [
+        SampleKey(benchmark.name, problem.id, number)
+        for benchmark in benchmarks
+        for problem in benchmark.problems
+        for number in range(settings.samples)
+    ]
+    unscored = dict(failures)
+    for key in keys:
+        if key not in samples:
+            unscored.setdefault(key, "not sampled yet")
+        elif samples[key].score is None:
+            unscored.setdefault(key, samples[key].reason)
+    ordered = [samples[key] for key in keys if key in samples]
     numbers: dict[str, dict[str, Any]] = {}
     strata: list[list[float]] = []
-    unscored: dict[SampleKey, str] = dict(failures)
-    places: dict[SampleKey, int] = {}
     for benchmark in benchmarks:
         questions: dict[str, list[Sample]] = {}
-        for problem in benchmark.problems:
-            for number in range(settings.samples):
-                key = SampleKey(benchmark.name, problem.id, number)
-                places[key] = len(places)
-                sample = samples.get(key)
-                if sample is None:
-                    unscored.setdefault(key, "not sampled yet")
-                    continue
-                ordered.append(sample)
-                if sample.score is None:
-                    unscored.setdefault(key, sample.reason)
-                else:
-                    questions.setdefault(problem.id, []).append(sample)
+        for sample in ordered:
+            if sample.key.benchmark == benchmark.name and sample.score is not None:
+                questions.setdefault(sample.key.problem, []).append(sample)
         numbers[benchmark.name], means = _benchmark_numbers(benchmark, questions, settings)
-        if means:
-            strata.append(means)
+        strata += [means] if means else []
     if not strata:
         reason = next(iter(unscored.values()), "nothing was asked")
         raise EvaluationFailed(f"not one sample could be scored; the first reason is: {reason}")
@@ -169,10 +168,7 @@ def build_result(
             "BCa bootstrap over questions within each benchmark",
         },
         "benchmarks": numbers,
-        "failures": [
-            {**key._asdict(), "reason": reason}
-            for key, reason in sorted(unscored.items(), key=lambda item: places[item[0]])
-        ],
+        "failures": [{**key._asdict(), "reason": unscored[key]} for key in keys if key in unscored],
         "samples": [sample.as_dict() for sample in ordered],
         "run": dict(run),
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from typing import Any
@@ -69,57 +69,29 @@ def run_evaluation(
         raise EvaluationError(f"{', '.join(sorted(doubled))} is asked for more than once")
     progress = progress or Progress()
     began, started = time.monotonic(), now()
-    problems = {
-        (b.name, problem.id): (problem, b.grade or grade) for b in benchmarks for problem in b.problems
-    }
     requests = _requests(benchmarks, settings)
     for benchmark in benchmarks:
         _try_graders(benchmark.problems, benchmark.grade or grade)
-    samples = dict(store.samples) if store else {}
-    wanted = {request.key for request in requests} - samples.keys()
+    grading = _Grading(benchmarks, grade, store, progress)
+    wanted = {request.key for request in requests} - grading.samples.keys()
     failures: dict[SampleKey, str] = {}
     kept = len(requests) - len(wanted)
     for note in store.notes if store else ():
         progress.say(note)
     if kept:
         progress.say(f"{kept} of {len(requests)} samples are there already; {len(wanted)} to go")
-
-    def keep(sample: Sample) -> None:
-        samples[sample.key] = sample
-        if store:
-            store.append([sample])
-        if sample.score is None:
-            progress.fail(sample.key, sample.reason)
-        else:
-            progress.advance(sample)
-
-    def judge(sample: Sample) -> Sample:
-        return _judge(sample, *problems[sample.key.benchmark, sample.key.problem])
-
-    ungraded = [sample for sample in samples.values() if sample.score is None]
-    progress.start(len(requests), kept - len(ungraded))
-    pool = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="grade")
-    pending: dict[Future[Sample], Sample] = {pool.submit(judge, sample): sample for sample in ungraded}
-    try:
+    progress.start(len(requests), kept - grading.waiting)
+    with grading:
         for outcomes in sampler.sample(requests, wanted) if wanted else ():
             for request, outcome in outcomes:
                 if isinstance(outcome, Failure):
                     failures[request.key] = outcome.reason
                     progress.fail(request.key, outcome.reason)
                 else:
-                    sample = Sample(request.key, outcome, request.seed, None, "not graded yet", None)
-                    pending[pool.submit(judge, sample)] = sample
-            _collect(pending, keep, block=False)
-        while pending:
-            _collect(pending, keep, block=True)
-    except BaseException:
-        if store:  # what only waits for its grade is kept as it is, and graded next time
-            waiting = [sample for sample in pending.values() if sample.key not in samples]
-            store.append(waiting)
-        raise
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-        progress.stop()
+                    grading.add(Sample(request.key, outcome, request.seed, None, "not graded yet", None))
+            grading.collect(block=False)
+        while grading.waiting:
+            grading.collect(block=True)
     run = {
         "started": started,
         "finished": now(),
@@ -129,7 +101,7 @@ def run_evaluation(
     }
     return build_result(
         benchmarks,
-        samples,
+        grading.samples,
         failures,
         settings=settings,
         model=model,
@@ -137,6 +109,60 @@ def run_evaluation(
         run=run,
         preset=preset,
     )
+
+
+class _Grading:
+    """Grades samples in threads, and keeps each as soon as its verdict is there. `samples`: all that are kept."""
+
+    def __init__(
+        self, benchmarks: Sequence[Questions], grade: Grade, store: SampleFile | None, progress: Progress
+    ) -> None:
+        self._problems = {
+            (benchmark.name, problem.id): (problem, benchmark.grade or grade)
+            for benchmark in benchmarks
+            for problem in benchmark.problems
+        }
+        self._store, self._progress = store, progress
+        self._pool = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="grade")
+        self._pending: dict[Future[Sample], Sample] = {}
+        self.samples = dict(store.samples) if store else {}
+        for sample in self.samples.values():
+            if sample.score is None:
+                self.add(sample)
+
+    @property
+    def waiting(self) -> int:
+        """How many samples have no verdict yet."""
+        return len(self._pending)
+
+    def add(self, sample: Sample) -> None:
+        problem, grade = self._problems[sample.key.benchmark, sample.key.problem]
+        self._pending[self._pool.submit(_judge, sample, problem, grade)] = sample
+
+    def collect(self, *, block: bool) -> None:
+        """Keep what is graded; with `block`, wait for one verdict at least."""
+        done, _ = wait(self._pending, timeout=None if block else 0, return_when=FIRST_COMPLETED)
+        for future in done:
+            sample = future.result()
+            self.samples[sample.key] = sample
+            if self._store:
+                self._store.append([sample])
+            if sample.score is None:
+                self._progress.fail(sample.key, sample.reason)
+            else:
+                self._progress.advance(sample)
+            del self._pending[future]
+
+    def __enter__(self) -> _Grading:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if (
+            kind is not None and self._store
+        ):  # what only waits for its grade is kept as it is, and graded next time
+            self._store.append([one for one in self._pending.values() if one.key not in self.samples])
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._progress.stop()
 
 
 def _requests(benchmarks: Sequence[Questions], settings: EvaluationSettings) -> list[SampleRequest]:
@@ -157,13 +183,6 @@ def _judge(sample: Sample, problem: Problem, grade: Grade) -> Sample:
         # The completion cost more than its grade: it is kept, named, and graded by the next start.
         return replace(sample, score=None, reason=f"the grader failed: {type(error).__name__}: {error}")
     return replace(sample, score=float(verdict.score), reason=verdict.reason, answer=verdict.answer)
-
-
-def _collect(pending: dict[Future[Sample], Sample], keep: Callable[[Sample], None], *, block: bool) -> None:
-    done, _ = wait(pending, timeout=None if block else 0, return_when=FIRST_COMPLETED)
-    for future in done:
-        keep(future.result())
-        del pending[future]
 
 
 def _try_graders(problems: Iterable[Problem], grade: Grade) -> None:
