@@ -56,9 +56,8 @@ def run(arguments: list[str]) -> int:
     console.quiet = config.process_index > 0
     seeds = range(config.seed, config.seed + mine.seeds)
     planned = [(name, seed) for seed in seeds for name in methods]
-    scored: Path | None = (
-        None  # all runs start from the same weights: their score before training is taken once
-    )
+    # All runs start from the same weights: their score before training is taken once.
+    scored: Path | None = None
     for number, (name, seed) in enumerate(planned, start=1):
         place = _one(theirs, name, seed, folder, console, f"run {number} of {len(planned)}", scored)
         scored = scored or place

@@ -35,18 +35,14 @@ def options_of(command: str) -> list[str]:
     if command in TRAIN_LIKE:
         from delta_rlvr.commands.options import known_options
 
-        own = {
-            "train": ["--help-all"],
-            "compare": ["--methods", "--seeds"],
-            "doctor": ["--no-steps", "--processes"],
-        }
+        own = {"train": ["--help-all"], "compare": ["--methods", "--seeds"]}
+        own["doctor"] = ["--no-steps", "--processes"]
         return sorted({f"--{name}" for name in known_options()} | {"--config", "--help", *own[command]})
     parser = argparse.ArgumentParser()
     if command != "completion":
         import_module(f"delta_rlvr.commands.{command.replace('-', '_')}").add_arguments(parser)
-    return sorted(
-        {name for action in parser._actions for name in action.option_strings if name.startswith("--")}
-    )
+    names = (name for action in parser._actions for name in action.option_strings)
+    return sorted({name for name in names if name.startswith("--")})
 
 
 def _bash(known: Mapping[str, Sequence[str]], *, zsh: bool) -> str:

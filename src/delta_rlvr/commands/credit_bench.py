@@ -27,41 +27,35 @@ from delta_rlvr.tasks.models import check_device
 OUTPUT, QUICK_OUTPUT = Path("runs/credit-bench"), Path("runs/credit-bench-quick")
 RESULT, FIGURE = "credit_bench.json", "credit_bench.svg"
 
-QUICK = {
-    "policies": ("builtin",),
-    "tasks": ("phrased-sums", "distractor-facts"),
-    "batches": 2,
-    "prompts": 8,
-    "deep_batches": 1,
-    "update_prompts": 8,
-    "agreement_tokens": 450,
-}
+QUICK: dict[str, Any] = {"policies": ("builtin",), "tasks": ("phrased-sums", "distractor-facts")}
+QUICK |= {"batches": 2, "prompts": 8, "deep_batches": 1, "update_prompts": 8, "agreement_tokens": 450}
 """A look in half a minute: too few tokens to conclude from."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     given = BenchSettings()
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "--labels",
         choices=("planted", "measured"),
         default="planted",
         help="planted: tasks that know their decisive tokens. measured: any task; the credit of tokens is measured by continuations, "
         "and updates are compared with the gradient of the expected reward (default: %(default)s)",
     )
-    parser.add_argument(
+    add(
         "--policies",
         "--model",
         type=_names,
         help="builtin; confident and sharp, which are made from it by a short seeded continuation (confident?seed=9 for "
         f"another draw); a folder; smollm2-135m; a hub id (default: {','.join(given.policies)})",
     )
-    parser.add_argument(
+    add(
         "--tasks",
         "--task",
         type=_names,
         help=f"built-in tasks, settings after '?' (default: {','.join(given.tasks)})",
     )
-    parser.add_argument(
+    add(
         "--methods",
         type=_names,
         help="methods by name, settings after '?' as in 'delta?proxy=head&scope=group&refinements=0', and oracle, "
@@ -79,17 +73,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--temperature", float, "of sampling"),
         ("--rows-at-once", int, "responses in one forward and backward pass; fewer take less memory"),
     )
-    parser.add_argument(
+    add(
         "--device",
         default="cuda" if torch.cuda.is_available() else "cpu",
         help="cpu, cuda or cuda:N (default: cuda where there is one)",
     )
-    parser.add_argument(
+    add(
         "--output",
         type=Path,
         help=f"folder of the measurements, tables and figure (default: {OUTPUT}, with --quick {QUICK_OUTPUT}); run again to go on",
     )
-    parser.add_argument(
+    add(
         "--quick",
         action="store_true",
         help="one policy, two tasks, small batches: half a minute, too little to conclude from",

@@ -70,11 +70,8 @@ def sentences(result: dict[str, Any]) -> list[str]:
         ]
     told = []
     for side in SIDES:
-        known = {
-            name: found
-            for name, row in rows.items()
-            if not math.isnan((found := value(row, f"{side}_auroc")).mean)
-        }
+        found = {name: value(row, f"{side}_auroc") for name, row in rows.items()}
+        known = {name: spread for name, spread in found.items() if not math.isnan(spread.mean)}
         if not known:
             continue
         best = max(known, key=lambda name: known[name].mean)
@@ -91,9 +88,8 @@ def sentences(result: dict[str, Any]) -> list[str]:
             + (f"Below chance: {_listed(worse_than_chance)}." if worse_than_chance else "")
         )
     told += _control_sentences(result, rows)
-    gains = {
-        name: found for name, row in rows.items() if not math.isnan((found := value(row, "cosine_gain")).low)
-    }
+    found = {name: value(row, "cosine_gain") for name, row in rows.items()}
+    gains = {name: spread for name, spread in found.items() if not math.isnan(spread.low)}
     nearer = [name for name in gains if gains[name].low > 0]
     if gains:
         told.append(
@@ -224,9 +220,8 @@ def _control_table(result: dict[str, Any]) -> Table:
     control = {row["method"] for row in select(result, condition=SHUFFLED.name)}
     for row in select(result):
         if row["method"] in control:
-            table.add_row(
-                row["label"], *(_spread(value(row, f"{side}_by_reward"), sign="+") for side in SIDES)
-            )
+            found = [value(row, f"{side}_by_reward") for side in SIDES]
+            table.add_row(row["label"], *(_spread(one, sign="+") for one in found))
     return table
 
 
@@ -258,9 +253,8 @@ def _sides(row: dict[str, Any]) -> str:
 
 
 def _average_fact(result: dict[str, Any], settings: BenchSettings, key: str) -> float:
-    known = [
-        row[key] for row in result["facts"] if row["task"] in settings.tasks and not math.isnan(row[key])
-    ]
+    rows = (row for row in result["facts"] if row["task"] in settings.tasks)
+    known = [row[key] for row in rows if not math.isnan(row[key])]
     return sum(known) / len(known) if known else math.nan
 
 

@@ -182,12 +182,10 @@ def _look_at_disk(shape: ModelShape, config: DeltaTrainerConfig, steps: int, che
     # One more lies there while the oldest is not deleted yet.
     need = (kept + (kept < saves)) * each + 4 * shape.trained
     free = sizes.free_disk(Path(str(config.output_dir)))
-    text = (
-        f"{kept} checkpoints of {gigabytes(each)} and the model: {gigabytes(need)} of {gigabytes(free)} free"
-    )
-    checks.fits(
-        "disk", need, free, text, "set --save_total_limit, or a larger --save_steps, or another --output"
-    )
+    free_of = f"{gigabytes(need)} of {gigabytes(free)} free"
+    text = f"{kept} checkpoints of {gigabytes(each)} and the model: {free_of}"
+    remedy = "set --save_total_limit, or a larger --save_steps, or another --output"
+    checks.fits("disk", need, free, text, remedy)
 
 
 def _take_steps(arguments: list[str], config: DeltaTrainerConfig, steps: int, checks: Checklist) -> ExitCode:

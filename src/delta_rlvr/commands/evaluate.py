@@ -229,6 +229,5 @@ def _result_path(output: str) -> Path:
 
 
 def _samples_path(result: Path) -> Path:
-    return result.with_name(
-        "samples.jsonl" if result.name == "result.json" else f"{result.stem}.samples.jsonl"
-    )
+    stem = "" if result.name == "result.json" else f"{result.stem}."
+    return result.with_name(f"{stem}samples.jsonl")

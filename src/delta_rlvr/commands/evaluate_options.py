@@ -89,9 +89,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     local("--device", help="cpu, cuda, ... (default: cuda where there is one)")
     local("--dtype", help="float32, bfloat16, ... (default: bfloat16 on cuda, else float32)")
 
-    server = parser.add_argument_group(
-        "model behind an OpenAI-compatible server (vLLM, SGLang, ...)"
-    ).add_argument
+    behind = "model behind an OpenAI-compatible server (vLLM, SGLang, ...)"
+    server = parser.add_argument_group(behind).add_argument
     server("--server", metavar="URL", help="such as http://localhost:8000/v1")
     server("--api", choices=["chat", "completions"], default="chat", help="default: %(default)s")
     server("--concurrency", type=int, default=32, metavar="N", help="requests at once (default: 32)")
@@ -134,11 +133,7 @@ def sampling_settings(
 
 
 def make_sampler(
-    args: argparse.Namespace,
-    name: str,
-    loaded: Any,
-    settings: EvaluationSettings,
-    progress: ConsoleProgress,
+    args: argparse.Namespace, name: str, loaded: Any, settings: EvaluationSettings, progress: ConsoleProgress
 ) -> Sampler:
     """Of the server, where there is one, else of the model and tokenizer in `loaded`."""
     if not args.server:
@@ -199,9 +194,8 @@ def prompt_style(args: argparse.Namespace) -> str:
 
 def question_options(args: argparse.Namespace) -> dict[str, Any]:
     """How questions are put and judged, as `load_benchmark` takes it."""
-    return {
-        key: getattr(args, key) for key in ("limit", "template", "template_text", "extract", "reward")
-    } | {"style": prompt_style(args)}
+    keys = ("limit", "template", "template_text", "extract", "reward")
+    return {key: getattr(args, key) for key in keys} | {"style": prompt_style(args)}
 
 
 def fit_context(

@@ -39,31 +39,28 @@ class Measure(Protocol):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`delta-rlvr explain --model M --rollouts FILE`"""
     parser.description = "Which tokens of given rollouts would get the credit."
-    parser.add_argument(
-        "--model", required=True, help='"builtin", a folder, or a name that transformers can load'
-    )
-    parser.add_argument(
-        "--rollouts", required=True, metavar="FILE", help=f"{FORMATS}; docs/report.md has the keys"
-    )
-    parser.add_argument("--reward_key", metavar="NAME", help="which reward, where the file has several")
-    parser.add_argument("--output", default="explain.html", help="the page to write (default: %(default)s)")
-    parser.add_argument("--title", help="the page's title")
-    parser.add_argument("--temperature", type=float, default=1.0, help="what the rollouts were sampled with")
-    parser.add_argument("--chat", action="store_true", help="put prompts into the tokenizer's chat template")
-    parser.add_argument(
+    add = parser.add_argument
+    add("--model", required=True, help='"builtin", a folder, or a name that transformers can load')
+    add("--rollouts", required=True, metavar="FILE", help=f"{FORMATS}; docs/report.md has the keys")
+    add("--reward_key", metavar="NAME", help="which reward, where the file has several")
+    add("--output", default="explain.html", help="the page to write (default: %(default)s)")
+    add("--title", help="the page's title")
+    add("--temperature", type=float, default=1.0, help="what the rollouts were sampled with")
+    add("--chat", action="store_true", help="put prompts into the tokenizer's chat template")
+    add(
         "--methods",
         "--method",
         default=",".join(METHODS),
         help="methods whose weights to show, with commas, the first one first; settings after '?', a rule of your own as "
         "my_rules.py:MyRule (default: %(default)s)",
     )
-    parser.add_argument(
+    add(
         "--measured",
         type=int,
         metavar="N",
         help="measure the credit of tokens too, with N continuations per response on average, such as 256 (docs/measured.md)",
     )
-    parser.add_argument(
+    add(
         "--task",
         metavar="T",
         help="with --measured: the task whose grader judges continuations against the `answer` of their line",

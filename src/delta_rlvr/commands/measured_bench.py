@@ -26,14 +26,8 @@ from delta_rlvr.study.measured.table import HEADINGS, cells, markdown, measured_
 OUTPUT, QUICK_OUTPUT = Path("runs/measured"), Path("runs/measured-quick")
 RESULT, TABLE, FIGURE = "measured_credit.json", "measured_credit.md", "measured_credit.svg"
 
-QUICK: dict[str, Any] = {
-    "batches": 2,
-    "prompts": 4,
-    "responses": 4,
-    "budget": 64,
-    "update_batches": 4,
-    "gradient_rollouts": 64,
-}
+QUICK: dict[str, Any] = {"batches": 2, "prompts": 4, "responses": 4, "budget": 64}
+QUICK |= {"update_batches": 4, "gradient_rollouts": 64}
 """A look in a minute: too little to conclude from."""
 
 OPTIONS = (
@@ -58,36 +52,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--update-batches", int, "batches whose updates are compared with the gradient; 0 for none"),
         ("--gradient-rollouts", int, "plain rollouts of a prompt behind the gradient"),
     )
-    group.add_argument("--max-tokens", type=int, help="longest response (default: the task's own limit)")
-    group.add_argument(
-        "--dtype", choices=DTYPES, help=f"precision of the matrix products (default: {given.dtype})"
-    )
+    add = group.add_argument
+    add("--max-tokens", type=int, help="longest response (default: the task's own limit)")
+    add("--dtype", choices=DTYPES, help=f"precision of the matrix products (default: {given.dtype})")
     pass_rows = "responses of one forward and backward pass; --rows-at-once is then the number of continuations sampled together"
     add_settings(group, given, ("--pass-rows", int, pass_rows))
-    group.add_argument(
+    add(
         "--workers",
         type=int,
         help=f"processes that judge (default: one per core beside a GPU, at most {MOST_JUDGES}, else 1)",
     )
-    group.add_argument(
+    add(
         "--server",
         metavar="URL",
         help="take continuations from an OpenAI-compatible server with the same model, such as http://localhost:8000/v1",
     )
-    group.add_argument(
-        "--served-model", metavar="NAME", help="the server's name for the model (default: --model's)"
-    )
-    group.add_argument(
-        "--concurrency", type=int, metavar="N", help="requests to the server at once (default: 256)"
-    )
-    group.add_argument(
+    add("--served-model", metavar="NAME", help="the server's name for the model (default: --model's)")
+    add("--concurrency", type=int, metavar="N", help="requests to the server at once (default: 256)")
+    add(
         "--api-key-env",
         metavar="NAME",
         help="variable that holds the server's key, if one is needed (default: OPENAI_API_KEY)",
     )
-    group.add_argument(
-        "--seconds", type=float, help="end within this time; the same command goes on from what is there"
-    )
+    add("--seconds", type=float, help="end within this time; the same command goes on from what is there")
 
 
 def run(options: argparse.Namespace, console: Console, chosen: dict[str, Any]) -> int:

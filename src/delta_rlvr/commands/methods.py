@@ -22,21 +22,20 @@ _COLUMNS = 100
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "method", nargs="?", help="one method (or my_rules.py:MyRule): what it needs and what can be set"
-    )
-    parser.add_argument(
+    add = parser.add_argument
+    add("method", nargs="?", help="one method (or my_rules.py:MyRule): what it needs and what can be set")
+    add(
         "--check",
         action="store_true",
         help="try the method's rule on small batches: padding, order, packing, ranks, empty sides and the like",
     )
-    parser.add_argument(
+    add(
         "--markdown",
         type=Path,
         metavar="FOLDER",
         help="the table of docs/methods.md, with cost and learning from a folder of outcomes such as docs/data",
     )
-    parser.add_argument(
+    add(
         "--output",
         type=Path,
         help="with --markdown: a page whose table, between the marks <!-- table: begin --> and <!-- table: end -->, is made anew "
@@ -80,9 +79,8 @@ def listed(methods: Iterable[Method]) -> list[str]:
     lines = []
     for row in rows:
         cells = [textwrap.wrap(text, width) for text, width in zip(row, widths, strict=True)]
-        lines += [
-            "  ".join(map(str.ljust, parts, widths)).rstrip() for parts in zip_longest(*cells, fillvalue="")
-        ]
+        laid_out = zip_longest(*cells, fillvalue="")
+        lines += ["  ".join(map(str.ljust, parts, widths)).rstrip() for parts in laid_out]
     return lines
 
 
@@ -91,10 +89,7 @@ def markdown(methods: Iterable[Method], board: Leaderboard) -> str:
     from delta_rlvr.study.leaderboard import SMOLLM2, gap_text, share_text
 
     measured = {row.method: row for row in board.rows}
-    lines = [
-        f"| name | paper | what | needs | cost | over training, {SMOLLM2} |",
-        "|---|---|---|---|---|---|",
-    ]
+    lines = [f"| name | paper | what | needs | cost | over training, {SMOLLM2} |", "|---" * 6 + "|"]
     for method in methods:
         row = measured.get(method.name)
         cost = share_text(row.cost if row else None)

@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from types import NoneType
 from typing import Any
 from urllib.parse import quote
 
@@ -184,10 +185,9 @@ def _restored(stored: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, 
     known = known_options() - NOT_RESTORED - said
     if "num_train_epochs" in said:
         known.discard("max_steps")
+    kept = {name: value for name, value in stored.items() if name in known}
     return {
-        name: value
-        for name, value in stored.items()
-        if name in known and (value is None or isinstance(value, (bool, int, float, str)))
+        name: value for name, value in kept.items() if isinstance(value, (bool, int, float, str, NoneType))
     }
 
 

@@ -98,9 +98,8 @@ class TrainingProgress:
         self._bar.start()
         self._task = self._bar.add_task("training", total=self.steps, completed=self._done_before)
         self.teller.say(LEGEND)
-        self._line(
-            " ".join(f"{heading:>{width}}" for heading, _, _, width in _COLUMNS) + "     left", always=True
-        )
+        headings = " ".join(f"{heading:>{width}}" for heading, _, _, width in _COLUMNS)
+        self._line(headings + "     left", always=True)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -114,10 +113,8 @@ class TrainingProgress:
         for _, key, form, width in _COLUMNS:
             value = self._known.get(key)
             cells.append(f"{form.format(value) if value is not None else '-':>{width}}")
-        self._line(
-            " ".join(cells) + f" {self._left(step):>8}",
-            always=step % self._every == 0 or step in (1, self.steps),
-        )
+        shown = step % self._every == 0 or step in (1, self.steps)
+        self._line(" ".join(cells) + f" {self._left(step):>8}", always=shown)
         self._bar.update(self._task, completed=step)
         note = metrics.get("note")
         if note and note != self._note:

@@ -15,21 +15,22 @@ from delta_rlvr.spelling import comma_list
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`delta-rlvr report RUN [RUN ...] --output report.html`"""
     parser.description = "One self-contained page for runs."
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "runs",
         nargs="+",
         metavar="RUN",
         help="folder of a run, or a folder of runs such as a comparison's; several runs are compared",
     )
-    parser.add_argument("--output", help="the page to write (default: report.html in the first run)")
-    parser.add_argument("--title", help="the page's title")
-    parser.add_argument(
+    add("--output", help="the page to write (default: report.html in the first run)")
+    add("--title", help="the page's title")
+    add(
         "--megabytes",
         type=float,
         default=TOKEN_MEGABYTES,
         help="room for the token view (default: %(default)s)",
     )
-    parser.add_argument(
+    add(
         "--shade-by",
         default="",
         help="more methods whose weights the token view can show, with commas, such as surprise or my_rules.py:MyRule; they must "

@@ -27,64 +27,63 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("protocol", type=Path, help="the study's YAML file, as in recipes/study")
-    parser.add_argument(
+    add = parser.add_argument
+    add("protocol", type=Path, help="the study's YAML file, as in recipes/study")
+    add(
         "--output",
         type=Path,
         help="folder of the outcomes (default: runs/NAME, the file's name without .yaml); run again to go on",
     )
-    parser.add_argument(
+    add(
         "--model",
         help="where the protocol's model lies on this machine: a folder or a GGUF file (default: as the protocol names it)",
     )
-    parser.add_argument(
+    add(
         "--device",
         default="cuda" if torch.cuda.is_available() else "cpu",
         help="cpu, cuda or cuda:N (default: cuda where there is one)",
     )
-    parser.add_argument(
+    add(
         "--dtype",
         choices=DTYPES,
         default="float32",
         help="precision of the matrix products, one for all runs of a folder (default: float32)",
     )
-    parser.add_argument(
+    add(
         "--runs-at-once",
         type=int,
         help="runs (one arm and seed each) that are trained side by side; fewer take less memory "
         "(default: on a GPU as many as its free memory holds, up to 100; 8 on a CPU)",
     )
-    parser.add_argument(
+    add(
         "--rows-at-once",
         type=int,
         help="responses of one training pass, over all runs side by side; fewer take less memory "
         "(default: 8192 on a GPU, 512 on a CPU)",
     )
-    parser.add_argument(
+    add(
         "--workers",
         type=int,
         help=f"processes that judge responses (default: one per core beside a GPU, at most {MOST_JUDGES}, else 1)",
     )
-    parser.add_argument(
+    add(
         "--seconds",
         type=float,
         help="end within this time: what is finished is kept, the rest goes on from a checkpoint with the same command",
     )
-    parser.add_argument(
+    add(
         "--checkpoint-seconds",
         type=float,
         default=Machine.checkpoint_seconds,
         help="time between two checkpoints of the runs that are being trained; there is one too at the end of --seconds and on "
         "SIGINT and SIGTERM (default: %(default)g)",
     )
-    parser.add_argument(
+    add(
         "--export",
         default="",
         help="arms whose trained weights are written to OUTPUT/models, as in dapo,delta; of the runs that are made now",
     )
-    parser.add_argument(
-        "--table", action="store_true", help="train nothing: only the table of the runs that are there"
-    )
+    add("--table", action="store_true", help="train nothing: only the table of the runs that are there")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -104,16 +103,11 @@ def run(options: argparse.Namespace) -> int:
             tell(f"{len(protocol.runs())} runs, {len(missing)} to go")
             if missing and not stop.due():
                 with stop:
-                    done = study.go(
-                        _machine(options),
-                        tell,
-                        export=comma_list(options.export),
-                        stop=stop,
-                    )
+                    export = comma_list(options.export)
+                    done = study.go(_machine(options), tell, export=export, stop=stop)
                 if not done:
-                    tell(
-                        f"stopped with {len(study.missing())} runs to go: the same command goes on from here"
-                    )
+                    left = len(study.missing())
+                    tell(f"stopped with {left} runs to go: the same command goes on from here")
         if not any(outcome.run.arm == protocol.baseline for outcome in study.outcomes()):
             tell(f"{protocol.name}: no run of {protocol.baseline} is finished yet")
             continue

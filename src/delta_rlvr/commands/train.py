@@ -251,11 +251,8 @@ def _resume_step(options: TrainOptions, config: DeltaTrainerConfig, teller: Tell
 def _changes(writer: RunWriter) -> list[str]:
     """What the command line gives a resumed run that differs from what it was started with."""
     changed = writer.info["resumed"][-1]["settings_changed"]
-    return [
-        f"{name} was {before} and is now {now}"
-        for name, (before, now) in changed.items()
-        if name not in NOT_RESTORED
-    ]
+    told = ((name, *values) for name, values in changed.items() if name not in NOT_RESTORED)
+    return [f"{name} was {before} and is now {now}" for name, before, now in told]
 
 
 def run_settings(options: TrainOptions, config: DeltaTrainerConfig) -> dict[str, Any]:

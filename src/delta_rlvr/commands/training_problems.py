@@ -104,8 +104,6 @@ def fit_context(
 
 def row(problem: Problem) -> dict[str, Any]:
     """A problem as a row of TRL's data set. The answer stays as text: rows must be of one type."""
-    prompt = (
-        problem.prompt if isinstance(problem.prompt, str) else [dict(message) for message in problem.prompt]
-    )
+    prompt = problem.prompt if isinstance(problem.prompt, str) else list(map(dict, problem.prompt))
     answer = problem.answer if isinstance(problem.answer, str) else json.dumps(problem.answer, default=str)
     return {"prompt": prompt, "id": problem.id, "answer": answer}

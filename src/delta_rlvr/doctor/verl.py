@@ -181,10 +181,9 @@ def _look_at_sizes(
         checks.saw("lengths", f"prompt {prompt} + response {response} of {shape.context} tokens")
     stored = 0
     if settings is not None and settings.method.rule.stores is not None:
-        responses = select(config, "data.train_batch_size", 0) * select(
-            config, "actor_rollout_ref.rollout.n", 1
-        )
-        stored = sizes.store_bytes(shape, responses * response, 2)
+        prompts = select(config, "data.train_batch_size", 0)
+        each = select(config, "actor_rollout_ref.rollout.n", 1)
+        stored = sizes.store_bytes(shape, prompts * each * response, 2)
     tokens = select(config, "actor_rollout_ref.actor.ppo_max_token_len_per_gpu", prompt + response)
     _look_at_memory(config, shape, tokens, stored, checks)
     _look_at_disk(config, shape, checks)

@@ -79,9 +79,8 @@ def _hub_rows(hub: HubSource) -> Iterator[tuple[str, Any]]:
     import datasets
 
     if hub.files is not None:
-        loaded = datasets.load_dataset(
-            "json", data_files=f"hf://datasets/{hub.id}/{hub.files}", split="train"
-        )
+        files = f"hf://datasets/{hub.id}/{hub.files}"
+        loaded = datasets.load_dataset("json", data_files=files, split="train")
     else:
         loaded = datasets.load_dataset(hub.id, hub.subset, split=hub.split)
     for number, row in enumerate(loaded):

@@ -53,11 +53,8 @@ class LocalSampler:
             batch = requests[start : start + self.batch_size]
             if any(request.key in wanted for request in batch):
                 completions = self.complete(batch)
-                yield [
-                    (request, completion)
-                    for request, completion in zip(batch, completions, strict=True)
-                    if request.key in wanted
-                ]
+                outcomes = zip(batch, completions, strict=True)
+                yield [outcome for outcome in outcomes if outcome[0].key in wanted]
 
     def complete(self, batch: Sequence[SampleRequest]) -> list[Completion]:
         """The completions of one batch. The model is left in the mode it was in."""
@@ -69,9 +66,7 @@ class LocalSampler:
                 responses, finishes = self._generate(prompts, [request.seed for request in batch])
         finally:
             self.model.train(was_training)
-        return [
-            self._completion(response, finish) for response, finish in zip(responses, finishes, strict=True)
-        ]
+        return list(map(self._completion, responses, finishes))
 
     def _encode(self, request: SampleRequest) -> list[int]:
         assert not isinstance(request.prompt, tuple)  # token ids are for servers alone
@@ -110,12 +105,8 @@ class LocalSampler:
             output = self._forward(tokens, mask, positions, cache)
             cache = output.past_key_values
             uniforms = torch.from_numpy(streams.next()[rows]).to(device)
-            drawn = draw_tokens(
-                output.logits[:, -1].float(),
-                uniforms,
-                temperature=settings.temperature,
-                top_p=settings.top_p,
-            )
+            logits = output.logits[:, -1].float()
+            drawn = draw_tokens(logits, uniforms, temperature=settings.temperature, top_p=settings.top_p)
             for row, token in zip(rows, drawn.tolist(), strict=True):
                 if row not in active:
                     continue

@@ -13,23 +13,19 @@ Style = Literal["chat", "plain"]
 
 DESCRIBED_FUNCTION = Template(
     "described_function",
-    (
-        "Write the Python function that this text asks for; the assertion shows its name and its arguments.\n\n"
-        "{question}\n\n"
-        "Think step by step, and give the whole function with its imports in one ```python code block at the end."
-    ),
-    "code",
-    "code_block",
+    "Write the Python function that this text asks for; the assertion shows its name and its arguments.\n\n"
+    "{question}\n\n"
+    "Think step by step, and give the whole function with its imports in one ```python code block at the end.",
+    grader="code",
+    extract="code_block",
 )
 """MBPP+. Ours; the paper gives none."""
 STARTED_CLASS = Template(
     "started_class",
-    (
-        "{question}\n\nThink step by step, and give the whole class, completed, with its imports in one ```python code "
-        "block at the end."
-    ),
-    "code",
-    "code_block",
+    "{question}\n\nThink step by step, and give the whole class, completed, with its imports in one ```python code "
+    "block at the end.",
+    grader="code",
+    extract="code_block",
 )
 """Those problems of LiveCodeBench that begin a `class Solution`: the question holds the beginning. Ours, too."""
 

@@ -115,9 +115,8 @@ def read_sample(values: Any) -> Sample:
     for name, count in (("tokens", tokens), ("seed", seed)):
         if count is not None and not isinstance(count, int):
             raise MalformedSample(f"{name!r} must be a whole number or null, and is {count!r:.80}")
-    completion = Completion(
-        values["completion"], str(values.get("finish") or "unknown"), tokens, values.get("reasoning")
-    )
+    finish = str(values.get("finish") or "unknown")
+    completion = Completion(values["completion"], finish, tokens, values.get("reasoning"))
     return Sample(
         SampleKey(values["benchmark"], values["problem"], number),
         completion,

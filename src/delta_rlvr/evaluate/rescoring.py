@@ -29,9 +29,8 @@ class _StoredCompletions:
     ) -> Iterator[Sequence[Outcome]]:
         for request in requests:
             stored = self._samples.get(request.key)
-            yield [
-                (request, Failure("not among the stored samples") if stored is None else stored.completion)
-            ]
+            absent = Failure("not among the stored samples")
+            yield [(request, absent if stored is None else stored.completion)]
 
 
 def score_samples(
@@ -56,9 +55,8 @@ def score_samples(
                 f"{key}: there is no such problem among those asked for "
                 f"({', '.join(b.name for b in benchmarks)})"
             )
-    result = run_evaluation(
-        benchmarks, _StoredCompletions(stored, backend), settings, grade, model=model, progress=progress
-    )
+    sampler = _StoredCompletions(stored, backend)
+    result = run_evaluation(benchmarks, sampler, settings, grade, model=model, progress=progress)
     # The seed is what a sample was made with, not what we would use.
     for values in result.document["samples"]:
         values["seed"] = stored[SampleKey(values["benchmark"], values["problem"], values["sample"])].seed

@@ -62,10 +62,6 @@ class EvaluationResult:
         return bool(self.document["complete"])
 
     @property
-    def settings(self) -> EvaluationSettings:
-        return EvaluationSettings.from_dict(self.document["settings"])
-
-    @property
     def accuracy(self) -> float:
         """The average over all questions, as a share: benchmarks weighted by their number of questions."""
         return float(self.document["average"]["score"])
@@ -101,7 +97,7 @@ class EvaluationResult:
         chosen = self.benchmarks() if benchmarks is None else list(benchmarks)
         rows = [scores for name in chosen for scores in self.scores(name).values()]
         asked = sum(self.document["benchmarks"][name]["questions_asked"] for name in chosen)
-        count = self.settings.samples
+        count = self.document["settings"]["samples"]
         if len(rows) != asked or any(len(scores) != count for scores in rows):
             raise EvaluationError(
                 "samples are missing, so that the sample numbers are not whole repeated evaluations: "

@@ -35,10 +35,8 @@ class SampleFile:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = path.open("a+b")
         try:
-            hold(
-                self._file,
-                f"{path} is being written by another evaluation: wait for it, or choose another output",
-            )
+            busy = f"{path} is being written by another evaluation: wait for it, or choose another output"
+            hold(self._file, busy)
             self._resume(plain(dict(identity)))
         except BaseException:
             self._file.close()
@@ -99,9 +97,8 @@ class SampleFile:
                 break
         if position < end:
             self._file.truncate(position)
-            self.notes.append(
-                f"{self.path}: the last line was torn ({end - position} bytes) and is made again"
-            )
+            torn = f"the last line was torn ({end - position} bytes) and is made again"
+            self.notes.append(f"{self.path}: {torn}")
 
 
 def read_samples(path: Path) -> tuple[dict[str, Any] | None, list[Sample]]:

@@ -90,11 +90,8 @@ def _compare(method: str, own: SeedScores, base: SeedScores, alone: bool) -> See
     shared = sorted(own.keys() & base.keys())
     row = replace(row, pairs=len(shared))
     if len(values) > 1 and len(base_values) > 1:
-        row = replace(
-            row,
-            p_mann_whitney=mann_whitney(values, base_values, alternative="two-sided").p,
-            effect=effect_size(values, base_values),
-        )
+        p = mann_whitney(values, base_values, alternative="two-sided").p
+        row = replace(row, p_mann_whitney=p, effect=effect_size(values, base_values))
     if len(shared) < 2:
         return replace(row, difference=_unpaired_difference(values, base_values))
     first, second = [own[seed] for seed in shared], [base[seed] for seed in shared]
@@ -114,9 +111,8 @@ def _unpaired_difference(values: Sequence[float], base: Sequence[float]) -> Inte
     if len(set(values)) == len(set(base)) == 1:
         return Interval(gap, gap, gap, LEVEL, 0, "no spread over seeds: no interval")
     welch = stats.ttest_ind(values, base, equal_var=False).confidence_interval(LEVEL)
-    return Interval(
-        gap, float(welch.low), float(welch.high), LEVEL, 0, "no seeds in common: Welch's interval"
-    )
+    note = "no seeds in common: Welch's interval"
+    return Interval(gap, float(welch.low), float(welch.high), LEVEL, 0, note)
 
 
 @dataclass(frozen=True)

@@ -160,9 +160,8 @@ class ServerSampler:
 
     async def _check(self, client: httpx.AsyncClient) -> None:
         """Ask the server for its models: is it there, does it let us in, does it know ours?"""
-        request = client.build_request(
-            "GET", f"{self._address}/models", timeout=self.server.connect_timeout * 3
-        )
+        seconds = self.server.connect_timeout * 3
+        request = client.build_request("GET", f"{self._address}/models", timeout=seconds)
         failure = await self._patiently(client, "models", request, self._check_models, wait_if_down=False)
         if failure is not None:
             raise EvaluationFailed(f"{self.server.url}/models: {failure.reason}")

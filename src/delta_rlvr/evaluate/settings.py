@@ -63,9 +63,8 @@ class EvaluationSettings:
     def from_dict(cls, values: Mapping[str, Any]) -> EvaluationSettings:
         """Settings from a stored result. Keys that this version does not know, and nulls (samples that were drawn
         elsewhere), are left out."""
-        known = {
-            field.name: values[field.name] for field in fields(cls) if values.get(field.name) is not None
-        }
+        names = [field.name for field in fields(cls)]
+        known = {name: values[name] for name in names if values.get(name) is not None}
         return cls(**known | {"stop": tuple(known.get("stop", ()))})
 
 

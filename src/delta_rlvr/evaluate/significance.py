@@ -102,9 +102,8 @@ def mann_whitney(
     if ties and _rank_sum_cells(len(first), len(second)) <= _RANK_SUM_LIMIT:
         u, p = _exact_with_ties(pooled, len(first), alternative)
         return TestResult(p, alternative, "exact, ties included", u)
-    outcome = stats.mannwhitneyu(
-        first, second, alternative=alternative, method="asymptotic" if ties else "exact"
-    )
+    how = "asymptotic" if ties else "exact"
+    outcome = stats.mannwhitneyu(first, second, alternative=alternative, method=how)
     method = "normal approximation, corrected for ties and continuity" if ties else "exact"
     return TestResult(float(outcome.pvalue), alternative, method, float(outcome.statistic))
 

@@ -113,12 +113,9 @@ def ticks(place: Callable[[float], float], reach: float) -> list[tuple[float, fl
     """(place, score) of round scores that have room beside each other: zero first, then powers of ten from the outside in, then
     what fits between them. `place` is 0 at the axis' left end and 1 at its right one."""
     top = int(np.floor(np.log10(reach)))
-    scores = [0.0] + [
-        sign * float(f"{factor}e{power}")
-        for factor in (1, 5, 2)
-        for power in range(top, top - 4, -1)
-        for sign in (1, -1)
-    ]
+    powers = range(top, top - 4, -1)
+    sizes = [float(f"{factor}e{power}") for factor in (1, 5, 2) for power in powers]
+    scores = [0.0, *(sign * size for size in sizes for sign in (1, -1))]
     chosen: list[tuple[float, float]] = []
     for score in scores:
         at = place(score)

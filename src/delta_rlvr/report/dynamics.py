@@ -32,11 +32,7 @@ _PANELS: tuple[tuple[str, str, tuple[Line, ...]], ...] = (
     ("Reward", "Mean reward over the batch.", _alone("reward")),
     ("Response length", "Mean tokens of a response.", _alone("length")),
     ("Entropy", "Mean entropy of the token distributions, in nats.", _alone("entropy")),
-    (
-        "Coefficient spread",
-        "Standard deviation of the coefficients on each side.",
-        _by_side("weight_{}_std"),
-    ),
+    ("Coefficient spread", "Standard deviation of the coefficients on each side.", _by_side("weight_{}_std")),
     (
         "Coefficient quantiles",
         "5 % and 95 % quantiles of the coefficients on each side; the mean over all tokens is 1.",

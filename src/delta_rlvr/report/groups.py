@@ -77,9 +77,8 @@ def _label(runs: Sequence[RunReader], places: list[int], members: list[list[int]
     """The method's name; where two groups share it, up to two settings that tell them apart, else the folder."""
     first = runs[places[0]]
     method = str(first.info.get("method") or first.path.resolve().name)
-    rivals = [
-        runs[other[0]] for other in members if runs[other[0]].info.get("method") == first.info.get("method")
-    ]
+    heads = [runs[other[0]] for other in members]
+    rivals = [run for run in heads if run.info.get("method") == first.info.get("method")]
     if len(rivals) == 1:
         return method
     differing, _ = compare_settings(rivals)

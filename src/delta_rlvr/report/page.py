@@ -66,9 +66,8 @@ def write_report(
     if unknown := set(sections) - set(SECTIONS):
         raise ValueError(f"sections: {', '.join(sorted(unknown))} are none of {', '.join(SECTIONS)}")
     model, blocks = _page_model(runs, int(megabytes * 1e6 / len(runs)), shade_by)
-    model["sections"] = [
-        section for section in _order(runs) if section in sections and _holds(model, section)
-    ]
+    wanted = [section for section in _order(runs) if section in sections]
+    model["sections"] = [section for section in wanted if _holds(model, section)]
     model |= {"title": title or _title(runs), "lede": lede or _lede(model)}
     target = Path(output)
     with atomic(target) as file:

@@ -7,14 +7,8 @@ from typing import Any
 
 from delta_rlvr.runs.layout import round_significant
 
-GIVEN = {
-    "logps": "logps",
-    "entropy": "entropy",
-    "tokens": "ids",
-    "decisive": "decisive",
-    "measured": "measured",
-    "groups": "group",
-}
+GIVEN = {name: name for name in ("logps", "entropy", "decisive", "measured")}
+GIVEN |= {"tokens": "ids", "groups": "group"}
 """What a rule may need of a kept rollout, and where it stands in its line."""
 
 

@@ -139,9 +139,8 @@ def _pack(members: list[dict[str, Any]]) -> list[str]:
         parts[-1].append({key: member[key] for key in (*_FACTS, *_COLUMNS) if member.get(key) is not None})
         room -= len(member["tokens"])
     shared = {key: members[0].get(key) for key in ("prompt", "prompt_id", "answer")}
-    return [
-        compress({**(shared if number == 0 else {}), "responses": part}) for number, part in enumerate(parts)
-    ]
+    first, *rest = parts
+    return [compress({**shared, "responses": first}), *(compress({"responses": part}) for part in rest)]
 
 
 def _both_sides_early(members: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -42,7 +42,5 @@ def grade_choice_batch(
         raise ValueError(
             f"{len(completions)} completions but {len(answers)} answers: give one answer for each completion"
         )
-    return [
-        grade_choice(completion, answer, extract=extract)
-        for completion, answer in zip(completions, answers, strict=True)
-    ]
+    pairs = zip(completions, answers, strict=True)
+    return [grade_choice(completion, answer, extract=extract) for completion, answer in pairs]

@@ -225,9 +225,7 @@ class WeightedReward(RewardFunction):
             if len(scores) != len(completions):
                 raise ValueError(f"{name} returned {len(scores)} rewards for {len(completions)} completions")
             self.last_parts[name] = [float(score) for score in scores]
-            verdicts: list[Verdict | None] = list(
-                getattr(part, "last_verdicts", None) or [None] * len(scores)
-            )
+            verdicts = list(getattr(part, "last_verdicts", None) or [None] * len(scores))
             for row, (score, verdict) in enumerate(zip(scores, verdicts, strict=True)):
                 totals[row] += weight * score
                 reasons[row].append(f"{name} {score:g}" + (f" ({verdict.reason})" if verdict else ""))

@@ -48,9 +48,8 @@ class SoftOverlong:
         penalty = self.penalty(length)
         if penalty == 0.0:
             return Verdict(0.0, "within the length limit")
-        return Verdict(
-            penalty, f"overlong: {length} tokens, the penalty begins at {self.max_length - self.buffer}"
-        )
+        begins = self.max_length - self.buffer
+        return Verdict(penalty, f"overlong: {length} tokens, the penalty begins at {begins}")
 
 
 def check_form(completion: str, form: Form) -> Verdict:
@@ -69,9 +68,7 @@ def check_form(completion: str, form: Form) -> Verdict:
     if form == "think":
         match = _THINK.fullmatch(completion)
         once = completion.count("<think>") == completion.count("</think>") == 1
-        good = (
-            match is not None and once and match["thoughts"].strip() != "" and match["answer"].strip() != ""
-        )
+        good = match is not None and once and bool(match["thoughts"].strip() and match["answer"].strip())
         return _form(good, "not of the form <think>thoughts</think>answer")
     raise ValueError(f'form={form!r} is not known; use "boxed", "one_box", "answer_line" or "think"')
 

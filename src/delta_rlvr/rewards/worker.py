@@ -22,10 +22,8 @@ def main(memory: int) -> None:
     from .math.algebra import ValueAlgebra
     from .math.compare import judge
 
-    limits = [
-        memory,
-        *(limit for limit in resource.getrlimit(resource.RLIMIT_AS) if limit != resource.RLIM_INFINITY),
-    ]
+    given = resource.getrlimit(resource.RLIMIT_AS)
+    limits = [memory, *(limit for limit in given if limit != resource.RLIM_INFINITY)]
     resource.setrlimit(resource.RLIMIT_AS, (min(limits), min(limits)))  # a limit that is lower already stays
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     algebra = ValueAlgebra()

@@ -109,11 +109,9 @@ class RunWriter:
         for rollout_step, rollout_file in rollout_steps(folder).items():
             if rollout_step > step:
                 rollout_file.unlink()
-        changed = {
-            key: [before.get(key), settings.get(key)]
-            for key in sorted({*before, *settings})
-            if before.get(key) != settings.get(key)
-        }
+        keys = sorted({*before, *settings})
+        pairs = {key: [before.get(key), settings.get(key)] for key in keys}
+        changed = {key: values for key, values in pairs.items() if values[0] != values[1]}
         resumed: dict[str, Any] = {"step": step, "time": now(), "settings_changed": changed}
         if unreadable:
             resumed["metrics_lines_unreadable"] = unreadable
@@ -232,9 +230,9 @@ def ended_before_its_first_step(folder: Path) -> bool:
         info = json.loads((folder / RUN).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-    ended = (
-        isinstance(info, dict) and info.get("status") in ("failed", "interrupted") and not info.get("steps")
-    )
+    if not isinstance(info, dict):
+        return False
+    ended = info.get("status") in ("failed", "interrupted") and not info.get("steps")
     metrics = folder / METRICS
     stepped = metrics.exists() and metrics.stat().st_size > 0
     return ended and not stepped and not rollout_steps(folder) and not any(folder.glob("checkpoint-*"))

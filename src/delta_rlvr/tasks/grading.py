@@ -49,9 +49,8 @@ def _grade_alike(
         from delta_rlvr.rewards.code import grade_code_batch
 
         # Once a problem, however the batch is ordered and however many problems it has.
-        tests = {
-            id(problem): _TESTS.of(problem) for problem in {id(each): each for each in problems}.values()
-        }
+        distinct = {id(problem): problem for problem in problems}
+        tests = {key: _TESTS.of(problem) for key, problem in distinct.items()}
         judged = grade_code_batch(completions, [tests[id(problem)] for problem in problems])
         # The program stands in the completion already: as an "answer" it would double the size of what is kept.
         return [replace(verdict, answer=None) for verdict in judged]

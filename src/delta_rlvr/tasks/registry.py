@@ -123,10 +123,7 @@ def _rows(spec: str, name: str, settings: dict[str, Any], graded: bool) -> Probl
     if "working" in settings and not shots:
         raise ValueError(f"{spec}: the working is shown in shots; give their number, as in shots=4")
     asked = chosen_template(
-        settings.pop("template", None),
-        settings.pop("template_text", None),
-        settings.pop("extract", None),
-        graded,
+        *(settings.pop(key, None) for key in ("template", "template_text", "extract")), graded
     )
     shape: dict[str, Any] = {"shots": shots, "worked": "working" in settings}
     if "max_tokens" in settings:
@@ -134,12 +131,8 @@ def _rows(spec: str, name: str, settings: dict[str, Any], graded: bool) -> Probl
     heldout_source = settings.pop("heldout", None)
     names = FieldNames(*(settings.pop(key, None) for key in ("question", "answer", "id")))
     limit = settings.pop("limit", None)
-    reading: dict[str, Any] = {
-        "names": names,
-        "template": None if shots else asked,
-        "graded": graded,
-        **settings,
-    }
+    template = None if shots else asked
+    reading: dict[str, Any] = {"names": names, "template": template, "graded": graded, **settings}
     problems = load_problems(name, limit=limit, **reading)
     heldout = None if heldout_source is None else load_problems(str(heldout_source), **reading)
     return ProblemSet.split(name, problems, heldout, **shape)

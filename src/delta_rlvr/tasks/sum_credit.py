@@ -97,10 +97,8 @@ def _sentences(completion: str) -> list[tuple[bool, list[Number]]]:
     """The sentences that have a number, each with whether it states the answer."""
     sentences = []
     for sentence in _SENTENCE.finditer(completion):
-        numbers = [
-            Number(found.group(), sentence.start() + found.start())
-            for found in _NUMBER.finditer(sentence.group())
-        ]
+        found = _NUMBER.finditer(sentence.group())
+        numbers = [Number(one.group(), sentence.start() + one.start()) for one in found]
         if numbers:
             sentences.append((_STATED.search(sentence.group()) is not None, numbers))
     return sentences

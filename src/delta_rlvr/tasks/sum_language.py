@@ -73,7 +73,6 @@ def ask(addends: list[int], facts: list[int], fact_phrasings: list[int], aloud: 
     """The prompt: the numbers to add, the facts that distract, and whether to think aloud."""
     listed = ", ".join(str(number) for number in addends[:-1]) + f" and {addends[-1]}"
     request = f"Think aloud and add {listed}." if aloud else f"Add {listed}."
-    told = [
-        FACTS[phrasing].format(number=number) for number, phrasing in zip(facts, fact_phrasings, strict=True)
-    ]
+    pairs = zip(facts, fact_phrasings, strict=True)
+    told = [FACTS[phrasing].format(number=number) for number, phrasing in pairs]
     return request + "".join(told) + "\n"

@@ -59,76 +59,65 @@ class Template:
 MATH = Template(
     "math",
     "{question}\n\nPlease reason step by step, and put your final answer within \\boxed{{}}.",
-    "math",
-    "boxed",
+    grader="math",
+    extract="boxed",
 )
 """The paper's (its authors' training script)."""
 MATH_ANSWER_LINE = Template(
     "math_answer_line",
     '{question}\n\nReason step by step, then end with a line of the form "Answer: X", where X is your final answer.',
-    "math",
-    "answer_line",
+    grader="math",
+    extract="answer_line",
 )
 """Ours, for models that do not write LaTeX."""
 MATH_HASH_LINE = Template(
     "math_hash_line",
     '{question}\n\nReason step by step, then end with a line of the form "#### X", where X is your final answer.',
-    "math",
-    "hash_line",
+    grader="math",
+    extract="hash_line",
 )
 """The format of GSM8K's solutions."""
 MATH_DIRECT = Template(
-    "math_direct",
-    "{question}\n\nGive the final answer and nothing else.",
-    "math",
-    "whole",
+    "math_direct", "{question}\n\nGive the final answer and nothing else.", grader="math", extract="whole"
 )
 """Ours, for models too small to reason."""
 MATH_BRIEF = Template(
     "math_brief",
     "{question}\n\nThink step by step, briefly. End with 'The answer is N.'",
-    "math",
-    "last_number",
+    grader="math",
+    extract="last_number",
 )
 """Ours, for small chat models on problems whose answer is a number."""
 CHOICE = Template(
     "choice",
-    (
-        "{question}\n\n{options}\n\nPlease reason step by step, and put the letter of your final answer, and only the letter, "
-        "within \\boxed{{}}."
-    ),
-    "choice",
-    "boxed",
+    "{question}\n\n{options}\n\nPlease reason step by step, and put the letter of your final answer, and only the letter, "
+    "within \\boxed{{}}.",
+    grader="choice",
+    extract="boxed",
 )
 """Ours, after the paper's for mathematics; it gives none for GPQA and MMLU-Pro."""
 CHOICE_ANSWER_LINE = Template(
     "choice_answer_line",
-    (
-        '{question}\n\n{options}\n\nReason step by step, then end with a line of the form "Answer: X", where X is the letter '
-        "of the right option."
-    ),
-    "choice",
-    "answer_line",
+    '{question}\n\n{options}\n\nReason step by step, then end with a line of the form "Answer: X", where X is the letter '
+    "of the right option.",
+    grader="choice",
+    extract="answer_line",
 )
 """Ours."""
 CODE = Template(
     "code",
-    (
-        "{question}\n\nWrite a Python program that solves the problem: it reads standard input and writes standard output. "
-        "Think step by step, and give the whole program in one ```python code block at the end."
-    ),
-    "code",
-    "code_block",
+    "{question}\n\nWrite a Python program that solves the problem: it reads standard input and writes standard output. "
+    "Think step by step, and give the whole program in one ```python code block at the end.",
+    grader="code",
+    extract="code_block",
 )
 """Ours; the paper gives none."""
 CODE_FUNCTION = Template(
     "code_function",
-    (
-        "Complete this Python function so that it does what its docstring says.\n\n```python\n{question}\n```\n\n"
-        "Think step by step, and give the whole function with its imports in one ```python code block at the end."
-    ),
-    "code",
-    "code_block",
+    "Complete this Python function so that it does what its docstring says.\n\n```python\n{question}\n```\n\n"
+    "Think step by step, and give the whole function with its imports in one ```python code block at the end.",
+    grader="code",
+    extract="code_block",
 )
 """Ours; the paper gives none."""
 

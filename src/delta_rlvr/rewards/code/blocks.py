@@ -200,20 +200,14 @@ def _source(text: str, opening: re.Match[str], end: int) -> str:
     body = text[opening.end() + 1 : end]
     if ">" in opening["lead"]:
         return re.sub(r"^[ \t]*(?:>[ ]?)+", "", body, flags=re.MULTILINE)
-    return (
-        re.sub(rf"^[ \t]{{1,{len(opening['lead'])}}}", "", body, flags=re.MULTILINE)
-        if opening["lead"]
-        else body
-    )
+    indent = len(opening["lead"])
+    return re.sub(rf"^[ \t]{{1,{indent}}}", "", body, flags=re.MULTILINE) if indent else body
 
 
 def inline_blocks(text: str) -> list[Block]:
     """One-liners between single backticks."""
-    return [
-        block
-        for span in re.findall(r"`([^`\n]+)`", text)[-MOST_FENCES:]
-        if (block := make_block(span)).is_code
-    ]
+    spans = re.findall(r"`([^`\n]+)`", text)[-MOST_FENCES:]
+    return [block for block in map(make_block, spans) if block.is_code]
 
 
 # -- prose -----------------------------------------------------------------------------------------------------------

@@ -151,9 +151,8 @@ def reference_answers(
 
 
 def _is_floats(value: Any) -> bool:
-    return isinstance(value, float) or (
-        isinstance(value, (list, tuple)) and bool(value) and all(isinstance(item, float) for item in value)
-    )
+    items = value if isinstance(value, (list, tuple)) else [value]
+    return bool(items) and all(isinstance(item, float) for item in items)
 
 
 def _alternatives(entry: str, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -166,9 +165,8 @@ def _alternatives(entry: str, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     if entry == "digit_distance_nums":  # digit by digit, padded to one length
         left, right = map(str, arguments)
         width = max(len(left), len(right))
-        return (
-            sum(abs(int(a) - int(b)) for a, b in zip(left.zfill(width), right.zfill(width), strict=True)),
-        )
+        pairs = zip(left.zfill(width), right.zfill(width), strict=True)
+        return (sum(abs(int(a) - int(b)) for a, b in pairs),)
     return ()
 
 
@@ -226,9 +224,8 @@ class _PlainUnpickler(pickle.Unpickler):
 
 def livecodebench_tests(row: Mapping[str, Any]) -> CodeTests:
     """LiveCodeBench: public and private cases, all of standard input or all of a function."""
-    cases = _livecodebench_list(row["public_test_cases"]) + _livecodebench_list(
-        row.get("private_test_cases") or "[]"
-    )
+    public, private = row["public_test_cases"], row.get("private_test_cases") or "[]"
+    cases = _livecodebench_list(public) + _livecodebench_list(private)
     metadata = row.get("metadata") or "{}"
     metadata = json.loads(metadata) if isinstance(metadata, str) else metadata
     return _livecodebench_cases(cases, metadata.get("func_name"))

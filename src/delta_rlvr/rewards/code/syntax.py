@@ -20,10 +20,7 @@ PASSIVE = (
     *(ast.Assign, ast.AnnAssign),
 )
 # What a name that is bound may stand in; no other expression is looked into.
-BINDING = (
-    *(ast.stmt, ast.ExceptHandler, ast.match_case, ast.withitem),
-    *(ast.Tuple, ast.List, ast.Starred),
-)
+BINDING = (*(ast.stmt, ast.ExceptHandler, ast.match_case, ast.withitem), *(ast.Tuple, ast.List, ast.Starred))
 
 # A strange escape in a sample's string is no news for the trainer's terminal.
 for _category in (SyntaxWarning, DeprecationWarning):
@@ -121,10 +118,8 @@ def defines(block: Block, name: str) -> bool:
     for node in statements[:]:
         if isinstance(node, ast.ClassDef) and node.name == "Solution":
             statements += node.body
-    return any(
-        name in bound(node) and not isinstance(node, (ast.Import, ast.ImportFrom)) and not _is_stub(node)
-        for node in statements
-    )
+    defining = (node for node in statements if not isinstance(node, (ast.Import, ast.ImportFrom)))
+    return any(name in bound(node) and not _is_stub(node) for node in defining)
 
 
 def _is_stub(node: ast.AST) -> bool:

@@ -180,9 +180,7 @@ def _describes_set(node: Node) -> bool:
     ):
         return True
     if node.kind == "relation":
-        return any(
-            operator in ORDER or operator in ("\\ne", "\\in", "\\notin") for operator in node.operators
-        )
+        return not {*ORDER, "\\ne", "\\in", "\\notin"}.isdisjoint(node.operators)
     if node.kind == "list":
         return any(map(_describes_set, node.items))
     return _phrase(node) in ("\\mathbb{R}", "\\emptyset") or node.tokens[0] == "\\mathbb{R}"
@@ -292,10 +290,8 @@ def _same_residues(asked: Node, given: Node, algebra: Algebra) -> bool:
     named = one.kind == other.kind == "relation"
     if not _same(modulus, modulus_given, algebra) or (named and not _same_name(one.items[0], other.items[0])):
         return False
-    values = [
-        exact_value(parse(_last(node).tokens), QUICK_BITS) if _last(node).kind == "leaf" else None
-        for node in (one, other)
-    ]
+    leaves = [_last(node) for node in (one, other)]
+    values = [exact_value(parse(x.tokens), QUICK_BITS) if x.kind == "leaf" else None for x in leaves]
     divisor = exact_value(parse(modulus.tokens), QUICK_BITS) if modulus.kind == "leaf" else None
     if divisor and values[0] is not None and values[1] is not None:
         return (values[0] - values[1]) % divisor == 0
@@ -318,10 +314,8 @@ def _same_families(asked: Node, given: Node, algebra: Algebra) -> bool:
         return True
     if not one or one[0][1] != "Z" or len(one) > 1:
         return False
-    members = [
-        [_last(item) for item in (node.items if node.kind in ("list", "set") else [node])]
-        for node in (asked, given)
-    ]
+    listed_items = [node.items if node.kind in ("list", "set") else [node] for node in (asked, given)]
+    members = [[_last(item) for item in items] for items in listed_items]
     if any(item.kind != "leaf" for part in members for item in part):
         return False
     left, right = ([parse(item.tokens) for item in part] for part in members)
@@ -415,9 +409,8 @@ def _same_relations(asked: Node, given: Node, algebra: Algebra) -> bool:
     if _describes_set(asked) and _describes_set(given):
         return _same_sets(asked, given, algebra)
     if given.operators[-1] == "\\approx" and asked.operators == ("=",):  # x = \sqrt{2} \approx 1.41
-        return given.items[0].tokens == asked.items[0].tokens and _answers_with_name(
-            asked.items[1], given, algebra
-        )
+        same_name = given.items[0].tokens == asked.items[0].tokens
+        return same_name and _answers_with_name(asked.items[1], given, algebra)
     return False
 
 
@@ -433,9 +426,8 @@ def _same_equations(asked: Node, given: Node, algebra: Algebra) -> bool:
     if len(asked.items) != 2 or len(given.items) != 2:
         return _same_in_order(asked.items, given.items, algebra)
     if any(item.kind != "leaf" for item in asked.items + given.items):
-        return _same_in_order(asked.items, given.items, algebra) or _same_in_order(
-            asked.items, given.items[::-1], algebra
-        )
+        turned = given.items[::-1]
+        return any(_same_in_order(asked.items, items, algebra) for items in (given.items, turned))
     return algebra.equations(_sides(asked), _sides(given))
 
 

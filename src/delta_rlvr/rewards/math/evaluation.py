@@ -230,9 +230,8 @@ def _whole(values: Sequence[Value], name: str) -> Value:
 
 
 def _mentions(expression: Expression, part: Expression) -> bool:
-    return expression == part or any(
-        _mentions(inner, part) for inner in expression[1:] if isinstance(inner, tuple)
-    )
+    inner = (each for each in expression[1:] if isinstance(each, tuple))
+    return expression == part or any(_mentions(each, part) for each in inner)
 
 
 # What these leave of a large argument: tanh(100) is not 1, by a number that is met nowhere else.

@@ -66,9 +66,8 @@ def symbols(expression: Expression) -> frozenset[str]:
     """The names of the variables in an expression."""
     if expression[0] == "symbol":
         return frozenset({expression[1]})
-    inner: frozenset[str] = frozenset().union(
-        *(symbols(part) for part in expression[1:] if isinstance(part, tuple))
-    )
+    parts = (part for part in expression[1:] if isinstance(part, tuple))
+    inner: frozenset[str] = frozenset().union(*map(symbols, parts))
     return inner - {expression[1]} if expression[0] in ("sum", "prod") else inner
 
 
@@ -179,9 +178,8 @@ class _Parser:
         self.take()
         if self.tokens[self.at : self.at + 3] in (("{", "T", "}"), ("{", "\\top", "}")) and _is_matrix(base):
             self.at += 3
-            return (
-                base if base[0] == "vector" else ("transpose", base)
-            )  # (1, 2)^T is a column, and so is (1, 2)
+            # (1, 2)^T is a column, and so is (1, 2).
+            return base if base[0] == "vector" else ("transpose", base)
         exponent = self.group()
         if self.peek() == "^":
             raise UnreadableAnswer("two powers follow each other")

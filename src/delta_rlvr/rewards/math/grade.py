@@ -105,9 +105,8 @@ def _reference(answer: Any, row: int) -> str:
 
 
 def _verdict(reason: str, given: str) -> Verdict:
-    return Verdict(
-        1.0 if reason == CORRECT else 0.0, reason, given, failed=reason.startswith(UNREADABLE_REFERENCE)
-    )
+    failed = reason.startswith(UNREADABLE_REFERENCE)
+    return Verdict(1.0 if reason == CORRECT else 0.0, reason, given, failed)
 
 
 def _by_algebra(pairs: list[tuple[str, str]], timeout: float) -> Any:

@@ -47,9 +47,8 @@ def real_set(node: Node) -> Stretches | None:
         return None if includes_infinity else ((low, high),)
     if node.kind == "set":
         points = [_point(item) for item in node.items]
-        return (
-            None if any(point is None for point in points) else _union([p for p in points if p is not None])
-        )
+        known = [point for point in points if point is not None]
+        return _union(known) if len(known) == len(points) else None
     if node.kind in ("union", "intersection", "difference"):
         members = _all(node.items)
         if members is None:

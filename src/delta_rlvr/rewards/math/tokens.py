@@ -95,6 +95,5 @@ def last_bracket(tokens: Tokens) -> int:
     if not tokens or tokens[-1] != ")":
         return 0
     last = len(tokens) - 1
-    return next(
-        (index for index in range(1, last) if tokens[index] == "(" and closes(tokens, index) == last), 0
-    )
+    opened = (index for index in range(1, last) if tokens[index] == "(" and closes(tokens, index) == last)
+    return next(opened, 0)

@@ -84,15 +84,8 @@ _COMPOUND: dict[str, Measure] = {
 BARE_UNITS = {name for name in {*UNITS, *_COMPOUND} if len(name) > 1 and name.isalpha()}
 BARE_UNITS = BARE_UNITS - {"rs", "pa", "ha"} | {"sq", "cu"}
 """Unit names that are units behind a number even without ``\\text``; a single letter there is a variable: 3m is not 3."""
-SIGNS = {
-    "%": "%",
-    "\\$": "dollar",
-    "\\degree": "degree",
-    "\\euro": "euro",
-    "\\pounds": "sterling",
-    "\\yen": "yen",
-    "\\rupee": "rupee",
-}
+SIGNS = {name: name.strip("\\") for name in ("%", "\\degree", "\\euro", "\\yen", "\\rupee")}
+SIGNS |= {"\\$": "dollar", "\\pounds": "sterling"}
 CURRENCIES = frozenset({*SIGNS.values(), "rupee", "yuan", "cent"}) - {"%", "degree"}
 _POWERS = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed": 3}
 _SCALES = {"dozen": 12, "hundred": 10**2, "thousand": 10**3}
@@ -148,9 +141,8 @@ def units_conflict(one: Unit, other: Unit, *, counts_matter: bool = False) -> bo
     if _DIRECTIONS & (set(one.words) ^ set(other.words)):
         return True
     if one.measure and other.measure:
-        return one.measure != other.measure and "unit" not in {
-            name for name, _ in one.measure + other.measure
-        }
+        names = {name for name, _ in one.measure + other.measure}
+        return one.measure != other.measure and "unit" not in names
     return counts_matter and bool(one.words and other.words) and not set(one.words) & set(other.words)
 
 

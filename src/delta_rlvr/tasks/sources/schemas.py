@@ -95,9 +95,8 @@ def read_asdiv(row: Row) -> Fields:
 
 def read_svamp(row: Row) -> Fields:
     """SVAMP {Body, Question, Answer}."""
-    return Fields(
-        _told(row, "Body", "Question"), answer_text(_pick(row, "Answer", (), "answer")), _id(row, None)
-    )
+    answer = answer_text(_pick(row, "Answer", (), "answer"))
+    return Fields(_told(row, "Body", "Question"), answer, _id(row, None))
 
 
 SCHEMAS: dict[str, Callable[[Row], Fields]] = {

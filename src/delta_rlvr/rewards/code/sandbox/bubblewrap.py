@@ -6,6 +6,7 @@ import importlib.util
 import os
 import random
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -61,9 +62,8 @@ def package_paths(names: tuple[str, ...] | None) -> list[Path]:
             raise ValueError(f"packages names {name!r}, which is not installed in {sys.prefix}")
         found = Path(spec.origin)
         found = found.parent if found.name.startswith("__init__.") else found
-        libraries = (
-            found.parent / f"{name}.libs"
-        )  # where wheels keep the shared libraries that they bring along
+        # Where wheels keep the shared libraries that they bring along.
+        libraries = found.parent / f"{name}.libs"
         paths += [found, *([libraries] if libraries.is_dir() else [])]
     return paths
 
@@ -103,19 +103,15 @@ def _libraries() -> list[str]:
     for folder in ("/usr/lib", "/lib"):
         alone = os.path.join(folder, triplet)
         folders.append(alone if os.path.isdir(alone) else folder)
-    return [
-        folder
-        for folder in (*folders, "/usr/lib64", "/lib64")
-        if os.path.isdir(folder) and not os.path.islink("/" + folder.split("/")[1])
-    ]
+    folders = [*folders, "/usr/lib64", "/lib64"]
+    there = filter(os.path.isdir, folders)
+    return [folder for folder in there if not os.path.islink("/" + folder.split("/")[1])]
 
 
 def _standard_library() -> set[str]:
-    base = {"base": sys.base_prefix, "platbase": sys.base_prefix, "installed_base": sys.base_prefix}
-    return {
-        os.path.realpath(sysconfig.get_path(name, vars=base | {"installed_platbase": sys.base_prefix}))
-        for name in ("stdlib", "platstdlib")
-    }
+    names = ("base", "platbase", "installed_base", "installed_platbase")
+    base = dict.fromkeys(names, sys.base_prefix)
+    return {os.path.realpath(sysconfig.get_path(name, vars=base)) for name in ("stdlib", "platstdlib")}
 
 
 def _interpreter() -> list[str]:
@@ -125,9 +121,7 @@ def _interpreter() -> list[str]:
     if prefix.startswith("/nix/"):
         return ["/nix/store"]  # every package has a folder of its own there, and needs those of others
     if prefix in ("/usr", "/usr/local"):
-        library = os.path.join(
-            sysconfig.get_config_var("LIBDIR") or "", sysconfig.get_config_var("INSTSONAME") or ""
-        )
+        library = os.path.join(*(sysconfig.get_config_var(name) or "" for name in ("LIBDIR", "INSTSONAME")))
         return [program, *sorted(_standard_library()), library]
     return [program, *sorted({os.path.dirname(folder) for folder in _standard_library()})]
 
@@ -150,31 +144,12 @@ def command(
     seccomp: int | None = None,
 ) -> list[str]:
     """Everything before the program's own command line. `info` and `seccomp` are file descriptors to pass on."""
-    words = [
-        "bwrap",
-        "--unshare-ipc",
-        "--unshare-pid",
-        "--unshare-net",
-        "--unshare-uts",
-        "--unshare-cgroup-try",
-    ]
-    words += [
-        "--die-with-parent",
-        "--new-session",
-        "--hostname",
-        "sandbox",
-        "--clearenv",
-        "--cap-drop",
-        "ALL",
-    ]
+    words = shlex.split("bwrap --unshare-ipc --unshare-pid --unshare-net --unshare-uts --unshare-cgroup-try")
+    words += shlex.split("--die-with-parent --new-session --hostname sandbox --clearenv --cap-drop ALL")
     as_root = real_root()
     if as_root:
-        words += [
-            "--cap-add",
-            "CAP_SETUID",
-            "--cap-add",
-            "CAP_SETGID",
-        ]  # for setpriv alone, which gives them up
+        # For setpriv alone, which gives them up.
+        words += shlex.split("--cap-add CAP_SETUID --cap-add CAP_SETGID")
     else:
         words += ["--unshare-user"]
     for name, value in ENVIRONMENT.items():

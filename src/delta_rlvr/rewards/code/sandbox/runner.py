@@ -38,10 +38,8 @@ class Runner:
         with contextlib.ExitStack() as stack:
             for pause in (*PAUSES, None):
                 try:
-                    sessions = [
-                        stack.enter_context(Session(mode, job, self.settings, self.stop))
-                        for mode, job in jobs
-                    ]
+                    started = (Session(mode, job, self.settings, self.stop) for mode, job in jobs)
+                    sessions = [stack.enter_context(session) for session in started]
                     for session in sessions:
                         session.begin()
                     break
@@ -83,12 +81,8 @@ class Runner:
     def assertions(self, program: str, tests: AssertionTests) -> None:
         """Run a test's own source against the program, each in a sandbox of its own."""
         entry, in_place = tests.entry_point, tests.in_place
-        candidate_job = {
-            "preamble": tests.preamble,
-            "program": program,
-            "entry": entry,
-            "return_arguments": in_place,
-        }
+        source = {"preamble": tests.preamble, "program": program, "entry": entry}
+        candidate_job = {**source, "return_arguments": in_place}
         tester_job = {"entry": entry, "source": tests.source, "setup": tests.setup, "in_place": in_place}
         with self._sessions(("calls", candidate_job), ("assertions", tester_job)) as (candidate, tester):
             clock = Clock(self.settings)
@@ -178,11 +172,8 @@ def _is_ordinary(base: str) -> bool:
     """Whether the tests may see the exception. Others mean more than an error where the tests stand: StopIteration
     ends their loop over `map(function, inputs)` and passes for success."""
     kind = getattr(builtins, base, None)
-    return (
-        isinstance(kind, type)
-        and issubclass(kind, Exception)
-        and not issubclass(kind, (StopIteration, StopAsyncIteration, MemoryError))
-    )
+    special = (StopIteration, StopAsyncIteration, MemoryError)
+    return isinstance(kind, type) and issubclass(kind, Exception) and not issubclass(kind, special)
 
 
 def raised(kind: str, text: str) -> ProgramFailure:

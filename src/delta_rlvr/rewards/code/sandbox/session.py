@@ -49,11 +49,8 @@ exec(sys.modules["delta_rlvr.rewards.code.sandbox.inside_main"].main())
 @cache
 def _modules(mode: str) -> bytes:
     """Our side of the pipe as bytecode: nothing of this package has to be mounted in the sandbox."""
-    folder = Path(__file__).parent
-    code = [
-        (PACKAGE + name, compile((folder / f"{name}.py").read_text(), f"{name}.py", "exec"))
-        for name in MODULES[mode]
-    ]
+    files = {name: Path(__file__).parent / f"{name}.py" for name in MODULES[mode]}
+    code = [(PACKAGE + name, compile(file.read_text(), file.name, "exec")) for name, file in files.items()]
     data = marshal.dumps(code)
     return b"%8d" % len(data) + data
 
@@ -75,13 +72,8 @@ class Session:
         self._first: int | None = None  # whose end is the end of all of them,
         self._first_handle: int | None = None  # and a hold on it, because a number may be used again
         self._writable: list[int] = []  # its folders in memory, held open to count what lies in them
-        whole = {
-            **job,
-            "mode": mode,
-            "limits": self._limits(),
-            "packages": bubblewrap.PACKAGES,
-            "folder": bubblewrap.WORK,
-        }
+        places = {"packages": bubblewrap.PACKAGES, "folder": bubblewrap.WORK}
+        whole = {**job, "mode": mode, "limits": self._limits(), **places}
         self._process = self._launch()
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None  # both are pipes
