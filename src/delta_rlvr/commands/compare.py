@@ -116,9 +116,8 @@ def _check_same(place: Path, started: dict[str, Any], settings: dict[str, Any]) 
 
 def conclude(folder: Path, methods: Sequence[str], seeds: Sequence[int], console: Console) -> int:
     """The table, what it can tell, and the report of all runs."""
-    places = {
-        method: {seed: folder / f"{folder_name(method)}-seed{seed}" for seed in seeds} for method in methods
-    }
+    names = {method: folder_name(method) for method in methods}
+    places = {name: {seed: folder / f"{names[name]}-seed{seed}" for seed in seeds} for name in methods}
     scores = {
         method: {seed: _final_accuracy(place) for seed, place in by_seed.items()}
         for method, by_seed in places.items()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich import box
@@ -174,7 +174,7 @@ def _finding_caption(result: dict[str, Any], settings: BenchSettings) -> str:
     )
 
 
-def _table(title: str | None, headings: Sequence[str]) -> Table:
+def _table(title: str | None, headings: Iterable[str]) -> Table:
     """A table whose rows are weights."""
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
     table.add_column("weight", no_wrap=True)

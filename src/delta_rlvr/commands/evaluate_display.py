@@ -162,9 +162,8 @@ def result_table(result: EvaluationResult) -> Table:
 def _sampling(settings: Mapping[str, Any]) -> str:
     """How the samples were drawn, as far as the result knows."""
     words = {"temperature": "temperature {:g}", "top_p": "top-p {:g}", "max_tokens": "up to {} tokens"}
-    return "".join(
-        f", {text.format(settings[key])}" for key, text in words.items() if settings.get(key) is not None
-    )
+    known = {key: text for key, text in words.items() if settings.get(key) is not None}
+    return "".join(f", {text.format(settings[key])}" for key, text in known.items())
 
 
 def comparison_table(comparisons: Sequence[Comparison]) -> Table:

@@ -186,9 +186,8 @@ def _restored(stored: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, 
     if "num_train_epochs" in said:
         known.discard("max_steps")
     kept = {name: value for name, value in stored.items() if name in known}
-    return {
-        name: value for name, value in kept.items() if isinstance(value, (bool, int, float, str, NoneType))
-    }
+    plain = (bool, int, float, str, NoneType)
+    return {name: value for name, value in kept.items() if isinstance(value, plain)}
 
 
 def _parser() -> TrlParser:

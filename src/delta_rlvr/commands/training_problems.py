@@ -74,9 +74,8 @@ def fit_context(
     if context is None:
         return None
     # A token has a character at least: where the longest text fits as characters, nothing needs to be tokenized.
-    longest = sorted(
-        (problem.prompt for problem in problems), key=lambda one: len(prompt_text(tokenizer, one))
-    )
+    prompts = (problem.prompt for problem in problems)
+    longest = sorted(prompts, key=lambda one: len(prompt_text(tokenizer, one)))
     prompt = len(prompt_text(tokenizer, longest[-1]))
     if prompt + config.max_completion_length <= context:
         return None

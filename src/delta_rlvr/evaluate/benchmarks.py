@@ -197,7 +197,7 @@ def _named(benchmark: Benchmark, load: dict[str, Any]) -> Questions:
             f"{benchmark.name} has {benchmark.questions} questions, and the data ({found.source}) has {len(problems)}: "
             "an average over another set would not compare. Ask for the file by its path if it is meant"
         )
-    description = {"title": benchmark.title, "grader": benchmark.grader, **_told(asked)}
+    description: dict[str, Any] = {"title": benchmark.title, "grader": benchmark.grader, **_told(asked)}
     description |= {"source": found.source, "note": benchmark.note}
     return _questions(benchmark.name, problems, description, load)
 

@@ -59,8 +59,10 @@ def read_mmlu_pro(row: Row, template: Template) -> Problem:
 def read_humaneval(row: Row, template: Template) -> Problem:
     """{task_id, prompt, entry_point, test}, or EvalPlus' own form with base_input and plus_input."""
     _need(row, "task_id", "prompt", "entry_point", "test" if "plus_input" not in row else "base_input")
-    kept = ("task_id", "prompt", "entry_point", "test", "canonical_solution")
-    kept += ("base_input", "plus_input", "atol")
+    kept = (
+        *("task_id", "prompt", "entry_point", "test", "canonical_solution"),
+        *("base_input", "plus_input", "atol"),
+    )
     tests = {name: row[name] for name in kept if name in row}
     if "plus_input" not in row:
         tests.pop("canonical_solution", None)  # a reference is needed only where it makes the expectation

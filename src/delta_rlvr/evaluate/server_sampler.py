@@ -231,7 +231,11 @@ class ServerSampler:
         try:
             response = await client.send(request)
         except httpx.ConnectError as error:
-            raise _PassingTrouble(self._down(error), down=True) from None
+            reason = (
+                f"no server answers at {self.server.url} ({error}). Start it, or correct the address, and run the same command again: "
+                "samples so far are kept"
+            )
+            raise _PassingTrouble(reason, down=True) from None
         except httpx.TimeoutException as error:
             raise _PassingTrouble(f"no answer came in time ({type(error).__name__})") from None
         except httpx.RequestError as error:  # the connection, or what came through it
@@ -267,13 +271,6 @@ class ServerSampler:
         if not isinstance(prompt, str):
             raise EvaluationError(f"{request.key} is a chat: it needs --api chat")
         return "completions", body | {"prompt": prompt}
-
-    def _down(self, error: Exception) -> str:
-        return (
-            f"no server answers at {self.server.url} ({error}). Start it, or correct the address, and "
-            "run the same "
-            "command again: samples so far are kept"
-        )
 
 
 def read_completion(response: httpx.Response) -> Completion:

@@ -66,9 +66,11 @@ def write_report(
     if unknown := set(sections) - set(SECTIONS):
         raise ValueError(f"sections: {', '.join(sorted(unknown))} are none of {', '.join(SECTIONS)}")
     model, blocks = _page_model(runs, int(megabytes * 1e6 / len(runs)), shade_by)
-    wanted = [section for section in _order(runs) if section in sections]
-    model["sections"] = [section for section in wanted if _holds(model, section)]
-    model |= {"title": title or _title(runs), "lede": lede or _lede(model)}
+    order = sorted(SECTIONS, key=lambda section: len(runs) > 1 and section != "comparison")
+    model["sections"] = [each for each in order if each in sections and _holds(model, each)]
+    # The sentence under the title is the result, unless the page opens on it anyway.
+    result = "" if model["sections"][:1] == ["comparison"] else model["comparison"]["sentence"]
+    model |= {"title": title or _title(runs), "lede": lede or result}
     target = Path(output)
     with atomic(target) as file:
         file.write(render(model, blocks).encode("utf-8", "replace"))
@@ -99,10 +101,6 @@ def render(model: dict[str, Any], blocks: dict[str, str]) -> str:
     )
 
 
-def _order(runs: list[RunReader]) -> list[str]:
-    return sorted(SECTIONS, key=lambda section: section != "comparison") if len(runs) > 1 else list(SECTIONS)
-
-
 def _holds(model: dict[str, Any], section: str) -> bool:
     """Whether there is something to show in a section: one without content is left out."""
     runs = model["runs"]
@@ -118,11 +116,6 @@ def _holds(model: dict[str, Any], section: str) -> bool:
         is_scored = any(run["after"] or run["before"] for run in shown["runs"])
         return bool(is_set or is_scored or any(shown["evaluations"]))
     return any(run[section] for run in runs)
-
-
-def _lede(model: dict[str, Any]) -> str:
-    """The sentence under the title: the result, unless the page opens on it anyway."""
-    return "" if model["sections"][:1] == ["comparison"] else model["comparison"]["sentence"]
 
 
 def _page_model(

@@ -85,7 +85,7 @@ class RunWriter:
         if ended_before_its_first_step(folder):
             for name in (RUN, METRICS, TOKENS):
                 (folder / name).unlink(missing_ok=True)
-        if held := _run_parts(folder):
+        if held := [name for name in (RUN, METRICS, ROLLOUTS, TOKENS) if (folder / name).exists()]:
             raise RunFolderError(
                 f"{folder} holds another run ({', '.join(held)}): give another folder, resume that run, "
                 "or delete it"
@@ -141,7 +141,8 @@ class RunWriter:
             raise ValueError(f"metrics need an integer step, got {step!r}")
         if step <= self._last_step:
             raise ValueError(f"step {step} after step {self._last_step}: each step is written once, in order")
-        line = {key: _number(value) for key, value in metrics.items()}
+        # A 0-d array or tensor is the number in it.
+        line = {key: value.item() if hasattr(value, "item") else value for key, value in metrics.items()}
         lost = [f"{key} = {v}" for key, v in line.items() if isinstance(v, float) and not math.isfinite(v)]
         if lost:
             line["note"] = "; ".join(filter(None, [line.get("note"), "not finite: " + ", ".join(lost)]))
@@ -238,10 +239,6 @@ def ended_before_its_first_step(folder: Path) -> bool:
     return ended and not stepped and not rollout_steps(folder) and not any(folder.glob("checkpoint-*"))
 
 
-def _run_parts(folder: Path) -> list[str]:
-    return [name for name in (RUN, METRICS, ROLLOUTS, TOKENS) if (folder / name).exists()]
-
-
 def _info_to_resume(folder: Path, description: RunDescription) -> dict[str, Any]:
     try:
         info = json.loads((folder / RUN).read_text(encoding="utf-8"))
@@ -279,11 +276,6 @@ def _metrics_until(path: Path, step: int) -> tuple[dict[int, str], int]:
             if number <= step:
                 kept[number] = line
     return dict(sorted(kept.items())), unreadable
-
-
-def _number(value: Any) -> Any:
-    """A 0-d array or tensor as the number in it."""
-    return value.item() if hasattr(value, "item") else value
 
 
 def _rollout(step: int, number: int, response: Mapping[str, Any]) -> str:

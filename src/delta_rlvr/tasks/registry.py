@@ -122,9 +122,8 @@ def _rows(spec: str, name: str, settings: dict[str, Any], graded: bool) -> Probl
         raise ValueError(f"{spec}: shots are a prompt of their own; leave {', '.join(sorted(other))} out")
     if "working" in settings and not shots:
         raise ValueError(f"{spec}: the working is shown in shots; give their number, as in shots=4")
-    asked = chosen_template(
-        *(settings.pop(key, None) for key in ("template", "template_text", "extract")), graded
-    )
+    name_of, text, extract = (settings.pop(key, None) for key in ("template", "template_text", "extract"))
+    asked = chosen_template(name_of, text, extract, graded)
     shape: dict[str, Any] = {"shots": shots, "worked": "working" in settings}
     if "max_tokens" in settings:
         shape["max_tokens"] = settings.pop("max_tokens")

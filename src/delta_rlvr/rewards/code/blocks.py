@@ -248,9 +248,8 @@ def _end_of_indented(lines: list[str], at: int) -> int:
     """Where lines that are indented like this one end: the end of the text for one that is not."""
     indentation = re.match(r"[ \t]*", lines[at])
     start = indentation[0] if indentation else ""
-    return next(
-        (n for n in range(at, len(lines)) if lines[n].strip() and not lines[n].startswith(start)), len(lines)
-    )
+    filled = (n for n in range(at, len(lines)) if lines[n].strip())
+    return next((n for n in filled if not lines[n].startswith(start)), len(lines))
 
 
 def _without_remarks(block: Block, known: set[str]) -> Block:

@@ -82,24 +82,21 @@ def _judge(program: str, tests: CodeTests, runner: Runner) -> None:
     """Raise ProgramFailure unless the program passes. The comparisons are made here, outside the sandbox."""
     if isinstance(tests, StdioTests):
         outputs = runner.runs(program, [run.input for run in tests.runs])
-        _judge_each(
-            outputs, lambda at, output: output_matches(output, tests.runs[at].output, tests), len(tests.runs)
-        )
+        _judge_each(outputs, tests.runs, lambda output, run: output_matches(output, run.output, tests))
     elif isinstance(tests, FunctionTests):
         arguments = [call.arguments for call in tests.calls]
         answers = runner.calls(program, tests.entry_point, arguments, tests.preamble)
-        _judge_each(
-            answers, lambda at, answer: answer_matches(answer, tests.calls[at], tests), len(tests.calls)
-        )
+        _judge_each(answers, tests.calls, lambda answer, call: answer_matches(answer, call, tests))
     else:
         runner.assertions(program, tests)
 
 
-def _judge_each(results: Any, matches: Callable[[int, Any], bool], count: int) -> None:
+def _judge_each(results: Any, expected: Sequence[Any], matches: Callable[[Any, Any], bool]) -> None:
+    count = len(expected)
     done = 0
     try:
         for done, result in enumerate(results, start=1):
-            if not matches(done - 1, result):
+            if not matches(result, expected[done - 1]):
                 raise ProgramFailure(f"wrong answer on test {done} of {count}")
     except ProgramFailure as failure:
         if str(failure).startswith(("wrong answer", "does not load")):

@@ -268,9 +268,8 @@ def _cases(tokens: Tokens) -> Node | None:
         return items[0] if len(items) == 1 else Node("list", tokens, items, form="and")
     branches = []
     for line in lines:
-        cells = (
-            tuple(token for token in cell if word_of(token) not in ("if", "for", "when")) for cell in line
-        )
+        dropped = ("if", "for", "when")
+        cells = (tuple(token for token in cell if word_of(token) not in dropped) for cell in line)
         branches.append(Node("conditional", line[0], tuple(map(read, cells))))
     return Node("cases", tokens, tuple(branches))
 
