@@ -120,7 +120,7 @@ def test_samples_of_another_program(tmp_path, capsys):
 def test_absent_data_is_found_before_the_model_is_loaded(monkeypatch, capsys, tmp_path):
     monkeypatch.setenv("DELTA_RLVR_DATA", str(tmp_path))
     monkeypatch.setattr(hub, "hub_answers", lambda: False)
-    monkeypatch.setattr(command, "load_model", lambda name, args: pytest.fail("loaded"))
+    monkeypatch.setattr(options, "load_model", lambda name, args: pytest.fail("loaded"))
     assert evaluate("--preset", "paper-math", "--output", tmp_path / "out") == 2
     printed = capsys.readouterr().err
     assert printed.count("no data. Wanted is the file") == 7
