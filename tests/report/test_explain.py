@@ -7,6 +7,8 @@ import json
 import numpy as np
 import pytest
 import torch
+from report_pages import unpacked
+from rounding import FIVE_DIGITS, MODEL, rounding
 
 from delta_rlvr.cli import main
 from delta_rlvr.commands.explain import explain, group_advantages
@@ -14,8 +16,6 @@ from delta_rlvr.credit import token_coefficients
 from delta_rlvr.exit_codes import ExitCode
 from delta_rlvr.report.rollout_files import Rollout, RolloutFileError, read_rollouts
 from delta_rlvr.tasks.models import load_policy
-from report_pages import unpacked
-from rounding import FIVE_DIGITS, MODEL, rounding
 
 PROMPTS = ["Add 90, 13, 10 and 71.\n", "Add 38, 92, 59 and 10.\n"]
 RESPONSES = [
