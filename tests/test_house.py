@@ -123,3 +123,11 @@ def test_public_names_are_few_and_exist():
     assert len(delta_rlvr.__all__) <= 9
     for name in delta_rlvr.__all__:
         assert getattr(delta_rlvr, name).__doc__
+
+
+def test_names_say_the_thing():
+    """`found` and `told` say how a value came about, not what it is."""
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            name = node.id if isinstance(node, ast.Name) else node.arg if isinstance(node, ast.arg) else ""
+            assert name not in ("found", "told", "who"), f"{path.name}, line {node.lineno}: {name}"

@@ -12,26 +12,30 @@ from importlib import import_module
 from delta_rlvr import __version__
 from delta_rlvr.commands import EXTRAS, TRAIN_LIKE
 from delta_rlvr.exit_codes import ExitCode, exit_code_of
+from delta_rlvr.spelling import did_you_mean
 
 USAGE = """usage: delta-rlvr COMMAND [OPTION ...]
 
-  train       train a policy by reinforcement learning from verifiable rewards (DelTA, DAPO, GRPO, ...)
-  doctor      can this run start, will it fit, how long will it take? then two real steps of it
-  compare     the same run for several methods and seeds, with a table and a test at the end
-  evaluate    sample a model on benchmarks, grade, aggregate, compare
-  report      one page for a run, or for several: which tokens got the credit, and how training went
-  explain     the token view for rollouts from anywhere
-  credit-bench  does the credit land on the tokens that decided? every method's weights on planted tasks
-  study         a protocol's runs, seeds and methods side by side in one process, with a table and tests
-  leaderboard   every method by what kept outcomes of the two say of it
-  methods     the methods by name, and where the paper has them
-  completion    what a shell needs to complete commands and options: delta-rlvr completion bash
+  train         train a policy by reinforcement learning from verifiable rewards (DelTA, DAPO, GRPO, ...)
+  doctor        check a run before it starts: will it fit, how long will it take? It takes two real steps
+  compare       run several methods with several seeds, and end with a table and a test
+  evaluate      sample a model on benchmarks, grade its answers, compare results
+  report        make one page for one or more runs: which tokens got the credit, and how training went
+  explain       show which tokens of your own rollouts would get the credit, without training
+  credit-bench  measure whether each method's weights land on the tokens that decided
+  study         train many methods and seeds side by side in one process, with a table and tests
+  leaderboard   rank the methods by the kept results of study and credit-bench
+  methods       list the methods, show the settings of one, or check a rule of your own
+  completion    print what a shell needs to complete commands and options: delta-rlvr completion bash
 
 `delta-rlvr COMMAND --help` says more; `delta-rlvr --version` prints the version.
 Without options, `delta-rlvr train` trains the bundled tiny policy in a few minutes.
 Exit codes: 0 done, 1 failed at work, 2 bad input, 3 done in part (the same command goes on), 130 interrupted.
 DELTA_RLVR_TRACEBACK=1 in the environment shows where in the code an error came from.
 """
+
+
+_HELP = {"-h", "--help"}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -47,8 +51,10 @@ def main(arguments: list[str] | None = None) -> int:
         return ExitCode.DONE
     command, rest = given[0], given[1:]
     if command not in COMMANDS:
-        known = ", ".join(COMMANDS)
-        print(f"delta-rlvr: there is no command {command!r} (there are: {known})", file=sys.stderr)
+        print(
+            f"delta-rlvr: there is no command {command!r}{did_you_mean(command, COMMANDS)} (there are: {', '.join(COMMANDS)})",
+            file=sys.stderr,
+        )
         return ExitCode.BAD_INPUT
     try:
         return COMMANDS[command](rest)
@@ -77,7 +83,7 @@ def _train_like(command: str, arguments: list[str]) -> int:
 
         print_all_options()
         return ExitCode.DONE
-    if {"-h", "--help"} & set(arguments):
+    if _HELP & set(arguments):
         own = {"train": texts.train_help(), "doctor": texts.DOCTOR, "compare": texts.COMPARE}
         sys.stdout.write(own[command])
         return ExitCode.DONE
@@ -88,8 +94,9 @@ def _train_like(command: str, arguments: list[str]) -> int:
 
 def _parsed(command: str, arguments: list[str]) -> int:
     """The commands whose options argparse knows."""
-    if command == "evaluate" and not {"-h", "--help", "--server", "--list"} & set(arguments):
-        _check_names(command, arguments)  # a server has names of its own
+    named = command == "explain" or (command == "evaluate" and not {"--server", "--list"} & set(arguments))
+    # A server has names of its own, and the other commands give several names to one option.
+    (_check_names if named else _loading)(command, arguments)
     module = import_module(f"delta_rlvr.commands.{command.replace('-', '_')}")
     parser = argparse.ArgumentParser(prog=f"delta-rlvr {command}", description=module.__doc__)
     module.add_arguments(parser)
@@ -98,11 +105,16 @@ def _parsed(command: str, arguments: list[str]) -> int:
 
 
 def _check_names(command: str, arguments: list[str]) -> None:
-    """Tell a wrong name at once; then say that something is happening, since torch and an engine take seconds to load."""
+    """Refuse a wrong name at once; then say that something is happening, since torch and an engine take seconds to load."""
     from delta_rlvr.commands.names import check_names
 
-    check_names(arguments)
-    if sys.stderr.isatty():
+    if not _HELP & set(arguments):
+        check_names(arguments)
+    _loading(command, arguments)
+
+
+def _loading(command: str, arguments: list[str]) -> None:
+    if sys.stderr.isatty() and not _HELP & set(arguments):
         print(f"delta-rlvr {command}: loading ...", file=sys.stderr, flush=True)
 
 

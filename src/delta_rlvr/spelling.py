@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
 import importlib
 import importlib.util
@@ -14,6 +15,8 @@ from pathlib import Path
 from types import ModuleType, NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from urllib.parse import parse_qsl
+
+_LONGEST_SETTING = 40  # characters of a setting's value that a table or a title has room for
 
 
 def split_spec(spec: str) -> tuple[str, dict[str, str]]:
@@ -41,6 +44,25 @@ def duration(seconds: float) -> str:
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
+
+
+def shown_spec(spec: str) -> str:
+    """A spelling for people: a file without its folder, settings in words instead of a web address's escapes, long values cut."""
+    try:
+        name, settings = split_spec(spec)
+    except ValueError:  # not one of ours: a run may have been written by another program
+        return spec
+    if name.startswith(("/", "~", "./", "../")) or name.count("/") > 1:
+        name = name.rstrip("/").rpartition("/")[2] or name
+    if not settings:
+        return name
+    return f"{name} ({', '.join(f'{key}={_shortened(text)}' for key, text in settings.items())})"
+
+
+def _shortened(text: str) -> str:
+    """One line of a value, with its line breaks as they would be typed."""
+    line = text.replace("\n", "\\n").replace("\t", "\\t")
+    return line if len(line) <= _LONGEST_SETTING else line[: _LONGEST_SETTING - 3] + "..."
 
 
 def guessed(text: str) -> Any:
@@ -121,13 +143,42 @@ def module_at(where: str) -> ModuleType:
             raise PlaceError(
                 f"{where}: there is no such module ({error}); a file is written as {where}.py:NAME"
             ) from error
+    path = _file_at(where)
+    return _load_file(path, path.stat().st_mtime_ns)
+
+
+def check_place(spec: str) -> None:
+    """Refuse `my_file.py:name` where the file is not there, is not Python, or never mentions such a name. The file is read, not run."""
+    where, _, name = spec.partition("?")[0].rpartition(":")
+    if not where.endswith(".py"):
+        return
+    path = _file_at(where)
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError) as error:
+        line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
+        raise PlaceError(f"{where}{line}: this is not Python ({getattr(error, 'msg', error)})") from error
+    known: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                known.add(node.name)
+            case ast.Name(ctx=ast.Store()):
+                known.add(node.id)
+            case ast.Import() | ast.ImportFrom():
+                known |= {(one.asname or one.name).partition(".")[0] for one in node.names}
+    if name not in known and "*" not in known:
+        raise PlaceError(f"there is no {name!r} in {where}{did_you_mean(name, known)}")
+
+
+def _file_at(where: str) -> Path:
     path = Path(where).expanduser().resolve()
     if not path.is_file():
         beside = sorted(one.name for one in path.parent.glob("*.py"))[:8] if path.parent.is_dir() else []
         raise PlaceError(
             f"{where}: there is no such file" + (f" (there are: {', '.join(beside)})" if beside else "")
         )
-    return _load_file(path, path.stat().st_mtime_ns)
+    return path
 
 
 @cache

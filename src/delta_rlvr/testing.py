@@ -46,8 +46,8 @@ def check_rule(rule: TokenRule, *, batches: int = 3, seed: int = 0) -> list[str]
         batch = random_batch(seed + number)
         expected = _weights(rule, batch, f"random_batch(seed={seed + number})")
         for name, layout in LAYOUTS.items():
-            for told, (again, back) in layout(batch):
-                where = f"random_batch(seed={seed + number}), {told}"
+            for variant, (again, back) in layout(batch):
+                where = f"random_batch(seed={seed + number}), {variant}"
                 _compare(rule, name, where, expected, back(_solve(rule, again, where)))
         if rule.mean_one:
             _check_mean(rule, expected, f"random_batch(seed={seed + number})")

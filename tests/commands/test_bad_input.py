@@ -22,16 +22,16 @@ def contents(folder):
         (["--steps", "0"], "--steps 0: give 1 or more"),
         (["--eval_problems", "-1"], "--eval_problems -1"),
         (["--steps", "many"], "invalid int value: 'many'"),
-        (["--leaning_rate", "1"], "did you mean learning_rate?"),
+        (["--leaning_rate", "1"], "there is no option --leaning_rate; did you mean --learning_rate?"),
         (["--method", "dapo?lambda_min=0.5"], "method 'dapo' has no setting 'lambda_min'"),
         (["--method", "delta?proxy=full"], "which TRL cannot give"),
         (
             ["--lambda_min", "0.5"],
-            "settings of a method stand in its name: --method 'delta?lambda_min=VALUE'",
+            "settings of a method follow its name: --method 'delta?lambda_min=VALUE'",
         ),
         (["--num_generations", "3"], "must be divisible by num_generations (3)"),
         (["--train_problems", "2"], "2 training problems are too few for a batch of 4 prompts"),
-        (["--model", "smollm2-135m", "--learning_rate", "1e-5"], "say how long to train"),
+        (["--model", "smollm2-135m", "--learning_rate", "1e-5"], "give the length of the run"),
         (["--config"], "expected one argument"),
     ],
 )
@@ -43,9 +43,12 @@ def test_options(arguments, words, capsys, tmp_path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("steps: 2\nlearning_rat: 1e-5\n", "there is no option 'learning_rat'; did you mean learning_rate?"),
+        (
+            "steps: 2\nlearning_rat: 1e-5\n",
+            "there is no option 'learning_rat'; did you mean --learning_rate?",
+        ),
         ("steps: [2\nseed: 1\n", "is not YAML (line 2"),
-        ("- steps\n", "write one option a line"),
+        ("- steps\n", "write one option per line"),
         ("steps: many\n", "invalid int value: 'many'"),
         ("method: dleta\n", "unknown method 'dleta'"),
     ],
@@ -60,7 +63,7 @@ def test_settings_file(text, words, form, capsys, tmp_path):
 
 def test_settings_file_that_is_not_there(capsys, tmp_path):
     told = refused(capsys, "train", "--config", tmp_path / "none.yaml")
-    assert told.endswith("none.yaml: No such file or directory")
+    assert told.endswith("none.yaml: there is no such file")
 
 
 def test_a_row_without_an_answer(capsys, tmp_path):
@@ -85,7 +88,7 @@ def test_a_folder_with_another_run(finished, resume, capsys):
 
 def test_resume_without_a_run(capsys, tmp_path):
     told = refused(capsys, "train", *SMALL, "--output", tmp_path, "--resume")
-    assert f"--resume: {tmp_path} holds no run" in told
+    assert f"--resume: there is no run in {tmp_path}" in told
     assert not any(tmp_path.iterdir())
 
 

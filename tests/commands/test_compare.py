@@ -8,11 +8,11 @@ import statistics
 
 import pytest
 from command_line import metrics, run, run_info, start
+from report_pages import unpacked
 from rich.console import Console
 
 from delta_rlvr.commands.compare import conclude
 from delta_rlvr.runs import RunDescription, RunWriter
-from report_pages import unpacked
 
 OPTIONS = ["--per_device_train_batch_size", 8, "--num_generations", 4, "--steps", 2, "--save_steps", 2]
 OPTIONS += ["--eval_problems", 6, "--eval_samples", 2, "--rollouts_every", 0]
@@ -45,7 +45,7 @@ def test_interrupted_and_started_again(tmp_path, with_what):
     # One score of the start that all runs share; the second run had taken it over before it was stopped.
     everything = command.output + told
     assert everything.count("held-out accuracy before training, 6 problems") == 1
-    assert everything.count("the same start as dapo-seed42, scored there") >= 2 * seeds - 1
+    assert everything.count("taken from dapo-seed42, which started from the same weights") >= 2 * seeds - 1
     starts = [
         (folder / f"{m}-seed42" / "evaluations" / "heldout_before.json").read_bytes()
         for m in ("dapo", "delta")
@@ -65,6 +65,19 @@ def test_interrupted_and_started_again(tmp_path, with_what):
         assert f" {100 * row['mean']:.1f} " in told
         assert len(metrics(folder / f"{method}-seed42")) == 2
     assert "<html" in (folder / "report.html").read_text(encoding="utf-8")[:2000]
+
+
+def test_the_table_fits_a_terminal_of_80_columns(tmp_path):
+    """The name of a rule of one's own was cut to `my_rules.py:Un...`, and intervals broke over two lines."""
+    scores = {"dapo": [0.5, 0.4], "my_rules.py-Unlikely": [0.3, 0.6]}
+    finished_runs(tmp_path, scores)
+    console = Console(record=True, width=80, file=io.StringIO())
+    conclude(tmp_path, ["dapo", "my_rules.py:Unlikely"], range(2), console)
+    lines = console.export_text().splitlines()
+    row = next(line for line in lines if "my_rules.py:Unlikely │" in line)
+    assert "45.0 ± 21.2" in row
+    assert "+0.0 (-20.0 to +20.0)" in row
+    assert max(map(len, lines)) <= 80
 
 
 def finished_runs(folder, scores):

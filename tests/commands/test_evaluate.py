@@ -110,7 +110,7 @@ def test_samples_of_another_program(tmp_path, capsys):
     document = EvaluationResult.load(tmp_path / "out.json").document
     assert document["average"]["score"] == 0.5
     assert document["settings"]["temperature"] is None, "how they were drawn is not known, and not made up"
-    assert "sampling settings are null" in capsys.readouterr().out
+    assert "so the result has no sampling settings" in capsys.readouterr().out
     assert EvaluationResult.load(tmp_path / "out.json").passes() == [1.0, 0.0]
     path.write_text("\n".join(map(json.dumps, rows[:-1])))
     assert evaluate("--samples", path, "--benchmarks", problems, "--output", tmp_path / "part.json") == 3

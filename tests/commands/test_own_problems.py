@@ -50,7 +50,15 @@ def test_a_reward_of_ones_own_trains_the_bundled_policy(trained):
     assert set(info["final"]) == {"before", "after"}
     # 512 tokens are the default of rows; the bundled policy's context is 512 with the prompt.
     assert info["settings"]["max_completion_length"] < 512
-    assert "responses may have" in (trained / "log.txt").read_text()
+    log = (trained / "log.txt").read_text()
+    assert "responses may have" in log
+    # A reward between 0 and 1 is not a share of right answers, and a prompt is not shown as a web address.
+    assert "held-out mean reward before training, 4 problems" in log
+    assert "accuracy" not in log
+    assert "delta on mine.csv (template_text=Add 1 and 2. {question}\\n): 2 steps" in log
+    card = (trained / "model" / "README.md").read_text()
+    assert "on `mine.csv (template_text=Add 1 and 2. {question}\\n)`" in card
+    assert "Held-out mean reward: " in card
 
 
 def test_the_same_reward_evaluates(own, trained, capsys, tmp_path):
@@ -73,6 +81,8 @@ def test_the_same_reward_evaluates(own, trained, capsys, tmp_path):
     assert main(["evaluate", "--model", str(trained / "model"), *options]) == 0
     result = json.loads((tmp_path / "result.json").read_text())
     numbers = result["benchmarks"]["mine"]
+    # The prompt is the text that was given, as in training; the bundled policy has a chat template, which is not used for it.
+    assert numbers["load"]["style"] == "plain"
     assert 450 < result["settings"]["max_tokens"] < 512  # not the paper's 30,000: what the context leaves
     assert numbers["grader"] == f"reward {own / 'my.py'}:short"
     assert "maj@2" not in numbers["metrics"]

@@ -41,11 +41,33 @@ def test_method_names_are_read_off_the_source():
         (["--task", "phrased-sum"], "did you mean 'phrased-sums'?"),
         (["--template", "maths"], "no template is called 'maths'"),
         (["--model", "/nowhere"], "--model /nowhere: there is no such folder or file"),
-        (["--config", "none.yaml"], "none.yaml: No such file"),
+        (["--config", "none.yaml"], "none.yaml: there is no such file"),
+        (["--task", "none.jsonl"], "none.jsonl: there is no such file"),
+        (["--task", "empty.jsonl"], "empty.jsonl: there are no rows in it"),
+        (["--task", "frage.csv"], "frage.csv, line 2: it has no question"),
+        (["--task", "ask.csv?sots=1"], "there is no setting sots"),
+        (["--task", "ask.csv"], "ask.csv, line 2: it has no answer"),
+        (
+            ["--task", "ask.csv", "--reward", "none.py:f"],
+            "none.py: there is no such file (there are: my.py, odd.py)",
+        ),
+        (
+            ["--task", "ask.csv", "--reward", "my.py:jugde"],
+            "there is no 'jugde' in my.py; did you mean 'judge'?",
+        ),
+        (["--method", "my.py:Mine"], "there is no 'Mine' in my.py"),
+        (["--method", "odd.py:Mine"], "odd.py, line 2: this is not Python"),
         (["--report_to", "comet_ml"], "--report_to comet_ml: it is not installed; pip install comet-ml"),
     ],
 )
-def test_wrong_names_are_told_before_torch_is_loaded(arguments, words):
+def test_wrong_names_are_refused_before_torch_is_loaded(arguments, words, tmp_path):
+    (tmp_path / "empty.jsonl").touch()
+    (tmp_path / "frage.csv").write_text("frage,antwort\n1+1,2\n")
+    (tmp_path / "ask.csv").write_text("question\n1+1\n")
+    (tmp_path / "my.py").write_text(
+        "import torch\ndef judge(completions):\n    return [0.0 for _ in completions]\n"
+    )
+    (tmp_path / "odd.py").write_text("import os\nclass Mine(:\n")
     program = (
         "import sys; from delta_rlvr.cli import main; code = main(); print('torch' in sys.modules, code)"
     )
@@ -55,17 +77,45 @@ def test_wrong_names_are_told_before_torch_is_loaded(arguments, words):
         text=True,
         check=True,
         timeout=60,
+        cwd=tmp_path,
     )
     assert words in done.stderr
     assert done.stdout.split() == ["False", "2"]
 
 
-def test_what_cannot_be_told_early_passes():
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            ["explain", "--model", "builtin", "--rollouts", "none.jsonl"],
+            "--rollouts none.jsonl: there is no such file",
+        ),
+        (
+            ["explain", "--model", "/nowhere", "--rollouts", "none.jsonl"],
+            "--model /nowhere: there is no such folder",
+        ),
+        (["explain", "--methods", "dleta"], "did you mean 'delta'?"),
+        (["evaluate", "--benchmarks", "gsm8k,none.csv"], "--benchmarks none.csv: there is no such file"),
+    ],
+)
+def test_other_commands_refuse_early_too(arguments, words, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "torch", None)  # an import of it fails now
+    assert words in refused(capsys, *arguments)
+
+
+def test_what_cannot_be_known_early_passes(tmp_path):
     names.check_names([])
     names.check_names(["--task"])  # argparse says that a value is missing
+    own = tmp_path / "my_rules.py"
+    own.write_text("from elsewhere import *\n")  # the name may be among them
     names.check_names(
-        ["--method", "my_rules.py:Mine", "--task", "owner/set", "--model", "owner/model", "--template=math"]
+        ["--method", f"{own}:Mine", "--task", "owner/set", "--model", "owner/model", "--template=math"]
     )
+    names.check_names(["--method", "my_package.rules:Mine", "--reward", "my_package.rewards:judge"])
+    rows = tmp_path / "rows.csv"
+    rows.write_text("question\n1+1\n")  # no answer: the settings file may name a reward
+    names.check_names(["--task", str(rows), "--config", str(own)])
 
 
 def test_something_is_said_while_torch_loads(monkeypatch, capsys):

@@ -21,6 +21,7 @@ from delta_rlvr.evaluate.results import EvaluationResult
 from delta_rlvr.evaluate.runner import identity, run_evaluation
 from delta_rlvr.evaluate.sample_file import SampleFile, read_samples
 from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey, sample_seed
+from delta_rlvr.tasks.own_reward import RewardError
 from delta_rlvr.tasks.problem import Problem
 
 MODEL = {"name": "scripted"}
@@ -207,6 +208,16 @@ def test_a_grader_that_cannot_work_is_found_before_sampling():
     with pytest.raises(EvaluationError, match=r"'math' of q0 does not work here.*bubblewrap"):
         _run(sampler, SETTINGS, grade=absent)
     assert sampler.asked == []
+
+
+def test_a_reward_that_fails_on_an_empty_completion_is_named_as_such():
+    def last_word(problem, completion):
+        raise RewardError("--reward my.py:last_word failed with IndexError: list index out of range")
+
+    with pytest.raises(
+        EvaluationError, match=r"^--reward my.py:last_word failed .*tried with an empty completion"
+    ):
+        _run(Scripted(), SETTINGS, grade=last_word)
 
 
 def test_completions_that_wait_for_their_grade_survive_an_interrupt(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 import math
 import re
@@ -122,6 +123,59 @@ def test_scores_fit_a_phone(browser, report):
         for cell in page.locator(".forest tbody td").all():
             if box := cell.bounding_box():
                 assert box["x"] + box["width"] <= PHONE["width"]
+
+
+@pytest.mark.parametrize("width", [1000, 1400, 1900])
+def test_scores_and_their_picture_fit_beside_the_sentence(browser, make_run, tmp_path, width):
+    """Two seeds give a wide interval, and a rule of one's own has a long name: the picture was cut off at its right end."""
+    runs = [
+        make_run(tmp_path / f"{number}-{seed}", method=method, seed=seed, after=after)
+        for number, method in enumerate(("dapo", "my_rules.py:Unlikely"))
+        for seed, after in enumerate((0.3, 0.9))
+    ]
+    page_file = write_report(runs, tmp_path / "report.html")
+    with opened(browser, page_file, width=width) as page:
+        holder = page.locator("#comparison .table-holder").first
+        assert holder.evaluate("box => box.scrollWidth - box.clientWidth") == 0
+        right = holder.bounding_box()["x"] + holder.bounding_box()["width"]
+        for picture in holder.locator("svg.score").all():
+            box = picture.bounding_box()
+            assert box["width"] >= 100
+            assert box["x"] + box["width"] <= right
+
+
+def test_rewards_beyond_one_stay_in_the_picture(browser, make_run, tmp_path):
+    """A reward of one's own may be -1 or 3; such dots were drawn at 0 and 1."""
+    runs = [
+        make_run(tmp_path / f"run-{after}", method="dapo", seed=seed, after=after)
+        for seed, after in ((1, -1.0), (2, 3.0))
+    ]
+    with opened(browser, write_report(runs, tmp_path / "report.html")) as page:
+        places = page.eval_on_selector_all(
+            ".folds svg.score circle.after", "all => all.map(one => parseFloat(one.getAttribute('cx')))"
+        )
+        # Intervals reach from -1.04 to 3.04; the picture has 6 % of that more at each end: 4.5696 in all, from -1.2848.
+        assert places == pytest.approx([100 * 0.2848 / 4.5696, 100 * 4.2848 / 4.5696], rel=1e-9)
+
+
+def test_the_legend_shows_how_a_line_is_drawn(browser, compared):
+    with opened(browser, compared) as page:
+        panel = page.locator("#dynamics .panel", has_text="Coefficient spread")
+        marks = panel.locator(".u-series:not(.edge) svg.u-marker line")
+        dashes = marks.evaluate_all("all => all.map(one => one.getAttribute('stroke-dasharray'))")
+        assert dashes[:2] == ["", "7 4"]  # positive side, negative side
+
+
+def test_a_reason_that_repeats_the_reward_is_not_shown(browser, make_run, tmp_path):
+    run = make_run(tmp_path / "run", steps=2)
+    file = sorted((run / "rollouts").iterdir())[-1]
+    lines = [json.loads(line) for line in gzip.decompress(file.read_bytes()).decode().splitlines()]
+    reasons = ["reward 0.5", "reward -1e-05", "rewards are odd"]
+    for number, line in enumerate(lines):
+        line["reason"] = reasons[number % 3]
+    file.write_bytes(gzip.compress("".join(json.dumps(line) + "\n" for line in lines).encode()))
+    with opened(browser, write_report([run], tmp_path / "report.html")) as page:
+        assert set(page.locator("#tokens .reason").all_text_contents()) == {"rewards are odd"}
 
 
 def test_a_folder_of_runs_is_its_runs(make_run, tmp_path):

@@ -128,7 +128,7 @@ def test_a_bad_line_is_named(tmp_path, line, words):
 
 
 def test_a_missing_or_empty_file_is_named(tmp_path):
-    with pytest.raises(RolloutFileError, match="is not a file"):
+    with pytest.raises(RolloutFileError, match="there is no such file"):
         read_rollouts(tmp_path / "none.jsonl")
     (tmp_path / "empty.jsonl").write_text("\n\n")
     with pytest.raises(RolloutFileError, match="is empty"):

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from report_pages import unpacked
 
 from delta_rlvr.evaluate.seeds import seed_table
 from delta_rlvr.report.clouds import clouds, default_minimum
@@ -14,7 +15,6 @@ from delta_rlvr.report.groups import compare_settings, group_runs
 from delta_rlvr.report.scales import nice
 from delta_rlvr.report.tokenview import token_view
 from delta_rlvr.runs import RunDescription, RunWriter, TokenSums, read_run
-from report_pages import unpacked
 
 
 def bare_run(path, *, method="delta", seed=0, after=None, interval=0.05, settings=None, rule=None):
@@ -149,7 +149,7 @@ class TestClouds:
         assert clouds(TokenSums()) is None
 
     @pytest.mark.parametrize(
-        ("tokens", "most", "expected"), [(100, 90, 5), (1_234_567, 10**6, 200), (100, 3, 3)]
+        ("tokens", "most", "expected"), [(100, 90, 1), (1000, 900, 5), (1_234_567, 10**6, 200), (1000, 3, 3)]
     )
     def test_default_minimum(self, tokens, most, expected):
         assert default_minimum(tokens, most) == expected

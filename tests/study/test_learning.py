@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from rounding import MODEL, rounding
 
 from delta_rlvr.cli import main
 from delta_rlvr.credit import DeltaConfig
@@ -30,7 +31,6 @@ from delta_rlvr.study.stack.sampling import StackedSampler
 from delta_rlvr.study.weighing import Weigher, study_method
 from delta_rlvr.tasks import Problem, get_task, load_policy
 from delta_rlvr.tasks.problem_set import ProblemSet
-from rounding import MODEL, rounding
 
 TASK = get_task("phrased-sums")
 
@@ -480,7 +480,7 @@ def test_a_file_that_is_not_there_is_missed_when_runs_are_made(tmp_path: Path, c
     (protocol,) = read_protocols(place)
     assert protocol.tasks == ("nowhere/problems.jsonl",)
     assert main(["study", str(place), "--output", str(tmp_path / "out")]) == 2
-    assert "nowhere/problems.jsonl: no such file" in capsys.readouterr().err
+    assert "nowhere/problems.jsonl: there is no such file" in capsys.readouterr().err
 
 
 def test_curves_that_never_leave_zero_can_be_drawn() -> None:

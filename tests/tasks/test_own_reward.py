@@ -78,6 +78,12 @@ def test_a_chat_is_given_as_messages_and_none_is_no_reward(place):
     assert (verdict.score, verdict.failed) == (0.0, True)
 
 
+def test_a_function_that_expects_texts_learns_that_it_got_messages(place):
+    reward = OwnReward(place("breaks"))
+    with pytest.raises(RewardError, match=r"ZeroDivisionError.*its text is completion\[0\]\['content'\]"):
+        reward.grade(problem([{"role": "user", "content": "say hello"}]), "hello")
+
+
 @pytest.mark.parametrize(
     ("name", "words"),
     [

@@ -14,9 +14,10 @@ import pytest
 import yaml
 
 from delta_rlvr.tasks import get_task, load_problems
+from delta_rlvr.tasks.grading import grade_problem
 from delta_rlvr.tasks.sources import hub
 from delta_rlvr.tasks.sources.schemas import FieldNames, RowError, answer_text, reader
-from delta_rlvr.tasks.templates import MATH, Template
+from delta_rlvr.tasks.templates import CHOICE, MATH, Template
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 BRACKETS = Template("brackets", "<{question}>", "math", "boxed")
@@ -289,7 +290,7 @@ def test_what_is_held_out_elsewhere_is_not_trained_on(tmp_path: Path) -> None:
         ("phrased-sum", "there is no task 'phrased-sum'; did you mean 'phrased-sums'?"),
         ("phrased-sums?adends=3", "phrased-sums has no setting adends; it has addends"),
         ("phrased-sums?addends", "key=value pairs"),
-        ("x.jsonl?sots=3", "no setting sots; rows have schema"),
+        ("x.jsonl?sots=3", "there is no setting sots .rows have schema"),
     ],
 )
 def test_a_misspelt_task_is_refused(spec: str, message: str) -> None:
@@ -390,13 +391,35 @@ def test_files_of_rows_of_every_kind(tmp_path, name):
         ("x.csv", "question,answer\na,b,c\n", "line 2: not as many fields as the heading has .2."),
         ("x.csv", "question,answer\na\n", "line 2: not as many fields"),
         ("x.parquet", "no", "is not a Parquet file"),
-        ("x.txt", "q", "x.txt is no file of rows: give one that ends in .jsonl"),
+        ("x.txt", "q", "x.txt does not hold rows: give a file that ends in .jsonl"),
     ],
 )
 def test_files_that_hold_no_rows_are_refused_at_once(tmp_path, name, content, words):
     (tmp_path / name).write_text(content)
     with pytest.raises(ValueError, match=words):
         get_task(str(tmp_path / name))
+
+
+def test_multiple_choice_from_a_file(tmp_path):
+    """`--template choice` was offered for files, and refused every one of them."""
+    rows = [
+        {"question": "Which is a city?", "options": ["Rome", "blue"], "answer": "A"},
+        {"question": "Which is a colour?", "options": ["Rome", "blue"], "answer": "blue"},
+    ]
+    (tmp_path / "x.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "x.csv").write_text('question,options,answer\nWhich?,"[""Rome"", ""blue""]",B\n')
+    city, colour = load_problems(tmp_path / "x.jsonl", template=CHOICE)
+    assert city.prompt.startswith("Which is a city?\n\n(A) Rome\n(B) blue\n\n")
+    assert (city.answer, colour.answer, city.grader) == ("A", "B", "choice")
+    assert [grade_problem(colour, text).score for text in (r"\boxed{B}", r"\boxed{A}")] == [1.0, 0.0]
+    assert load_problems(tmp_path / "x.csv", template=CHOICE)[0].answer == "B"
+    for wrong, words in (
+        ({"options": ["Rome"]}, "a list of 2 to 10 texts"),
+        ({"answer": "C"}, "its answer is 'C'"),
+    ):
+        (tmp_path / "y.jsonl").write_text(json.dumps(rows[0] | wrong) + "\n")
+        with pytest.raises(ValueError, match=f"line 1: .*{words}"):
+            load_problems(tmp_path / "y.jsonl", template=CHOICE)
 
 
 @pytest.mark.parametrize("name", ["./mine/set", "data/set.txt", "a/b/c", "/none/set", "~/none"])

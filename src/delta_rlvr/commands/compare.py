@@ -12,8 +12,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from delta_rlvr.commands.heldout import score_name
 from delta_rlvr.commands.options import given_options, parse_train_options
-from delta_rlvr.commands.terminal import add_columns, say
+from delta_rlvr.commands.terminal import say
 from delta_rlvr.commands.train import run_settings, train
 from delta_rlvr.evaluate.seeds import gap_text, mean_text, p_text, seed_table
 from delta_rlvr.files import plain, write_json
@@ -123,10 +124,15 @@ def conclude(folder: Path, methods: Sequence[str], seeds: Sequence[int], console
         for method, by_seed in places.items()
     }
     compared = seed_table(scores)
-    table = Table(title=f"held-out accuracy after training (seeds: {len(seeds)})", title_justify="left")
-    against = f"points against {methods[0]} (95 % interval)"
-    headings = ("method", "mean ± SD, %", against, f"p ({compared.test_name})", "p (Holm)")
-    add_columns(table, headings, left=("method",))
+    table = Table(
+        title=f"held-out {_score_name(folder, methods[0], seeds[0])} after training, in % (seeds: {len(seeds)})",
+        caption=f"difference to {methods[0]}, with its 95 % interval; p: {compared.test_name}; Holm: corrected for all comparisons",
+        title_justify="left",
+        caption_justify="left",
+    )
+    table.add_column("method", overflow="fold")  # a rule of one's own has a long name, which must not be cut
+    for heading in ("mean ± SD", "difference, points", "p", "p Holm"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for row in compared.rows:
         p, adjusted = compared.p(row), compared.p_adjusted(row)
         table.add_row(row.method, mean_text(row), gap_text(row), p_text(p), p_text(adjusted))
@@ -144,6 +150,12 @@ def conclude(folder: Path, methods: Sequence[str], seeds: Sequence[int], console
     page = write_report(runs, folder / "report.html")
     say(console, f"report: {page}")
     return 0
+
+
+def _score_name(folder: Path, method: str, seed: int) -> str:
+    """What the scores are; the runs of a comparison share all settings but method and seed."""
+    settings = read_run(folder / f"{folder_name(method)}-seed{seed}").info.get("settings") or {}
+    return score_name(settings.get("reward"))
 
 
 def _final_accuracy(place: Path) -> float:

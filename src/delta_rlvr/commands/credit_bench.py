@@ -64,13 +64,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_settings(
         parser,
         given,
-        ("--batches", int, "rollout batches a policy and task"),
-        ("--prompts", int, "prompts a batch"),
-        ("--group", int, "responses a prompt"),
-        ("--seed", int, "of prompts, samples and noise"),
+        ("--batches", int, "rollout batches per policy and task"),
+        ("--prompts", int, "prompts per batch"),
+        ("--group", int, "responses per prompt"),
+        ("--seed", int, "seed of prompts, samples and noise"),
         ("--shots", int, "worked solutions before each question, for a policy that was never shown the task"),
-        ("--learning-rate", float, "of the DAPO step after which FIPO's weights are taken"),
-        ("--temperature", float, "of sampling"),
+        ("--learning-rate", float, "learning rate of the DAPO step after which FIPO's weights are taken"),
+        ("--temperature", float, "sampling temperature"),
         ("--rows-at-once", int, "responses in one forward and backward pass; fewer take less memory"),
     )
     add(

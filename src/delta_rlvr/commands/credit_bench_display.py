@@ -31,8 +31,8 @@ def show(result: dict[str, Any], settings: BenchSettings, console: Console) -> N
     if not select(result):
         say("No batch had a group with both outcomes: there is nothing to tell.")
         return
-    for told in sentences(result):
-        say(told)
+    for sentence in sentences(result):
+        say(sentence)
     _print_columns(console, *_finding(result, settings))
     say(_finding_caption(result, settings))
     if any("cosine" in row for row in select(result)):
@@ -68,17 +68,17 @@ def sentences(result: dict[str, Any]) -> list[str]:
         return [
             "Some policy and task has fewer than two batches to measure: no intervals, and nothing is concluded here."
         ]
-    told = []
+    lines = []
     for side in SIDES:
-        found = {name: value(row, f"{side}_auroc") for name, row in rows.items()}
-        known = {name: spread for name, spread in found.items() if not math.isnan(spread.mean)}
+        spreads = {name: value(row, f"{side}_auroc") for name, row in rows.items()}
+        known = {name: spread for name, spread in spreads.items() if not math.isnan(spread.mean)}
         if not known:
             continue
         best = max(known, key=lambda name: known[name].mean)
         better = [name for name in known if value(rows[name], f"{side}_gain").low > 0]
         worse_than_chance = [name for name in known if known[name].high < 0.5]
         rival = "" if best == RIVAL else f"; {RIVAL}, which is 1 - p, {known[RIVAL].mean:.3f}"
-        told.append(
+        lines.append(
             f"On {side} responses {label(best)} finds the decisive tokens best (AUROC {known[best].mean:.3f}{rival}). "
             + (
                 f"Above 1 - p on the same rollouts: {_listed(better)}. "
@@ -87,37 +87,37 @@ def sentences(result: dict[str, Any]) -> list[str]:
             )
             + (f"Below chance: {_listed(worse_than_chance)}." if worse_than_chance else "")
         )
-    told += _control_sentences(result, rows)
-    found = {name: value(row, "cosine_gain") for name, row in rows.items()}
-    gains = {name: spread for name, spread in found.items() if not math.isnan(spread.low)}
+    lines += _control_sentences(result, rows)
+    spreads = {name: value(row, "cosine_gain") for name, row in rows.items()}
+    gains = {name: spread for name, spread in spreads.items() if not math.isnan(spread.low)}
     nearer = [name for name in gains if gains[name].low > 0]
     if gains:
-        told.append(
+        lines.append(
             f"The update comes nearer to the oracle's than {BASELINE}'s with: {_listed(nearer)}."
             if nearer
             else f"No weight brings the update nearer to the oracle's than {BASELINE}'s, as far as the intervals tell."
         )
-    return [text.strip() for text in told]
+    return [text.strip() for text in lines]
 
 
 def _control_sentences(result: dict[str, Any], rows: dict[str, dict[str, Any]]) -> list[str]:
     """Which of the weights above 1 - p stay above it where the reward says nothing."""
     control = {row["method"]: row for row in select(result, condition=SHUFFLED.name)}
-    told = []
+    lines = []
     for side in SIDES:
         above = [name for name in control if name in rows and value(rows[name], f"{side}_gain").low > 0]
         without = [name for name in above if value(control[name], f"{side}_gain").low > 0]
         if without:
-            told.append(
+            lines.append(
                 f"With shuffled rewards still above 1 - p on {side} responses: {_listed(without)}. That part of what they find they do "
                 "not find by the reward."
             )
         elif above:
-            told.append(
+            lines.append(
                 f"With shuffled rewards none of {_listed(above)} is above 1 - p on {side} responses: as far as the intervals "
                 "tell, what they find beyond it they find by the reward."
             )
-    return told
+    return lines
 
 
 Columns = list[tuple[str, list[str]]]
@@ -220,8 +220,8 @@ def _control_table(result: dict[str, Any]) -> Table:
     control = {row["method"] for row in select(result, condition=SHUFFLED.name)}
     for row in select(result):
         if row["method"] in control:
-            found = [value(row, f"{side}_by_reward") for side in SIDES]
-            table.add_row(row["label"], *(_spread(one, sign="+") for one in found))
+            spreads = [value(row, f"{side}_by_reward") for side in SIDES]
+            table.add_row(row["label"], *(_spread(one, sign="+") for one in spreads))
     return table
 
 
@@ -266,8 +266,8 @@ def _number(number: float, digits: int = 3) -> str:
     return "-" if math.isnan(number) else f"{number:.{digits}f}"
 
 
-def _spread(found: Spread, sign: str = "") -> str:
-    if math.isnan(found.mean):
+def _spread(spread: Spread, sign: str = "") -> str:
+    if math.isnan(spread.mean):
         return "-"
-    reach = "" if math.isnan(found.low) else f" ±{(found.high - found.low) / 2:.3f}".replace("±0.", "±.")
-    return f"{found.mean:{sign}.3f}{reach}"
+    reach = "" if math.isnan(spread.low) else f" ±{(spread.high - spread.low) / 2:.3f}".replace("±0.", "±.")
+    return f"{spread.mean:{sign}.3f}{reach}"

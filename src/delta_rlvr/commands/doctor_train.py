@@ -25,6 +25,7 @@ from delta_rlvr.doctor.versions import OURS, version_line, version_problems
 from delta_rlvr.exit_codes import ExitCode
 from delta_rlvr.runs.layout import RUN
 from delta_rlvr.runs.writer import ended_before_its_first_step
+from delta_rlvr.spelling import shown_spec
 from delta_rlvr.tasks import get_task
 from delta_rlvr.tasks.models import check_model_name, load_pretrained
 from delta_rlvr.tasks.problem import Problem
@@ -92,7 +93,10 @@ def _look_at_data(
         complete(config, options, task, lambda text: checks.saw("settings", text))
         problems = training_problems(task, options, config)
         heldout = heldout_problems(options, task)
-        checks.saw("data", f"{options.task}: {len(problems)} problems to train on, {len(heldout)} held out")
+        checks.saw(
+            "data",
+            f"{shown_spec(options.task)}: {len(problems)} problems to train on, {len(heldout)} held out",
+        )
         return problems, heldout
     return None
 

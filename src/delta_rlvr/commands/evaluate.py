@@ -76,7 +76,7 @@ def _sample(
     benchmarks = load_benchmarks(names, has_template=templated, **options.question_options(args))
     settings = options.sampling_settings(args, benchmarks, k)
     loaded = None if args.server else options.load_model(name, args)
-    progress = display.ConsoleProgress(console)
+    progress = display.ConsoleProgress(console, own_reward=args.reward is not None)
     settings, cut = options.fit_context(args, benchmarks, loaded, settings)
     if cut:
         progress.say(cut)
@@ -133,15 +133,13 @@ def _rescore(args: argparse.Namespace, console: Console) -> int:
         benchmarks = load_benchmarks(names, **options.question_options(args))
     else:
         benchmarks = [
-            load_benchmark(**_load_options(name, told)) for name, told in stored["benchmarks"].items()
+            load_benchmark(**_load_options(name, description))
+            for name, description in stored["benchmarks"].items()
         ]
     if stored.get("settings"):
         settings = EvaluationSettings.from_dict(stored["settings"])
     else:
         settings = EvaluationSettings(samples=1 + max(sample.key.sample for sample in samples))
-        console.print(
-            "the file does not tell how its samples were drawn: the result's sampling settings are not theirs"
-        )
     if args.k is not None:
         settings = replace(settings, samples=args.k)
         samples = [sample for sample in samples if sample.key.sample < args.k]
@@ -156,11 +154,11 @@ def _rescore(args: argparse.Namespace, console: Console) -> int:
         settings=settings,
         model=stored.get("model") or {"name": args.model or path.name},
         backend=stored.get("backend") or {"kind": "stored samples"},
-        progress=display.ConsoleProgress(console),
+        progress=display.ConsoleProgress(console, own_reward=args.reward is not None),
     )
     if not stored.get("settings"):
         console.print(
-            "the file does not tell how its samples were drawn: the result's sampling settings are null"
+            "the file does not say how its samples were drawn, so the result has no sampling settings"
         )
         unknown = dict.fromkeys(result.document["settings"], None)
         result.document["settings"] = unknown | {"samples": settings.samples}
@@ -213,8 +211,8 @@ def _select(args: argparse.Namespace, console: Console) -> int:
     return ExitCode.DONE
 
 
-def _load_options(name: str, told: Any) -> dict[str, Any]:
-    load = told.get("load") if isinstance(told, dict) else None
+def _load_options(name: str, description: Any) -> dict[str, Any]:
+    load = description.get("load") if isinstance(description, dict) else None
     return dict(load) if load else {"name": name}
 
 

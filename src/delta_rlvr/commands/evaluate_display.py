@@ -31,8 +31,9 @@ _SECONDS_BETWEEN_LINES = 10.0
 class ConsoleProgress(Progress):
     """A bar on a terminal; a line now and then in a log."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, own_reward: bool = False) -> None:
         self.console = console
+        self._own_reward = own_reward
         self._bar: Bar | None = None
         self._total = self._done = self._kept = self._failed = 0
         self._score = 0.0
@@ -48,16 +49,16 @@ class ConsoleProgress(Progress):
                 TextColumn("sampling"),
                 BarColumn(),
                 MofNCompleteColumn(),
-                TextColumn("{task.fields[told]}"),
+                TextColumn("{task.fields[score]}"),
                 TimeElapsedColumn(),
                 TextColumn("left"),
                 TimeRemainingColumn(),
                 console=self.console,
             )
             self._bar.start()
-            self._bar.add_task("sampling", total=total, completed=done, told="")
+            self._bar.add_task("sampling", total=total, completed=done, score="")
         else:
-            self.console.print(f"sampling: {done} of {total} samples are there")
+            self.console.print(f"sampling: {done} of {total} samples are done")
 
     def advance(self, sample: Sample) -> None:
         self._done += 1
@@ -70,7 +71,7 @@ class ConsoleProgress(Progress):
         self._reasons[reason] += 1
         if (
             self._reasons[reason] <= 3
-        ):  # the same trouble many times is told a few times; the result names all
+        ):  # the same trouble is reported a few times only; the result names every sample
             self.say(f"{key}: {reason}")
         self._show()
 
@@ -83,18 +84,22 @@ class ConsoleProgress(Progress):
             self._bar = None
 
     def _show(self) -> None:
-        told = f"{100 * self._score / self._scored:.1f} % right" if self._scored else ""
+        score = self._mean() if self._scored else ""
         if self._failed:
-            told += f", {self._failed} failed"
+            score += f", {self._failed} failed"
         if self._bar is not None:
-            self._bar.update(self._bar.task_ids[0], completed=self._done, told=told)
+            self._bar.update(self._bar.task_ids[0], completed=self._done, score=score)
             return
         now = time.monotonic()
         if now - self._last >= _SECONDS_BETWEEN_LINES or self._done + self._failed >= self._total:
             self._last = now
             fresh = max(self._done - self._kept, 1)
             left = (now - self._began) / fresh * (self._total - self._done)
-            self.say(f"sampling: {self._done} of {self._total}, {told}, about {duration(left)} left")
+            self.say(f"sampling: {self._done} of {self._total}, {score}, about {duration(left)} left")
+
+    def _mean(self) -> str:
+        mean = self._score / self._scored
+        return f"mean reward {mean:.3f}" if self._own_reward else f"{100 * mean:.1f} % right"
 
 
 def list_table() -> Table:
@@ -167,7 +172,7 @@ def _sampling(settings: Mapping[str, Any]) -> str:
 
 
 def comparison_table(comparisons: Sequence[Comparison]) -> Table:
-    """One row a candidate, against one baseline."""
+    """One row per candidate, against one baseline."""
     baseline = comparisons[0]
     table = Table(
         title=f"against {escape(baseline.baseline)} ({_percent(baseline.baseline_score)})",

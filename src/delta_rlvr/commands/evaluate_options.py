@@ -170,9 +170,11 @@ def has_template(name: str) -> bool:
 def load_model(name: str, args: argparse.Namespace) -> tuple[Any, Any]:
     """Model and tokenizer, on the device and in the dtype asked for."""
     import torch
+    from transformers.utils import logging
 
     from delta_rlvr.tasks.models import check_device, load_policy
 
+    logging.disable_progress_bar()  # it would stand between the lines of our own progress
     device = args.device or ("cuda" if torch.cuda.is_available() else "cpu")
     dtype = args.dtype or ("bfloat16" if device.startswith("cuda") else "float32")
     check_device(device)

@@ -1,8 +1,10 @@
-"""`delta-rlvr explain`: which tokens of given rollouts would get the credit, and which of them changed the chance of success."""
+"""`delta-rlvr explain`: show which tokens of your own rollouts would get the credit, and which changed the chance of success."""
 
 from __future__ import annotations
 
 import argparse
+import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -69,6 +71,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """The subcommand."""
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()  # the bundled policy loads in no time, and its bar would stay on the screen
     if (args.measured is None) != (args.task is None):
         raise ValueError(
             "--measured and --task belong together: the number of continuations, and what judges them"
@@ -79,17 +84,20 @@ def run(args: argparse.Namespace) -> int:
         from delta_rlvr.tasks import get_task
 
         measure = Continued(get_task(args.task), args.measured, args.temperature)
-    page = explain(
-        args.model,
-        args.rollouts,
-        args.output,
-        methods=comma_list(args.methods),
-        temperature=args.temperature,
-        chat=args.chat,
-        title=args.title,
-        reward_key=args.reward_key,
-        measure=measure,
-    )
+    with warnings.catch_warnings():
+        # As a sentence, without the line of code that gave it.
+        warnings.showwarning = lambda message, *_args, **_options: print(f"note: {message}", file=sys.stderr)
+        page = explain(
+            args.model,
+            args.rollouts,
+            args.output,
+            methods=comma_list(args.methods),
+            temperature=args.temperature,
+            chat=args.chat,
+            title=args.title,
+            reward_key=args.reward_key,
+            measure=measure,
+        )
     print(page)
     return 0
 
@@ -191,12 +199,12 @@ def _add(
 
     from delta_rlvr.commands.explain_forward import OTHER_TOKENIZER
 
-    for rollout, found in zip(rollouts, passes, strict=True):
-        arrays: dict[str, Any] = {"tokens": found.ids, "entropy": found.entropy}
+    for rollout, reading in zip(rollouts, passes, strict=True):
+        arrays: dict[str, Any] = {"tokens": reading.ids, "entropy": reading.entropy}
         if labelled:
-            if found.decisive is None:
+            if reading.decisive is None:
                 raise RolloutFileError(f"{rollout.where}: {OTHER_TOKENIZER}")
-            arrays["decisive"] = found.decisive
-        lengths = torch.tensor([len(found.ids)], device=found.ids.device)
+            arrays["decisive"] = reading.decisive
+        lengths = torch.tensor([len(reading.ids)], device=reading.ids.device)
         for stream in streams:
-            stream.add(found.hidden, found.logps, lengths=lengths, **arrays)
+            stream.add(reading.hidden, reading.logps, lengths=lengths, **arrays)

@@ -56,7 +56,7 @@ class Continued:
         """The rollouts with their problems, judged as their continuations will be."""
         like = self.task.problems("train", 1)[0]
         problems = [_problem(like, rollout) for rollout in rollouts]
-        ids = [found.ids.tolist() for found in passes]
+        ids = [reading.ids.tolist() for reading in passes]
         (judged,) = judge([Asked(self.task, problems, 1, ids)])
         for rollout, verdict in zip(rollouts, map(checked_reward, judged.correct), strict=True):
             if verdict != rollout.reward:
@@ -67,13 +67,13 @@ class Continued:
         return [
             Response(
                 problem,
-                found.prompt_ids,
+                reading.prompt_ids,
                 tokens,
-                -np.expm1(np.minimum(found.logps.double().cpu().numpy(), 0.0)),
+                -np.expm1(np.minimum(reading.logps.double().cpu().numpy(), 0.0)),
                 rollout.reward,
                 max(self.task.max_tokens, len(tokens)),
             )
-            for problem, rollout, found, tokens in zip(problems, rollouts, passes, ids, strict=True)
+            for problem, rollout, reading, tokens in zip(problems, rollouts, passes, ids, strict=True)
         ]
 
 

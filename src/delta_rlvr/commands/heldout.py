@@ -26,6 +26,11 @@ def heldout_problems(options: TrainOptions, task: Task) -> list[Problem]:
     return task.problems("heldout", count, 0) if count else []
 
 
+def score_name(own_reward: str | None) -> str:
+    """What the held-out score is: a reward of one's own need not say right or wrong."""
+    return "accuracy" if own_reward is None else "mean reward"
+
+
 class HeldoutScore:
     """Scores the policy in memory on held-out problems."""
 
@@ -43,13 +48,14 @@ class HeldoutScore:
         self.teller = teller
         self.folder = Path(str(config.output_dir)) / "evaluations"
         own = isinstance(task, PhrasedSums)
+        self.name = score_name(options.reward)
         self.sampling = HELDOUT_SAMPLING if own else {"temperature": config.temperature, "top_p": 1.0}
         self.problems = heldout_problems(options, task)
         if options.eval_problems and not self.problems:
-            teller.say("the task holds out no problem: there is no held-out score")
+            teller.say("the task holds out no problems, so there is no held-out score")
         if self.problems and (trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled):
             teller.say(
-                "sharded weights are not scored in memory: run `delta-rlvr evaluate` on the checkpoints"
+                "sharded weights cannot be scored in memory: run `delta-rlvr evaluate` on the checkpoints"
             )
             self.problems = []
 
@@ -57,7 +63,7 @@ class HeldoutScore:
         """Sample, grade, and keep the result in the run folder: on the first rank, while the others wait."""
         result = None
         if self.problems and self.trainer.accelerator.is_main_process:
-            self.teller.say(f"held-out accuracy {when} training, {len(self.problems)} problems:")
+            self.teller.say(f"held-out {self.name} {when} training, {len(self.problems)} problems:")
             model = self.trainer.accelerator.unwrap_model(self.trainer.model)
             model.eval()
             result = evaluate_policy(
@@ -71,7 +77,7 @@ class HeldoutScore:
                 seed=0,
                 grade=self.grade,
                 batch_size=128,
-                progress=ConsoleProgress(self.teller.console),
+                progress=ConsoleProgress(self.teller.console, own_reward=self.options.reward is not None),
                 label=f"{self.options.model} {when} training",
             )
             result.write(self.folder / f"heldout_{when}.json")
@@ -92,7 +98,7 @@ class HeldoutScore:
             return None
         if self.trainer.accelerator.is_main_process:
             self.teller.say(
-                f"held-out accuracy before training: the same start as {folder.name}, scored there"
+                f"held-out {self.name} before training: taken from {folder.name}, which started from the same weights"
             )
             result.write(self.folder / "heldout_before.json")
         self.trainer.accelerator.wait_for_everyone()
@@ -121,26 +127,36 @@ def sampling_text(result: EvaluationResult) -> str:
 
 def tell_change(
     method: str,
+    own_reward: str | None,
     before: EvaluationResult | None,
     after: EvaluationResult | None,
     teller: Teller,
     *,
     advise: bool = True,
 ) -> None:
-    """Both scores, and their difference where it is one; `advise`: and what tells more."""
+    """Both scores, and their difference where they can be compared; `advise`: with their intervals, and which command says more. (A
+    comparison, which ends with a table of its own, needs no more than a line per run.)"""
     if before is None or after is None:
         return
-    teller.say(f"held-out accuracy ({sampling_text(after)}):")
+    name_of_score = score_name(own_reward)
+    if not advise:
+        scores = [result.summary()["accuracy"] for result in (before, after)]
+        teller.say(
+            f"held-out {name_of_score}: {scores[0]:.1%} before training, {scores[1]:.1%} after "
+            f"({100 * (scores[1] - scores[0]):+.1f} points)"
+        )
+        return
+    teller.say(f"held-out {name_of_score} ({sampling_text(after)}):")
     table = Table()
-    headings = ("", "accuracy", "95 % interval")
+    headings = ("", name_of_score, "95 % interval")
     add_columns(table, headings, left=headings)
     for name, result in (("before", before), ("after", after)):
-        found = result.summary()
-        table.add_row(name, f"{found['accuracy']:.1%}", f"{found['low']:.1%} to {found['high']:.1%}")
+        score = result.summary()
+        table.add_row(name, f"{score['accuracy']:.1%}", f"{score['low']:.1%} to {score['high']:.1%}")
     teller.show(table)
     asked = [[result.summary()[key] for key in ("problems", "samples")] for result in (before, after)]
     if asked[0] != asked[1]:
-        teller.say("The two scores are not of the same problems and samples: their difference is not told.")
+        teller.say("The two scores are not of the same problems and samples, so they cannot be compared.")
         return
     comparison = compare_results(before, after)
     gain = comparison.difference
@@ -149,8 +165,7 @@ def tell_change(
         f"The change is {100 * gain.mean:+.1f} points ({100 * gain.low:+.1f} to {100 * gain.high:+.1f}, paired by problem; "
         f"p = {comparison.paired.p:.2g})."
     )
-    if advise:
-        teller.say(
-            "It is what this training as a whole does; what the token weighting adds is "
-            f"what\n`delta-rlvr compare --methods dapo,{other} --seeds 6` tells."
-        )
+    teller.say(
+        "This is the effect of the whole training. To see what the token weights add to it, compare methods "
+        f"with the same options:\ndelta-rlvr compare --methods dapo,{other} --seeds 6 ..."
+    )

@@ -29,9 +29,9 @@ what to train
   --method NAME           {methods}
                           (`delta-rlvr methods` says what each is). Settings follow the name, as in
                           'delta?lambda_min=0.5&lambda_max=1.5'; a rule of your own is my_rules.py:MyRule
-  --show_methods NAMES    methods whose weights the token view shows beside it (with commas)
-how                       (in brackets: the default; after a semicolon that of the bundled policy)
-  --steps N               optimizer steps (say it, or --num_train_epochs; 80)
+  --show_methods NAMES    methods whose weights the token view shows too, with commas between them
+how to train              (in brackets: the default; after a semicolon: the bundled policy's default)
+  --steps N               optimizer steps (give it, or --num_train_epochs; 80)
   --seed N                seed of everything (42)
   --learning_rate X       step size (1e-06; 0.0005)
   --num_generations N     responses per prompt (8; 8)
@@ -47,9 +47,9 @@ how                       (in brackets: the default; after a semicolon that of t
   --temperature X         sampling temperature (1)
   --lora_rank N           train a LoRA adapter of this rank (all weights)
   --overlong_buffer N     DAPO's soft overlong penalty over the last N tokens (none)
-where to
+output
   --output DIR            run folder (runs/train, and for the next runs runs/train-2, runs/train-3, ...)
-  --resume                go on from its last whole checkpoint; what is not said is as the run was started
+  --resume                go on from its last whole checkpoint; options that are not given stay as they were
   --save_steps N          steps between checkpoints (500; 20)
   --report_to wandb       trackers, as in TRL (none)
   --eval_problems N, --eval_samples N
@@ -63,33 +63,33 @@ Several processes: torchrun --nproc_per_node N -m delta_rlvr train ...   (see do
 
 DOCTOR = """usage: delta-rlvr doctor [CONFIG] [--no-steps] [--processes N] [OPTION OF train ...]
 
-Looks at a run before it is started: do the installed versions go together, are model and data there, do prompts and responses
+Checks a run before it starts: do the installed versions go together, are model and data there, do prompts and responses
 fit the context, do weights, optimizer, logits and stored hidden states fit the memory and checkpoints the disk? Then it takes two
 real steps in a folder that is deleted afterwards, and says how long the run will take. Nothing is written elsewhere.
 
   CONFIG                  a settings file of train (YAML), or of verl: a config with a `delta` block, or its overrides, one per line
-                          (DRY_RUN=1 bash recipes/verl/qwen3_8b_base.sh delta > launch.txt); verl's are looked at without steps
-  --no-steps              look, take no steps
+                          (DRY_RUN=1 bash recipes/verl/qwen3_8b_base.sh delta > launch.txt); no steps are taken for verl
+  --no-steps              only check, take no steps
   --processes N           the run will be launched on N processes that share the model (FSDP, ZeRO-3): sizes are per process, and no
                           steps are taken
 
-Every option of `delta-rlvr train` works here too, but for --resume. It ends with "ready" (exit code 0) or with a numbered list of
+Every option of `delta-rlvr train` works here too, except --resume. It ends with "ready" (exit code 0) or with a numbered list of
 what to change (exit code 2; 1 where the steps failed).
 """
 
 COMPARE = """usage: delta-rlvr compare --methods NAME,NAME[,...] [--seeds N] [--output DIR] [OPTION OF train ...]
 
-The same training run for each method and seed, one after another, then one table: held-out accuracy by method,
-the difference to the first method in points, and a test paired by seed. Interrupt it and start it again with the same
-options: finished runs are kept, an unfinished one goes on from its last whole checkpoint.
+Makes the same training run for each method and seed, one after another, and ends with one table: the held-out score of
+each method, the difference to the first method in points, and a test paired by seed. You can interrupt it and start it
+again with the same options: finished runs are kept, and an unfinished one goes on from its last whole checkpoint.
 
-  --methods NAMES         with commas; the first one is what the others are compared with
+  --methods NAMES         names with commas between them; the others are compared with the first
   --seeds N               how many seeds, from --seed upwards (default: 3; 6 or more to tell two methods apart)
   --output DIR            folder of the runs (default: runs/compare)
 
 All runs start from the same weights, which are scored once.
 
-Every option of `delta-rlvr train` works here too, but for --method and --resume.
+Every option of `delta-rlvr train` works here too, except --method and --resume.
 """
 
 

@@ -1,4 +1,4 @@
-"""`delta-rlvr leaderboard`: every method by what kept outcomes say of it."""
+"""`delta-rlvr leaderboard`: rank the methods by the kept results of study and credit-bench."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output",
         type=Path,
-        help="a page whose table, between the marks <!-- table: begin --> and <!-- table: end -->, is to be made anew "
+        help="a page whose table, between the marks <!-- table: begin --> and <!-- table: end -->, is made anew "
         "(default: print the table)",
     )
     parser.add_argument("--json", type=Path, help="also write the numbers to this file")

@@ -46,11 +46,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_settings(
         group,
         given,
-        ("--responses", int, "responses of a batch whose tokens are measured"),
-        ("--budget", int, "continuations of a measured response, on average"),
-        ("--tolerance", float, "tokens between which the sum of 1 - p is at most this share their value"),
+        ("--responses", int, "responses per batch whose tokens are measured"),
+        ("--budget", int, "continuations per measured response, on average"),
+        (
+            "--tolerance",
+            float,
+            "neighbouring tokens share one value where the sum of 1 - p between them is at most this",
+        ),
         ("--update-batches", int, "batches whose updates are compared with the gradient; 0 for none"),
-        ("--gradient-rollouts", int, "plain rollouts of a prompt behind the gradient"),
+        ("--gradient-rollouts", int, "plain rollouts per prompt that the gradient is estimated from"),
     )
     add = group.add_argument
     add("--max-tokens", type=int, help="longest response (default: the task's own limit)")

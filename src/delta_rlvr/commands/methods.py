@@ -105,11 +105,13 @@ def check(method: Method) -> int:
     from delta_rlvr.testing import RuleBroken, check_rule
 
     try:
-        for passed in check_rule(method.rule):
-            print(f"ok  {passed}")
+        checks = check_rule(method.rule)
     except RuleBroken as error:
         print(error, file=sys.stderr)
         return 1
+    for one in checks:
+        print(f"ok  {one}")
+    print(f"{method.name} passes all {len(checks)} checks.")
     return 0
 
 

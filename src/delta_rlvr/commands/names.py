@@ -1,4 +1,4 @@
-"""Names on a command line, checked before torch and an engine are loaded: a slip is told at once, not after seconds."""
+"""Names on a command line, checked before torch and an engine are loaded, so that a slip is reported at once and not after seconds."""
 
 from __future__ import annotations
 
@@ -12,38 +12,49 @@ from pathlib import Path
 from typing import Any
 
 import delta_rlvr
-from delta_rlvr.spelling import comma_list, did_you_mean
+from delta_rlvr.spelling import check_place, comma_list, did_you_mean
 from delta_rlvr.tasks.models import check_model_name
-from delta_rlvr.tasks.registry import check_task_name
+from delta_rlvr.tasks.registry import check_rows, check_task_name
+from delta_rlvr.tasks.sources.rows import data_file, is_row_file
 from delta_rlvr.tasks.templates import template
 
 _PLUGINS = "delta_rlvr.methods"
 
 
 def check_names(arguments: Sequence[str]) -> None:
-    """Refuse wrong names of methods, tasks, templates and models, as far as they can be told without loading anything. Whatever passes
-    is checked again, in full, by those who use it."""
+    """Refuse wrong names of methods, tasks, templates, rewards and models, as far as they can be known without loading anything.
+    Whatever passes is checked again, in full, where it is used."""
     for name in [
         *_values(arguments, "method"),
         *_listed(arguments, "methods"),
         *_listed(arguments, "show_methods"),
     ]:
         check_method_name(name)
+    rewards = list(_values(arguments, "reward"))
     for spec in _values(arguments, "task"):
         check_task_name(spec)
+        # Rows need no answer where a reward of one's own judges, which a settings file may name too.
+        check_rows(spec, graded=not rewards and not list(_values(arguments, "config")))
+    for spec in rewards:
+        check_place(spec)
     for name in _values(arguments, "template"):
         template(name)
     for name in _values(arguments, "model"):
         check_model_name(name)
     check_trackers([*_listed(arguments, "report_to")])
-    for file in _values(arguments, "config"):
-        if not Path(file).is_file():
-            raise FileNotFoundError(f"--config {file}: No such file or directory")
+    for option in ("config", "rollouts"):
+        for file in _values(arguments, option):
+            if not Path(file).is_file():
+                raise FileNotFoundError(f"--{option} {file}: there is no such file")
+    for name in _listed(arguments, "benchmarks"):
+        if is_row_file(name) and not data_file(Path(name)).is_file():
+            raise FileNotFoundError(f"--benchmarks {name}: there is no such file")
 
 
 def check_method_name(spec: str) -> None:
-    """Refuse a name that no method has. Rules of one's own, and of other packages, are not looked into here."""
+    """Refuse a name that no method has, and a rule that is not in the file named for it. Other packages are not looked into here."""
     name = spec.partition("?")[0]
+    check_place(name)
     if ":" in name or name.endswith(".py") or entry_points(group=_PLUGINS):
         return
     known = method_names()

@@ -168,7 +168,7 @@ _SAME_SETTING = {"steps": "max_steps", "output": "output_dir"}
 
 
 def stored_settings(folder: Path) -> dict[str, Any]:
-    """The settings that a run was started with; {} where there is no run (which is said later, in words)."""
+    """The settings that a run was started with; {} where there is no run (a later check reports that)."""
     try:
         info = json.loads((folder / RUN).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -231,7 +231,7 @@ def _read_settings(path: str) -> dict[str, Any]:
         where = f" (line {place.line + 1}: {getattr(error, 'problem', error)})" if place else ""
         raise ValueError(f"--config {path} is not YAML{where}") from error
     if not isinstance(settings, dict):
-        raise ValueError(f"--config {path}: write one option a line, as in `steps: 100`")
+        raise ValueError(f"--config {path}: write one option per line, as in `steps: 100`")
     for name in settings:
         if name not in known_options() | {"env"}:
             hint = _hint(str(name), str(settings.get("method", "delta")))
@@ -248,9 +248,9 @@ def _hint(name: str, method: str = "delta") -> str:
     setting = name.replace("-", "_")
     if setting in {one.name for one in fields(get_method(method).rule)}:
         mark = "&" if "?" in method else "?"
-        return f"settings of a method stand in its name: --method '{method}{mark}{setting}=VALUE'"
+        return f"settings of a method follow its name: --method '{method}{mark}{setting}=VALUE'"
     close = difflib.get_close_matches(name, known_options(), 1)
-    return f"did you mean {close[0]}?" if close else "`delta-rlvr train --help-all` lists them"
+    return f"did you mean --{close[0]}?" if close else "`delta-rlvr train --help-all` lists them"
 
 
 def device_defaults() -> dict[str, Any]:

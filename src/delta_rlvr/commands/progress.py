@@ -74,12 +74,16 @@ class Teller:
 
 
 class TrainingProgress:
-    """Shows one line a step (every few steps where output is not a terminal) and writes all of them to the log."""
+    """Shows one line per step (every few steps where output is not a terminal) and writes all of them to the log."""
 
-    def __init__(self, teller: Teller, steps: int, done: int = 0):
+    def __init__(
+        self, teller: Teller, steps: int, steps_per_batch: int = 1, done: int = 0, legend: bool = True
+    ):
         self.teller = teller
         self.console = console = teller.console
         self.steps = steps
+        self._steps_per_batch = steps_per_batch
+        self._legend = legend
         self._done_before = done
         self._every = 1 if console.is_terminal else max(1, steps // 20)
         self._started = time.perf_counter()
@@ -97,7 +101,12 @@ class TrainingProgress:
     def __enter__(self) -> TrainingProgress:
         self._bar.start()
         self._task = self._bar.add_task("training", total=self.steps, completed=self._done_before)
-        self.teller.say(LEGEND)
+        say = self.teller.say if self._legend else self.teller.log
+        say(LEGEND)
+        if self._steps_per_batch > 1:
+            say(
+                f"every {self._steps_per_batch} steps share one batch of responses: reward, signal and length are the same in them"
+            )
         headings = " ".join(f"{heading:>{width}}" for heading, _, _, width in _COLUMNS)
         self._line(headings + "     left", always=True)
         return self

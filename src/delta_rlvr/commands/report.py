@@ -1,4 +1,4 @@
-"""`delta-rlvr report`: one page for a run, or for several."""
+"""`delta-rlvr report`: make one self-contained page for one or more runs."""
 
 from __future__ import annotations
 

@@ -35,6 +35,7 @@ from delta_rlvr.exit_codes import at_work
 from delta_rlvr.rewards import OverlongReward, RewardFunction, SoftOverlong
 from delta_rlvr.runs import RunFolderError, RunWriter
 from delta_rlvr.runs.model_card import write_card
+from delta_rlvr.spelling import shown_spec
 from delta_rlvr.tasks import Task, decisive_tokens, get_task, load_policy
 from delta_rlvr.tasks.models import check_model_name, gguf_digest, is_gguf
 from delta_rlvr.tasks.own_reward import OwnReward
@@ -65,7 +66,9 @@ def train(
         model, tokenizer = load_policy(options.model)
         asked = [*problems, *heldout_problems(options, task)]
         if cut := fit_context(model.config, tokenizer, asked, config, limit):
-            teller.say(cut)
+            (teller.say if same_start is None else teller.log)(
+                cut
+            )  # a comparison's later runs repeat nothing
         settings = run_settings(options, config)  # before the trainer, which may change its arguments
         config.run_folder = False  # it is written here, with what the trainer alone does not know
         trainer = DeltaTrainer(
@@ -137,8 +140,14 @@ class _Run:
                 writer.finish()
         if writer:
             self.teller.say(f"run folder: {self.config.output_dir}")
-            # A comparison, which writes one report of all its runs, needs no advice to compare.
-            tell_change(self.config.method, before, after, self.teller, advise=self.options.report)
+            tell_change(
+                self.config.method,
+                self.options.reward,
+                before,
+                after,
+                self.teller,
+                advise=self.options.report,
+            )
             if self.options.report:
                 _report(self.folder, self.teller)
 
@@ -177,14 +186,17 @@ class _Run:
         """The steps that are left; the weights of the last checkpoint, where none is."""
         done, steps = self.step or 0, self.trainer.planned_steps
         self.teller.say(
-            f"{self.config.method} on {self.options.task}: {steps} steps, {len(self.reward.problems)} problems, "
+            f"{self.config.method} on {shown_spec(self.options.task)}: {steps} steps, {len(self.reward.problems)} problems, "
             f"{self.config.num_generations} responses each"
         )
         checkpoint = self.folder / f"checkpoint-{done}"
         if done and done >= steps:
             self.trainer.load_weights(checkpoint)
             return
-        with TrainingProgress(self.teller, steps, done=done) as progress:
+        per_batch = int(self.config.updates_per_batch)
+        with TrainingProgress(
+            self.teller, steps, per_batch, done=done, legend=self.same_start is None
+        ) as progress:
             callback.listeners.append(progress.show)
             self.trainer.train(resume_from_checkpoint=str(checkpoint) if done else None)
 
@@ -197,7 +209,9 @@ def complete(
 ) -> None:
     """Fill in what the task knows, and refuse or correct what could not work."""
     if config.max_steps <= 0 and options.train_problems is None and not isinstance(task, ProblemSet):
-        raise ValueError("say how long to train: --steps N, or --train_problems N with --num_train_epochs E")
+        raise ValueError(
+            "give the length of the run: --steps N, or --train_problems N with --num_train_epochs E"
+        )
     check_model_name(options.model)
     if config.max_completion_length is None:
         config.max_completion_length = task.max_tokens
@@ -233,14 +247,19 @@ def _resume_step(options: TrainOptions, config: DeltaTrainerConfig, teller: Tell
         return None
     folder = Path(str(config.output_dir))
     if not (folder / "run.json").exists():
-        raise RunFolderError(f"--resume: {folder} holds no run; give the --output of the run to go on with")
-    found = find_checkpoints(folder)
-    last = found.whole[-1] if found.whole else 0
-    troubles = ((found.torn, "was torn while it was written"), (found.between, "lies within a rollout batch"))
+        raise RunFolderError(
+            f"--resume: there is no run in {folder}; give the --output of the run to go on with"
+        )
+    checkpoints = find_checkpoints(folder)
+    last = checkpoints.whole[-1] if checkpoints.whole else 0
+    troubles = (
+        (checkpoints.torn, "it was not written to its end"),
+        (checkpoints.between, "it lies in the middle of a rollout batch"),
+    )
     for steps, trouble in troubles:
         for step in steps:
             if step > last:
-                teller.say(f"checkpoint-{step} {trouble}: it is skipped")
+                teller.say(f"checkpoint-{step} is skipped: {trouble}")
     if last:
         teller.say(f"going on from checkpoint-{last}")
     else:
@@ -251,8 +270,8 @@ def _resume_step(options: TrainOptions, config: DeltaTrainerConfig, teller: Tell
 def _changes(writer: RunWriter) -> list[str]:
     """What the command line gives a resumed run that differs from what it was started with."""
     changed = writer.info["resumed"][-1]["settings_changed"]
-    told = ((name, *values) for name, values in changed.items() if name not in NOT_RESTORED)
-    return [f"{name} was {before} and is now {now}" for name, before, now in told]
+    rows = ((name, *values) for name, values in changed.items() if name not in NOT_RESTORED)
+    return [f"{name} was {before} and is now {now}" for name, before, now in rows]
 
 
 def run_settings(options: TrainOptions, config: DeltaTrainerConfig) -> dict[str, Any]:

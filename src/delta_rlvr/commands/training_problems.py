@@ -10,6 +10,7 @@ from typing import Any
 from delta_rlvr.adapters.trl import DeltaTrainerConfig
 from delta_rlvr.commands.options import TrainOptions
 from delta_rlvr.rewards import RewardFunction, Verdict
+from delta_rlvr.spelling import shown_spec
 from delta_rlvr.tasks import Problem, Task
 from delta_rlvr.tasks.own_reward import OwnReward
 from delta_rlvr.tasks.problem_set import ProblemSet
@@ -40,9 +41,9 @@ def training_problems(task: Task, options: TrainOptions, config: DeltaTrainerCon
     problems = task.problems("train", count, config.seed)
     if len(problems) < config.prompts_per_batch:
         raise ValueError(
-            f"task {options.task!r}: {len(problems)} training problems are too few for a batch of "
-            f"{config.prompts_per_batch} prompts (steps_per_generation x responses a pass / num_generations): "
-            "give more, or make the batch smaller"
+            f"{shown_spec(options.task)}: {len(problems)} training problems are too few for a batch of "
+            f"{config.prompts_per_batch} prompts (steps_per_generation x per_device_train_batch_size / num_generations): "
+            "give more problems, or make the batch smaller"
         )
     return problems
 
@@ -94,8 +95,8 @@ def fit_context(
             f"response may have {room} at most"
         )
     said = (
-        f"responses may have {room} tokens, not the task's {config.max_completion_length}: the longest prompt has {prompt} and the "
-        f"model's context {context} (--max_completion_length sets another length)"
+        f"responses may have {room} tokens instead of the task's {config.max_completion_length}: the model's context is {context} "
+        f"tokens, and the longest prompt takes {prompt} (--max_completion_length sets a shorter limit)"
     )
     config.max_completion_length = room
     return said

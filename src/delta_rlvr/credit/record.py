@@ -114,19 +114,19 @@ class CreditRecord:
         return {**report, **self.diagnostics}
 
     @staticmethod
-    def _discriminator_summary(found: Discriminator) -> dict[str, float]:
+    def _discriminator_summary(discriminator: Discriminator) -> dict[str, float]:
         report = {
-            "mass_positive": found.masses[:, 0].sum().item(),
-            "mass_negative": found.masses[:, 1].sum().item(),
-            "degenerate_groups": found.degenerate.double().mean().item(),
+            "mass_positive": discriminator.masses[:, 0].sum().item(),
+            "mass_negative": discriminator.masses[:, 1].sum().item(),
+            "degenerate_groups": discriminator.degenerate.double().mean().item(),
         }
-        sound = ~found.degenerate
+        sound = ~discriminator.degenerate
         if sound.any():
             report |= {
-                "gamma_positive": found.gamma[sound, 0].mean().item(),
-                "gamma_negative": found.gamma[sound, 1].mean().item(),
-                "centroid_gap": found.centroid_gap[sound].mean().item(),
-                "centroid_gap_initial": found.centroid_gap_initial[sound].mean().item(),
+                "gamma_positive": discriminator.gamma[sound, 0].mean().item(),
+                "gamma_negative": discriminator.gamma[sound, 1].mean().item(),
+                "centroid_gap": discriminator.centroid_gap[sound].mean().item(),
+                "centroid_gap_initial": discriminator.centroid_gap_initial[sound].mean().item(),
             }
         return report
 

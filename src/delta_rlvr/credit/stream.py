@@ -313,8 +313,8 @@ def places(mask: Bool[Tensor, "batch time"], count: int | None = None) -> Int[Te
         return flat.nonzero()[:, 0]
     # Each valid token writes its place at its number among the valid ones; the others write behind the end.
     number = torch.where(flat, flat.cumsum(0) - 1, count)
-    found = torch.zeros(count + 1, dtype=torch.int64, device=mask.device)
-    return found.scatter_(0, number.clamp(max=count), torch.arange(len(flat), device=mask.device))[:count]
+    places = torch.zeros(count + 1, dtype=torch.int64, device=mask.device)
+    return places.scatter_(0, number.clamp(max=count), torch.arange(len(flat), device=mask.device))[:count]
 
 
 def _named(logps: Tensor | None, arrays: Mapping[str, Tensor | None]) -> dict[str, Tensor]:

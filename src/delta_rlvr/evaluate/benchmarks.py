@@ -14,6 +14,7 @@ from delta_rlvr.evaluate import prompts, readers
 from delta_rlvr.evaluate.data import AbsentData, FoundRows, HubSource, find_rows, read_file
 from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.questions import Questions
+from delta_rlvr.spelling import did_you_mean
 from delta_rlvr.tasks import templates
 from delta_rlvr.tasks.own_reward import GRADER, OwnReward
 from delta_rlvr.tasks.phrased_sums import HELDOUT_SAMPLING, PhrasedSums
@@ -152,7 +153,7 @@ def load_benchmark(
     """The questions of a named benchmark, of a file of {problem, answer}, or of "task:SPEC".
 
     `limit` takes the first questions only, which the result says. `seed` draws a task's held-out problems. The
-    style "auto" is a chat where the model `has_template` for one; a task's own prompts then stay plain text.
+    style "auto" is a chat where the model `has_template` for one; a task's own prompts and `template_text` then stay plain text.
     `template` names another prompt of `tasks.templates` than the benchmark's own; `template_text` and `extract` give one of one's own.
     `reward` names a function that judges in the place of the benchmark's grader: see `tasks.own_reward`.
     """
@@ -174,38 +175,40 @@ def _load(name: str, load: dict[str, Any], style: str, has_template: bool, seed:
         load |= {"style": "chat" if style == "chat" else "plain", "seed": seed}
         return _task(name.removeprefix(TASK_PREFIX), load)
     if style == "auto":
-        style = "chat" if has_template else "plain"
+        # A prompt of one's own stays as it is, as in training, so that both give the same score.
+        style = "chat" if has_template and "template_text" not in load else "plain"
     load["style"] = style
     if is_row_file(name):
         return _own_file(Path(name), load)
     if name not in BENCHMARKS:
         raise EvaluationError(
-            f"no benchmark {name!r}: there are {', '.join([*BENCHMARKS, *BUILT_IN])}, any file of "
-            f"{{problem, answer}} that ends in {', '.join(ROW_FILES)}, and task:SPEC"
+            f"there is no benchmark {name!r}{did_you_mean(name, [*BENCHMARKS, *BUILT_IN])} (there are: "
+            f"{', '.join([*BENCHMARKS, *BUILT_IN])}, any file of {{problem, answer}} that ends in {', '.join(ROW_FILES)}, "
+            "and task:SPEC)"
         )
     return _named(BENCHMARKS[name], load)
 
 
 def _named(benchmark: Benchmark, load: dict[str, Any]) -> Questions:
-    found = find_rows(benchmark.name, benchmark.files, benchmark.hub)
+    data = find_rows(benchmark.name, benchmark.files, benchmark.hub)
     asked = _template(benchmark.name, benchmark.template, load)
-    problems = read_problems(found, benchmark.read, asked)
+    problems = read_problems(data, benchmark.read, asked)
     if benchmark.drawn_from is not None and len(problems) > benchmark.questions:
         problems = _draw(problems, benchmark.questions)
     if len(problems) != benchmark.questions:
         raise EvaluationError(
-            f"{benchmark.name} has {benchmark.questions} questions, and the data ({found.source}) has {len(problems)}: "
+            f"{benchmark.name} has {benchmark.questions} questions, and the data ({data.source}) has {len(problems)}: "
             "an average over another set would not compare. Ask for the file by its path if it is meant"
         )
-    description: dict[str, Any] = {"title": benchmark.title, "grader": benchmark.grader, **_told(asked)}
-    description |= {"source": found.source, "note": benchmark.note}
+    description: dict[str, Any] = {"title": benchmark.title, "grader": benchmark.grader, **_described(asked)}
+    description |= {"source": data.source, "note": benchmark.note}
     return _questions(benchmark.name, problems, description, load)
 
 
 def load_benchmarks(names: Sequence[str], **options: Any) -> list[Questions]:
     """Several benchmarks; data that is absent is named for all of them at once."""
     if not names:
-        raise EvaluationError("no benchmark is asked for: give names, or a preset")
+        raise EvaluationError("give --benchmarks with one or more names, or a --preset")
     loaded, absent = [], []
     for name in names:
         try:
@@ -241,17 +244,17 @@ def _with_reward(questions: Questions, reward: OwnReward) -> Questions:
     return replace(questions, problems=problems, description=description, grade=reward.grade)
 
 
-def _told(template: Template) -> dict[str, str]:
+def _described(template: Template) -> dict[str, str]:
     return {"template": template.name, "prompt": template.text, "extract": template.extract}
 
 
-def read_problems(found: FoundRows, read: Reader, template: Template) -> list[Problem]:
+def read_problems(data: FoundRows, read: Reader, template: Template) -> list[Problem]:
     """A problem for each row, all with ids of their own or all without (then named by a hash of the question)."""
     problems: list[Problem] = []
     places: dict[str, str] = {}
     unnamed: str | None = None
     repeats: Counter[str] = Counter()
-    for where, row in found.rows:
+    for where, row in data.rows:
         try:
             problem = read(row, template)
         except RowError as error:
@@ -281,14 +284,14 @@ def _draw(problems: Sequence[Problem], count: int) -> list[Problem]:
 
 
 def _own_file(path: Path, load: dict[str, Any]) -> Questions:
-    found = FoundRows(read_file(path), {"file": path.name})
+    data = FoundRows(read_file(path), {"file": path.name})
     asked = _template(str(path), templates.MATH, load)
     read = partial(readers.read_math, graded="reward" not in load)
-    problems = read_problems(found, read, asked)
+    problems = read_problems(data, read, asked)
     if not problems:
         raise EvaluationError(f"{path} has no rows")
     name = label_of(path)
-    description = {"title": name, "grader": "math", **_told(asked), "source": found.source}
+    description = {"title": name, "grader": "math", **_described(asked), "source": data.source}
     return _questions(name, problems, description, load)
 
 

@@ -114,12 +114,12 @@ def compare_many(
     **options: Any,
 ) -> list[Comparison]:
     """Each candidate against one baseline, p-values adjusted (Holm) for how many there are."""
-    found = [
+    comparisons = [
         compare_results(baseline, results, names=(baseline_name, name), **options)
         for name, results in candidates.items()
     ]
-    paired = holm([comparison.paired.p for comparison in found])
-    tested = [comparison.repeated.p for comparison in found if comparison.repeated is not None]
+    paired = holm([comparison.paired.p for comparison in comparisons])
+    tested = [comparison.repeated.p for comparison in comparisons if comparison.repeated is not None]
     repeated = iter(holm(tested))
     adjusted = [
         replace(
@@ -127,7 +127,7 @@ def compare_many(
             paired_adjusted=p,
             repeated_adjusted=None if comparison.repeated is None else next(repeated),
         )
-        for comparison, p in zip(found, paired, strict=True)
+        for comparison, p in zip(comparisons, paired, strict=True)
     ]
     return [replace(comparison, notes=_sentences(comparison)) for comparison in adjusted]
 

@@ -61,5 +61,5 @@ def _invert(
 ) -> Int[torch.Tensor, " batch"]:
     total = cumulative[:, -1:]
     # Beyond the last token with any probability the sum is flat: right=True never lands there, as u < 1.
-    found = torch.searchsorted(cumulative, uniforms[:, None].to(cumulative) * total, right=True)[:, 0]
-    return found.clamp(max=cumulative.shape[-1] - 1)
+    places = torch.searchsorted(cumulative, uniforms[:, None].to(cumulative) * total, right=True)[:, 0]
+    return places.clamp(max=cumulative.shape[-1] - 1)

@@ -86,11 +86,13 @@ class EvaluationResult:
             raise EvaluationError(
                 f"the result has no benchmark {benchmark!r}: it has {', '.join(self.benchmarks())}"
             )
-        found: dict[str, list[tuple[int, float]]] = {}
+        by_problem: dict[str, list[tuple[int, float]]] = {}
         for sample in self.document["samples"]:
             if sample["benchmark"] == benchmark and sample["score"] is not None:
-                found.setdefault(sample["problem"], []).append((sample["sample"], float(sample["score"])))
-        return {problem: [score for _, score in sorted(scores)] for problem, scores in found.items()}
+                by_problem.setdefault(sample["problem"], []).append(
+                    (sample["sample"], float(sample["score"]))
+                )
+        return {problem: [score for _, score in sorted(scores)] for problem, scores in by_problem.items()}
 
     def passes(self, benchmarks: Sequence[str] | None = None) -> list[float]:
         """The evaluation as repeated ones: the average over all questions for each sample number."""

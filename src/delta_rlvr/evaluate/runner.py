@@ -16,6 +16,7 @@ from delta_rlvr.evaluate.results import EvaluationResult, build_result
 from delta_rlvr.evaluate.sample_file import SampleFile
 from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey, sample_seed
 from delta_rlvr.files import now
+from delta_rlvr.tasks.own_reward import RewardError
 from delta_rlvr.tasks.problem import Problem
 from delta_rlvr.tasks.registry import grade_problem
 
@@ -193,6 +194,10 @@ def _try_graders(problems: Iterable[Problem], grade: Grade) -> None:
             tried.add(problem.grader)
             try:
                 grade(problem, "")
+            except RewardError as error:
+                raise EvaluationError(
+                    f"{error}. It was tried with an empty completion, which a model may give too"
+                ) from error
             except Exception as error:
                 cause = f"{type(error).__name__}: {error}"
                 raise EvaluationError(

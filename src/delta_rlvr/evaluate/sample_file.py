@@ -112,12 +112,12 @@ def read_samples(path: Path) -> tuple[dict[str, Any] | None, list[Sample]]:
         header = _header(first, path)
         if header is None:
             file.seek(0)
-        found: dict[SampleKey, Sample] = {}
+        by_key: dict[SampleKey, Sample] = {}
         for sample in _read_lines(file, path, start=1 if header is None else 2):
-            found[sample.key] = sample
-    if not found:
+            by_key[sample.key] = sample
+    if not by_key:
         raise EvaluationError(f"{path} holds no samples")
-    return header, list(found.values())
+    return header, list(by_key.values())
 
 
 def _read_result(content: bytes, path: Path) -> tuple[dict[str, Any] | None, list[Sample]]:

@@ -64,20 +64,20 @@ def checkpoints(run: Path, say: Callable[[str], None] = lambda text: None) -> di
     """The run's checkpoints by step. One without weights (a crash while it was saved) is named and left out."""
     if not run.is_dir():
         raise EvaluationError(f"{run} is not a folder: give the folder of a run")
-    found = {}
+    by_step = {}
     for path in run.iterdir():
         match = _CHECKPOINT.fullmatch(path.name)
         if match is None or not path.is_dir():
             continue
         if any(path.glob("*.safetensors")) or any(path.glob("*.bin")):
-            found[int(match[1])] = path
+            by_step[int(match[1])] = path
         else:
             say(f"{path} holds no weights and is left out")
-    if not found:
+    if not by_step:
         raise EvaluationError(
             f"{run} has no checkpoint-N folder with weights: there is nothing to choose from"
         )
-    return dict(sorted(found.items()))
+    return dict(sorted(by_step.items()))
 
 
 def selection_result_path(run: Path, rule: SelectionRule, step: int) -> Path:

@@ -98,7 +98,7 @@ class ServerSampler:
         self.settings = settings
         self._say = say
         self._jitter = random.Random()
-        self._told: Counter[str] = Counter()
+        self._reported: Counter[str] = Counter()
         self._not_before = 0.0  # of the event loop's clock: the server asked everybody to wait until then
         self._address = server.url.rstrip("/")
         self._headers = {"Authorization": f"Bearer {server.api_key}"} if server.api_key else {}
@@ -245,8 +245,8 @@ class ServerSampler:
         return response
 
     def _tell(self, what: str, reason: str) -> None:
-        self._told[reason] += 1
-        if self._told[reason] <= 3:  # many requests meet the same trouble
+        self._reported[reason] += 1
+        if self._reported[reason] <= 3:  # many requests meet the same trouble
             self._say(f"{what}, because {reason}")
 
     def _body(self, request: SampleRequest) -> tuple[str, dict[str, Any]]:

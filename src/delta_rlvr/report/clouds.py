@@ -55,7 +55,10 @@ def clouds(sums: TokenSums, types: int = TYPES) -> dict[str, Any] | None:
 
 
 def default_minimum(tokens: int, most: int) -> int:
-    """One in ten thousand tokens, at least 5, as a round number; never more than the most frequent type has."""
+    """One in ten thousand tokens, at least 5, as a round number; never more than the most frequent type has. Of a few rollouts, every
+    type is shown."""
+    if tokens < 1000:
+        return 1
     wanted = max(5.0, tokens / 10_000)
     scale = 10 ** int(np.floor(np.log10(wanted)))
     return min(int(np.ceil(wanted / scale) * scale), most)

@@ -62,10 +62,10 @@ def _summary(group: RunGroup, finals: list[dict[str, Any] | None]) -> dict[str, 
         low, high = student_interval(values)
         if min(values) >= 0 and max(values) <= 1:  # shares; rewards of one's own may be anything
             low, high = max(0.0, low), min(1.0, high)
-        told = f"95 % interval of the mean over {len(values)} seeds"
-        return {**summary, "low": low, "high": high, "interval": told}
-    told = "one run: interval over its problems, blind to the seed"
-    return {**summary, "low": known[0]["low"], "high": known[0]["high"], "interval": told}
+        words = f"95 % interval of the mean over {len(values)} seeds"
+        return {**summary, "low": low, "high": high, "interval": words}
+    words = "one run: interval over its problems, blind to the seed"
+    return {**summary, "low": known[0]["low"], "high": known[0]["high"], "interval": words}
 
 
 def _seed_scores(
@@ -119,13 +119,13 @@ def _alone(by_group: Mapping[str, Mapping[int, float]], scores: Sequence[dict[st
 
 def _facts(value: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
     """The numbers and short texts of an evaluation, nested names joined; its lists (single samples) stay in the folder."""
-    found: list[tuple[str, Any]] = []
+    facts: list[tuple[str, Any]] = []
     for key, item in value.items():
         if isinstance(item, dict):
-            found += _facts(item, f"{prefix}{key}.")
+            facts += _facts(item, f"{prefix}{key}.")
         elif item is not None and not isinstance(item, list) and len(str(item)) <= 200:
-            found.append((prefix + key, item))
-    return found[:FACTS]
+            facts.append((prefix + key, item))
+    return facts[:FACTS]
 
 
 def _percent(share: float) -> str:

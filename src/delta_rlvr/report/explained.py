@@ -111,25 +111,25 @@ class Explained:
         columns = {name: self._split(values) for name, values in arrays.items() if values is not None}
         seen: dict[int, int] = {}
         lines = []
-        for place, (rollout, found) in enumerate(zip(self.rollouts, self.passes, strict=True)):
+        for place, (rollout, reading) in enumerate(zip(self.rollouts, self.passes, strict=True)):
             group, prompt = self.groups[place], rollout.prompt
             seen[group] = seen.get(group, -1) + 1
             line = {
                 "group": group,
                 "index": seen[group],
                 "prompt": prompt if isinstance(prompt, str) else json.dumps(prompt),
-                "response": "".join(found.texts),
+                "response": "".join(reading.texts),
                 "reward": rollout.reward,
                 "advantage": self.advantages[place],
-                "tokens": found.texts,
-                "ids": found.ids.cpu().numpy(),
-                "logps": found.logps.cpu().numpy(),
-                "entropy": found.entropy.cpu().numpy(),
+                "tokens": reading.texts,
+                "ids": reading.ids.cpu().numpy(),
+                "logps": reading.logps.cpu().numpy(),
+                "entropy": reading.entropy.cpu().numpy(),
                 "weight": own[place],
                 **{name: values[place] for name, values in columns.items()},
             }
-            if found.decisive is not None:
-                line["decisive"] = found.decisive.int().tolist()
+            if reading.decisive is not None:
+                line["decisive"] = reading.decisive.int().tolist()
             if self.measured is not None:
                 line["measured"], line["measured_error"] = self.measured[place]
             line["other_weights"] = {name: values[place] for name, values in weights.items()}
@@ -137,7 +137,7 @@ class Explained:
         return lines
 
     def _split(self, values: Tensor) -> list[Any]:
-        lengths = [len(found.ids) for found in self.passes]
+        lengths = [len(reading.ids) for reading in self.passes]
         return [part.cpu().numpy() for part in values.float().split(lengths)]
 
     def _lede(self) -> str:

@@ -85,6 +85,6 @@ def _label(runs: Sequence[RunReader], places: list[int], members: list[list[int]
     mine = settings_of(first)
     telling = [key for key in differing if key not in _OWN and not key.startswith("version.")]
     if 1 <= len(telling) <= 2:
-        told = ", ".join(f"{key.removeprefix('rule.')} {mine.get(key)}" for key in telling)
-        return f"{method} ({told})"
+        difference = ", ".join(f"{key.removeprefix('rule.')} {mine.get(key)}" for key in telling)
+        return f"{method} ({difference})"
     return f"{method} ({first.path.resolve().name})"

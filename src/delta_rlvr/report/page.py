@@ -23,6 +23,7 @@ from delta_rlvr.report.shading import check_shadings
 from delta_rlvr.report.tokenview import compress, token_view
 from delta_rlvr.report.weights import points_for
 from delta_rlvr.runs import RunReader, read_run
+from delta_rlvr.spelling import shown_spec
 
 _SCRIPTS = (
     *("dom.js", "choice.js", "csv.js", "shading.js", "response.js", "search.js", "tokens.js", "clouds.js"),
@@ -30,7 +31,7 @@ _SCRIPTS = (
 )
 _INFO = (
     *("engine", "method", "seed", "status", "started", "updated", "steps", "steps_planned"),
-    *("model", "task"),
+    "model",
 )
 """What the page says of a run."""
 _STYLES = ("vendor/uplot-1.6.32.min.css", "page.css", "tokens.css", "sections.css")
@@ -136,7 +137,7 @@ def _page_model(
                 "name": run.path.resolve().name,
                 "label": run_label(run),
                 "group": next(number for number, group in enumerate(groups) if place in group.members),
-                "info": {key: run.info.get(key) for key in _INFO},
+                "info": {**{key: run.info.get(key) for key in _INFO}, "task": _task(run)},
                 "metrics": columns(run, shown, curve_points),
                 "notes": notes(run),
                 "clouds": clouds(run.tokens, types) if run.tokens is not None else None,
@@ -172,9 +173,14 @@ def _agreement(run: RunReader) -> dict[str, Any] | None:
     return run.proxy_agreement
 
 
+def _task(run: RunReader) -> str | None:
+    task = run.info.get("task")
+    return shown_spec(str(task)) if task else None
+
+
 def _title(runs: list[RunReader]) -> str:
     if len(runs) == 1:
-        return f"{run_label(runs[0])} on {runs[0].info.get('task') or runs[0].path.resolve().name}"
+        return f"{run_label(runs[0])} on {_task(runs[0]) or runs[0].path.resolve().name}"
     methods = list(dict.fromkeys(str(run.info.get("method") or run.path.resolve().name) for run in runs))
     return f"{len(runs)} runs: {', '.join(methods[:4])}{' and more' if len(methods) > 4 else ''}"
 

@@ -60,7 +60,7 @@ def read_rollouts(path: str | Path, reward_key: str | None = None) -> list[Rollo
         has = f" (it has {', '.join(inside[:6])}{', ...' if len(inside) > 6 else ''})" if inside else ""
         raise RolloutFileError(f"{source} is a folder{has}: name one file, {FORMATS}")
     if not source.is_file():
-        raise RolloutFileError(f"{source} is not a file: give {FORMATS}")
+        raise RolloutFileError(f"{source}: there is no such file")
     try:
         if source.suffix == ".parquet":
             rollouts = list(_trl(source, reward_key))
@@ -71,7 +71,7 @@ def read_rollouts(path: str | Path, reward_key: str | None = None) -> list[Rollo
     except RolloutFileError as error:
         raise RolloutFileError(f"{source} {error}") from error
     if not rollouts:
-        raise RolloutFileError(f"{source} is empty: give {FORMATS}")
+        raise RolloutFileError(f"{source} is empty; it should hold {FORMATS}")
     if not any(rollout.response or rollout.ids for rollout in rollouts):
         raise RolloutFileError(f"{source}: no response in it has a token")
     return rollouts

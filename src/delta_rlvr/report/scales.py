@@ -54,11 +54,11 @@ class Scales:
         all methods, so that two of them can be compared by eye."""
         extent = self._extent
         shares = nice(max((size for key, size in extent.items() if key.startswith(SHARE)), default=0.0))
-        found: list[dict[str, Any]] = []
+        scales: list[dict[str, Any]] = []
 
         def add(key: str, label: str, group: str, span: float, **centre: int) -> None:
             if key in extent:
-                found.append({"key": key, "label": label, "group": group, **centre, "span": span})
+                scales.append({"key": key, "label": label, "group": group, **centre, "span": span})
 
         for key in (OWN, *(key for key in extent if key.startswith(OTHER))):
             group = f"{self._method} (this run)" if key == OWN else key.removeprefix(OTHER)
@@ -70,7 +70,7 @@ class Scales:
             add("measured", "measured credit", "measured", nice(extent["measured"]), centre=0)
         add("probability", "probability", "the policy", 1.0)
         add("entropy", "entropy", "the policy", nice(extent.get("entropy", 0.0)))
-        return found
+        return scales
 
 
 def nice(value: float) -> float:

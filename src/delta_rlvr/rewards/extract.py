@@ -66,7 +66,7 @@ def last_boxed(completion: str) -> str | None:
     ``\boxed 5`` without braces counts as the word that follows. A box inside a thought does not count.
     """
     completion = final_answer(completion)
-    found: tuple[int, int] | None = None
+    span: tuple[int, int] | None = None
     # For every open brace: where its box's content begins, None for a plain brace.
     stack: list[int | None] = []
     for match in _BRACES.finditer(completion):
@@ -76,14 +76,14 @@ def last_boxed(completion: str) -> str | None:
         elif token == "}":
             begin = stack.pop() if stack else None
             if begin is not None:
-                found = (begin, match.start())
+                span = (begin, match.start())
         elif match.group("open"):
             stack.append(match.end())
         elif "box" in token:
             word = _UNBRACED.match(completion, match.end())
             if word:
-                found = word.span()
-    return None if found is None else completion[found[0] : found[1]].strip()
+                span = word.span()
+    return None if span is None else completion[span[0] : span[1]].strip()
 
 
 def answer_line(completion: str) -> str | None:

@@ -39,11 +39,11 @@ def rollout_path(folder: Path, step: int) -> Path:
 
 def rollout_steps(folder: Path) -> dict[int, Path]:
     """The sampled steps that have a file, in order of step."""
-    found = {}
+    by_step = {}
     for path in (folder / ROLLOUTS).glob("step_*.jsonl.gz"):
         if match := _ROLLOUT_NAME.fullmatch(path.name):
-            found[int(match[1])] = path
-    return dict(sorted(found.items()))
+            by_step[int(match[1])] = path
+    return dict(sorted(by_step.items()))
 
 
 def round_significant(values: Any, digits: int = 5) -> list[Any]:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from delta_rlvr.spelling import shown_spec
+
 _SETTINGS = {
     "learning_rate": "learning rate",
     "num_generations": "responses per prompt",
@@ -31,13 +33,16 @@ def card(info: Mapping[str, Any], drawn: str | None = None) -> str:
     lines += ["---", f"# {info['model']}, trained with {info['method']}", ""]
     lines.append(
         f"Reinforcement learning from verifiable rewards: {info['steps']} steps of `{info['method']}` on "
-        f"`{info['task']}`, seed {info['seed']}, by [delta-rlvr](https://arxiv.org/abs/2605.21467) with TRL."
+        f"`{shown_spec(info['task'])}`, seed {info['seed']}, by [delta-rlvr](https://arxiv.org/abs/2605.21467) with TRL."
     )
     final = info.get("final") or {}
     if {"before", "after"} <= final.keys():
         scores = [f"{100 * final[when]['accuracy']:.1f} %" for when in ("before", "after")]
         how = f" ({drawn})" if drawn else ""
-        lines += ["", f"Held-out accuracy: {scores[0]} before training, {scores[1]} after{how}."]
+        lines += [
+            "",
+            f"Held-out {'mean reward' if settings.get('reward') else 'accuracy'}: {scores[0]} before training, {scores[1]} after{how}.",
+        ]
     else:
         lines += ["", "It was not scored on held-out problems."]
     shown = {name: settings.get(key) for key, name in _SETTINGS.items()}

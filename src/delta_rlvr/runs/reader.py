@@ -94,14 +94,14 @@ class RunReader:
 
     def _say_status(self) -> None:
         done = f"{self.info.get('steps', '?')} of {self.info.get('steps_planned') or '?'} steps"
-        told = {
+        words = {
             "running": f"the run has not ended (or it was killed): {done} as of its last word",
             "interrupted": f"the run was interrupted after {done}",
             "failed": f"the run failed after {done}: {self.info.get('error', 'no message')}",
         }
         status = self.info.get("status")
-        if isinstance(status, str) and status in told:
-            self._say(told[status])
+        if isinstance(status, str) and status in words:
+            self._say(words[status])
 
     def _read_object(self, name: str, missing: str | None) -> dict[str, Any] | None:
         """A JSON object, or None. `missing` says what its absence means; None if it is optional."""
@@ -158,12 +158,12 @@ class RunReader:
         return None
 
     def _read_evaluations(self) -> dict[str, dict[str, Any]]:
-        found = {}
+        by_name = {}
         for path in sorted((self.path / EVALUATIONS).glob("*.json")):
             value = self._read_object(f"{EVALUATIONS}/{path.name}", missing=None)
             if value is not None:
-                found[path.stem] = value
-        return found
+                by_name[path.stem] = value
+        return by_name
 
     def _fit(self, response: dict[str, Any], name: str) -> None:
         """Leave out of a response what is not of its documented kind."""

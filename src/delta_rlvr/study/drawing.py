@@ -22,7 +22,7 @@ class Canvas:
         self,
         x: float,
         y: float,
-        told: str,
+        words: str,
         *,
         size: float = 12,
         fill: str = INK,
@@ -31,7 +31,7 @@ class Canvas:
     ) -> None:
         weight = ' font-weight="600"' if bold else ""
         self.parts.append(
-            f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="{fill}" text-anchor="{anchor}"{weight}>{escape(told)}</text>'
+            f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="{fill}" text-anchor="{anchor}"{weight}>{escape(words)}</text>'
         )
 
     def line(
@@ -51,15 +51,15 @@ class Canvas:
         )
 
     def path(self, points: Sequence[tuple[float, float]], stroke: str, dash: str = "") -> None:
-        told = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        places = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         dashes = f' stroke-dasharray="{dash}"' if dash else ""
         self.parts.append(
-            f'<polyline points="{told}" fill="none" stroke="{stroke}" stroke-width="1.8"{dashes}/>'
+            f'<polyline points="{places}" fill="none" stroke="{stroke}" stroke-width="1.8"{dashes}/>'
         )
 
     def area(self, points: Sequence[tuple[float, float]], fill: str) -> None:
-        told = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-        self.parts.append(f'<polygon points="{told}" fill="{fill}" fill-opacity="0.13"/>')
+        places = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        self.parts.append(f'<polygon points="{places}" fill="{fill}" fill-opacity="0.13"/>')
 
     def mark(
         self,
@@ -74,22 +74,22 @@ class Canvas:
     ) -> None:
         fill = PAPER if hollow else colour
         style = f'fill="{fill}" stroke="{colour}" stroke-width="1.3"'
-        told = f"<title>{escape(title)}</title>" if title else ""
+        hint = f"<title>{escape(title)}</title>" if title else ""
         match shape:
             case "circle":
-                self.parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{size}" {style}>{told}</circle>')
+                self.parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{size}" {style}>{hint}</circle>')
             case "square":
                 self.parts.append(
-                    f'<rect x="{x - size:.1f}" y="{y - size:.1f}" width="{2 * size}" height="{2 * size}" {style}>{told}</rect>'
+                    f'<rect x="{x - size:.1f}" y="{y - size:.1f}" width="{2 * size}" height="{2 * size}" {style}>{hint}</rect>'
                 )
             case "triangle":
                 corners = (
                     f"{x:.1f},{y - size:.1f} {x - size:.1f},{y + size:.1f} {x + size:.1f},{y + size:.1f}"
                 )
-                self.parts.append(f'<polygon points="{corners}" {style}>{told}</polygon>')
+                self.parts.append(f'<polygon points="{corners}" {style}>{hint}</polygon>')
             case "diamond":
                 corners = f"{x:.1f},{y - size:.1f} {x + size:.1f},{y:.1f} {x:.1f},{y + size:.1f} {x - size:.1f},{y:.1f}"
-                self.parts.append(f'<polygon points="{corners}" {style}>{told}</polygon>')
+                self.parts.append(f'<polygon points="{corners}" {style}>{hint}</polygon>')
             case _:
                 raise ValueError(f"shape={shape!r}: choose circle, square, triangle or diamond")
 

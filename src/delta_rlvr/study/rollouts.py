@@ -135,7 +135,7 @@ class Collector:
         return [
             _rollouts(
                 batch,
-                found,
+                own,
                 group,
                 number,
                 prompt_ids=prompts[place],
@@ -146,7 +146,7 @@ class Collector:
                 logps=logps[place],
                 entropy=entropy[place],
             )
-            for place, (batch, found) in enumerate(zip(batches, judged, strict=True))
+            for place, (batch, own) in enumerate(zip(batches, judged, strict=True))
         ]
 
     def alone(self, run: int) -> Collector:
@@ -286,20 +286,20 @@ def flip(correct: Float[Tensor, " batch"], noise: float, seed: int, number: int)
     return torch.where(drawn.to(correct.device) < noise, 1 - correct, correct)
 
 
-def _rollouts(batch: Batch, found: Judged, group: int, number: int, **tensors: Tensor) -> Rollouts:
+def _rollouts(batch: Batch, judged: Judged, group: int, number: int, **tensors: Tensor) -> Rollouts:
     device = tensors["mask"].device
-    correct = torch.tensor(found.correct, device=device)
+    correct = torch.tensor(judged.correct, device=device)
     rewards = flip(correct, batch.reward_noise, batch.seed, number)
     decisive = None
-    if found.decisive is not None:
+    if judged.decisive is not None:
         decisive = torch.zeros_like(tensors["mask"])
         decisive[tensors["mask"]] = torch.tensor(
-            [flag for flags in found.decisive for flag in flags], dtype=torch.bool, device=device
+            [flag for flags in judged.decisive for flag in flags], dtype=torch.bool, device=device
         )
     prompts = len(batch.problems)
     return Rollouts(
         problems=[problem for problem in batch.problems for _ in range(group)],
-        texts=found.texts,
+        texts=judged.texts,
         correct=correct,
         rewards=rewards,
         advantages=advantages(rewards, group),

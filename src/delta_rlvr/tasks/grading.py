@@ -69,10 +69,10 @@ class _TestsOfProblems:
 
     def of(self, problem: Problem) -> CodeTests:
         with self._lock:
-            found = self._kept.get(id(problem))
-            if found is not None:
+            kept = self._kept.get(id(problem))
+            if kept is not None:
                 self._kept.move_to_end(id(problem))
-                return found[1]
+                return kept[1]
         tests = _parse(problem.answer)
         with self._lock:
             self._kept[id(problem)] = (problem, tests)  # the problem is held, so that its id stays its own

@@ -103,8 +103,11 @@ class OwnReward:
         except Exception as error:
             frames = traceback.extract_tb(error.__traceback__)
             place = f"{frames[-1].filename}, line {frames[-1].lineno}"
+            hint = ""
+            if completions and not isinstance(completions[0], str):
+                hint = "; the prompt is a chat here, so that a completion is a list of messages: its text is completion[0]['content']"
             raise RewardError(
-                f"--reward {self.spec} failed with {type(error).__name__}: {error} ({place})"
+                f"--reward {self.spec} failed with {type(error).__name__}: {error} ({place}){hint}"
             ) from error
         try:
             listed = list(scores)

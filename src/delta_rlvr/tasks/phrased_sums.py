@@ -125,20 +125,20 @@ class PhrasedSums(Endless):
         slips = slips or Slips()
         addends: list[int] = problem.meta["addends"]
         ways = self.settings.phrasings
-        told: list[str] = []
+        parts: list[str] = []
         total = addends[0]
         for place, addend in enumerate(addends[1:], start=1):
             kind = "first" if place == 1 else "last" if place == len(addends) - 1 else "middle"
             result = _slip(total, addend, draw, slips)
-            told.append(" " if told else "")
-            told.append(draw.choice(language.OPENERS[kind][:ways]))
-            told.append(draw.choice(language.STEPS[:ways]).format(total=total, addend=addend, result=result))
-            told.extend(draw.choices(language.FILLERS, k=self.settings.filler))
+            parts.append(" " if parts else "")
+            parts.append(draw.choice(language.OPENERS[kind][:ways]))
+            parts.append(draw.choice(language.STEPS[:ways]).format(total=total, addend=addend, result=result))
+            parts.extend(draw.choices(language.FILLERS, k=self.settings.filler))
             total = result
             if problem.meta["facts"] and draw.random() < 0.5:
-                told.append(draw.choice(language.REMARKS).format(number=draw.choice(problem.meta["facts"])))
-        told.append(draw.choice(language.ANSWERS[:ways]).format(result=total))
-        return "".join(told)
+                parts.append(draw.choice(language.REMARKS).format(number=draw.choice(problem.meta["facts"])))
+        parts.append(draw.choice(language.ANSWERS[:ways]).format(result=total))
+        return "".join(parts)
 
     def _draw(self, draw: random.Random) -> Problem | None:
         """One problem, or None if the draw does not fit the settings."""

@@ -64,9 +64,7 @@ def get_task(spec: str = DEFAULT_TASK, graded: bool = True) -> Task:
     | problems.jsonl (.json, .csv, .parquet), owner/name, a folder | rows | those of `ROW_SETTINGS` |
     """
     name, written = split_spec(spec)
-    settings: dict[str, Any] = {
-        key: text if key == "template_text" else guessed(text) for key, text in written.items()
-    }
+    settings = _values(written)
     if name in BUILT_IN:
         return _built_in(name, settings)
     if name.startswith(GENERATOR_PREFIX):
@@ -87,6 +85,17 @@ def grade_problem(problem: Problem, completion: str) -> Verdict:
     return task.grade(problem, completion)
 
 
+def check_rows(spec: str, graded: bool = True) -> None:
+    """Refuse a file of rows that is not there, is empty, or whose first row cannot be read; other tasks pass."""
+    name, written = split_spec(spec)
+    if is_row_file(name):
+        settings = _values(written)
+        for key in ("heldout", "limit"):
+            settings.pop(key, None)
+        reading, _ = _reading(spec, settings, graded)
+        load_problems(name, limit=1, **reading)
+
+
 def check_task_name(spec: str) -> None:
     """Refuse a name that no task can have, without a look at its data."""
     name = spec.partition("?")[0]
@@ -100,6 +109,10 @@ def check_task_name(spec: str) -> None:
     check_is_data_set(name)
 
 
+def _values(written: dict[str, str]) -> dict[str, Any]:
+    return {key: text if key == "template_text" else guessed(text) for key, text in written.items()}
+
+
 def _built_in(name: str, settings: dict[str, Any]) -> PhrasedSums:
     task = BUILT_IN[name]
     if not settings:
@@ -108,14 +121,23 @@ def _built_in(name: str, settings: dict[str, Any]) -> PhrasedSums:
         known = ", ".join(SumSettings.__dataclass_fields__)
         raise ValueError(f"{name} has no setting {', '.join(sorted(unknown))}; it has {known}")
     # The settings become part of the name: problems of two variants must not share ids.
-    told = "&".join(f"{key}={value}" for key, value in sorted(settings.items()))
-    return PhrasedSums(f"{name}?{told}", replace(task.settings, **settings))
+    query = "&".join(f"{key}={value}" for key, value in sorted(settings.items()))
+    return PhrasedSums(f"{name}?{query}", replace(task.settings, **settings))
 
 
 def _rows(spec: str, name: str, settings: dict[str, Any], graded: bool) -> ProblemSet:
+    heldout_source, limit = (settings.pop(key, None) for key in ("heldout", "limit"))
+    reading, shape = _reading(spec, settings, graded)
+    problems = load_problems(name, limit=limit, **reading)
+    heldout = None if heldout_source is None else load_problems(str(heldout_source), **reading)
+    return ProblemSet.split(name, problems, heldout, **shape)
+
+
+def _reading(spec: str, settings: dict[str, Any], graded: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What settings say about how rows are read, and about the shape of the problem set."""
     if unknown := settings.keys() - ROW_SETTINGS.keys():
         raise ValueError(
-            f"{spec}: no setting {', '.join(sorted(unknown))}; rows have {', '.join(ROW_SETTINGS)}"
+            f"{spec}: there is no setting {', '.join(sorted(unknown))} (rows have {', '.join(ROW_SETTINGS)})"
         )
     shots = settings.pop("shots", 0)
     if shots and (other := settings.keys() & {"template", "template_text", "extract", "chat"}):
@@ -127,11 +149,5 @@ def _rows(spec: str, name: str, settings: dict[str, Any], graded: bool) -> Probl
     shape: dict[str, Any] = {"shots": shots, "worked": "working" in settings}
     if "max_tokens" in settings:
         shape["max_tokens"] = settings.pop("max_tokens")
-    heldout_source = settings.pop("heldout", None)
     names = FieldNames(*(settings.pop(key, None) for key in ("question", "answer", "id")))
-    limit = settings.pop("limit", None)
-    template = None if shots else asked
-    reading: dict[str, Any] = {"names": names, "template": template, "graded": graded, **settings}
-    problems = load_problems(name, limit=limit, **reading)
-    heldout = None if heldout_source is None else load_problems(str(heldout_source), **reading)
-    return ProblemSet.split(name, problems, heldout, **shape)
+    return {"names": names, "template": None if shots else asked, "graded": graded, **settings}, shape

@@ -40,8 +40,8 @@ class Number:
 
 def stated_answer(completion: str) -> str | None:
     """The number that the completion gives as its answer (the last one, if it changes its mind)."""
-    found = _STATED.findall(completion)
-    return found[-1] if found else None
+    answers = _STATED.findall(completion)
+    return answers[-1] if answers else None
 
 
 def sum_digits(completion: str) -> list[Span]:
@@ -97,8 +97,8 @@ def _sentences(completion: str) -> list[tuple[bool, list[Number]]]:
     """The sentences that have a number, each with whether it states the answer."""
     sentences = []
     for sentence in _SENTENCE.finditer(completion):
-        found = _NUMBER.finditer(sentence.group())
-        numbers = [Number(one.group(), sentence.start() + one.start()) for one in found]
+        matches = _NUMBER.finditer(sentence.group())
+        numbers = [Number(one.group(), sentence.start() + one.start()) for one in matches]
         if numbers:
             sentences.append((_STATED.search(sentence.group()) is not None, numbers))
     return sentences

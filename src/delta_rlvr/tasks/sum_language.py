@@ -74,5 +74,5 @@ def ask(addends: list[int], facts: list[int], fact_phrasings: list[int], aloud: 
     listed = ", ".join(str(number) for number in addends[:-1]) + f" and {addends[-1]}"
     request = f"Think aloud and add {listed}." if aloud else f"Add {listed}."
     pairs = zip(facts, fact_phrasings, strict=True)
-    told = [FACTS[phrasing].format(number=number) for number, phrasing in pairs]
-    return request + "".join(told) + "\n"
+    sentences = [FACTS[phrasing].format(number=number) for number, phrasing in pairs]
+    return request + "".join(sentences) + "\n"

@@ -33,14 +33,14 @@ def whole_head(model: Any, fsdp_root: Any | None) -> Float[Tensor, "vocab width"
 def check_head(model: Any, method: str) -> None:
     """Refuse what the head proxies cannot follow."""
     text_config = model.config.get_text_config()
-    for trait, found in (
+    for trait, value in (
         (
             "caps its logits (final_logit_softcapping)",
             getattr(text_config, "final_logit_softcapping", None),
         ),
         ("adds a bias to its logits", getattr(model.get_output_embeddings(), "bias", None)),
     ):
-        if found is not None:
+        if value is not None:
             raise ValueError(
                 f"method {method!r} needs the LM head's gradient, which is not defined here for a model that "
                 f"{trait}; use proxy='output_row'"

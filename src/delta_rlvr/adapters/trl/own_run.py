@@ -47,7 +47,9 @@ def open_writer(
         settings=settings,
         rule=None if method.rule.constant else dataclasses.asdict(method.rule),
         steps_planned=steps,
-        versions={name.replace("-", "_"): found for name, found in installed_versions(*_PACKAGES).items()},
+        versions={
+            name.replace("-", "_"): version for name, version in installed_versions(*_PACKAGES).items()
+        },
     )
     if step is None:
         return RunWriter.create(str(config.output_dir), description)

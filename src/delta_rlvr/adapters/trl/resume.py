@@ -43,14 +43,14 @@ class Checkpoints:
 
 def find_checkpoints(folder: Path) -> Checkpoints:
     """Which checkpoints of a run folder can be used."""
-    found: dict[str, list[int]] = {"whole": [], "torn": [], "between": []}
+    by_kind: dict[str, list[int]] = {"whole": [], "torn": [], "between": []}
     for path in folder.glob("checkpoint-*"):
         number = path.name.removeprefix("checkpoint-")
         if number.isdigit() and path.is_dir():
             facts = read_seal(path)
             kind = "torn" if facts is None else "whole" if facts["ends_batch"] else "between"
-            found[kind].append(int(number))
-    return Checkpoints(**{kind: sorted(steps) for kind, steps in found.items()})
+            by_kind[kind].append(int(number))
+    return Checkpoints(**{kind: sorted(steps) for kind, steps in by_kind.items()})
 
 
 def seal(checkpoint: Path, *, step: int, seconds: float, ends_batch: bool) -> None:

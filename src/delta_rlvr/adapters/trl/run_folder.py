@@ -262,7 +262,7 @@ def no_signal(line: Mapping[str, Any]) -> str | None:
     elif reward >= 1:
         cause = "every response was right: the problems are too easy for the model; take harder ones"
     else:
-        cause = "within every group all responses got the same reward: sample more responses a prompt (num_generations), or warmer"
+        cause = "within every group all responses got the same reward: sample more responses per prompt (num_generations), or warmer"
     return f"no learning signal, the loss is 0: {cause}"
 
 

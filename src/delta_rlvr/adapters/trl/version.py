@@ -14,10 +14,10 @@ VERSION_HELP = (
 
 def check_trl_version(version: str | None = None) -> None:
     """Refuse a TRL whose internals we do not know."""
-    found = Version(version or trl.__version__)
+    installed = Version(version or trl.__version__)
     # The base version, because a development version of the next release sorts before it.
-    if not Version(SUPPORTED_TRL[0]) <= Version(found.base_version) < Version(SUPPORTED_TRL[1]):
+    if not Version(SUPPORTED_TRL[0]) <= Version(installed.base_version) < Version(SUPPORTED_TRL[1]):
         raise ImportError(
-            f"TRL {found} is installed, but delta-rlvr needs >= {SUPPORTED_TRL[0]}, < {SUPPORTED_TRL[1]} (it relies on the "
+            f"TRL {installed} is installed, but delta-rlvr needs >= {SUPPORTED_TRL[0]}, < {SUPPORTED_TRL[1]} (it relies on the "
             f'trainer\'s internals): pip install "trl~={SUPPORTED_TRL[0]}.0"'
         )

@@ -66,10 +66,10 @@ def check_config(config: Mapping[str, Any], settings: VerlSettings) -> None:
 
 def select(config: Mapping[str, Any], path: str, default: Any = None) -> Any:
     """The value at a dotted path; `default` where a part of it is missing or null."""
-    found: Any = config
+    value: Any = config
     for part in path.split("."):
-        found = found.get(part) if found is not None else None
-    return default if found is None else found
+        value = value.get(part) if value is not None else None
+    return default if value is None else value
 
 
 def config_problems(config: Mapping[str, Any], settings: VerlSettings) -> Iterator[str]:

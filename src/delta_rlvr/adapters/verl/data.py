@@ -11,7 +11,7 @@ from delta_rlvr.tasks import Problem
 
 
 def rows(problems: Sequence[Problem], data_source: str, split: str) -> list[dict[str, Any]]:
-    """One row a problem. `extra_info` says who grades it; its values are texts and numbers, so that all rows share one schema."""
+    """One row per problem. `extra_info` names its grader; its values are texts and numbers, so that all rows share one schema."""
     return [
         {
             "data_source": data_source,

@@ -90,7 +90,7 @@ def estimate(
     unweighted = degenerate[group]
     active = (batch.side != 0) & ~unweighted
     metric = _metric(batch, vectors, config, active)
-    found = Discriminator(
+    discriminator = Discriminator(
         groups=ids,
         masses=masses,
         gamma=masses.new_full(masses.shape, float("nan")),
@@ -113,12 +113,16 @@ def estimate(
         # Blocks share no token, and a block's arrays are 0 outside it.
         arrays = (solver.alpha, solver.margin, solver.margin_initial)
         solved = tuple(map(torch.add, solved, arrays)) if solved else arrays
-        found.gamma[first:last] = solver.gamma.view(-1, 2)
-        found.centroid_gap_initial[first:last] = solver.gap_initial
-        found.centroid_gap[first:last] = solver.gap
+        discriminator.gamma[first:last] = solver.gamma.view(-1, 2)
+        discriminator.centroid_gap_initial[first:last] = solver.gap_initial
+        discriminator.centroid_gap[first:last] = solver.gap
     alpha, margin, margin_initial = solved or (torch.zeros_like(mass),) * 3
     return Estimate(
-        alpha, margin, margin_initial, unweighted if any(without_contrast) else None, discriminator=found
+        alpha,
+        margin,
+        margin_initial,
+        unweighted if any(without_contrast) else None,
+        discriminator=discriminator,
     )
 
 

@@ -55,6 +55,12 @@ class Charts {
       series, bands,
       hooks: { setScale: [(self, scale) => { if (scale === "x") this.#followZoom(self); }] },
     }, data, holder);
+    // uPlot marks every line of its legend alike; here the mark has the line's own dashes.
+    plot.root.querySelectorAll(".u-legend .u-series").forEach((row, place) => {
+      const { stroke, dash } = lines.find(({ label }) => label === series[place].label) ? series[place] : {};
+      row.querySelector(".u-marker")?.replaceWith(stroke ? svg("svg", { class: "u-marker", "aria-hidden": "true" },
+        svg("line", { x1: 0, x2: "100%", y1: "50%", y2: "50%", stroke, "stroke-width": 2.5, "stroke-dasharray": dash.join(" ") })) : "");
+    });
     plot.root.setAttribute("role", "application");
     plot.root.setAttribute("aria-label", `Chart of ${title}. Arrow keys read values, plus and minus zoom, zero resets.`);
     plot.root.tabIndex = 0;

@@ -31,11 +31,13 @@ function forest(rows, over) {
   const scores = rows.flatMap(({ before, after }) => [before, after]).filter(Boolean)
     .flatMap(({ accuracy, low, high }) => [accuracy, low ?? accuracy, high ?? accuracy]);
   const pad = Math.max(0.02, 0.06 * (Math.max(...scores) - Math.min(...scores)));
-  const low = Math.max(0, Math.min(...scores) - pad);
-  const high = Math.min(1, Math.max(...scores) + pad);
+  // Shares end at 0 and 1; rewards of one's own may be anything.
+  const shares = scores.every((score) => score >= 0 && score <= 1);
+  const low = Math.max(shares ? 0 : -Infinity, Math.min(...scores) - pad);
+  const high = Math.min(shares ? 1 : Infinity, Math.max(...scores) + pad);
   const x = (value) => `${(100 * (Math.max(low, Math.min(high, value)) - low)) / (high - low)}%`;
   const table = el("table", { className: "forest" }, el("thead", {}, el("tr", {},
-    ...["Run", "Before", "After", `95 % interval, over ${over}`, ""].map((name) => el("th", { scope: "col" }, name)))));
+    ...["Run", "○ Before", "● After", `95 % interval over ${over}`, ""].map((name) => el("th", { scope: "col" }, name)))));
   const body = el("tbody");
   for (const row of rows) {
     const bar = svg("svg", { class: "score", role: "img", "aria-label": `${row.label}: ${percent(row.after?.accuracy)}` });
@@ -54,11 +56,11 @@ function forest(rows, over) {
   }
   table.append(body);
   table.querySelector("th:last-child").append(
-    el("span", { className: "scale" }, el("span", {}, percent(low, 0)), el("span", {}, "○ before  ● after"), el("span", {}, percent(high, 0))));
+    el("span", { className: "scale" }, el("span", {}, percent(low, 0)), el("span", {}, percent(high, 0))));
   const values = () => [["run", "before", "after", "low", "high"],
     ...rows.map(({ label, before, after }) => [label, before?.accuracy, after?.accuracy, after?.low, after?.high])];
   table.querySelector("th").append(csvButton("Scores", values));
-  return el("div", { className: "table-holder wide", tabIndex: 0, role: "region", "aria-label": "Held-out accuracy" }, table);
+  return el("div", { className: "table-holder wide", tabIndex: 0, role: "region", "aria-label": "Held-out scores" }, table);
 }
 
 function sampled(after) {

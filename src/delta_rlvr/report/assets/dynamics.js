@@ -20,7 +20,6 @@ class DynamicsView {
     this.more = el("details", { className: "more", ontoggle: () => this.charts.resize() }, el("summary", {}, "More curves"), this.secondary);
     this.notes = el("div");
     root.append(toolbar, this.key, this.primary, this.more, this.notes);
-    this.more.hidden = !model.panels.some((panel) => !panel.primary);
     for (const run of model.runs) {
       if (run.notes.length) this.notes.append(el("details", { className: "more" },
         el("summary", {}, `Notes of ${run.label}`), el("ul", {}, ...run.notes.map((note) => el("li", {}, visible(note))))));
@@ -47,10 +46,11 @@ class DynamicsView {
       const seeds = unit.members.length > 1 ? ` (${unit.members.length} seeds: mean, lowest to highest)` : "";
       return el("li", {}, mark, unit.label + seeds);
     }));
-    for (const [holder, primary] of [[this.primary, true], [this.secondary, false]]) {
-      holder.replaceChildren();
-      for (const panel of this.model.panels) if (panel.primary === primary) this.#panel(holder, panel, units);
-    }
+    // A chart with many lines for each of several runs cannot be read at a glance.
+    const first = ({ primary, lines }) => primary && (units.length === 1 || lines.length < 5);
+    for (const holder of [this.primary, this.secondary]) holder.replaceChildren();
+    for (const panel of this.model.panels) this.#panel(first(panel) ? this.primary : this.secondary, panel, units);
+    this.more.hidden = !this.secondary.children.length;
   }
 
   #panel(holder, panel, units) {

@@ -154,9 +154,9 @@ def _single(tokens: Tokens) -> Node:
         members = split(tokens, {operation})
         if len(members) > 1 and all(map(bare, members)):
             return Node(kind, tokens, tuple(read(member) for member in members))
-    found = _bracketed(tokens) or _outward(tokens) or matrix(tokens) or _cases(tokens)
-    if found is not None:
-        return found
+    value = _bracketed(tokens) or _outward(tokens) or matrix(tokens) or _cases(tokens)
+    if value is not None:
+        return value
     terms = split(tokens, {":", "\\text{to}"})
     if len(terms) > 1 and all(map(bare, terms)):
         return Node("tuple", tokens, tuple(read(term) for term in terms), form=":")

@@ -67,9 +67,9 @@ def begun_stacks(folder: Path, missing: Sequence[Run]) -> list[Stack]:
     more are deleted, and so are drafts of files that were never finished."""
     for draft in (folder / STACKS).glob(".*.draft"):
         draft.unlink()
-    found = {place: _read(place) for place in (folder / STACKS).glob("*.pt")}
+    states = {place: _read(place) for place in (folder / STACKS).glob("*.pt")}
     stacks, left = [], list(missing)
-    for place, state in sorted(found.items(), key=lambda item: -item[1]["done"]):
+    for place, state in sorted(states.items(), key=lambda item: -item[1]["done"]):
         runs = [run for run in _runs(state) if run in left]
         if not runs:
             place.unlink()

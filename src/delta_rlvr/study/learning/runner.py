@@ -123,14 +123,14 @@ class Study:
                 f"--model {self.model} has other weights (SHA-256 {digest}) than the protocol or the runs of {self.folder} (SHA-256 "
                 f"{expected})"
             )
-        told = {
+        document = {
             "protocol": asdict(self.protocol),
             "model_sha256": digest,
             "compute_dtype": machine.precision,
             "versions": installed_versions(*VERSIONS),
             "written": now(),
         }
-        write_json(self.folder / PROTOCOL, told)
+        write_json(self.folder / PROTOCOL, document)
 
     def outcomes(self) -> list[Outcome]:
         """What is there so far."""
@@ -213,8 +213,8 @@ class Study:
                 continue
             self._keep(
                 [
-                    _outcome(run, before[run.task], found)
-                    for run, found in zip(stack.runs, trained, strict=True)
+                    _outcome(run, before[run.task], result)
+                    for run, result in zip(stack.runs, trained, strict=True)
                 ]
             )
             path_of(self.folder, stack.runs).unlink(missing_ok=True)

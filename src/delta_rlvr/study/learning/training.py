@@ -421,13 +421,13 @@ class StackedTraining:
 def _problems(runs: Sequence[Run], tasks: Sequence[Task], settings: TrainingSettings) -> list[list[Problem]]:
     """Each run's problems in the order in which TRL's sampler would ask them; runs of one task and seed share them."""
     count = settings.batches * settings.prompts
-    found: dict[tuple[str, int], list[Problem]] = {}
+    by_run: dict[tuple[str, int], list[Problem]] = {}
     for run, task in zip(runs, tasks, strict=True):
-        if (run.task, run.seed) not in found:
+        if (run.task, run.seed) not in by_run:
             problems = task.problems("train", count, run.seed)
             order = torch.randperm(count, generator=torch.Generator().manual_seed(run.seed))
-            found[run.task, run.seed] = [problems[place] for place in order.tolist()]
-    return [found[run.task, run.seed] for run in runs]
+            by_run[run.task, run.seed] = [problems[place] for place in order.tolist()]
+    return [by_run[run.task, run.seed] for run in runs]
 
 
 def _batch_statistics(values: Mapping[str, Any]) -> BatchStatistics:

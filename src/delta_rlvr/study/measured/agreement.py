@@ -76,8 +76,8 @@ class Labels:
         own = self.take(weights)
         push = (own - 1).sign() * self._advantage.sign()
         sure = (self.low > 0) | (self.high < 0)
-        told = torch.where(push == 0, 0.5, (push == self.credit.sign()).double())[sure]
-        return {"sign": told.mean().item() if len(told) else math.nan} | self._by_side(own, self.credit)
+        agrees = torch.where(push == 0, 0.5, (push == self.credit.sign()).double())[sure]
+        return {"sign": agrees.mean().item() if len(agrees) else math.nan} | self._by_side(own, self.credit)
 
     def reliability(self) -> dict[str, float]:
         """The same of the labels: |credit| from either half of the samples against the other half, and how often their signs agree."""
@@ -101,13 +101,13 @@ class Labels:
         return facts
 
     def _by_side(self, score: Tensor, credit: Tensor) -> dict[str, float]:
-        found: dict[str, float] = {}
+        measures: dict[str, float] = {}
         for side, verdict in SIDES.items():
             here = self._right == verdict
             size = credit[here].abs()
-            found[f"{side}_rank"] = drift(score[here], size).rank_correlation
-            found[f"{side}_auroc"] = auroc(score[here], top(size))
-        return found
+            measures[f"{side}_rank"] = drift(score[here], size).rank_correlation
+            measures[f"{side}_auroc"] = auroc(score[here], top(size))
+        return measures
 
 
 def top(size: Float[Tensor, " token"]) -> Bool[Tensor, " token"]:

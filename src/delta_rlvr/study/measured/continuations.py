@@ -63,11 +63,11 @@ class Continuations(Protocol):
 
 def responses_of(rollouts: Rollouts, rows: Iterable[int], limit: int) -> list[Response]:
     """Rows of a rollout batch, ready to be measured."""
-    found = []
+    responses = []
     for row in rows:
         mask = rollouts.mask[row]
         logps = rollouts.logps[row][mask].double().cpu().numpy()
-        found.append(
+        responses.append(
             Response(
                 rollouts.problems[row],
                 rollouts.prompt_ids[row][rollouts.prompt_mask[row]].tolist(),
@@ -77,7 +77,7 @@ def responses_of(rollouts: Rollouts, rows: Iterable[int], limit: int) -> list[Re
                 limit,
             )
         )
-    return found
+    return responses
 
 
 class StackContinuations:
@@ -166,7 +166,7 @@ class StackContinuations:
     def _sample(self, part: Sequence[Chunk], rows_at_once: int) -> list[list[list[int]]]:
         """The tokens of each continuation of each chunk."""
         at_once = max(1, rows_at_once // COPIES)
-        found: list[list[list[int]]] = []
+        continued: list[list[list[int]]] = []
         for start in range(0, len(part), at_once):
             some = list(part[start : start + at_once])
             # On CUDA the sampler keeps its memory and its graphs while the number of rows stays the same.
@@ -191,8 +191,8 @@ class StackContinuations:
             rows_of = [
                 row[:length] for row, length in zip(sampled[0].tolist(), lengths.tolist(), strict=True)
             ]
-            found += [rows_of[place * COPIES : (place + 1) * COPIES] for place in range(len(some))]
-        return found
+            continued += [rows_of[place * COPIES : (place + 1) * COPIES] for place in range(len(some))]
+        return continued
 
     def _draws(self, chunk: Chunk, left: int) -> Float[np.ndarray, "copy time"]:
         source = np.random.SeedSequence(self._seed, spawn_key=chunk)

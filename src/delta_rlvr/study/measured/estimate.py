@@ -69,9 +69,9 @@ def estimate(
 
     def differences(values: np.ndarray) -> np.ndarray:
         known = with_end(values, reward)
-        found = np.zeros(len(surprise))
-        found[tokens] = known[after] - known[before]
-        return np.clip(found, -surprise, surprise)
+        credit = np.zeros(len(surprise))
+        credit[tokens] = known[after] - known[before]
+        return np.clip(credit, -surprise, surprise)
 
     # The node before the end is compared with what is known: it gets both additions.
     added = np.where(last, 2.0, 1.0)

@@ -52,11 +52,11 @@ def measured_figure(result: dict[str, Any]) -> str:
     panel = (WIDTH - 2 * MARGIN - LABEL_WIDTH - 90) / len(PANELS)
     for place, (measure, heading, colour, chance) in enumerate(PANELS):
         left = MARGIN + LABEL_WIDTH + place * (panel + 30)
-        found = [value(row, measure) for row in rows]
-        known = [one.mean for one in found if not math.isnan(one.mean)]
+        spreads = [value(row, measure) for row in rows]
+        known = [one.mean for one in spreads if not math.isnan(one.mean)]
         low = min(0.0, math.floor(min(known, default=0.0) * 4) / 4)
         high = 1.0 if measure.endswith("auroc") else max(0.25, math.ceil(max(known, default=1.0) * 4) / 4)
         scale = axis(canvas, left, panel, top, bottom, low, high, 0.25, heading, middle=chance)
-        for number, (row, one) in enumerate(zip(rows, found, strict=True)):
+        for number, (row, one) in enumerate(zip(rows, spreads, strict=True)):
             interval(canvas, scale, top + ROW * (number + 0.5), one, colour, row["label"])
     return canvas.svg(bottom + 44)

@@ -45,13 +45,15 @@ def measured_result(
     rows = []
     for name, wanted in slices(settings.policies, settings.tasks).items():
         here = [one for one in documents if wanted.items() <= one.items()]
-        found = {row["method"]: row for row in table(here, AGREEMENT)}
+        by_method = {row["method"]: row for row in table(here, AGREEMENT)}
         for method, measures in _fidelity(
             [one for one in fidelities if wanted.items() <= one.items()]
         ).items():
-            row = found.setdefault(method, {"condition": "clean", "method": method, "label": label(method)})
+            row = by_method.setdefault(
+                method, {"condition": "clean", "method": method, "label": label(method)}
+            )
             row |= measures
-        rows += [{"slice": name, **row} for row in found.values()]
+        rows += [{"slice": name, **row} for row in by_method.values()]
     return {
         "schema": SCHEMA,
         "labels": "measured",
@@ -75,16 +77,18 @@ def _fidelity(documents: Sequence[Document]) -> dict[str, dict[str, Any]]:
     by_cell = [fidelity_rows(one, BASELINE) for one in documents if BASELINE in one["methods"]]
     if not by_cell:
         return {}
-    found: dict[str, dict[str, Any]] = {}
+    by_method: dict[str, dict[str, Any]] = {}
     for method in [name for name in by_cell[0] if all(name in cell for cell in by_cell)]:
-        found[method] = {}
+        by_method[method] = {}
         for measure in FIDELITY:
             values = [cell[method][measure] for cell in by_cell]
             errors = [cell[method][f"{measure}_error"] for cell in by_cell]
             mean = math.fsum(values) / len(values)
             reach = _Z * math.sqrt(math.fsum(error**2 for error in errors)) / len(errors)
-            found[method][measure] = dataclasses.asdict(Spread(mean, mean - reach, mean + reach, len(values)))
-    return found
+            by_method[method][measure] = dataclasses.asdict(
+                Spread(mean, mean - reach, mean + reach, len(values))
+            )
+    return by_method
 
 
 def cells(row: dict[str, Any]) -> list[str]:
@@ -103,7 +107,7 @@ def ordered(result: dict[str, Any], part: str = "all") -> list[dict[str, Any]]:
 def sentences(result: dict[str, Any]) -> list[str]:
     """What the table says, the conclusion first, and no more than its intervals support."""
     rows = {row["method"]: row for row in select(result)}
-    told = []
+    lines = []
     ahead = [
         name
         for name in rows
@@ -113,7 +117,7 @@ def sentences(result: dict[str, Any]) -> list[str]:
     ]
     if any("over" in row for row in rows.values()):
         ahead.sort(key=lambda name: -value(rows[name], "over").mean)
-        told.append(
+        lines.append(
             f"At equal step length the update gains more expected reward than {BASELINE}'s with: {_listed(ahead)}."
             if ahead
             else f"No method's update gains more expected reward at equal step length than {BASELINE}'s, as far as the intervals tell."
@@ -128,7 +132,7 @@ def sentences(result: dict[str, Any]) -> list[str]:
         rival = value(rows.get(PLAIN[0], {}), f"{side}_auroc").mean
         if math.isnan(rival):
             continue
-        told.append(
+        lines.append(
             f"On {side} responses 1 - p finds the top tenth by measured credit with AUROC {rival:.3f} "
             f"(the labels' own halves: {ceiling:.3f}); "
             + (
@@ -137,8 +141,8 @@ def sentences(result: dict[str, Any]) -> list[str]:
                 else "no weight is above it, as far as the intervals tell."
             )
         )
-    told += filter(None, map(_planted_sentence, result["facts"]))
-    return told + [
+    lines += filter(None, map(_planted_sentence, result["facts"]))
+    return lines + [
         f"{one['policy']} on {one['task']}: the gradient is lost in its own noise: give more --gradient-rollouts."
         for one in result["gradients"]
         if not one["square"] > 0
@@ -187,12 +191,12 @@ def markdown(result: dict[str, Any]) -> str:
 
 
 def _with_reach(row: dict[str, Any]) -> list[str]:
-    found = []
+    cells = []
     for measure in HEADINGS:
         one = value(row, measure)
         reach = "" if math.isnan(one.low) else f" ± {(one.high - one.low) / 2:.3f}"
-        found.append(_number(one.mean, measure) + reach)
-    return found
+        cells.append(_number(one.mean, measure) + reach)
+    return cells
 
 
 def _or_nan(number: float | None) -> float:

@@ -120,9 +120,9 @@ class CreditBench:
             for name, rho in weights.items()
         ]
         if deep and signal:
-            found = self._cosines(policy, rollouts, weights)
+            cosines = self._cosines(policy, rollouts, weights)
             for record in records:
-                record |= found[record["method"]]
+                record |= cosines[record["method"]]
             records += self._stability(weigher, weights, unit.number)
         agreement = self._agreement(policy, rollouts) if unit.number == 0 else []
         return {
@@ -196,13 +196,13 @@ class CreditBench:
         reference = updates([REFERENCE])[0]
         at_once = max(1, _GRADIENT_FLOATS // len(reference))
         names = list(weights)
-        found: dict[str, float] = {}
+        by_method: dict[str, float] = {}
         for start in range(0, len(names), at_once):
             part = names[start : start + at_once]
-            found |= zip(part, cosines(updates(part), reference), strict=True)
+            by_method |= zip(part, cosines(updates(part), reference), strict=True)
         return {
-            name: {"cosine": cosine, "cosine_gain": cosine - found[BASELINE]}
-            for name, cosine in found.items()
+            name: {"cosine": cosine, "cosine_gain": cosine - by_method[BASELINE]}
+            for name, cosine in by_method.items()
         }
 
     def _stability(
@@ -250,7 +250,7 @@ class CreditBench:
             for scope in SCOPES
             for refinements in (0, 1)
         ]
-        found = full_gradient_agreement(
+        agreements = full_gradient_agreement(
             policy, sample, configs=configs, proxies=PROXIES, temperature=self.settings.temperature
         )
         return [
@@ -261,6 +261,6 @@ class CreditBench:
                 "tokens": int(sample.mask.sum()),
                 **dataclasses.asdict(agreement),
             }
-            for config, by_proxy in zip(configs, found, strict=True)
+            for config, by_proxy in zip(configs, agreements, strict=True)
             for proxy, agreement in by_proxy.items()
         ]

@@ -57,7 +57,7 @@ def one_right_a_group(
 
     The others are left out, of the group's mean and deviation too.
     """
-    found = torch.zeros_like(correct)
+    advantages = torch.zeros_like(correct)
     for rows in torch.arange(len(correct), device=correct.device).view(-1, group):
         right = rows[correct[rows] == 1]
         wrong = rows[correct[rows] != 1]
@@ -65,5 +65,5 @@ def one_right_a_group(
             continue
         kept = torch.cat([right[lots[right].argmax()][None], wrong])
         rewards = correct[kept]
-        found[kept] = (rewards - rewards.mean()) / (rewards.std() + ADVANTAGE_FLOOR)
-    return found
+        advantages[kept] = (rewards - rewards.mean()) / (rewards.std() + ADVANTAGE_FLOOR)
+    return advantages

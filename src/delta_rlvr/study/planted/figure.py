@@ -33,8 +33,8 @@ def bench_figure(result: dict[str, Any]) -> str:
 
 
 def _merit(row: dict[str, Any]) -> float:
-    found = [value(row, f"{side}_auroc").mean for side in SIDES]
-    known = [number for number in found if not math.isnan(number)]
+    means = [value(row, f"{side}_auroc").mean for side in SIDES]
+    known = [number for number in means if not math.isnan(number)]
     return sum(known) / len(known) if known else -1.0
 
 
@@ -77,16 +77,16 @@ def _dots(canvas: Canvas, result: dict[str, Any], rows: Sequence[dict[str, Any]]
             y = top + ROW * (number + 0.5)
             key = f"{side}_auroc"
             for name in policies:
-                found = value(by_policy[name].get(row["method"], {}), key)
-                if not math.isnan(found.mean) and len(policies) > 1:
+                spread = value(by_policy[name].get(row["method"], {}), key)
+                if not math.isnan(spread.mean) and len(policies) > 1:
                     canvas.mark(
-                        scale(found.mean),
+                        scale(spread.mean),
                         y,
                         marks[name],
                         colour,
                         size=2.6,
                         hollow=True,
-                        title=f"{row['label']}, {name}: {found.mean:.3f}",
+                        title=f"{row['label']}, {name}: {spread.mean:.3f}",
                     )
             control = value(shuffled.get(row["method"], {}), key).mean
             if not math.isnan(control):
@@ -117,13 +117,13 @@ def _dots(canvas: Canvas, result: dict[str, Any], rows: Sequence[dict[str, Any]]
 
 
 def interval(
-    canvas: Canvas, scale: Callable[[float], float], y: float, found: Spread, colour: str, told: str
+    canvas: Canvas, scale: Callable[[float], float], y: float, spread: Spread, colour: str, label: str
 ) -> None:
-    if math.isnan(found.mean):
+    if math.isnan(spread.mean):
         return
-    if not math.isnan(found.low):
-        canvas.line(scale(found.low), y, scale(found.high), y, stroke=colour, width=2.4)
-    canvas.mark(scale(found.mean), y, "circle", colour, title=f"{told}: {found.mean:.3f}")
+    if not math.isnan(spread.low):
+        canvas.line(scale(spread.low), y, scale(spread.high), y, stroke=colour, width=2.4)
+    canvas.mark(scale(spread.mean), y, "circle", colour, title=f"{label}: {spread.mean:.3f}")
 
 
 def axis(
@@ -175,7 +175,8 @@ def _lines(canvas: Canvas, result: dict[str, Any], top: float) -> float:
         (SHUFFLED.name, "shuffled"),
     ]
     by_noise = [
-        (told, {row["method"]: row for row in select(result, condition=name)}) for name, told in noise
+        (noise_name, {row["method"]: row for row in select(result, condition=name)})
+        for name, noise_name in noise
     ]
     methods = [method for method in by_noise[0][1] if any(method in rows for _, rows in by_noise[1:])]
     if not methods:
@@ -201,28 +202,28 @@ def _lines(canvas: Canvas, result: dict[str, Any], top: float) -> float:
         places = [
             left + width * (0.04 + 0.92 * number / (len(by_noise) - 1)) for number in range(len(by_noise))
         ]
-        for x, (told, _) in zip(places, by_noise, strict=True):
-            canvas.text(x, top + height + 16, told, size=11, fill=SOFT, anchor="middle")
+        for x, (noise_name, _) in zip(places, by_noise, strict=True):
+            canvas.text(x, top + height + 16, noise_name, size=11, fill=SOFT, anchor="middle")
         canvas.text(
             left + width / 2, top + height + 33, "verdicts flipped", size=11, fill=SOFT, anchor="middle"
         )
         for method in methods:
             drawn = [
-                (x, top + height * (1 - found.mean), told, found)
-                for x, (told, rows) in zip(places, by_noise, strict=True)
-                if not math.isnan((found := value(rows.get(method, {}), f"{side}_auroc")).mean)
+                (x, top + height * (1 - spread.mean), noise_name, spread)
+                for x, (noise_name, rows) in zip(places, by_noise, strict=True)
+                if not math.isnan((spread := value(rows.get(method, {}), f"{side}_auroc")).mean)
             ]
             # Shuffled rewards are no more of the same noise: that point stands apart.
-            joined = [(x, y) for x, y, told, _ in drawn if told != SHUFFLED.name]
+            joined = [(x, y) for x, y, noise_name, _ in drawn if noise_name != SHUFFLED.name]
             canvas.path(joined, colours[method], dashes[method])
-            for x, y, told, found in drawn:
+            for x, y, noise_name, spread in drawn:
                 canvas.mark(
                     x,
                     y,
                     "circle",
                     colours[method],
                     size=3,
-                    title=f"{label(method)}, {told}: {found.mean:.3f}",
+                    title=f"{label(method)}, {noise_name}: {spread.mean:.3f}",
                 )
         left += width + 40
     for number, method in enumerate(methods):

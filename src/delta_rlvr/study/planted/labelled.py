@@ -24,18 +24,18 @@ def measure_weights(
     labels = _labels(rollouts)
     live = rollouts.mask & (advantages != 0)[:, None]
     token_advantages = advantages[:, None].expand_as(weights)
-    found = {"mass_share": update_mass_share(weights[live], token_advantages[live], labels[live])}
+    measures = {"mass_share": update_mass_share(weights[live], token_advantages[live], labels[live])}
     for side, verdict in SIDES.items():
         here = live & (rollouts.correct == verdict)[:, None]
         scores, decisive = weights[here], labels[here]
-        found[f"{side}_auroc"] = auroc(scores, decisive)
-        found[f"{side}_precision"] = average_precision(scores, decisive)
+        measures[f"{side}_auroc"] = auroc(scores, decisive)
+        measures[f"{side}_precision"] = average_precision(scores, decisive)
         for bins in BINS:
             alike = (
                 auroc_within(scores, decisive, rollouts.logps[here].exp(), bins) if len(scores) else math.nan
             )
-            found[f"{side}_alike_{bins}"] = alike
-    return found
+            measures[f"{side}_alike_{bins}"] = alike
+    return measures
 
 
 def batch_facts(rollouts: Rollouts, group: int) -> dict[str, float]:

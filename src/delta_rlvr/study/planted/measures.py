@@ -38,9 +38,9 @@ def average_precision(scores: Float[Tensor, " token"], labels: Bool[Tensor, " to
     last_of_tie = torch.ones_like(ordered, dtype=torch.bool)
     last_of_tie[:-1] = ordered[1:] != ordered[:-1]
     passed = (torch.arange(len(ordered), device=scores.device) + 1)[last_of_tie]
-    found = hits[last_of_tie]
-    gained = torch.diff(found, prepend=found.new_zeros(1))
-    return ((found / passed) * gained).sum().item() / hits[-1].item()
+    hits_so_far = hits[last_of_tie]
+    gained = torch.diff(hits_so_far, prepend=hits_so_far.new_zeros(1))
+    return ((hits_so_far / passed) * gained).sum().item() / hits[-1].item()
 
 
 def auroc_within(

@@ -105,13 +105,13 @@ def collate(
     """Right-padded ids, and the labels of the solutions and their end."""
     rows = []
     for prompt, solution in pairs:
-        asked, told = tokenizer(prompt)["input_ids"], tokenizer(solution)["input_ids"]
-        rows.append((asked, [*told, tokenizer.eos_token_id]))
-    longest = max(len(asked) + len(told) for asked, told in rows)
+        asked, answered = tokenizer(prompt)["input_ids"], tokenizer(solution)["input_ids"]
+        rows.append((asked, [*answered, tokenizer.eos_token_id]))
+    longest = max(len(asked) + len(answered) for asked, answered in rows)
     ids = torch.full((len(rows), longest), tokenizer.pad_token_id)
     labels = torch.full_like(ids, IGNORED)
-    for place, (asked, told) in enumerate(rows):
-        ids[place, : len(asked) + len(told)] = torch.tensor([*asked, *told])
-        labels[place, len(asked) : len(asked) + len(told)] = torch.tensor(told)
+    for place, (asked, answered) in enumerate(rows):
+        ids[place, : len(asked) + len(answered)] = torch.tensor([*asked, *answered])
+        labels[place, len(asked) : len(asked) + len(answered)] = torch.tensor(answered)
     # Padding stands on the right, where no real token attends to it.
     return {"input_ids": ids.to(device), "labels": labels.to(device)}

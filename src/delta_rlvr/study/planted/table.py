@@ -57,21 +57,21 @@ def bench_result(documents: Sequence[Document], settings: BenchSettings) -> dict
 
 def slices(policies: Sequence[str], tasks: Sequence[str]) -> dict[str, dict[str, str]]:
     """What tables are made of: all documents, those of each policy and task, and of each pair."""
-    found: dict[str, dict[str, str]] = {"all": {}}
-    found |= {f"policy {policy}": {"policy": policy} for policy in policies}
-    found |= {f"task {task}": {"task": task} for task in tasks}
-    return found | {
+    named: dict[str, dict[str, str]] = {"all": {}}
+    named |= {f"policy {policy}": {"policy": policy} for policy in policies}
+    named |= {f"task {task}": {"task": task} for task in tasks}
+    return named | {
         f"{policy} on {task}": {"policy": policy, "task": task} for policy in policies for task in tasks
     }
 
 
 def table(documents: Sequence[Document], measures: Sequence[str] = MEASURES) -> list[dict[str, Any]]:
     """One row a condition and method: a `Spread` for each measure, over (policy, task) cells and the batches within them."""
-    found: dict[tuple[str, str], dict[tuple[str, str], list[dict[str, Any]]]] = {}
+    by_arm: dict[tuple[str, str], dict[tuple[str, str], list[dict[str, Any]]]] = {}
     for document in documents:
         cell = document["policy"], document["task"]
         for record in _with_gains(document["records"]):
-            by_cell = found.setdefault((record["condition"], record["method"]), {})
+            by_cell = by_arm.setdefault((record["condition"], record["method"]), {})
             by_cell.setdefault(cell, []).append(record)
     return [
         {
@@ -84,7 +84,7 @@ def table(documents: Sequence[Document], measures: Sequence[str] = MEASURES) -> 
                 if (value := _over_cells(list(cells.values()), measure)).batches
             },
         }
-        for (condition, method), cells in found.items()
+        for (condition, method), cells in by_arm.items()
     ]
 
 
@@ -109,11 +109,11 @@ def facts(documents: Sequence[Document]) -> list[dict[str, Any]]:
 
 def agreement(documents: Sequence[Document]) -> list[dict[str, Any]]:
     """Each proxy against full gradients under each setting of the estimator, over the cells where it was measured."""
-    found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    by_setting: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for document in documents:
         for record in document["agreement"]:
             key = record["proxy"], record["scope"], record["refinements"]
-            found.setdefault(key, []).append(record)
+            by_setting.setdefault(key, []).append(record)
     measures = ("margin_rank_correlation", "weight_rank_correlation", "update_cosine")
     return [
         {
@@ -125,7 +125,7 @@ def agreement(documents: Sequence[Document]) -> list[dict[str, Any]]:
             **{measure: _mean([record[measure] for record in records]) for measure in measures},
             **{f"{measure}_range": _range([record[measure] for record in records]) for measure in measures},
         }
-        for (proxy, scope, refinements), records in found.items()
+        for (proxy, scope, refinements), records in by_setting.items()
     ]
 
 
@@ -157,30 +157,30 @@ def agreement_file(rows: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
 
 def notes(documents: Sequence[Document]) -> list[str]:
     """What a reader must know before the table: cells that had nothing to measure."""
-    told = []
+    lines = []
     for row in facts(documents):
         if row["mixed_groups"] == 0:
-            told.append(
+            lines.append(
                 f"{row['policy']} on {row['task']}: no group has both right and wrong responses (accuracy "
                 f"{row['accuracy']:.1%}), so there is no advantage, no credit, and nothing of it in the tables"
             )
         elif row["mixed_groups"] < 0.1:
-            told.append(
+            lines.append(
                 f"{row['policy']} on {row['task']}: only {row['mixed_groups']:.0%} of the groups have both right and wrong "
                 "responses: its numbers rest on few tokens"
             )
-    return told
+    return lines
 
 
 def value(row: dict[str, Any], measure: str) -> Spread:
     """A measure of a table's row, as it stands there or as its file gave it back."""
-    found = row.get(measure)
-    if found is None:
+    stored = row.get(measure)
+    if stored is None:
         return Spread(math.nan, math.nan, math.nan, 0)
     mean, low, high = (
-        math.nan if found[key] is None else float(found[key]) for key in ("mean", "low", "high")
+        math.nan if stored[key] is None else float(stored[key]) for key in ("mean", "low", "high")
     )
-    return Spread(mean, low, high, found["batches"])
+    return Spread(mean, low, high, stored["batches"])
 
 
 def select(result: dict[str, Any], part: str = "all", condition: str = CLEAN.name) -> list[dict[str, Any]]:
@@ -193,22 +193,22 @@ def _with_gains(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
     Paired by batch, differences vary far less than the AUROCs themselves.
     """
-    found = {(record["method"], record["condition"]): record for record in records}
+    by_arm = {(record["method"], record["condition"]): record for record in records}
 
     def gap(record: dict[str, Any], other: dict[str, Any], key: str) -> float | None:
         ours, theirs = record.get(key), other.get(key)
         return None if ours is None or theirs is None else ours - theirs
 
-    told = []
+    with_gains = []
     for record in records:
-        rival = found.get((RIVAL, record["condition"]), {})
+        rival = by_arm.get((RIVAL, record["condition"]), {})
         control = (
-            found.get((record["method"], SHUFFLED.name), {}) if record["condition"] == CLEAN.name else {}
+            by_arm.get((record["method"], SHUFFLED.name), {}) if record["condition"] == CLEAN.name else {}
         )
         gains = {f"{side}_gain": gap(record, rival, f"{side}_auroc") for side in SIDES}
         by_reward = {f"{side}_by_reward": gap(record, control, f"{side}_auroc") for side in SIDES}
-        told.append({**record, **gains, **by_reward})
-    return told
+        with_gains.append({**record, **gains, **by_reward})
+    return with_gains
 
 
 def _over_cells(cells: Sequence[Sequence[dict[str, Any]]], measure: str) -> Spread:

@@ -35,9 +35,9 @@ def shape_of(model: PreTrainedModel) -> Shape:
         "sliding-window attention": "sliding_attention" in (getattr(config, "layer_types", None) or ()),
         "rope scaling": config.rope_parameters["rope_type"] != "default",
     }
-    found = [name for name, present in wrong.items() if present]
-    if found:
-        raise ValueError(f"model: cannot be stacked, as it has {', '.join(found)}")
+    obstacles = [name for name, present in wrong.items() if present]
+    if obstacles:
+        raise ValueError(f"model: cannot be stacked, as it has {', '.join(obstacles)}")
     return Shape(
         layers=config.num_hidden_layers,
         heads=config.num_attention_heads,

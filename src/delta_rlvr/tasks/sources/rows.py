@@ -22,7 +22,9 @@ from delta_rlvr.tasks.sources.schemas import (
     question_hash,
     reader,
 )
-from delta_rlvr.tasks.templates import Template
+from delta_rlvr.tasks.templates import LETTERS, Template
+
+_MOST_OPTIONS = 10  # `grade_choice` reads the letters A to J
 
 ROW_FILES = (".jsonl", ".jsonl.gz", ".json", ".csv", ".parquet")
 """Files that hold rows, by how their names end."""
@@ -70,7 +72,7 @@ def load_problems(
     read = reader(schema or KNOWN_SETS.get(text, "plain"), names, graded)
     problems = list(_problems(rows, read, label, template, chat, working, limit))
     if not problems:
-        raise ValueError(f"{source}: no rows")
+        raise ValueError(f"{source}: there are no rows in it")
     return problems
 
 
@@ -86,7 +88,7 @@ def check_is_data_set(name: str) -> None:
     if path.is_dir():
         return
     if path.is_file():
-        raise ValueError(f"{name} is no file of rows: give one that ends in {', '.join(ROW_FILES)}")
+        raise ValueError(f"{name} does not hold rows: give a file that ends in {', '.join(ROW_FILES)}")
     if (
         name.startswith((".", "/", "~"))
         or name.count("/") != 1
@@ -100,7 +102,9 @@ def check_is_data_set(name: str) -> None:
 def read_rows(path: Path) -> Iterator[tuple[str, Row]]:
     """(where, row) of each row of a file."""
     if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file (DELTA_RLVR_DATA may name the folder that it lies in)")
+        raise FileNotFoundError(
+            f"{path}: there is no such file (the environment variable DELTA_RLVR_DATA can name its folder)"
+        )
     if path.suffix == ".json":
         return _read_json(path)
     if path.suffix == ".csv":
@@ -234,12 +238,40 @@ def _problems(
             repeats[digest] += 1
             name = digest if repeats[digest] == 1 else f"{digest}-{repeats[digest]}"
         seen[name] = where
-        prompt = fields.question
+        prompt, answer, grader = fields.question, fields.answer, fields.grader
+        options: list[str] = []
+        if template is not None and template.grader == "choice":
+            options, answer = _options(row, answer, where)
+            grader = "choice"
         if template is not None and isinstance(prompt, str):
-            prompt = template.messages(prompt) if chat else template.fill(prompt)
+            prompt = template.messages(prompt, options) if chat else template.fill(prompt, options)
         meta = {**fields.meta, "question": fields.question, "where": where, "row": row}
         if working is not None and row.get(working):
             meta["working"] = str(row[working])
         if template is not None:
             meta["extract"] = template.extract
-        yield Problem(f"{label}/{name}", prompt, fields.answer, fields.grader, meta)
+        yield Problem(f"{label}/{name}", prompt, answer, grader, meta)
+
+
+def _options(row: Row, answer: Any, where: str) -> tuple[list[str], Any]:
+    """A row's options (a list; in a CSV file a JSON list), and the letter of the right one: its answer is a letter or an option."""
+    options = row.get("options")
+    if isinstance(options, str):
+        try:
+            options = json.loads(options)
+        except json.JSONDecodeError:
+            options = None
+    if not isinstance(options, list) or not 2 <= len(options) <= _MOST_OPTIONS:
+        raise ValueError(
+            f"{where}: a choice template needs a column `options` with a list of 2 to {_MOST_OPTIONS} texts, as in "
+            '["Paris", "Rome"]'
+        )
+    texts = [str(option) for option in options]
+    letters = list(LETTERS[: len(texts)])
+    if texts.count(str(answer)) == 1:
+        return texts, letters[texts.index(str(answer))]
+    if answer and str(answer) not in letters:
+        raise ValueError(
+            f"{where}: its answer is {answer!r}; give one of the letters {', '.join(letters)}, or the text of one option"
+        )
+    return texts, answer

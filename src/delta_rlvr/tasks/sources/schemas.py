@@ -178,10 +178,10 @@ def _question(value: Any) -> str | list[dict[str, str]]:
 
 
 def _told(row: Row, body: str, question: str) -> str:
-    told = [str(_pick(row, name, (), name)).strip() for name in (body, question)]
-    if told[0] and told[0][-1] not in ".!?,":
-        told[0] += "."  # SVAMP leaves the full stop out
-    return " ".join(told).strip()
+    parts = [str(_pick(row, name, (), name)).strip() for name in (body, question)]
+    if parts[0] and parts[0][-1] not in ".!?,":
+        parts[0] += "."  # SVAMP leaves the full stop out
+    return " ".join(parts).strip()
 
 
 def _id(row: Row, name: str | None) -> str | None:

@@ -22,7 +22,7 @@ WRITABLE = (WORK, "/dev/shm")
 # Time zones, and where the loader looks for libraries.
 SMALL = ("/usr/share/zoneinfo", "/etc/localtime", "/etc/ld.so.cache", "/etc/alternatives", "/usr/lib/locale")
 INSTALL = (
-    "the code grader needs bubblewrap 0.7 or newer, and {found}. Install it with one of:\n"
+    "the code grader needs bubblewrap 0.7 or newer, and {problem}. Install it with one of:\n"
     "  sudo apt-get install bubblewrap    (Debian 12, Ubuntu 23.04 and later)\n"
     "  sudo dnf install bubblewrap\n  sudo pacman -S bubblewrap\n  sudo apk add bubblewrap"
 )
@@ -60,11 +60,11 @@ def package_paths(names: tuple[str, ...] | None) -> list[Path]:
             if names is None:
                 continue
             raise ValueError(f"packages names {name!r}, which is not installed in {sys.prefix}")
-        found = Path(spec.origin)
-        found = found.parent if found.name.startswith("__init__.") else found
+        origin = Path(spec.origin)
+        origin = origin.parent if origin.name.startswith("__init__.") else origin
         # Where wheels keep the shared libraries that they bring along.
-        libraries = found.parent / f"{name}.libs"
-        paths += [found, *([libraries] if libraries.is_dir() else [])]
+        libraries = origin.parent / f"{name}.libs"
+        paths += [origin, *([libraries] if libraries.is_dir() else [])]
     return paths
 
 
@@ -174,11 +174,11 @@ def command(
 def check(packages: tuple[str, ...] | None) -> None:
     """Raise SandboxUnavailable, with how to change that, unless a sandbox with these packages can be made here."""
     if not sys.platform.startswith("linux") or shutil.which("bwrap") is None:
-        raise SandboxUnavailable(INSTALL.format(found="`bwrap` is not on the PATH"))
+        raise SandboxUnavailable(INSTALL.format(problem="`bwrap` is not on the PATH"))
     said = subprocess.run(["bwrap", "--version"], capture_output=True, text=True, check=False).stdout
     version = tuple(map(int, re.findall(r"\d+", said)[:2]))
     if version < (0, 7):
-        raise SandboxUnavailable(INSTALL.format(found=f"this is {said.strip() or 'of an unknown version'}"))
+        raise SandboxUnavailable(INSTALL.format(problem=f"this is {said.strip() or 'of an unknown version'}"))
     if real_root() and shutil.which("setpriv") is None:
         raise SandboxUnavailable("the code grader needs `setpriv` when run as root: install util-linux")
     attempt = [*command(packages, 1 << 20), *python_command(), "-c", "import os"]

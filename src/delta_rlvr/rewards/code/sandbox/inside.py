@@ -96,12 +96,12 @@ def load(preamble: str, program: str, entry: str) -> Callable[..., Any]:
     except (EOFError, AssertionError):
         if entry not in names:  # else it had gone on to ask a user for input, or to test itself by an example
             raise
-    found = names.get(entry)
-    if found is None and "Solution" in names:
-        found = getattr(names["Solution"](), entry, None)  # LeetCode's form
-    if not callable(found):
+    function = names.get(entry)
+    if function is None and "Solution" in names:
+        function = getattr(names["Solution"](), entry, None)  # LeetCode's form
+    if not callable(function):
         raise NameError("the program defines no function " + entry)
-    return found
+    return function
 
 
 def answer(
