@@ -69,15 +69,15 @@ def test_interrupted_and_started_again(tmp_path, with_what):
 
 def test_the_table_fits_a_terminal_of_80_columns(tmp_path):
     """The name of a rule of one's own was cut to `my_rules.py:Un...`, and intervals broke over two lines."""
-    scores = {"dapo": [0.5, 0.4], "my_rules.py-Unlikely": [0.3, 0.6]}
+    scores = {"dapo": [0.5, 0.4], "my_rules.py-Unlikely": [0.4, 0.6]}
     finished_runs(tmp_path, scores)
     console = Console(record=True, width=80, file=io.StringIO())
     conclude(tmp_path, ["dapo", "my_rules.py:Unlikely"], range(2), console)
     lines = console.export_text().splitlines()
     row = next(line for line in lines if "my_rules.py:Unlikely │" in line)
-    assert "45.0 ± 21.2" in row
-    assert "+0.0 (-20.0 to +20.0)" in row
-    assert max(map(len, lines)) <= 80
+    assert "50.0 ± 14.1" in row
+    assert "+5.0 (-10.0 to +20.0)" in row
+    assert max(len(line) for line in lines if not line.startswith("report: ")) <= 80  # a path is never broken
 
 
 def finished_runs(folder, scores):
