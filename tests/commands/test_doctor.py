@@ -116,16 +116,16 @@ def test_what_is_not_there(monkeypatch, no_steps, tmp_path, capsys):
 
 def test_too_little_memory_or_disk(monkeypatch, no_steps, capsys):
     # 338,112 parameters x 16 bytes, and 128 x 64 tokens x 585 entries x 8 bytes: 43.7 MB. Stored: 256 x 64 tokens x 96 x 4 bytes.
-    monkeypatch.setattr(doctor_train, "free_memory", lambda device: 10**6)
+    monkeypatch.setattr(sizes, "free_memory", lambda device: 10**6)
     listed = " ".join(doctor(capsys, code=2).partition("what to change:")[2].split())
     assert "need 43.7 MB, and 1.0 MB are free: lower --per_device_train_batch_size (128)" in listed
     # The weights and logits fit, the hidden states beside them do not.
-    monkeypatch.setattr(doctor_train, "free_memory", lambda device: 45 * 10**6)
+    monkeypatch.setattr(sizes, "free_memory", lambda device: 45 * 10**6)
     listed = " ".join(doctor(capsys, code=2).partition("what to change:")[2].split())
     assert "stored hidden states may need 6.3 MB, and there is room for 1.3 MB" in listed
     assert "ready" in doctor(capsys, "--method", "dapo", code=0)  # it stores none
     monkeypatch.undo()
-    monkeypatch.setattr(doctor_train, "free_disk", lambda folder: 10**7)
+    monkeypatch.setattr(sizes, "free_disk", lambda folder: 10**7)
     listed = " ".join(doctor(capsys, "--no-steps", code=2).partition("what to change:")[2].split())
     assert "4 checkpoints of 4.1 MB and the model: 17.6 MB of 10.0 MB free: set --save_total_limit" in listed
 
