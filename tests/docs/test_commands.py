@@ -16,15 +16,15 @@ from delta_rlvr.commands import (
     completion,
     credit_bench,
     doctor,
+    evaluate,
     explain,
     leaderboard,
     methods,
+    report,
     study,
 )
 from delta_rlvr.commands.options import parse_train_options
-from delta_rlvr.evaluate import command as evaluate
 from delta_rlvr.objectives import get_method
-from delta_rlvr.report import command as report
 
 COMMANDS = [command for page in PAGES for command in commands(page)]
 
@@ -41,7 +41,7 @@ ENVIRONMENT = re.compile(r"^(?:[A-Z][A-Z_]*=\S* )+")
 
 PARSERS = {
     "evaluate": evaluate.add_arguments,
-    "report": report.add_report_arguments,
+    "report": report.add_arguments,
     "explain": explain.add_arguments,
     "credit-bench": credit_bench.add_arguments,
     "study": study.add_arguments,
