@@ -358,7 +358,7 @@ def test_the_interval_is_agresti_and_caffos():
     other = math.sqrt((32 / 44) * (12 / 44) / 44)
     assert credit.high[1] == pytest.approx(1 - 32 / 44 + 1.96 * other, abs=1e-4)  # three digits again
     assert credit.first.tolist() == pytest.approx([0.2, 0.3])
-    assert MeasuredCredit.from_lists(json.loads(json.dumps(credit.as_lists()))).samples.tolist() == [60, 40]
+    assert json.loads(json.dumps(credit.as_lists()))["samples"] == [60, 40]
 
 
 def test_killed_work_goes_on_with_the_same_outcome(toy, tmp_path):

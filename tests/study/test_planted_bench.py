@@ -12,9 +12,10 @@ import pytest
 from delta_rlvr.cli import main
 from delta_rlvr.commands.credit_bench_display import sentences
 from delta_rlvr.runs import read_run
+from delta_rlvr.study.bench import Unit
 from delta_rlvr.study.planted.figure import bench_figure
 from delta_rlvr.study.planted.policies import Continuation, is_variant, make_variant, told_solutions
-from delta_rlvr.study.planted.settings import BenchSettings, Unit
+from delta_rlvr.study.planted.settings import BenchSettings
 from delta_rlvr.study.planted.table import agreement_file, bench_result, select, value
 from delta_rlvr.study.shots import line_ends, with_shots
 from delta_rlvr.tasks import get_task, load_policy

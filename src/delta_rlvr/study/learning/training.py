@@ -295,7 +295,6 @@ class StackedTraining:
             seed=self.runs[place].seed,
             temperature=self.settings.temperature,
             rows_at_once=self.rows_at_once,
-            tell=self.phases.tell,
         )
         credits = measure(
             {number: responses}, continuations, budget=self.settings.continuations, tolerance=TOLERANCE

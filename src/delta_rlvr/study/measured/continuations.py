@@ -93,7 +93,6 @@ class StackContinuations:
         temperature: float = 1.0,
         rows_at_once: int = 1024,
         sampler: StackedSampler | None = None,
-        tell: Callable[[str], None] = lambda _: None,
     ):
         """`responses` by the number of their rollout batch, which tells the batches of one seed apart; `sampler` is one of the
         collector's policy, its own if none is given."""
@@ -103,7 +102,7 @@ class StackContinuations:
             )
         self.collector, self.task, self.responses = collector, task, responses
         self.sampler = sampler or collector.sampler
-        self.temperature, self.rows_at_once, self.tell = temperature, rows_at_once, tell
+        self.temperature, self.rows_at_once = temperature, rows_at_once
         self._seed = seed + _STREAM
         self._known: dict[tuple[tuple[int, int], tuple[int, ...]], float] = {}
 
@@ -132,7 +131,7 @@ class StackContinuations:
     def _begin(self, part: Sequence[Chunk]) -> Callable[[], list[float]]:
         """Sample, and have the texts judged; what comes back gives the sums."""
         rows, self.rows_at_once = with_fewer_rows(
-            lambda rows: self._sample(part, rows), self.rows_at_once, COPIES, self.tell
+            lambda rows: self._sample(part, rows), self.rows_at_once, COPIES, self.collector.phases.tell
         )
         texts = [
             ((chunk.batch, chunk.response), (*self._of(chunk).tokens[: chunk.position], *ids))

@@ -39,10 +39,6 @@ class MeasuredCredit:
     def as_lists(self) -> dict[str, Any]:
         return {one.name: getattr(self, one.name).tolist() for one in fields(self)}
 
-    @classmethod
-    def from_lists(cls, values: dict[str, Any]) -> MeasuredCredit:
-        return cls(**{one.name: np.array(values[one.name]) for one in fields(cls)})
-
 
 def estimate(
     nodes: Nodes,

@@ -75,7 +75,7 @@ def add_gradient(
             collector.policy,
             plain,
             [torch.ones_like(plain.logps)],
-            rows_at_once=max(pass_rows, group),
+            rows_at_once=pass_rows,
             temperature=temperature,
             copies=group,
         )[0]
@@ -98,7 +98,6 @@ def update_products(
     policy: StackedPolicy,
     batches: Sequence[Rollouts],
     weights: Sequence[dict[str, Float[Tensor, "batch time"]]],
-    names: Sequence[str],
     gradient: Float[Tensor, "part parameters"],
     *,
     group: int,
@@ -106,14 +105,15 @@ def update_products(
     pass_rows: int,
     on_batch: Callable[[], None] = lambda: None,
 ) -> dict[str, dict[str, Any]]:
-    """For each method the inner products of its updates with each other (`updates`) and with the gradient's parts (`gradient`)."""
-    held = torch.zeros(len(names), len(batches), gradient.shape[1], device=gradient.device)
+    """For each method, whose weights are given by its name for each batch, the inner products of its updates with each other
+    (`updates`) and with the gradient's parts (`gradient`)."""
+    held = torch.zeros(len(weights[0]), len(batches), gradient.shape[1], device=gradient.device)
     for place, (rollouts, by_name) in enumerate(zip(batches, weights, strict=True)):
         on_batch()
         held[:, place] = update_vectors(
             policy,
             rollouts,
-            [by_name[name] for name in names],
+            list(by_name.values()),
             rows_at_once=pass_rows,
             temperature=temperature,
             copies=group,
@@ -123,7 +123,7 @@ def update_products(
             "updates": inner_products(updates, updates).tolist(),
             "gradient": inner_products(updates, gradient).tolist(),
         }
-        for name, updates in zip(names, held, strict=True)
+        for name, updates in zip(weights[0], held, strict=True)
     }
 
 

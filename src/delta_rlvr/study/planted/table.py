@@ -141,7 +141,8 @@ def notes(documents: Sequence[Document]) -> list[str]:
 def value(row: Row, measure: str) -> Spread:
     """A measure of a table's row, as it stands there or as its file gave it back."""
     one = row.get(measure, {})
-    return Spread(*(_number(one.get(key)) for key in ("mean", "low", "high")), one.get("batches", 0))
+    mean, low, high = (or_nan(one.get(key)) for key in ("mean", "low", "high"))
+    return Spread(mean, low, high, one.get("batches", 0))
 
 
 def select(result: dict[str, Any], part: str = "all", condition: str = CLEAN.name) -> list[Row]:
@@ -164,7 +165,7 @@ def _with_gains(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     def gaps(name: str, record: dict[str, Any], method: str, condition: str) -> dict[str, float]:
         other = known.get((method, condition), {})
         return {
-            f"{side}_{name}": _number(record.get(f"{side}_auroc")) - _number(other.get(f"{side}_auroc"))
+            f"{side}_{name}": or_nan(record.get(f"{side}_auroc")) - or_nan(other.get(f"{side}_auroc"))
             for side in SIDES
         }
 
@@ -188,22 +189,22 @@ def _spreads(records: Sequence[dict[str, Any]], measures: Sequence[str]) -> dict
     """Each measure over cells and the batches within them; those that were never measured are left out."""
     cells = _grouped(records, "policy", "task").values()
     spreads = {
-        measure: spread([[_number(record.get(measure)) for record in cell] for cell in cells])
+        measure: spread([[or_nan(record.get(measure)) for record in cell] for cell in cells])
         for measure in measures
     }
     return {measure: dataclasses.asdict(one) for measure, one in spreads.items() if one.batches}
 
 
-def _number(given: float | None) -> float:
+def or_nan(given: float | None) -> float:
     """A file has null where a number was NaN."""
     return math.nan if given is None else float(given)
 
 
 def _mean(values: Iterable[float | None]) -> float:
-    known = [number for given in values if not math.isnan(number := _number(given))]
+    known = [number for given in values if not math.isnan(number := or_nan(given))]
     return math.fsum(known) / len(known) if known else math.nan
 
 
 def _range(values: Iterable[float | None]) -> list[float]:
-    known = [number for given in values if not math.isnan(number := _number(given))]
+    known = [number for given in values if not math.isnan(number := or_nan(given))]
     return [min(known), max(known)] if known else [math.nan, math.nan]
