@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+from transformers import GPT2Config, GPT2LMHeadModel
 
 from delta_rlvr.cli import main
 from delta_rlvr.evaluate.errors import EvaluationFailed
@@ -47,6 +47,7 @@ from delta_rlvr.study.planted.updates import update_vectors
 from delta_rlvr.study.rollouts import Batch, make_collector
 from delta_rlvr.tasks import Problem, get_task, load_policy
 from rounding import MODEL, rounding
+from stacks import row_hidden, small_model
 from stub_server import stub_server, text_answer
 
 END, LIMIT, VOCAB = 0, 3, 5
@@ -88,27 +89,26 @@ class SumIsOdd:
         return None
 
 
-def toy_config():
-    return LlamaConfig(
+def toy_model():
+    return small_model(
+        "llama",
         vocab_size=VOCAB,
         hidden_size=8,
         intermediate_size=12,
         num_hidden_layers=1,
         num_attention_heads=2,
         num_key_value_heads=1,
-        tie_word_embeddings=False,
         initializer_range=0.6,
         eos_token_id=END,
         bos_token_id=None,
         pad_token_id=None,
-        rope_parameters={"rope_type": "default", "rope_theta": 500.0},
     )
 
 
 @pytest.fixture(scope="module")
 def toy():
     torch.manual_seed(3)
-    model, tokenizer = LlamaForCausalLM(toy_config()), DigitTokenizer()
+    model, tokenizer = toy_model(), DigitTokenizer()
     collector = make_collector(model, tokenizer, runs=1, one_line=False, judge=Judge(tokenizer))
     return collector, SumIsOdd()
 
@@ -126,7 +126,7 @@ def enumerated(collector, task):
     found = {}
     for response in sequences():
         ids = torch.tensor([[PROMPT + list(response)]])
-        hidden = collector.policy.hidden(ids, torch.ones_like(ids, dtype=torch.bool))
+        hidden = row_hidden(collector.policy, ids, torch.ones_like(ids, dtype=torch.bool))
         logits = collector.policy.logits(hidden[:, 0])[0].log_softmax(-1)
         steps = logits[range(len(PROMPT) - 1, ids.shape[-1] - 1), list(response)]
         text = "".join(str(token) for token in response if token != END)
@@ -427,15 +427,15 @@ def test_a_policy_that_cannot_be_stacked_is_refused():
 
 
 def test_a_policy_of_a_stack_alone_follows_it(toy):
-    model = LlamaForCausalLM(toy_config())
+    model = toy_model()
     collector = make_collector(model, DigitTokenizer(), runs=2, one_line=False, judge=Judge(DigitTokenizer()))
     second = collector.alone(1)
     ids, mask = torch.tensor([[PROMPT]]), torch.ones(1, 1, 2, dtype=torch.bool)
     with torch.no_grad():
         collector.policy.embedding[1] += 0.5  # as an optimizer does
         collector.policy.layers[0].qkv[1] *= 2
-        both = collector.policy.hidden(ids.expand(2, 1, 2), mask.expand(2, 1, 2))
-        torch.testing.assert_close(second.policy.hidden(ids, mask), both[1:])
+        both = row_hidden(collector.policy, ids.expand(2, 1, 2), mask.expand(2, 1, 2))
+        torch.testing.assert_close(row_hidden(second.policy, ids, mask), both[1:])
         assert not torch.allclose(both[0], both[1])
 
 

@@ -25,28 +25,16 @@ from delta_rlvr.study.stack.policy import StackedPolicy
 from delta_rlvr.study.weighing import Weigher
 from delta_rlvr.tasks import Problem
 from rounding import MODEL, rounding
+from stacks import small_model
 
 GROUP = 4
 
 
 @pytest.fixture(scope="module")
 def model():
-    from transformers import Qwen3Config, Qwen3ForCausalLM
-
     torch.manual_seed(3)
-    shape = Qwen3Config(
-        vocab_size=31,
-        hidden_size=16,
-        intermediate_size=24,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        head_dim=8,
-        max_position_embeddings=64,
-        tie_word_embeddings=True,
-        initializer_range=0.3,
-    )
-    return Qwen3ForCausalLM(shape).eval()
+    sizes = {"hidden_size": 16, "intermediate_size": 24, "num_attention_heads": 2, "num_key_value_heads": 1}
+    return small_model("qwen3", vocab_size=31, head_dim=8, tie_word_embeddings=True, **sizes).eval()
 
 
 @pytest.fixture(scope="module")

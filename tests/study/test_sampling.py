@@ -3,7 +3,6 @@
 import pytest
 import torch
 from scipy.stats import chisquare
-from transformers import LlamaConfig, LlamaForCausalLM
 
 from delta_rlvr.evaluate.drawing import draw_tokens
 from delta_rlvr.study.stack import sampling
@@ -11,6 +10,7 @@ from delta_rlvr.study.stack.policy import StackedPolicy
 from delta_rlvr.study.stack.sampling import StackedSampler
 from delta_rlvr.tasks import get_task, load_policy
 from rounding import MODEL, rounding
+from stacks import row_hidden, small_model
 
 END, PAD = 1, 0
 STEPS = 70
@@ -91,19 +91,8 @@ def test_token_for_token_a_plain_loop(bundled, models, temperature):
 
 
 def small_llama():
-    """Three heads to each of two keys."""
     torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=40,
-        hidden_size=24,
-        intermediate_size=40,
-        num_hidden_layers=2,
-        num_attention_heads=6,
-        num_key_value_heads=2,
-        initializer_range=0.3,
-        pad_token_id=PAD,
-    )
-    return LlamaForCausalLM(config)
+    return small_model("llama", vocab_size=40, pad_token_id=PAD)
 
 
 def prompts_for_the_llama():
@@ -161,7 +150,7 @@ def test_log_probs_while_sampling_are_those_of_the_training_pass(bundled, models
         prompts, prompt_mask, numbers(2, 6, STEPS), 0.9
     )
     while_sampling = torch.stack(seen, dim=1)[:, : ids.shape[-1]].view(ids.shape)
-    hidden = policy.hidden(torch.cat([prompts, ids], -1), torch.cat([prompt_mask, mask], -1))
+    hidden = row_hidden(policy, torch.cat([prompts, ids], -1), torch.cat([prompt_mask, mask], -1))
     first = prompts.shape[-1] - 1
     logps, _ = policy.token_logps(hidden[:, :, first:-1], ids, 0.9)
     torch.testing.assert_close(while_sampling[mask], logps[mask], atol=rounding(MODEL, size=10.0), rtol=0)

@@ -130,23 +130,18 @@ class Collector:
             )
         with self.phases("judging"):
             judged = list(verdicts)
-        prompts = prompts.repeat_interleave(group, dim=1)
-        prompt_mask = prompt_mask.repeat_interleave(group, dim=1)
+        tensors = {
+            "prompt_ids": prompts.repeat_interleave(group, dim=1),
+            "prompt_mask": prompt_mask.repeat_interleave(group, dim=1),
+            "completion_ids": ids,
+            "mask": mask,
+            "hidden": hidden,
+            "logps": logps,
+            "entropy": entropy,
+        }
         return [
-            _rollouts(
-                batch,
-                own,
-                group,
-                number,
-                prompt_ids=prompts[place],
-                prompt_mask=prompt_mask[place],
-                completion_ids=ids[place],
-                mask=mask[place],
-                hidden=hidden[place],
-                logps=logps[place],
-                entropy=entropy[place],
-            )
-            for place, (batch, own) in enumerate(zip(batches, judged, strict=True))
+            _rollouts(batch, verdict, group, number, **{name: part[place] for name, part in tensors.items()})
+            for place, (batch, verdict) in enumerate(zip(batches, judged, strict=True))
         ]
 
     def alone(self, run: int) -> Collector:
@@ -168,13 +163,9 @@ class Collector:
         # Runs of one seed are asked the same: every prompt is encoded once.
         known = {id(p): p for asked in questions for p in asked}
         ids_of = {key: encode_prompt(self.tokenizer, p.prompt) for key, p in known.items()}
-        encoded = [[ids_of[id(p)] for p in asked] for asked in questions]
-        longest = max(len(ids) for rows in encoded for ids in rows)
-        padding = self.tokenizer.pad_token_id
-        padded = [[[padding] * (longest - len(ids)) + ids for ids in rows] for rows in encoded]
-        real = [[[False] * (longest - len(ids)) + [True] * len(ids) for ids in rows] for rows in encoded]
-        device = self.policy.head.device
-        return torch.tensor(padded, device=device), torch.tensor(real, device=device)
+        every = left_padded([ids_of[id(p)] for asked in questions for p in asked], self.tokenizer)
+        ids, real = (part.unflatten(0, (len(questions), -1)).to(self.policy.device) for part in every)
+        return ids, real
 
     def sample(
         self,
@@ -253,6 +244,16 @@ def make_collector(
     return Collector(policy, sampler, tokenizer, judge=judge, rows_at_once=rows_at_once, phases=phases)
 
 
+def left_padded(
+    rows: Sequence[list[int]], tokenizer: Any
+) -> tuple[Int[Tensor, "batch time"], Bool[Tensor, "batch time"]]:
+    """Tokens with padding on the left, and which of them are real."""
+    longest = max(map(len, rows))
+    ids = [[tokenizer.pad_token_id] * (longest - len(row)) + row for row in rows]
+    padding = torch.tensor([longest - len(row) for row in rows])
+    return torch.tensor(ids), torch.arange(longest) >= padding[:, None]
+
+
 def row_pieces(rows: int, runs: int, rows_at_once: int, whole: int = 1) -> list[slice]:
     """Slices of the batch axis, each of whole groups, such that all policies together have at most about `rows_at_once` rows in one."""
     step = max(1, rows_at_once // (runs * whole)) * whole
@@ -286,20 +287,20 @@ def flip(correct: Float[Tensor, " batch"], noise: float, seed: int, number: int)
     return torch.where(drawn.to(correct.device) < noise, 1 - correct, correct)
 
 
-def _rollouts(batch: Batch, judged: Judged, group: int, number: int, **tensors: Tensor) -> Rollouts:
+def _rollouts(batch: Batch, verdict: Judged, group: int, number: int, **tensors: Tensor) -> Rollouts:
     device = tensors["mask"].device
-    correct = torch.tensor(judged.correct, device=device)
+    correct = torch.tensor(verdict.correct, device=device)
     rewards = flip(correct, batch.reward_noise, batch.seed, number)
     decisive = None
-    if judged.decisive is not None:
+    if verdict.decisive is not None:
         decisive = torch.zeros_like(tensors["mask"])
         decisive[tensors["mask"]] = torch.tensor(
-            [flag for flags in judged.decisive for flag in flags], dtype=torch.bool, device=device
+            [flag for flags in verdict.decisive for flag in flags], dtype=torch.bool, device=device
         )
     prompts = len(batch.problems)
     return Rollouts(
         problems=[problem for problem in batch.problems for _ in range(group)],
-        texts=judged.texts,
+        texts=verdict.texts,
         correct=correct,
         rewards=rewards,
         advantages=advantages(rewards, group),

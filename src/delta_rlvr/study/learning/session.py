@@ -21,8 +21,8 @@ from delta_rlvr.study.learning.stopping import Stop, Stopped
 from delta_rlvr.study.learning.training import BatchStatistics, StackedTraining
 from delta_rlvr.study.phases import Phases
 from delta_rlvr.study.rollouts import Collector, make_collector
+from delta_rlvr.study.stack.layers import round_up
 from delta_rlvr.study.stack.memory import bytes_per_run, free_memory, runs_that_fit
-from delta_rlvr.study.stack.policy import round_up
 from delta_rlvr.tasks import Task, get_task
 from delta_rlvr.tasks.prompts import encode_prompt
 

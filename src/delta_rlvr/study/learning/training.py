@@ -177,6 +177,8 @@ class StackedTraining:
             fused=self.policy.device.type == "cuda" or None,
         )
         self._problems = _problems(self.runs, self.tasks, settings)
+        self._whole = settings.group if settings.split == "prompts" else 1
+        """Responses that stay together in mini-batches and passes."""
         check_budget(settings.continuations, TOLERANCE)
         self._alone = {
             place: collector.alone(place)
@@ -338,65 +340,24 @@ class StackedTraining:
         rows: Int[Tensor, "run mini"],
     ) -> tuple[list[float], list[float]]:
         """One optimizer step of every run on its own rows of its own batch: losses and gradient norms."""
-        stacked = {
-            name: torch.stack(
-                [getattr(batch, name)[chosen] for batch, chosen in zip(rollouts, rows, strict=True)]
-            )
-            for name in ("prompt_ids", "prompt_mask", "completion_ids", "mask", "logps", "advantages")
+        names = ("prompt_ids", "prompt_mask", "completion_ids", "mask", "logps", "advantages")
+        columns = {name: [getattr(batch, name) for batch in rollouts] for name in names}
+        part = {
+            name: torch.stack([values[own] for values, own in zip(column, rows, strict=True)])
+            for name, column in (columns | {"weights": list(weights)}).items()
         }
-        weights = torch.stack([row[chosen] for row, chosen in zip(weights, rows, strict=True)])
-        # TRL's token mean divides by the rollout batch's tokens over its updates; a response mean by the mini-batch's responses.
         tokens = [batch.mask.sum() / self.settings.updates for batch in rollouts]
-        whole = self.settings.group if self.settings.split == "prompts" else 1
-        training = [place for place in range(len(self.runs)) if place not in self.diverged]
-
-        def forward_and_backward(rows_at_once: int) -> Float[Tensor, " run"]:
-            totals = torch.zeros(len(self.runs), device=weights.device)
-            self.optimizer.zero_grad(set_to_none=True)
-            for piece in row_pieces(rows.shape[1], len(self.runs), rows_at_once, whole):
-                first = slice(piece.start, piece.stop, whole)  # of the responses that share a prompt
-                mask = stacked["mask"][:, piece]
-                hidden = self.policy.response_hidden(
-                    stacked["prompt_ids"][:, first],
-                    stacked["prompt_mask"][:, first],
-                    stacked["completion_ids"][:, piece],
-                    copies=whole,
-                    mask=mask if self.settings.split == "prompts" else None,
-                )
-                logps, _ = self.policy.token_logps(
-                    hidden, stacked["completion_ids"][:, piece], self.settings.temperature, mask=mask
-                )
-                losses = []
-                for place in training:
-                    inputs = LossInputs(
-                        logps[place],
-                        stacked["logps"][place, piece],
-                        stacked["advantages"][place, piece],
-                        mask[place],
-                        weights[place, piece],
-                    )
-                    method = self.methods[place]
-                    denominator = tokens[place] if method.aggregation == "token_mean" else rows.shape[1]
-                    losses.append(
-                        policy_loss(inputs, method.surrogate, method.aggregation, denominator=denominator)
-                    )
-                total = torch.stack(losses)
-                # Runs share no weight, so the sum's gradient is each run's own.
-                total.sum().backward()
-                totals[training] += total.detach()
-            return totals
-
         with self.phases("forward and backward"):
             # No weight has moved yet: a pass that did not fit can be made again.
-            totals, self.rows_at_once = with_fewer_rows(
-                forward_and_backward,
+            losses, self.rows_at_once = with_fewer_rows(
+                lambda rows_at_once: self._forward_and_backward(part, tokens, rows_at_once),
                 min(self.rows_at_once, rows.numel()),
-                len(self.runs) * whole,
+                len(self.runs) * self._whole,
                 self.phases.tell,
             )
         with self.phases("optimizer"):
             norms = clip_gradients(self.policy, self.settings.max_grad_norm)
-            for place in (~(norms.isfinite() & totals.isfinite())).nonzero().flatten().tolist():
+            for place in (~(norms.isfinite() & losses.isfinite())).nonzero().flatten().tolist():
                 for weight in self.policy.parameters():
                     if weight.grad is not None:
                         weight.grad[place] = 0.0
@@ -404,16 +365,51 @@ class StackedTraining:
             self.optimizer.step()
             # Sampling has better use for the memory.
             self.optimizer.zero_grad(set_to_none=True)
-            return totals.tolist(), norms.tolist()
+            return losses.tolist(), norms.tolist()
+
+    def _forward_and_backward(
+        self, part: Mapping[str, Tensor], tokens: Sequence[Tensor], rows_at_once: int
+    ) -> Float[Tensor, " run"]:
+        """Every run's loss on its mini-batch, some rows at a time, and its gradient. `tokens` are those of the rollout batch over its
+        updates."""
+        runs, count, _ = part["mask"].shape
+        training = [place for place in range(runs) if place not in self.diverged]
+        totals = torch.zeros(runs, device=part["mask"].device)
+        self.optimizer.zero_grad(set_to_none=True)
+        for piece in row_pieces(count, runs, rows_at_once, self._whole):
+            first = slice(piece.start, piece.stop, self._whole)  # of the responses that share a prompt
+            ids, mask = part["completion_ids"][:, piece], part["mask"][:, piece]
+            hidden = self.policy.response_hidden(
+                part["prompt_ids"][:, first],
+                part["prompt_mask"][:, first],
+                ids,
+                copies=self._whole,
+                mask=mask if self.settings.split == "prompts" else None,
+            )
+            logps, _ = self.policy.token_logps(hidden, ids, self.settings.temperature, mask=mask)
+            losses = []
+            for place in training:
+                own = (part[name][place, piece] for name in ("logps", "advantages", "mask", "weights"))
+                method = self.methods[place]
+                # A token mean divides by the rollout batch's tokens over its updates, as TRL's; a response mean by the responses here.
+                denominator = tokens[place] if method.aggregation == "token_mean" else count
+                inputs = LossInputs(logps[place], *own)
+                losses.append(
+                    policy_loss(inputs, method.surrogate, method.aggregation, denominator=denominator)
+                )
+            total = torch.stack(losses)
+            # Runs share no weight, so the sum's gradient is each run's own.
+            total.sum().backward()
+            totals[training] += total.detach()
+        return totals
 
     def _mini_batches(self, number: int) -> Iterator[Int[Tensor, "run mini"]]:
         """Each run's responses (or prompts) in an order of its own, in as many parts as there are updates."""
         settings = self.settings
-        whole = settings.group if settings.split == "prompts" else 1
-        count = settings.prompts * settings.group // whole
+        count = settings.prompts * settings.group // self._whole
         orders = [draws(run.seed + (1 << 41), number, (count,)).argsort() for run in self.runs]
         stacked = torch.stack([torch.from_numpy(order) for order in orders])
-        rows = (stacked[..., None] * whole + torch.arange(whole)).flatten(1)
+        rows = (stacked[..., None] * self._whole + torch.arange(self._whole)).flatten(1)
         yield from rows.to(self.policy.device).chunk(settings.updates, dim=1)
 
 

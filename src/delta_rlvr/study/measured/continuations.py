@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 
 from delta_rlvr.study.judging import Asked
-from delta_rlvr.study.rollouts import Collector, Rollouts
+from delta_rlvr.study.rollouts import Collector, Rollouts, left_padded
 from delta_rlvr.study.stack.memory import with_fewer_rows
 from delta_rlvr.study.stack.sampling import StackedSampler
 from delta_rlvr.tasks import Problem, Task
@@ -173,10 +173,7 @@ class StackContinuations:
             filled = list(islice(cycle(some), rows))
             prompts = [self._of(chunk).prompt + self._of(chunk).tokens[: chunk.position] for chunk in filled]
             left = [self._of(chunk).limit - chunk.position for chunk in filled]
-            longest = max(map(len, prompts))
-            padding = self.collector.tokenizer.pad_token_id
-            ids = torch.tensor([[padding] * (longest - len(row)) + row for row in prompts])
-            real = torch.tensor([[False] * (longest - len(row)) + [True] * len(row) for row in prompts])
+            ids, real = left_padded(prompts, self.collector.tokenizer)
             uniforms = np.zeros((len(filled) * COPIES, max(left)))
             for place, chunk in enumerate(filled):
                 drawn = slice(place * COPIES, (place + 1) * COPIES)

@@ -25,8 +25,8 @@ from delta_rlvr.study.stack.layers import (
     SharedPromptAttention,
     StackedLayer,
     as_parameter,
-    causal_attention,
     rms_norm,
+    round_up,
 )
 from delta_rlvr.study.stack.logprobs import head_logits, token_logps
 from delta_rlvr.study.stack.model_weights import layer_weights, shape_of, split_layer_weight, weight_sizes
@@ -81,20 +81,7 @@ class StackedPolicy(nn.Module):
             raise ValueError(f"runs: at least one is needed, not {runs}")
         # Repeated on the device: the host is slow to copy, and the way there is long.
         one = cls.from_models([model], compute_dtype=compute_dtype).to(device)
-
-        def repeated(weight: Tensor) -> Tensor:
-            return weight.detach().repeat(runs, *[1] * (weight.dim() - 1))
-
-        return cls(
-            one.shape,
-            compute_dtype,
-            embedding=repeated(one.embedding),
-            layers=[
-                {name: repeated(weight) for name, weight in layer.named_parameters()} for layer in one.layers
-            ],
-            norm=repeated(one.norm),
-            head=None if one.untied_head is None else repeated(one.untied_head),
-        )
+        return one._changed(lambda weight: weight.repeat(runs, *[1] * (weight.dim() - 1)))
 
     @classmethod
     def from_models(
@@ -141,21 +128,6 @@ class StackedPolicy(nn.Module):
         """The LM head's weights; those of the embedding where the two are tied."""
         return self.embedding if self.untied_head is None else self.untied_head
 
-    def hidden(
-        self, ids: Int[Tensor, "run batch time"], mask: Bool[Tensor, "run batch time"]
-    ) -> Float[Tensor, "run batch time width"]:
-        """The LM head's input. `mask` is False at padding, on either side; what stands there is finite and means nothing.
-
-        Valid tokens are moved to the front of their row, in order. Causal attention then needs no mask, which keeps the
-        fast kernels, and a token's place is its position: the count of valid tokens before it.
-        """
-        _require_mask("mask", mask, ids)
-        packed, order = pack(ids, mask)
-        places = torch.arange(ids.shape[-1], device=ids.device)
-        hidden = self.run_layers(packed, places, [causal_attention] * len(self.layers))
-        back = torch.argsort(order, dim=-1)
-        return hidden.gather(2, back[..., None].expand_as(hidden))
-
     def response_hidden(
         self,
         prompts: Int[Tensor, "run prompt prompt_time"],
@@ -167,39 +139,46 @@ class StackedPolicy(nn.Module):
         """The LM head's input at the positions that predict the tokens of responses, which have padding on the right only.
 
         There are `copies` responses to each prompt, next to each other (batch = prompt x copies), as the sampler makes
-        them. A prompt is read once for all of them: the same numbers and gradients as `hidden` of prompt and response
-        in one row each, for a fraction of the work where prompts are long. With `mask`, the responses' valid tokens, no
-        work is done for padding either, nor more than once for what all prompts of a run begin with.
+        them. A prompt is read once for all of them: the same numbers and gradients as of prompt and response in one row
+        each, for a fraction of the work where prompts are long. With `mask`, the responses' valid tokens, no work is done
+        for padding either, nor more than once for what all prompts of a run begin with.
         """
-        _require_mask("prompt_mask", prompt_mask, prompts)
+        require_shape("prompt_mask", prompt_mask, tuple(prompts.shape), "that of the tokens")
+        require_mask(prompt_mask)
         runs, count, _ = prompts.shape
-        time = responses.shape[-1]
         require_shape(
             "responses",
             responses,
-            (runs, count * copies, time),
+            (runs, count * copies, responses.shape[-1]),
             f"{runs} runs x {count} prompts x {copies} copies",
         )
-        lengths = prompt_mask.sum(dim=-1)
-        if mask is not None:
-            packed, _ = pack(prompts, prompt_mask)
-            ragged = Ragged.over(packed, lengths, responses, mask, copies, self.compute_dtype)
-            hidden = self.run_layers(ragged.ids, ragged.positions, [ragged.attend] * len(self.layers))
-            return ragged.predicting(hidden[:, 0])[:, :, :time]
-        # Kernels take the bias as it is where its rows are a multiple of 8 long.
-        prompt_time = round_up(int(lengths.max()) + time, 8) - time
-        packed, _ = pack(prompts, prompt_mask)
+        packed, lengths = pack(prompts, prompt_mask), prompt_mask.sum(dim=-1)
+        if mask is None:
+            return self._padded_hidden(packed, lengths, responses, copies)
+        ragged = Ragged.over(packed, lengths, responses, mask, copies, self.compute_dtype)
+        hidden = self.run_layers(ragged.ids, ragged.positions, [ragged.attend] * len(self.layers))
+        return ragged.predicting(hidden[:, 0])[:, :, : responses.shape[-1]]
+
+    def _padded_hidden(
+        self,
+        packed: Int[Tensor, "run prompt prompt_time"],
+        lengths: Int[Tensor, "run prompt"],
+        responses: Int[Tensor, "run batch time"],
+        copies: int,
+    ) -> Float[Tensor, "run batch time width"]:
+        """The same with padding: a prompt and all of its responses are one row."""
+        (runs, count, width), time = packed.shape, responses.shape[-1]
+        prompt_time = round_up(int(lengths.max()) + time) - time
         # Cut at the end, or filled up there: no valid token stands behind the longest prompt.
-        packed = F.pad(packed, (0, prompt_time - packed.shape[-1]))
+        packed = F.pad(packed, (0, prompt_time - width))
         rows = torch.cat([packed, responses.reshape(runs, count, copies * time)], dim=-1)
         places = torch.arange(prompt_time, device=rows.device).expand(runs, count, -1)
         own_places = lengths[..., None] + torch.arange(time, device=rows.device).repeat(copies)
         attention = SharedPromptAttention.over(
             lengths.flatten(), prompt_time, copies, time, self.compute_dtype
         )
-        hidden = self.run_layers(
-            rows, torch.cat([places, own_places], dim=-1), [attention] * len(self.layers)
-        )
+        positions = torch.cat([places, own_places], dim=-1)
+        hidden = self.run_layers(rows, positions, [attention] * len(self.layers))
         last = hidden.gather(2, (lengths - 1)[..., None, None].expand(-1, -1, 1, hidden.shape[-1]))
         of_responses = hidden[:, :, prompt_time:].reshape(runs, count * copies, time, -1)
         return torch.cat([last.repeat_interleave(copies, dim=1), of_responses[:, :, :-1]], dim=2)
@@ -261,19 +240,20 @@ class StackedPolicy(nn.Module):
     def alone(self, run: int) -> StackedPolicy:
         """One of the policies as a stack of its own, for passes without a gradient. Its weights are those of this stack, and follow
         them as long as they are changed in place."""
+        return self._changed(lambda weight: weight[run : run + 1])
 
-        def one(weight: Tensor) -> Tensor:
-            return weight.detach()[run : run + 1]
-
+    def _changed(self, change: Callable[[Tensor], Tensor]) -> StackedPolicy:
+        """A stack whose weights are made of these, one by one."""
         return StackedPolicy(
             self.shape,
             self.compute_dtype,
-            embedding=one(self.embedding),
+            embedding=change(self.embedding.detach()),
             layers=[
-                {name: one(weight) for name, weight in layer.named_parameters()} for layer in self.layers
+                {name: change(weight.detach()) for name, weight in layer.named_parameters()}
+                for layer in self.layers
             ],
-            norm=one(self.norm),
-            head=None if self.untied_head is None else one(self.untied_head),
+            norm=change(self.norm.detach()),
+            head=None if self.untied_head is None else change(self.untied_head.detach()),
         )
 
     @torch.no_grad()
@@ -322,10 +302,9 @@ class StackedPolicy(nn.Module):
 
 def pack(
     ids: Int[Tensor, "run batch time"], mask: Bool[Tensor, "run batch time"]
-) -> tuple[Int[Tensor, "run batch time"], Int[Tensor, "run batch time"]]:
-    """Valid tokens moved to the front of their row, in order; and where each came from."""
-    order = torch.argsort(~mask, dim=-1, stable=True)
-    return ids.gather(-1, order), order
+) -> Int[Tensor, "run batch time"]:
+    """Valid tokens moved to the front of their row, in order."""
+    return ids.gather(-1, torch.argsort(~mask, dim=-1, stable=True))
 
 
 @torch.no_grad()
@@ -343,12 +322,3 @@ def clip_gradients(policy: StackedPolicy, max_norm: float) -> Float[Tensor, " ru
     for gradient in gradients:
         gradient.mul_(scales.view(-1, *[1] * (gradient.dim() - 1)))
     return norms
-
-
-def round_up(number: int, multiple: int) -> int:
-    return -(-number // multiple) * multiple
-
-
-def _require_mask(name: str, mask: Tensor, ids: Tensor) -> None:
-    require_shape(name, mask, tuple(ids.shape), "that of the tokens")
-    require_mask(mask)

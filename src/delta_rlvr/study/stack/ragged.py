@@ -15,10 +15,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-from delta_rlvr.study.stack.layers import causal_attention, for_all_heads
-
-# Kernels of attention take a bias as it is where its rows are a multiple of this long.
-_MULTIPLE = 8
+from delta_rlvr.study.stack.layers import as_bias, causal_attention, for_all_heads, response_bias, round_up
 
 
 @dataclass(frozen=True)
@@ -110,7 +107,7 @@ class SharedPrompts:
         """For prompts whose valid tokens come first."""
         runs, count, _ = prompts.shape
         prefix = shared_prefix(prompts, lengths)
-        rest = _round_up(int(lengths.max()) - prefix)
+        rest = round_up(int(lengths.max()) - prefix)
         whole = prefix + rest
         prompts = F.pad(
             prompts, (0, whole - prompts.shape[-1])
@@ -123,7 +120,7 @@ class SharedPrompts:
             count,
             rest,
             torch.arange(count, device=prompts.device) * rest + lengths - 1,
-            _bias((key <= key[prefix:, None])[None, None], dtype),
+            as_bias((key <= key[prefix:, None])[None, None], dtype),
         )
 
     @property
@@ -187,22 +184,19 @@ class Ragged:
     ) -> Ragged:
         """For prompts and responses whose valid tokens come first."""
         shared = SharedPrompts.over(prompts, lengths, dtype)
-        time = _round_up(responses.shape[-1])
+        time = round_up(responses.shape[-1])
         responses, mask = (F.pad(part, (0, time - part.shape[-1])) for part in (responses, mask))
         packing = Packing.over(mask.flatten(1))
-        whole = shared.prefix + shared.rest
-        key = torch.arange(whole + time, device=responses.device)
-        places = lengths.repeat_interleave(copies, dim=1)[..., None] + key[:time]
-        in_prompt = key < lengths.flatten()[:, None, None]
-        in_response = (key >= whole) & (key <= key[whole:, None])
-        seen = (in_prompt | in_response).repeat_interleave(copies, dim=0)
+        places = lengths.repeat_interleave(copies, dim=1)[..., None] + torch.arange(
+            time, device=lengths.device
+        )
         return cls(
             torch.cat([shared.ids, packing.pack(responses.flatten(1))], dim=1)[:, None],
             torch.cat([shared.positions, packing.pack(places.flatten(1))], dim=1)[:, None],
             shared,
             copies,
             packing,
-            _bias(seen[:, None], dtype),
+            response_bias(lengths.flatten(), shared.prefix + shared.rest, copies, time, dtype),
         )
 
     def attend(
@@ -241,7 +235,7 @@ def shared_prefix(prompts: Int[Tensor, "run prompt prompt_time"], lengths: Int[T
     Each prompt keeps one token of its own."""
     same = (prompts == prompts[:, :1]).all(dim=1).long().cumprod(dim=-1).sum(dim=-1)
     shared = torch.minimum(same.min(), lengths.min() - 1)
-    return int(shared) // _MULTIPLE * _MULTIPLE
+    return int(shared) // 8 * 8
 
 
 def _attention(
@@ -252,11 +246,3 @@ def _attention(
 ) -> Float[Tensor, "row head time head_width"]:
     key, value = for_all_heads(query, key, value)
     return F.scaled_dot_product_attention(query, key, value, attn_mask=bias)
-
-
-def _bias(seen: Bool[Tensor, "..."], dtype: torch.dtype) -> Float[Tensor, "..."]:
-    return torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill_(~seen, -torch.inf)
-
-
-def _round_up(number: int) -> int:
-    return -(-number // _MULTIPLE) * _MULTIPLE
