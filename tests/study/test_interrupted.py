@@ -36,6 +36,7 @@ from delta_rlvr.study.stack.memory import bytes_per_run, runs_that_fit
 from delta_rlvr.study.stack.model_weights import shape_of
 from delta_rlvr.study.stack.policy import StackedPolicy
 from delta_rlvr.tasks import load_policy
+from killed import killed
 
 PROTOCOL = """
 question: does it survive
@@ -68,35 +69,12 @@ def study_command(written: Path, folder: Path, *more: str) -> list[str]:
     return ["study", str(written), "--output", str(folder), "--runs-at-once", "2", *more]
 
 
-KILLED = """
-import os, signal, sys
-from delta_rlvr.cli import main
-from delta_rlvr.study.learning.training import StackedTraining
-
-update, calls = StackedTraining.update, []
-
-def update_or_die(self, *given):
-    calls.append(0)
-    if len(calls) == 14:  # the second stack has 8 updates too: this is the second one of its third batch
-        os.kill(os.getpid(), signal.SIGKILL)
-    return update(self, *given)
-
-StackedTraining.update = update_or_die
-main(sys.argv[1:])
-"""
-
-
 def test_a_study_that_is_killed_inside_a_stack_ends_with_the_same_outcomes(
     written: Path, expected: str, tmp_path: Path, capsys: Any
 ) -> None:
     given = study_command(written, tmp_path, "--checkpoint-seconds", "0")
-    killed = subprocess.run(
-        [sys.executable, "-c", KILLED, *given],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        check=False,
-    )
-    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    # The second stack has 8 updates too: the second one of its third batch is never made.
+    killed("delta_rlvr.study.learning.training:StackedTraining.update", 13, given)
     assert len((tmp_path / "runs.jsonl").read_text().splitlines()) == 2
     (left,) = (tmp_path / "stacks").glob("*.pt")
     assert torch.load(left)["done"] == 2
@@ -348,17 +326,17 @@ def test_judges_end_with_the_study_that_was_killed() -> None:
         "    judge._pool.submit(int).result()\n"
         "    print(*judge._pool._processes, flush=True); time.sleep(60)"
     )
-    killed = subprocess.Popen(
+    study = subprocess.Popen(
         [sys.executable, "-c", judging],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
         stdout=subprocess.PIPE,
     )
-    assert killed.stdout is not None
-    workers = [int(word) for word in killed.stdout.readline().split()]
+    assert study.stdout is not None
+    workers = [int(word) for word in study.stdout.readline().split()]
     assert workers
-    killed.kill()
-    killed.wait()
-    killed.stdout.close()
+    study.kill()
+    study.wait()
+    study.stdout.close()
     end = time.monotonic() + 60
     while any(Path(f"/proc/{worker}").exists() for worker in workers):
         assert time.monotonic() < end, "a worker outlived its study by a minute"

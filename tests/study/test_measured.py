@@ -3,17 +3,12 @@
 import itertools
 import json
 import math
-import os
-import signal
-import subprocess
-import sys
 from functools import cache
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from transformers import GPT2Config, GPT2LMHeadModel
 
 from delta_rlvr.cli import main
 from delta_rlvr.evaluate.errors import EvaluationFailed
@@ -46,6 +41,7 @@ from delta_rlvr.study.measured.served import ServedContinuations
 from delta_rlvr.study.planted.updates import update_vectors
 from delta_rlvr.study.rollouts import Batch, make_collector
 from delta_rlvr.tasks import Problem, get_task, load_policy
+from killed import killed
 from rounding import MODEL, rounding
 from stacks import row_hidden, small_model
 from stub_server import stub_server, text_answer
@@ -420,12 +416,6 @@ def test_rewards_beyond_the_bound_are_refused():
     assert checked_reward(0.5) == 0.5
 
 
-def test_a_policy_that_cannot_be_stacked_is_refused():
-    model = GPT2LMHeadModel(GPT2Config(vocab_size=8, n_embd=8, n_layer=1, n_head=1, n_positions=8))
-    with pytest.raises(ValueError, match="can be stacked, not GPT2"):
-        make_collector(model, DigitTokenizer(), runs=1, one_line=False, judge=Judge(DigitTokenizer()))
-
-
 def test_a_policy_of_a_stack_alone_follows_it(toy):
     model = toy_model()
     collector = make_collector(model, DigitTokenizer(), runs=2, one_line=False, judge=Judge(DigitTokenizer()))
@@ -486,35 +476,6 @@ TINY += ["--responses", "2", "--batches", "1", "--budget", "16", "--rows-at-once
 TINY += ["--task", "phrased-sums", "--methods", "delta,oracle-only", "--update-batches", "2"]
 TINY += ["--gradient-rollouts", "32", "--output"]
 
-# The name of a module, the name of a function in it, and how often it may be called.
-KILLED = """
-import importlib, os, signal, sys
-from delta_rlvr.cli import main
-
-module, name, left = importlib.import_module(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-work = getattr(module, name)
-
-def work_or_die(*given, **settings):
-    global left
-    if not left:
-        os.kill(os.getpid(), signal.SIGKILL)
-    left -= 1
-    return work(*given, **settings)
-
-setattr(module, name, work_or_die)
-main(sys.argv[4:])
-"""
-
-
-def killed(*arguments):
-    ended = subprocess.run(
-        [sys.executable, "-c", KILLED, *arguments],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        check=False,
-    )
-    assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
-
 
 @pytest.mark.slow
 def test_the_command_goes_on_and_gives_the_same_tables(tmp_path, capsys):
@@ -527,11 +488,9 @@ def test_the_command_goes_on_and_gives_the_same_tables(tmp_path, capsys):
     assert main([*given, torn, "--seconds", "0.001"]) == 0
     assert "stopped before all was measured" in capsys.readouterr().out
     # Killed while the third piece of the continuations is written, then between the updates of two batches.
-    killed("delta_rlvr.study.measured.measure", "dump", "2", *given, torn)
+    killed("delta_rlvr.study.measured.measure:dump", 2, [*given, torn])
     assert len(list((tmp_path / "torn").rglob("piece-*.json"))) == 2
-    killed(
-        "delta_rlvr.study.measured.fidelity", "update_vectors", "5", *given, torn
-    )  # 4 of them for the gradient
+    killed("delta_rlvr.study.measured.fidelity:update_vectors", 5, [*given, torn])  # 4 for the gradient
     assert list((tmp_path / "torn").rglob("*.gradient"))
     assert main([*given, torn]) == 0
     assert not list((tmp_path / "torn").rglob("*.gradient"))

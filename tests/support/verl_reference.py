@@ -109,7 +109,7 @@ def core_weights(plain: Plain, method: str, keys: torch.Tensor | None = None) ->
 
 
 def worker_weights(group: Any, batch: Batch, block: dict[str, Any], **layout: Any) -> torch.Tensor:
-    group.switch(block, {})
+    group.switch(block)
     group.compute_log_prob(batch.tensordict(**layout))
     solved = group.compute_token_weights(batch.tensordict(detail=True))
     return solved["delta_weights"].to_padded_tensor(0.0)

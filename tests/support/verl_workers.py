@@ -24,16 +24,12 @@ class SwitchableWorker(DeltaWorker):
     """The same worker; its settings can be changed, so that one group of processes serves every test."""
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
-    def switch(self, block: dict[str, Any], actor: dict[str, Any]) -> None:
+    def switch(self, block: dict[str, Any]) -> None:
         import functools
 
         self.delta_settings = read_settings(block)
         self.delta_store = self.delta_settings.store(ranks_on_node=2)
-        stock = self.loss_fn.args[0]
-        config = stock.keywords["config"]
-        for key, value in actor.items():
-            object.__setattr__(config, key, value)
-        self.loss_fn = functools.partial(weighted_loss, stock, self.delta_settings)
+        self.loss_fn = functools.partial(weighted_loss, self.loss_fn.args[0], self.delta_settings)
         self.actor.set_loss_fn(self.loss_fn)
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)

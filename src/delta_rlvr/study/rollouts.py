@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -72,6 +72,17 @@ class Batch:
     """Whether the decisive tokens are wanted."""
 
 
+class Answers(NamedTuple):
+    """What the policies of a stack were asked, and what they said."""
+
+    prompts: Int[Tensor, "run prompts prompt"]
+    prompt_mask: Bool[Tensor, "run prompts prompt"]
+    ids: Int[Tensor, "run batch time"]
+    mask: Bool[Tensor, "run batch time"]
+    verdicts: Iterator[Judged]
+    """In the making: they are waited for where they are read."""
+
+
 class Collector:
     """Makes rollout batches with one set of policies, tokenizer and sampler."""
 
@@ -108,21 +119,11 @@ class Collector:
         if len({len(batch.problems) for batch in batches}) != 1:
             raise ValueError("every policy must be asked the same number of prompts: they run side by side")
         with self.phases("sampling"):
-            prompts, prompt_mask = self.encode([batch.problems for batch in batches])
-            count = len(batches[0].problems) * group
-            limits = [batch.max_tokens for batch in batches]
-            uniforms = torch.stack(
-                [torch.from_numpy(draws(batch.seed, number, (max(limits), count)).T) for batch in batches]
-            )
-            ids, mask = self.sample(
-                prompts, prompt_mask, uniforms, limits, copies=group, temperature=temperature
-            )
+            shape = max(batch.max_tokens for batch in batches), len(batches[0].problems) * group
+            uniforms = [torch.from_numpy(draws(batch.seed, number, shape).T) for batch in batches]
             # Judged while the device makes the old log-probs.
-            verdicts = self.judge(
-                [
-                    Asked(batch.task, batch.problems, group, rows, batch.decisive)
-                    for batch, rows in zip(batches, valid_ids(ids, mask), strict=True)
-                ]
+            prompts, prompt_mask, ids, mask, verdicts = self.answer(
+                batches, torch.stack(uniforms), copies=group, temperature=temperature
             )
         with self.phases("old log-probs"):
             hidden, logps, entropy = self.score(
@@ -167,25 +168,33 @@ class Collector:
         ids, real = (part.unflatten(0, (len(questions), -1)).to(self.policy.device) for part in every)
         return ids, real
 
-    def sample(
+    def answer(
         self,
-        prompts: Int[Tensor, "run prompts prompt"],
-        prompt_mask: Bool[Tensor, "run prompts prompt"],
+        batches: Sequence[Batch],
         uniforms: Float[Tensor, "run batch time"],
-        limits: Sequence[int],
         *,
         copies: int,
         temperature: float,
-    ) -> tuple[Int[Tensor, "run batch time"], Bool[Tensor, "run batch time"]]:
-        """Responses, each policy's cut at its own limit: tasks with different limits may stand in one stack."""
+    ) -> Answers:
+        """Responses, each policy's cut at its own limit (tasks with different limits may stand in one stack), and their verdicts."""
+        prompts, prompt_mask = self.encode([batch.problems for batch in batches])
         ids, mask = self.sampler.sample(
             prompts, prompt_mask, uniforms.to(prompts.device), temperature=temperature, copies=copies
         )
-        within = (
-            torch.arange(ids.shape[2], device=ids.device) < torch.tensor(limits, device=ids.device)[:, None]
-        )
-        mask = mask & within[:, None]
-        return ids.masked_fill(~mask, self.tokenizer.pad_token_id), mask
+        limits = torch.tensor([batch.max_tokens for batch in batches], device=ids.device)
+        mask = mask & (torch.arange(ids.shape[2], device=ids.device) < limits[:, None])[:, None]
+        ids = ids.masked_fill(~mask, self.tokenizer.pad_token_id)
+        asked = [
+            Asked(
+                batch.task,
+                batch.problems,
+                copies,
+                [row[:length] for row, length in zip(rows, lengths, strict=True)],
+                batch.decisive,
+            )
+            for batch, rows, lengths in zip(batches, ids.tolist(), mask.sum(2).tolist(), strict=True)
+        ]
+        return Answers(prompts, prompt_mask, ids, mask, self.judge(asked))
 
     @torch.no_grad()
     def score(
@@ -308,14 +317,3 @@ def _rollouts(batch: Batch, verdict: Judged, group: int, number: int, **tensors:
         decisive=decisive,
         **tensors,
     )
-
-
-def valid_ids(
-    ids: Int[Tensor, "run batch time"], mask: Bool[Tensor, "run batch time"]
-) -> list[list[list[int]]]:
-    """Token ids of each response of each policy."""
-    lengths = mask.sum(2).tolist()
-    return [
-        [row[:length] for row, length in zip(rows, run_lengths, strict=True)]
-        for rows, run_lengths in zip(ids.tolist(), lengths, strict=True)
-    ]

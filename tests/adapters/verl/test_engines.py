@@ -74,7 +74,7 @@ def check_weights_and_step(group: Any, batch: Any, plain: Plain, method: str = "
 
 def test_host_memory_as_the_store(group: Any, batch: Any, plain: Plain) -> None:
     engine(group)
-    group.switch({"method": "delta", "store_device_gb": 0, "store_host_gb": 0.5}, {})
+    group.switch({"method": "delta", "store_device_gb": 0, "store_host_gb": 0.5})
     group.compute_log_prob(batch.tensordict())
     counts = [int(plain.mask[rows].sum()) for rows in (slice(0, 4), slice(4, 8))]
     assert group.ask("store") == [f"{count} tokens: 0.0 MB in host memory" for count in counts]

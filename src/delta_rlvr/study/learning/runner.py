@@ -240,7 +240,7 @@ def _stacks(runs: Sequence[Run], size: int) -> list[list[Run]]:
 
 def _outcome(run: Run, before: float, trained: Trained) -> Outcome:
     def column(name: str) -> list[float]:
-        return [float(f"{getattr(batch, name):.4g}") for batch in trained.seen]
+        return [_short(getattr(batch, name)) for batch in trained.seen]
 
     return Outcome(
         run,
@@ -251,7 +251,7 @@ def _outcome(run: Run, before: float, trained: Trained) -> Outcome:
         length=column("length"),
         signal_groups=column("signal_groups"),
         weight_sd=column("weight_sd"),
-        gradient_norm=[float(f"{batch.gradient_norms[0]:.4g}") for batch in trained.seen],
+        gradient_norm=[_short(batch.gradient_norms[0]) for batch in trained.seen],
         diverged=trained.diverged,
         diagnostics=_diagnostics(trained.seen),
     )
@@ -265,5 +265,10 @@ def _diagnostics(seen: Sequence[BatchStatistics]) -> dict[str, list[float | None
     for name in DIAGNOSTICS:
         values = [batch.diagnostics.get(name) for batch in diagnosed]
         if any(value is not None for value in values):
-            columns[name] = [None if value is None else float(f"{value:.4g}") for value in values]
+            columns[name] = [None if value is None else _short(value) for value in values]
     return columns
+
+
+def _short(value: float) -> float:
+    """What outcomes keep of a number: four digits."""
+    return float(f"{value:.4g}")

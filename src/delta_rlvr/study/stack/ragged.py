@@ -43,38 +43,27 @@ class Packing:
         )
 
     def pack(self, values: Shaped[Tensor, "run place *rest"]) -> Shaped[Tensor, "run row *rest"]:
-        return _Pack.apply(values, self)
+        return _Moved.apply(values, self.packed, self.places, self.valid)
 
     def unpack(self, values: Shaped[Tensor, "run row *rest"]) -> Shaped[Tensor, "run place *rest"]:
-        return _Unpack.apply(values, self)
+        # Of what stands in padding there is no gradient: nothing valid looks at it.
+        return _Moved.apply(values, self.places, self.packed, None)
 
 
-class _Pack(torch.autograd.Function):
-    """Every token has one place, so that the gradient is moved back and nothing is added up."""
-
-    @staticmethod
-    def forward(ctx: Any, values: Tensor, packing: Packing) -> Tensor:
-        ctx.packing = packing
-        return _taken(values, packing.packed)
+class _Moved(torch.autograd.Function):
+    """Every token has one place, so that the gradient is moved back and nothing is added up; at places that are not `valid` it is 0."""
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
-        spread = _taken(gradient, ctx.packing.places)
-        padding = ~ctx.packing.valid.view(*spread.shape[:2], *[1] * (spread.dim() - 2))
-        return spread.masked_fill_(padding, 0.0), None
-
-
-class _Unpack(torch.autograd.Function):
-    """Of what stands in padding there is no gradient: nothing valid looks at it."""
+    def forward(ctx: Any, values: Tensor, there: Tensor, back: Tensor, valid: Tensor | None) -> Tensor:
+        ctx.back, ctx.valid = back, valid
+        return _taken(values, there)
 
     @staticmethod
-    def forward(ctx: Any, values: Tensor, packing: Packing) -> Tensor:
-        ctx.packing = packing
-        return _taken(values, packing.places)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
-        return _taken(gradient, ctx.packing.packed), None
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        moved = _taken(gradient, ctx.back)
+        if ctx.valid is not None:
+            moved.masked_fill_(~ctx.valid.view(*moved.shape[:2], *[1] * (moved.dim() - 2)), 0.0)
+        return moved, None, None, None
 
 
 def _taken(values: Shaped[Tensor, "run some *rest"], chosen: Int[Tensor, " run_other"]) -> Tensor:
