@@ -22,7 +22,8 @@ class Progress:
         self.left = 0
         """Rollout batches to go, over all runs."""
         self._made = 0
-        self._tell, self._phases = tell, phases
+        self.phases = phases
+        self._tell = tell
         self._began = time.monotonic()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -37,7 +38,7 @@ class Progress:
         self.left -= batches
 
     def line(self) -> str:
-        return f"  {self.where}, {self._phases.now}{self._time_left()}"
+        return f"  {self.where}, {self.phases.now}{self._time_left()}"
 
     def __enter__(self) -> Self:
         self._thread.start()

@@ -160,8 +160,7 @@ class Study:
             raise ValueError(
                 f"export: {', '.join(unknown)} is not among the arms {', '.join(self.protocol.arms)}"
             )
-        phases = Phases(tell=tell)
-        with locked(self.folder), Progress(tell, phases) as progress:
+        with locked(self.folder), Progress(tell, Phases(tell=tell)) as progress:
             self.write_protocol(machine)
             model, tokenizer = load_policy(self.model)
             with Judge(tokenizer, machine.workers) as judge:
@@ -174,7 +173,6 @@ class Study:
                     judge,
                     stop=stop or Stop(),
                     progress=progress,
-                    phases=phases,
                     exported=exported,
                 )
                 try:

@@ -19,7 +19,6 @@ from delta_rlvr.study.learning.progress import Progress
 from delta_rlvr.study.learning.protocol import Protocol
 from delta_rlvr.study.learning.stopping import Stop, Stopped
 from delta_rlvr.study.learning.training import BatchStatistics, StackedTraining
-from delta_rlvr.study.phases import Phases
 from delta_rlvr.study.rollouts import Collector, make_collector
 from delta_rlvr.study.stack.layers import round_up
 from delta_rlvr.study.stack.memory import bytes_per_run, free_memory, runs_that_fit
@@ -93,12 +92,11 @@ class Session:
         *,
         stop: Stop,
         progress: Progress,
-        phases: Phases,
         exported: Collection[str] = (),
     ):
         self.protocol, self.folder, self.machine = protocol, folder, machine
         self.model, self.tokenizer, self.judge = model, tokenizer, judge
-        self.stop, self.progress, self.phases = stop, progress, phases
+        self.stop, self.progress, self.phases = stop, progress, progress.phases
         self.exported = exported
         """Arms whose trained weights are written to the folder as transformers models."""
         self._batch_seconds = 0.0

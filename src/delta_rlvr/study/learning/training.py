@@ -225,21 +225,8 @@ class StackedTraining:
     def batch(self, number: int) -> list[BatchStatistics]:
         """One rollout batch: sample, judge, weigh, update."""
         settings = self.settings
-        asked = [
-            Batch(
-                task,
-                problems[number * settings.prompts : (number + 1) * settings.prompts],
-                run.seed,
-                limit,
-                run.reward_noise,
-                decisive="decisive" in method.rule.needs,
-            )
-            for run, task, method, limit, problems in zip(
-                self.runs, self.tasks, self.methods, self.limits, self._problems, strict=True
-            )
-        ]
         rollouts = self.collector.collect(
-            asked,
+            [self._asked(place, number) for place in range(len(self.runs))],
             group=settings.group,
             number=number,
             temperature=settings.temperature,
@@ -272,6 +259,17 @@ class StackedTraining:
                 )
                 for place, batch in enumerate(rollouts)
             ]
+
+    def _asked(self, place: int, number: int) -> Batch:
+        run, prompts = self.runs[place], self.settings.prompts
+        return Batch(
+            self.tasks[place],
+            self._problems[place][number * prompts : (number + 1) * prompts],
+            run.seed,
+            self.limits[place],
+            run.reward_noise,
+            decisive="decisive" in self.methods[place].rule.needs,
+        )
 
     def _end(self, place: int, number: int) -> None:
         run = self.runs[place]

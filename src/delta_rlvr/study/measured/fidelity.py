@@ -65,7 +65,6 @@ def add_gradient(
     *,
     group: int,
     temperature: float,
-    pass_rows: int,
 ) -> float:
     """Add one batch of plain rollouts to its part of the gradient of the expected reward; their mean reward."""
     rollouts = collector.collect([batch], group=group, number=number, temperature=temperature, ragged=True)[0]
@@ -75,7 +74,7 @@ def add_gradient(
             collector.policy,
             plain,
             [torch.ones_like(plain.logps)],
-            rows_at_once=pass_rows,
+            rows_at_once=collector.rows_at_once,
             temperature=temperature,
             copies=group,
         )[0]
@@ -95,14 +94,13 @@ def inner_products(
 
 
 def update_products(
-    policy: StackedPolicy,
+    collector: Collector,
     batches: Sequence[Rollouts],
     weights: Sequence[dict[str, Float[Tensor, "batch time"]]],
     gradient: Float[Tensor, "part parameters"],
     *,
     group: int,
     temperature: float,
-    pass_rows: int,
     on_batch: Callable[[], None] = lambda: None,
 ) -> dict[str, dict[str, Any]]:
     """For each method, whose weights are given by its name for each batch, the inner products of its updates with each other
@@ -111,10 +109,10 @@ def update_products(
     for place, (rollouts, by_name) in enumerate(zip(batches, weights, strict=True)):
         on_batch()
         held[:, place] = update_vectors(
-            policy,
+            collector.policy,
             rollouts,
             list(by_name.values()),
-            rows_at_once=pass_rows,
+            rows_at_once=collector.rows_at_once,
             temperature=temperature,
             copies=group,
         )

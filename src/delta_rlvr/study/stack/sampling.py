@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from delta_rlvr.credit.checks import require_mask
+from delta_rlvr.credit.checks import require, require_mask
 from delta_rlvr.evaluate.drawing import draw_tokens
 from delta_rlvr.study.stack.layers import Shape, causal_attention, round_up
 from delta_rlvr.study.stack.policy import StackedPolicy, pack
@@ -185,27 +185,22 @@ class StackedSampler:
         self, prompts: Tensor, prompt_mask: Tensor, uniforms: Tensor, temperature: float, copies: int
     ) -> None:
         runs = self._policy.runs
-        if prompts.dim() != 3 or prompts.shape[0] != runs or prompt_mask.shape != prompts.shape:
-            raise ValueError(
-                f"prompts: [run prompt prompt_time] with {runs} runs is needed, and a mask of the same shape; "
-                f"they are {tuple(prompts.shape)} and {tuple(prompt_mask.shape)}"
-            )
-        if (
-            uniforms.dim() != 3
-            or uniforms.shape[:2] != (runs, prompts.shape[1] * copies)
-            or not uniforms.numel()
-        ):
-            raise ValueError(
-                f"uniforms: shape {tuple(uniforms.shape)} does not fit; [run batch time] is needed, with {runs} runs and "
-                f"{prompts.shape[1]} prompts x {copies} copies"
-            )
+        require(
+            prompts.dim() == 3 and prompts.shape[0] == runs and prompt_mask.shape == prompts.shape,
+            f"prompts: [run prompt prompt_time] with {runs} runs is needed, and a mask of the same shape; "
+            f"they are {tuple(prompts.shape)} and {tuple(prompt_mask.shape)}",
+        )
+        rows = runs, prompts.shape[1] * copies
+        require(
+            uniforms.dim() == 3 and uniforms.shape[:2] == rows and uniforms.numel() > 0,
+            f"uniforms: shape {tuple(uniforms.shape)} does not fit; [run batch time] is needed, with {runs} runs and "
+            f"{prompts.shape[1]} prompts x {copies} copies",
+        )
         require_mask(prompt_mask)
-        if temperature < 0:
-            raise ValueError(f"temperature: 0 or more is needed, not {temperature}")
-        if not bool(prompt_mask.any(dim=-1).all()):
-            raise ValueError("prompt_mask: a prompt has no tokens; each needs at least one")
-        if not bool(((uniforms >= 0) & (uniforms < 1)).all()):
-            raise ValueError("uniforms: numbers in [0, 1) are needed")
+        require(temperature >= 0, f"temperature: 0 or more is needed, not {temperature}")
+        filled = bool(prompt_mask.any(dim=-1).all())
+        require(filled, "prompt_mask: a prompt has no tokens; each needs at least one")
+        require(bool(((uniforms >= 0) & (uniforms < 1)).all()), "uniforms: numbers in [0, 1) are needed")
 
     def _refresh_weights(self) -> None:
         """float32 weights are read where they are; for bfloat16 there is a copy, brought up to date in place."""
