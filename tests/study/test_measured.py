@@ -300,16 +300,16 @@ def test_fidelity_by_hand():
     products = {"updates": (updates @ updates.T).tolist(), "gradient": (updates @ [[2, 2], [0, 0]]).tolist()}
     plain = {"updates": np.ones((3, 3)).tolist(), "gradient": np.full((3, 2), 2.0).tolist()}
     one = fidelity(products, plain, gradient)
-    assert one.gain == pytest.approx((0.6 + 0.6 + 1) / 3)
-    assert one.over == pytest.approx((0.6 + 0.6 + 1) / 3 - 1)
-    assert one.aim == pytest.approx(3 / math.sqrt(11 / 3))
-    assert one.noise == pytest.approx(1 - 11 / 59)
+    assert one["gain"] == pytest.approx((0.6 + 0.6 + 1) / 3)
+    assert one["over"] == pytest.approx((0.6 + 0.6 + 1) / 3 - 1)
+    assert one["aim"] == pytest.approx(3 / math.sqrt(11 / 3))
+    assert one["noise"] == pytest.approx(1 - 11 / 59)
     none = gradient_facts(np.zeros((4, 4)))  # no rollout was right
     assert none["square"] == 0
     assert math.isnan(none["reliability"])
-    assert math.isnan(fidelity(products, plain, np.zeros((2, 2))).gain)
+    assert math.isnan(fidelity(products, plain, np.zeros((2, 2)))["gain"])
     lost = np.array([[1.0, -0.1], [-0.1, 1.0]])
-    assert math.isnan(fidelity(products, plain, lost).gain)
+    assert math.isnan(fidelity(products, plain, lost)["gain"])
 
 
 def test_nodes_by_hand():
@@ -488,7 +488,7 @@ def test_the_command_goes_on_and_gives_the_same_tables(tmp_path, capsys):
     assert main([*given, torn, "--seconds", "0.001"]) == 0
     assert "stopped before all was measured" in capsys.readouterr().out
     # Killed while the third piece of the continuations is written, then between the updates of two batches.
-    killed("delta_rlvr.study.measured.measure:dump", 2, [*given, torn])
+    killed("delta_rlvr.study.measured.measure:write", 2, [*given, torn])
     assert len(list((tmp_path / "torn").rglob("piece-*.json"))) == 2
     killed("delta_rlvr.study.measured.fidelity:update_vectors", 5, [*given, torn])  # 4 for the gradient
     assert list((tmp_path / "torn").rglob("*.gradient"))

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from delta_rlvr.study.measured.estimate import MeasuredCredit
 from delta_rlvr.study.planted.labelled import SIDES
-from delta_rlvr.study.planted.measures import auroc, drift
+from delta_rlvr.study.planted.measures import auroc, rank_agreement
 from delta_rlvr.study.rollouts import Rollouts
 
 TOP = 0.1
@@ -103,7 +103,7 @@ class Labels:
         for side, verdict in SIDES.items():
             here = self._right == verdict
             size = credit[here].abs()
-            measures[f"{side}_rank"] = drift(score[here], size).rank_correlation
+            measures[f"{side}_rank"] = rank_agreement(score[here], size)
             measures[f"{side}_auroc"] = auroc(score[here], top(size))
         return measures
 

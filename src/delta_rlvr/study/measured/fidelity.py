@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from delta_rlvr.study.planted.updates import update_vectors
 from delta_rlvr.study.rollouts import Batch, Collector, Rollouts
 from delta_rlvr.study.stack.policy import StackedPolicy
 
+MEASURES = ("gain", "over", "aim", "noise")
 PARTS = 4
 """Independent parts of the gradient."""
 LARGEST_GROUP = 64
@@ -131,21 +132,6 @@ def methods_at_once(policy: StackedPolicy, batches: int) -> int:
     return max(1, floats // (batches * sum(weight.numel() for weight in policy.parameters())))
 
 
-@dataclass(frozen=True)
-class Fidelity:
-    """What the inner products say of one method. Errors are standard errors over batches and over parts of the gradient."""
-
-    gain: float
-    gain_error: float
-    over: float
-    """The gain less the baseline's on the same batches."""
-    over_error: float
-    aim: float
-    aim_error: float
-    noise: float
-    noise_error: float
-
-
 def gradient_facts(products: Float[np.ndarray, "part part"]) -> dict[str, float]:
     """|g|^2, and how reliable the estimate is: the cosine of its two halves, and |g|^2 as a share of the estimate's own."""
     parts = len(products)
@@ -163,11 +149,13 @@ def gradient_facts(products: Float[np.ndarray, "part part"]) -> dict[str, float]
 
 def fidelity(
     products: dict[str, Any], baseline: dict[str, Any], gradient: Float[np.ndarray, "part part"]
-) -> Fidelity:
-    """Of one method; batches without any signal (no update) are left out."""
+) -> dict[str, float]:
+    """gain, over (the gain less the baseline's on the same batches), aim and noise of one method, each with its standard error over
+    batches and over parts of the gradient. Batches without any signal (no update) are left out; NaN where too little is left."""
+    unknown = {name + end: math.nan for name in MEASURES for end in ("", "_error")}
     square = _off_diagonal(gradient)
     if not square > 0:  # lost in its own noise
-        return Fidelity(*[math.nan] * 8)
+        return unknown
 
     def gains(one: dict[str, Any]) -> Float[np.ndarray, "batch part"]:
         lengths = np.sqrt(np.maximum(np.diag(np.array(one["updates"])), 0.0))
@@ -177,7 +165,7 @@ def fidelity(
     own, base = gains(products), gains(baseline)
     kept = np.isfinite(own).all(1) & np.isfinite(base).all(1)
     if kept.sum() < 2:
-        return Fidelity(*[math.nan] * 8)
+        return unknown
     updates = np.array(products["updates"])[np.ix_(kept, kept)]
     along = np.array(products["gradient"])[kept].mean(1)
 
@@ -189,19 +177,20 @@ def fidelity(
         some = updates[np.ix_(rows, rows)]
         return 1 - _off_diagonal(some) / float(np.diag(some).mean())
 
-    return Fidelity(
+    values = (
         *_mean_and_error(own[kept]),
         *_mean_and_error(own[kept] - base[kept]),
         *_jackknife(aim, int(kept.sum())),
         *_jackknife(noise, int(kept.sum())),
     )
+    return dict(zip(unknown, values, strict=True))
 
 
 def fidelity_rows(document: dict[str, Any], baseline: str) -> dict[str, dict[str, float]]:
     """Every method of a kept document."""
     gradient = np.array(document["gradient"])
     methods = document["methods"]
-    return {name: asdict(fidelity(one, methods[baseline], gradient)) for name, one in methods.items()}
+    return {name: fidelity(one, methods[baseline], gradient) for name, one in methods.items()}
 
 
 def _off_diagonal(products: Float[np.ndarray, "one one"]) -> float:

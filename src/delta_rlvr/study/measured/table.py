@@ -12,6 +12,7 @@ from scipy import stats
 
 from delta_rlvr.study.measured.agreement import LABELS, OPEN
 from delta_rlvr.study.measured.estimate import LEVEL
+from delta_rlvr.study.measured.fidelity import MEASURES as FIDELITY
 from delta_rlvr.study.measured.fidelity import fidelity_rows, gradient_facts
 from delta_rlvr.study.measured.settings import PLAIN, MeasuredSettings
 from delta_rlvr.study.planted.labelled import SIDES
@@ -22,7 +23,6 @@ from delta_rlvr.study.planted.table import Document, Row, by_method, facts, or_n
 
 SCHEMA = 1
 AGREEMENT = ("right_rank", "right_auroc", "right_gain", "wrong_rank", "wrong_auroc", "wrong_gain", "sign")
-FIDELITY = ("gain", "over", "aim", "noise")
 HEADINGS = {
     "right_rank": "right: rank",
     "right_auroc": "AUROC",

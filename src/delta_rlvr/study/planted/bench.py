@@ -181,13 +181,12 @@ class CreditBench(Bench[BenchSettings]):
             both = rollouts.mask & ((moved != 0) & (rollouts.advantages != 0))[:, None]
             for method in chosen:
                 rho = weigher.weights(method.rho, moved)
-                change = drift(rho[both], clean[method.name][both])
                 records.append(
                     {
                         "method": method.name,
                         "condition": condition.name,
                         **measure_weights(rho, rollouts, moved),
-                        **asdict(change),
+                        **drift(rho[both], clean[method.name][both]),
                     }
                 )
         for name, rows in zip(TERCILES, length_terciles(rollouts), strict=True):

@@ -29,7 +29,7 @@ from delta_rlvr.study.stack.layers import (
     round_up,
 )
 from delta_rlvr.study.stack.logprobs import head_logits, token_logps
-from delta_rlvr.study.stack.model_weights import layer_weights, shape_of, split_layer_weight, weight_sizes
+from delta_rlvr.study.stack.model_weights import layer_weights, shape_of, split_layer_weight
 from delta_rlvr.study.stack.ragged import Ragged
 
 if TYPE_CHECKING:
@@ -92,9 +92,9 @@ class StackedPolicy(nn.Module):
             raise ValueError("models: at least one is needed")
         if compute_dtype not in (torch.float32, torch.bfloat16):
             raise ValueError(f"compute_dtype: torch.float32 or torch.bfloat16, not {compute_dtype}")
-        shape = shape_of(models[0])
+        shape, sizes = shape_of(models[0]), [weight.shape for weight in models[0].parameters()]
         for number, model in enumerate(models):
-            if shape_of(model) != shape or weight_sizes(model) != weight_sizes(models[0]):
+            if shape_of(model) != shape or [weight.shape for weight in model.parameters()] != sizes:
                 raise ValueError(
                     f"models: number {number} has another shape than number 0; stack those of one shape"
                 )
