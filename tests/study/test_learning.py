@@ -18,13 +18,15 @@ from delta_rlvr.credit import DeltaConfig
 from delta_rlvr.evaluate import evaluate_policy
 from delta_rlvr.evaluate.seeds import SeedComparison
 from delta_rlvr.study.judging import Asked, Judge, _light
+from delta_rlvr.study.learning.batch_statistics import DIAGNOSTICS
 from delta_rlvr.study.learning.curves import curves_figure
 from delta_rlvr.study.learning.heldout import HeldoutSettings, heldout_accuracies
 from delta_rlvr.study.learning.protocol import Protocol, read_protocols
 from delta_rlvr.study.learning.runner import Machine, Outcome, Study, _outcome
 from delta_rlvr.study.learning.session import Trained
+from delta_rlvr.study.learning.settings import Run, TrainingSettings
 from delta_rlvr.study.learning.table import StudyTable, markdown, sentences, study_table
-from delta_rlvr.study.learning.training import DIAGNOSTICS, Run, StackedTraining, TrainingSettings
+from delta_rlvr.study.learning.training import StackedTraining
 from delta_rlvr.study.rollouts import Batch, Collector, advantages, flip, make_collector
 from delta_rlvr.study.weighing import Weigher, study_method
 from delta_rlvr.tasks import Problem, get_task, load_policy

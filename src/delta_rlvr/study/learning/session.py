@@ -13,12 +13,13 @@ from urllib.parse import quote
 import torch
 
 from delta_rlvr.study.judging import Judge
+from delta_rlvr.study.learning.batch_statistics import BatchStatistics
 from delta_rlvr.study.learning.checkpoint import Stack, path_of, write_state
 from delta_rlvr.study.learning.heldout import heldout_accuracies
 from delta_rlvr.study.learning.progress import Progress
 from delta_rlvr.study.learning.protocol import Protocol
 from delta_rlvr.study.learning.stopping import Stop, Stopped
-from delta_rlvr.study.learning.training import BatchStatistics, StackedTraining
+from delta_rlvr.study.learning.training import StackedTraining
 from delta_rlvr.study.rollouts import Collector, make_collector
 from delta_rlvr.study.stack.layers import round_up
 from delta_rlvr.study.stack.memory import bytes_per_run, free_memory, runs_that_fit

@@ -10,14 +10,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal, get_args, get_type_hints
+from dataclasses import asdict, replace
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from delta_rlvr.objectives import LossInputs, policy_loss
+from delta_rlvr.study.learning.batch_statistics import (
+    DIAGNOSED_EVERY,
+    DIAGNOSTICS,
+    BatchStatistics,
+    batch_statistics,
+)
+from delta_rlvr.study.learning.settings import Run, TrainingSettings
 from delta_rlvr.study.measured.continuations import StackContinuations, responses_of
 from delta_rlvr.study.measured.measure import TOLERANCE, check_budget, measure
 from delta_rlvr.study.rollouts import Batch, Collector, Rollouts, draws, row_pieces
@@ -25,110 +32,6 @@ from delta_rlvr.study.stack.memory import with_fewer_rows
 from delta_rlvr.study.stack.policy import clip_gradients
 from delta_rlvr.study.weighing import Weigher, study_method
 from delta_rlvr.tasks import Problem, Task, get_task
-
-DIAGNOSTICS = (
-    "weight_positive_mean",
-    "weight_negative_mean",
-    "update_share_positive",
-    "update_share_plain",
-    "rank_positive",
-    "rank_negative",
-    "saturated",
-    "reliability",
-)
-"""Numbers about the weights that outcomes keep (`CreditRecord.summary`, `credit.diagnostics`)."""
-DIAGNOSED_EVERY = 5
-
-
-@dataclass(frozen=True)
-class TrainingSettings:
-    """What all runs of a stack share. The defaults are those of `delta-rlvr train` with the bundled policy."""
-
-    steps: int = 80
-    """Optimizer steps."""
-    prompts: int = 32
-    """Prompts a rollout batch."""
-    group: int = 8
-    """Responses a prompt (G)."""
-    updates: int = 2
-    """Optimizer steps a rollout batch."""
-    split: Literal["responses", "prompts"] = "responses"
-    """What the updates divide between them: responses in random order, as TRL does, or whole prompts, as verl does (long prompts are
-    then read once for all of their responses)."""
-    learning_rate: float = 5e-4
-    """AdamW's, constant; no weight decay."""
-    max_grad_norm: float = 1.0
-    """Gradient clipping, run by run."""
-    temperature: float = 1.0
-    """Of sampling, and of the policy that is trained."""
-    max_tokens: int | None = None
-    """Longest response; None for the task's own limit."""
-    continuations: int = 128
-    """Continuations of a response, on average, for arms whose weights need measured credit; no others make any."""
-
-    def __post_init__(self) -> None:
-        for name in ("steps", "prompts", "updates", "max_tokens"):
-            if getattr(self, name) is not None and getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)}: give at least 1")
-        if self.group < 2:
-            raise ValueError(f"group={self.group}: a group's advantage needs at least 2 responses")
-        if self.steps % self.updates:
-            raise ValueError(f"steps={self.steps}: give a multiple of updates={self.updates}")
-        if self.split not in get_args(get_type_hints(TrainingSettings)["split"]):
-            raise ValueError(f"split={self.split!r}: choose responses or prompts")
-        divided = self.prompts * (self.group if self.split == "responses" else 1)
-        if divided % self.updates:
-            raise ValueError(f"updates={self.updates}: {divided} {self.split} do not split evenly")
-        if not (self.learning_rate > 0 and self.max_grad_norm > 0 and self.temperature > 0):
-            raise ValueError("learning_rate, max_grad_norm and temperature must be positive")
-
-    @property
-    def batches(self) -> int:
-        """Rollout batches of a run."""
-        return self.steps // self.updates
-
-
-@dataclass(frozen=True)
-class Run:
-    """One policy's training: what is trained on, how tokens are weighed, and the seed."""
-
-    task: str
-    arm: str
-    seed: int
-    reward_noise: float = 0.0
-    """Share of the verdicts that training sees flipped."""
-
-    def __post_init__(self) -> None:
-        if self.seed < 0:
-            raise ValueError(f"seed={self.seed}: give at least 0")
-        if not 0 <= self.reward_noise < 0.5:
-            raise ValueError(f"reward_noise={self.reward_noise}: give a share below one half")
-
-
-@dataclass(frozen=True)
-class BatchStatistics:
-    """What is kept of a rollout batch of one run."""
-
-    number: int
-    """From 0."""
-    accuracy: float
-    """Mean verdict, before any noise: on problems that the run has not seen."""
-    reward: float
-    """Mean reward, noise included."""
-    signal_groups: float
-    """Share of groups whose rewards differ."""
-    length: float
-    """Mean tokens a response."""
-    entropy: float
-    """Mean over the valid tokens."""
-    weight_sd: float
-    """Standard deviation of the weights over the tokens with an advantage."""
-    losses: tuple[float, ...]
-    """Loss of each update."""
-    gradient_norms: tuple[float, ...]
-    """Before clipping."""
-    diagnostics: Mapping[str, float] = field(default_factory=dict)
-    """What the weights do to the update (`DIAGNOSTICS`), in every `DIAGNOSED_EVERY`-th batch."""
 
 
 class StackedTraining:
@@ -220,7 +123,7 @@ class StackedTraining:
         self.policy.load_state_dict(state["weights"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.done, self.diverged = state["done"], dict(state["diverged"])
-        self.seen = [[_batch_statistics(batch) for batch in row] for row in state["seen"]]
+        self.seen = [[BatchStatistics.from_dict(batch) for batch in row] for row in state["seen"]]
 
     def batch(self, number: int) -> list[BatchStatistics]:
         """One rollout batch: sample, judge, weigh, update."""
@@ -248,7 +151,7 @@ class StackedTraining:
         self.within_batch = False
         with self.phases("statistics"):
             return [
-                _statistics(
+                batch_statistics(
                     number,
                     batch,
                     weights[place],
@@ -419,37 +322,5 @@ def _problems(runs: Sequence[Run], tasks: Sequence[Task], settings: TrainingSett
         if (run.task, run.seed) not in by_run:
             problems = task.problems("train", count, run.seed)
             order = torch.randperm(count, generator=torch.Generator().manual_seed(run.seed))
-            by_run[run.task, run.seed] = [problems[place] for place in order.tolist()]
-    return [by_run[run.task, run.seed] for run in runs]
-
-
-def _batch_statistics(values: Mapping[str, Any]) -> BatchStatistics:
-    lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
-    return BatchStatistics(**{**values, **lists})
-
-
-def _statistics(
-    number: int,
-    rollouts: Rollouts,
-    weights: Float[Tensor, "batch time"],
-    group: int,
-    *,
-    losses: tuple[float, ...],
-    norms: tuple[float, ...],
-    diagnostics: Mapping[str, float],
-) -> BatchStatistics:
-    sided = rollouts.mask & (rollouts.advantages != 0)[:, None]
-    values = torch.stack(
-        [
-            rollouts.correct.mean(),
-            rollouts.rewards.mean(),
-            (rollouts.rewards.view(-1, group).std(1) > 0).float().mean(),
-            rollouts.mask.sum(1).float().mean(),
-            rollouts.entropy[rollouts.mask].mean(),
-            weights[sided].std(correction=0) if sided.any() else weights.new_zeros(()),
-        ]
-    ).tolist()
-    accuracy, reward, signal_groups, length, entropy, weight_sd = values
-    return BatchStatistics(
-        number, accuracy, reward, signal_groups, length, entropy, weight_sd, losses, norms, diagnostics
-    )
+            found[run.task, run.seed] = [problems[place] for place in order.tolist()]
+    return [found[run.task, run.seed] for run in runs]
