@@ -1,4 +1,4 @@
-"""Small models of every kind that can be stacked, and a pass of a stack over whole rows."""
+"""Small models of every kind that can be stacked, stacks of several, and a pass of a stack over whole rows."""
 
 import torch
 from transformers import (
@@ -11,6 +11,8 @@ from transformers import (
 )
 
 from delta_rlvr.study.stack.layers import causal_attention
+from delta_rlvr.study.stack.model_weights import layer_weights
+from delta_rlvr.study.stack.policy import StackedPolicy
 
 KINDS = {
     "llama": (LlamaForCausalLM, LlamaConfig),
@@ -34,6 +36,20 @@ def small_model(kind, **options):
         "rope_parameters": {"rope_type": "default", "rope_theta": 500.0},
     }
     return model(config(**settings | options))
+
+
+@torch.no_grad()
+def stack_of(models, compute_dtype=torch.float32):
+    """A stack with one run per model; all are of one shape."""
+    policy = StackedPolicy.from_model(models[0], len(models), compute_dtype=compute_dtype)
+    for run, model in enumerate(models):
+        policy.embedding[run] = model.model.embed_tokens.weight
+        policy.norm[run] = model.model.norm.weight
+        policy.head[run] = model.lm_head.weight
+        for number, layer in enumerate(policy.layers):
+            for name, weight in layer_weights(model, number).items():
+                getattr(layer, name)[run] = weight
+    return policy
 
 
 def row_hidden(policy, ids, mask):

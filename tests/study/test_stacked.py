@@ -11,7 +11,7 @@ from delta_rlvr.study.stack.policy import StackedPolicy, clip_gradients, pack
 from delta_rlvr.study.stack.ragged import shared_prefix
 from delta_rlvr.tasks import load_policy
 from rounding import MODEL, rounding
-from stacks import row_hidden, small_model
+from stacks import row_hidden, small_model, stack_of
 
 pytestmark = pytest.mark.numeric
 
@@ -82,7 +82,7 @@ def predicted(mask):
 @KINDS
 def test_hidden_states_are_those_of_transformers(kind):
     models = three_models(kind)
-    policy = StackedPolicy.from_models(models)
+    policy = stack_of(models)
     ids, mask = ragged_batch(policy.head.shape[1], 3)
     ours = row_hidden(policy, ids, mask)
     assert ours.isfinite().all()
@@ -96,7 +96,7 @@ def test_hidden_states_are_those_of_transformers(kind):
 def test_logps_gradients_and_a_step_are_those_of_transformers(kind, chunked, monkeypatch):
     """A loss with another weight for each token, clipping, one step of AdamW; with logits made in chunks, and at once."""
     models = three_models(kind)
-    policy = StackedPolicy.from_models(models)
+    policy = stack_of(models)
     vocab = policy.head.shape[1]
     if chunked != "at once":
         monkeypatch.setitem(
@@ -128,7 +128,7 @@ def test_logps_gradients_and_a_step_are_those_of_transformers(kind, chunked, mon
     limit = float(min(singles)) * 1.001
     norms = clip_gradients(policy, limit)
     optimizer = torch.optim.AdamW(policy.parameters(), lr=1e-2, weight_decay=0.1)
-    gradients = StackedPolicy.from_models(models)
+    gradients = stack_of(models)
     with torch.no_grad():
         for parameter, holder in zip(policy.parameters(), gradients.parameters(), strict=True):
             holder.copy_(parameter.grad)
@@ -155,7 +155,7 @@ def test_logps_gradients_and_a_step_are_those_of_transformers(kind, chunked, mon
 @pytest.mark.parametrize("layout", ["padded", "ragged", "ragged, shared beginning"])
 def test_prompts_read_once_give_what_whole_rows_give(kind, copies, layout):
     """Hidden states and gradients; responses end at different places, and prompts have different lengths."""
-    policy = StackedPolicy.from_models(three_models(kind))
+    policy = stack_of(three_models(kind))
     generator = torch.Generator().manual_seed(2)
     length = 20 if "shared" in layout else 7
     prompts = torch.randint(3, policy.head.shape[1], (3, 2, length), generator=generator)
@@ -193,7 +193,7 @@ def test_runs_do_not_see_each_other():
     models = three_models("qwen3")
     with torch.no_grad():
         models[2].model.norm.weight.fill_(torch.nan)
-    alone, together = StackedPolicy.from_models(models[:1]), StackedPolicy.from_models(models)
+    alone, together = stack_of(models[:1]), stack_of(models)
     ids, mask = ragged_batch(together.head.shape[1], 3)
     results = []
     for policy in (alone, together):
@@ -291,16 +291,6 @@ def test_what_is_not_supported_is_refused(model, words):
         StackedPolicy.from_model(model(), 2)
 
 
-def test_models_of_different_shapes_are_refused():
-    with pytest.raises(ValueError, match="number 1 has another shape"):
-        StackedPolicy.from_models([small_model("llama"), small_model("llama", intermediate_size=32)])
-    other_rotation = {"rope_type": "default", "rope_theta": 5e4}
-    with pytest.raises(ValueError, match="number 1 has another shape"):
-        StackedPolicy.from_models(
-            [small_model("llama"), small_model("llama", rope_parameters=other_rotation)]
-        )
-
-
 def test_input_that_does_not_fit_is_refused():
     policy = StackedPolicy.from_model(small_model("llama"), 2)
     ids, mask = ragged_batch(policy.head.shape[1], 2)
@@ -323,7 +313,7 @@ def test_values_and_gradients_on_the_gpu_are_those_on_the_cpu(kind, ragged):
     """float32, with a prompt read once for three responses; its kernels differ from those of the CPU."""
     results = []
     for device in ("cpu", "cuda"):
-        policy = StackedPolicy.from_models(three_models(kind)).to(device)
+        policy = stack_of(three_models(kind)).to(device)
         generator = torch.Generator().manual_seed(2)
         prompts = torch.randint(3, policy.head.shape[1], (3, 2, 7), generator=generator).to(device)
         prompt_mask = torch.ones_like(prompts, dtype=torch.bool)

@@ -41,13 +41,7 @@ def worker_config(*overrides: str) -> Any:
     """The workers' part of verl's config, for the bundled policy."""
     from verl_workers import whole_config
 
-    return whole_config(
-        resolve_model("builtin"),
-        "actor_rollout_ref.actor.clip_ratio_low=0.2",
-        "actor_rollout_ref.actor.clip_ratio_high=0.28",
-        "actor_rollout_ref.actor.clip_ratio_c=10.0",
-        *overrides,
-    ).actor_rollout_ref
+    return whole_config(resolve_model("builtin"), *overrides).actor_rollout_ref
 
 
 @dataclass(frozen=True)

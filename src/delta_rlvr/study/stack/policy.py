@@ -9,7 +9,7 @@ Weights are float32. Products are taken in `compute_dtype`; the residual stream,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -37,10 +37,7 @@ if TYPE_CHECKING:
 
 
 class StackedPolicy(nn.Module):
-    """The policies of several runs: Qwen3, Qwen2 or Llama (without biases), with default rotary positions.
-
-    Build one with `from_model` (every run starts from the same weights) or `from_models` (one run each).
-    """
+    """The policies of several runs: Qwen3, Qwen2 or Llama (without biases), with default rotary positions."""
 
     embedding: nn.Parameter
     untied_head: nn.Parameter | None
@@ -79,40 +76,24 @@ class StackedPolicy(nn.Module):
         """`runs` policies, each with the weights of `model`."""
         if runs < 1:
             raise ValueError(f"runs: at least one is needed, not {runs}")
-        # Repeated on the device: the host is slow to copy, and the way there is long.
-        one = cls.from_models([model], compute_dtype=compute_dtype).to(device)
-        return one._changed(lambda weight: weight.repeat(runs, *[1] * (weight.dim() - 1)))
-
-    @classmethod
-    def from_models(
-        cls, models: Sequence[PreTrainedModel], *, compute_dtype: torch.dtype = torch.float32
-    ) -> StackedPolicy:
-        """One run a model; all of one shape."""
-        if not models:
-            raise ValueError("models: at least one is needed")
         if compute_dtype not in (torch.float32, torch.bfloat16):
             raise ValueError(f"compute_dtype: torch.float32 or torch.bfloat16, not {compute_dtype}")
-        shape, sizes = shape_of(models[0]), [weight.shape for weight in models[0].parameters()]
-        for number, model in enumerate(models):
-            if shape_of(model) != shape or [weight.shape for weight in model.parameters()] != sizes:
-                raise ValueError(
-                    f"models: number {number} has another shape than number 0; stack those of one shape"
-                )
+        shape = shape_of(model)
 
-        def stacked(weight_of: Callable[[PreTrainedModel], Tensor]) -> Tensor:
-            return torch.stack([weight_of(model).detach().float() for model in models])
-
-        def stacked_layer(number: int) -> dict[str, Tensor]:
-            each = [layer_weights(model, number) for model in models]
-            return {name: torch.stack([weights[name].float() for weights in each]) for name in each[0]}
+        def repeated(weight: Tensor) -> Tensor:
+            # Repeated on the device: the host is slow to copy, and the way there is long.
+            return weight.detach().float().to(device).repeat(runs, *[1] * weight.dim())
 
         return cls(
             shape,
             compute_dtype,
-            embedding=stacked(lambda model: model.model.embed_tokens.weight),
-            layers=[stacked_layer(number) for number in range(shape.layers)],
-            norm=stacked(lambda model: model.model.norm.weight),
-            head=None if shape.tied else stacked(lambda model: model.lm_head.weight),
+            embedding=repeated(model.model.embed_tokens.weight),
+            layers=[
+                {name: repeated(weight) for name, weight in layer_weights(model, number).items()}
+                for number in range(shape.layers)
+            ],
+            norm=repeated(model.model.norm.weight),
+            head=None if shape.tied else repeated(model.lm_head.weight),
         )
 
     @property
@@ -240,20 +221,19 @@ class StackedPolicy(nn.Module):
     def alone(self, run: int) -> StackedPolicy:
         """One of the policies as a stack of its own, for passes without a gradient. Its weights are those of this stack, and follow
         them as long as they are changed in place."""
-        return self._changed(lambda weight: weight[run : run + 1])
 
-    def _changed(self, change: Callable[[Tensor], Tensor]) -> StackedPolicy:
-        """A stack whose weights are made of these, one by one."""
+        def one(weight: Tensor) -> Tensor:
+            return weight.detach()[run : run + 1]
+
         return StackedPolicy(
             self.shape,
             self.compute_dtype,
-            embedding=change(self.embedding.detach()),
+            embedding=one(self.embedding),
             layers=[
-                {name: change(weight.detach()) for name, weight in layer.named_parameters()}
-                for layer in self.layers
+                {name: one(weight) for name, weight in layer.named_parameters()} for layer in self.layers
             ],
-            norm=change(self.norm.detach()),
-            head=None if self.untied_head is None else change(self.untied_head.detach()),
+            norm=one(self.norm),
+            head=None if self.untied_head is None else one(self.untied_head),
         )
 
     @torch.no_grad()
