@@ -7,8 +7,6 @@ import math
 import os
 import resource
 import signal
-import subprocess
-import sys
 import time
 import weakref
 from collections.abc import Iterator
@@ -38,7 +36,7 @@ from delta_rlvr.study.stack.memory import bytes_per_run, runs_that_fit
 from delta_rlvr.study.stack.model_weights import shape_of
 from delta_rlvr.study.stack.policy import StackedPolicy
 from delta_rlvr.tasks import load_policy
-from killed import killed
+from killed import killed, running
 
 PROTOCOL = """
 question: does it survive
@@ -297,21 +295,10 @@ def test_a_second_process_is_refused_and_a_dead_one_leaves_no_lock(
         "import sys, time; from pathlib import Path; from delta_rlvr.files import locked\n"
         "with locked(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
     )
-    holder = subprocess.Popen(
-        [sys.executable, "-c", holding, str(tmp_path)],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-        stdout=subprocess.PIPE,
-    )
-    try:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == b"held\n"
+    with running(holding, str(tmp_path)) as (holder, said):
+        assert said == "held"
         assert main(study_command(written, tmp_path)) == 2
         assert f"is in use by process {holder.pid} on " in capsys.readouterr().err
-    finally:
-        holder.kill()
-        holder.wait()
-        assert holder.stdout is not None
-        holder.stdout.close()
     with (
         locked(tmp_path),
         pytest.raises(InUse, match=f"in use by process {os.getpid()}"),
@@ -328,17 +315,9 @@ def test_judges_end_with_the_study_that_was_killed() -> None:
         "    judge._pool.submit(int).result()\n"
         "    print(*judge._pool._processes, flush=True); time.sleep(60)"
     )
-    study = subprocess.Popen(
-        [sys.executable, "-c", judging],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-        stdout=subprocess.PIPE,
-    )
-    assert study.stdout is not None
-    workers = [int(word) for word in study.stdout.readline().split()]
+    with running(judging) as (_, said):
+        workers = said.split()
     assert workers
-    study.kill()
-    study.wait()
-    study.stdout.close()
     end = time.monotonic() + 60
     while any(Path(f"/proc/{worker}").exists() for worker in workers):
         assert time.monotonic() < end, "a worker outlived its study by a minute"

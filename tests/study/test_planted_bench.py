@@ -22,19 +22,8 @@ from delta_rlvr.tasks import get_task, load_policy
 from delta_rlvr.tasks.phrased_sums import Slips
 from rounding import EXACT
 
-TINY = [
-    "--quick",
-    "--tasks",
-    "phrased-sums",
-    "--prompts",
-    "4",
-    "--group",
-    "4",
-    "--methods",
-    "delta,fipo",
-    "--device",
-    "cpu",
-]
+TINY = ["--quick", "--tasks", "phrased-sums", "--prompts", "4", "--group", "4"]
+TINY += ["--methods", "delta,fipo", "--device", "cpu"]
 
 
 @pytest.fixture(scope="module")
