@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from rounding import MODEL, rounding
 from verl_reference import (
     WEIGHTS,
     Plain,
@@ -17,8 +18,6 @@ from verl_reference import (
     worker_config,
     worker_weights,
 )
-
-from rounding import MODEL, rounding
 
 FSDP1 = ("actor_rollout_ref.actor.strategy=fsdp", "actor_rollout_ref.actor.fsdp_config.strategy=fsdp")
 OFFLOAD = (

@@ -6,6 +6,7 @@ from dataclasses import fields
 from typing import Any
 
 import pytest
+from support_methods import TRAINABLE
 
 from delta_rlvr.adapters.trl import DeltaTrainerConfig
 from delta_rlvr.adapters.verl.checks import RESPONSE_ADVANTAGES, WEIGHTED_LOSSES, check_config, select
@@ -14,7 +15,6 @@ from delta_rlvr.credit import DeltaConfig
 from delta_rlvr.credit.rules.forking import ForkingTokens
 from delta_rlvr.credit.rules.uniform import Uniform
 from delta_rlvr.objectives import FutureClip
-from support_methods import TRAINABLE
 
 
 def sound() -> dict[str, Any]:

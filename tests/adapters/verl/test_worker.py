@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from rounding import MODEL, rounding
 from verl_reference import (
     WEIGHTS,
     Plain,
@@ -21,7 +22,6 @@ from verl_reference import (
 from delta_rlvr.credit import CreditStream, credit_record
 from delta_rlvr.objectives import Clip, FutureClip, LossInputs, policy_loss
 from delta_rlvr.tasks import load_policy
-from rounding import MODEL, rounding
 
 LOSS = rounding(MODEL, size=3.0)
 
