@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from delta_rlvr.study.measured.agreement import LABELS, OPEN
-from delta_rlvr.study.measured.estimate import LEVEL
+from delta_rlvr.study.measured.estimate import Z
 from delta_rlvr.study.measured.fidelity import MEASURES as FIDELITY
 from delta_rlvr.study.measured.fidelity import fidelity_rows, gradient_facts
 from delta_rlvr.study.measured.settings import PLAIN, MeasuredSettings
@@ -35,7 +34,6 @@ HEADINGS = {
     "noise": "noise",
 }
 """The table's columns, of the measures that have one."""
-_Z = float(stats.norm.ppf((1 + LEVEL) / 2))
 
 
 def measured_result(
@@ -74,7 +72,7 @@ def _fidelity(documents: Sequence[Document]) -> dict[str, dict[str, Any]]:
     def over_cells(method: str, measure: str) -> dict[str, Any]:
         mean = math.fsum(cell[method][measure] for cell in by_cell) / len(by_cell)
         squares = math.fsum(cell[method][f"{measure}_error"] ** 2 for cell in by_cell)
-        reach = _Z * math.sqrt(squares) / len(by_cell)
+        reach = Z * math.sqrt(squares) / len(by_cell)
         return dataclasses.asdict(Spread(mean, mean - reach, mean + reach, len(by_cell)))
 
     shared = [name for name in (by_cell[0] if by_cell else ()) if all(name in cell for cell in by_cell)]

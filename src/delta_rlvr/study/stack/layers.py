@@ -118,13 +118,6 @@ class SharedPromptAttention:
     bias: Float[Tensor, "response one time key"]
     """Added to the scores of a response's tokens with the prompt's places and its own: 0, or -inf where it must not look."""
 
-    @classmethod
-    def over(
-        cls, lengths: Int[Tensor, " row"], prompt: int, copies: int, time: int, dtype: torch.dtype
-    ) -> SharedPromptAttention:
-        """For prompts of these lengths, and responses of `time` places."""
-        return cls(prompt, copies, response_bias(lengths, prompt, copies, time, dtype))
-
     def __call__(
         self,
         query: Float[Tensor, "row head time head_width"],

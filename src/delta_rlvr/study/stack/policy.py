@@ -25,6 +25,7 @@ from delta_rlvr.study.stack.layers import (
     SharedPromptAttention,
     StackedLayer,
     as_parameter,
+    response_bias,
     rms_norm,
     round_up,
 )
@@ -155,9 +156,8 @@ class StackedPolicy(nn.Module):
         rows = torch.cat([packed, responses.reshape(runs, count, copies * time)], dim=-1)
         places = torch.arange(prompt_time, device=rows.device).expand(runs, count, -1)
         own_places = lengths[..., None] + torch.arange(time, device=rows.device).repeat(copies)
-        attention = SharedPromptAttention.over(
-            lengths.flatten(), prompt_time, copies, time, self.compute_dtype
-        )
+        bias = response_bias(lengths.flatten(), prompt_time, copies, time, self.compute_dtype)
+        attention = SharedPromptAttention(prompt_time, copies, bias)
         positions = torch.cat([places, own_places], dim=-1)
         hidden = self.run_layers(rows, positions, [attention] * len(self.layers))
         last = hidden.gather(2, (lengths - 1)[..., None, None].expand(-1, -1, 1, hidden.shape[-1]))

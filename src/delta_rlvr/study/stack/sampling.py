@@ -148,7 +148,7 @@ class StackedSampler:
         uniforms: Float[Tensor, "run batch time"],
         temperature: float = 1.0,
         copies: int = 1,
-    ) -> tuple[Int[Tensor, "run batch time"], Bool[Tensor, "run batch time"]]:
+    ) -> tuple[Int[Tensor, "run batch longest"], Bool[Tensor, "run batch longest"]]:
         """Responses, and a mask that is True up to and with the first end token; `pad` stands after it.
 
         There are `copies` responses to each prompt (batch = prompt x copies, those of one prompt next to each other);
@@ -321,7 +321,7 @@ class StackedSampler:
 
     def _finished(
         self, ids: Int[Tensor, "row time"]
-    ) -> tuple[Int[Tensor, "run batch time"], Bool[Tensor, "run batch time"]]:
+    ) -> tuple[Int[Tensor, "run batch longest"], Bool[Tensor, "run batch longest"]]:
         ends = self._is_end(ids).long()
         mask = ends.cumsum(dim=-1) - ends == 0  # no end before
         longest = int(mask.sum(dim=-1).max())
