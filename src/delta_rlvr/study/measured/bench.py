@@ -220,12 +220,13 @@ class MeasuredBench(Bench[MeasuredSettings]):
         for names in parts:
             with self.phases("updates"):
                 document["methods"] |= update_products(
-                    cell.collector,
+                    cell.collector.policy,
                     batches,
                     [{name: by_name[name] for name in names} for by_name in weights],
                     gradient,
                     group=settings.group,
                     temperature=settings.temperature,
+                    pass_rows=settings.pass_rows,
                     on_batch=on_batch,
                 )
             write(path, document)
@@ -252,6 +253,7 @@ class MeasuredBench(Bench[MeasuredSettings]):
                 numbers,
                 group=group,
                 temperature=settings.temperature,
+                pass_rows=settings.pass_rows,
             )
         facts = {"accuracy": accuracy / numbers}
         with atomic(path) as file:

@@ -66,6 +66,7 @@ def add_gradient(
     *,
     group: int,
     temperature: float,
+    pass_rows: int,
 ) -> float:
     """Add one batch of plain rollouts to its part of the gradient of the expected reward; their mean reward."""
     rollouts = collector.collect([batch], group=group, number=number, temperature=temperature, ragged=True)[0]
@@ -75,7 +76,7 @@ def add_gradient(
             collector.policy,
             plain,
             [torch.ones_like(plain.logps)],
-            rows_at_once=collector.rows_at_once,
+            rows_at_once=pass_rows,
             temperature=temperature,
             copies=group,
         )[0]
@@ -95,13 +96,14 @@ def inner_products(
 
 
 def update_products(
-    collector: Collector,
+    policy: StackedPolicy,
     batches: Sequence[Rollouts],
     weights: Sequence[dict[str, Float[Tensor, "batch time"]]],
     gradient: Float[Tensor, "part parameters"],
     *,
     group: int,
     temperature: float,
+    pass_rows: int,
     on_batch: Callable[[], None] = lambda: None,
 ) -> dict[str, dict[str, Any]]:
     """For each method, whose weights are given by its name for each batch, the inner products of its updates with each other
@@ -110,10 +112,10 @@ def update_products(
     for place, (rollouts, by_name) in enumerate(zip(batches, weights, strict=True)):
         on_batch()
         held[:, place] = update_vectors(
-            collector.policy,
+            policy,
             rollouts,
             list(by_name.values()),
-            rows_at_once=collector.rows_at_once,
+            rows_at_once=pass_rows,
             temperature=temperature,
             copies=group,
         )
