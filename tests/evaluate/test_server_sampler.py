@@ -20,7 +20,7 @@ from delta_rlvr.evaluate.runner import identity, run_evaluation
 from delta_rlvr.evaluate.sample_file import SampleFile, read_samples
 from delta_rlvr.evaluate.server_sampler import ServerSampler, ServerSettings, _PassingTrouble, read_completion
 from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey
-from delta_rlvr.runs.files import dump
+from delta_rlvr.files import dump
 
 SETTINGS = EvaluationSettings(samples=3, max_tokens=50, temperature=0.8, top_p=0.9, seed=2, stop=("Q:",))
 MODEL = {"name": "tiny"}

@@ -22,8 +22,8 @@ from report_pages import (
     wait_for_prompt,
 )
 
+from delta_rlvr.commands.report import runs_below
 from delta_rlvr.report import write_report
-from delta_rlvr.report.command import runs_below
 from delta_rlvr.runs import read_run
 
 DESKTOP = {"width": 1400, "height": 900}

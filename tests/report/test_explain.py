@@ -11,14 +11,6 @@ from report_pages import unpacked
 from rounding import FIVE_DIGITS, MODEL, rounding
 
 from delta_rlvr.cli import main
-from delta_rlvr.credit import token_coefficients
-from delta_rlvr.exit_codes import ExitCode
-from delta_rlvr.report.command import add_explain_arguments, add_report_arguments, run_explain, run_report
-from delta_rlvr.report.explain import explain, group_advantages
-from delta_rlvr.report.rollout_files import Rollout, RolloutFileError, read_rollouts
-from delta_rlvr.tasks.models import load_policy
-
-from delta_rlvr.cli import main
 from delta_rlvr.commands.explain import explain, group_advantages
 from delta_rlvr.credit import token_coefficients
 from delta_rlvr.exit_codes import ExitCode

@@ -489,7 +489,7 @@ def test_the_command_goes_on_and_gives_the_same_tables(tmp_path, capsys):
     assert main([*given, torn, "--seconds", "0.001"]) == 0
     assert "stopped before all was measured" in capsys.readouterr().out
     # Killed while the third piece of the continuations is written, then between the updates of two batches.
-    killed("delta_rlvr.study.measured.measure:write", 2, [*given, torn])
+    killed("delta_rlvr.study.measured.measure:write_json", 2, [*given, torn])
     assert len(list((tmp_path / "torn").rglob("piece-*.json"))) == 2
     killed("delta_rlvr.study.measured.fidelity:update_vectors", 5, [*given, torn])  # 4 for the gradient
     assert list((tmp_path / "torn").rglob("*.gradient"))

@@ -12,10 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rounding import MODEL, rounding
 
-from delta_rlvr.tasks import get_task, load_policy, resolve_model, token_spans
-from delta_rlvr.tasks.sum_credit import sum_digits
-from delta_rlvr.tasks.task import flag_tokens
-
 from delta_rlvr.tasks import get_task, load_policy, resolve_model
 from delta_rlvr.tasks.sum_credit import sum_digits
 from delta_rlvr.tasks.task import flag_tokens, token_spans

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import torch
 
-from delta_rlvr.runs.files import atomic, dump
+from delta_rlvr.files import dump, write_json
 from delta_rlvr.study.planted.methods import bench_method
 
 Say = Callable[[str], None]
@@ -93,7 +93,7 @@ class Bench(Generic[S]):
                 raise ValueError(
                     f"{self.folder} has batches of other settings ({'; '.join(other)}): use those, or give another --output"
                 )
-        write(path, now, indent=1)
+        write_json(path, now)
 
     def missing(self) -> list[Unit]:
         """The batches that are not in the folder yet."""
@@ -108,9 +108,3 @@ class Bench(Generic[S]):
 def read(path: Path) -> Any:
     """A file of a benchmark."""
     return json.loads(path.read_text())
-
-
-def write(path: Path, document: Any, indent: int | None = None) -> None:
-    """The whole file or nothing."""
-    with atomic(path) as file:
-        file.write(dump(document, indent=indent).encode())

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from delta_rlvr.runs.files import atomic, dump
+from delta_rlvr.files import atomic, dump
 from delta_rlvr.study.learning.settings import Run
 
 STACKS = "stacks"

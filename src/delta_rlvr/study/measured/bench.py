@@ -12,8 +12,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from delta_rlvr.evaluate.server_sampler import ServerSettings
-from delta_rlvr.runs.files import atomic
-from delta_rlvr.study.bench import Bench, Say, Unit, read, write
+from delta_rlvr.files import atomic, write_json
+from delta_rlvr.study.bench import Bench, Say, Unit, read
 from delta_rlvr.study.judging import Judge, knows_decisive
 from delta_rlvr.study.learning.progress import Progress
 from delta_rlvr.study.learning.stopping import Stop, Stopped
@@ -155,12 +155,12 @@ class MeasuredBench(Bench[MeasuredSettings]):
             document = cell.agreement(unit, batch, own, credits[unit.number])
             if own:
                 tokens = cell.measured_tokens(batch, own, responses[unit.number], credits[unit.number])
-                write(self.folder / "responses" / unit.path.relative_to("batches"), tokens)
+                write_json(self.folder / "responses" / unit.path.relative_to("batches"), tokens, indent=None)
                 self.say(
                     f"{cell}, batch {unit.number + 1}: {len(own)} responses, about {settings.budget * len(own)} continuations, "
                     f"{document['facts']['sure_share']:.0%} of the tokens have a credit that is not 0 by its interval"
                 )
-            write(self.folder / unit.path, document)
+            write_json(self.folder / unit.path, document, indent=None)
 
     def _continuations(self, cell: Cell, responses: Mapping[int, Sequence[Response]]) -> Continuations:
         settings = self.settings
@@ -229,7 +229,7 @@ class MeasuredBench(Bench[MeasuredSettings]):
                     pass_rows=settings.pass_rows,
                     on_batch=on_batch,
                 )
-            write(path, document)
+            write_json(path, document, indent=None)
         path.with_suffix(".gradient").unlink(missing_ok=True)
         self.say(f"{cell}: updates of {len(cell.methods)} methods compared with the gradient")
 

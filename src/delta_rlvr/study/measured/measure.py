@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Int
 
-from delta_rlvr.study.bench import read, write
+from delta_rlvr.files import write_json
+from delta_rlvr.study.bench import read
 from delta_rlvr.study.measured.continuations import COPIES, Chunk, Continuations, Response
 from delta_rlvr.study.measured.estimate import MeasuredCredit, estimate
 from delta_rlvr.study.measured.nodes import Nodes, cut, importance, pilot_ends, pilot_next, share_out
@@ -43,7 +44,7 @@ class Outcomes:
     def keep(self, chunks: Sequence[Chunk], sums: Sequence[float]) -> None:
         if self.folder is not None:
             totals = [[*chunk, total] for chunk, total in zip(chunks, sums, strict=True)]
-            write(self.folder / f"piece-{self._pieces:05d}.json", totals)
+            write_json(self.folder / f"piece-{self._pieces:05d}.json", totals, indent=None)
             self._pieces += 1
         self.known |= zip(chunks, sums, strict=True)
 

@@ -13,7 +13,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from delta_rlvr.credit import DeltaConfig
-from delta_rlvr.study.bench import Bench, Say, Unit, write
+from delta_rlvr.files import write_json
+from delta_rlvr.study.bench import Bench, Say, Unit
 from delta_rlvr.study.judging import Judge, knows_decisive
 from delta_rlvr.study.planted.conditions import CLEAN, PERTURBED
 from delta_rlvr.study.planted.labelled import batch_facts, length_terciles, measure_weights, small_sample
@@ -99,7 +100,7 @@ class CreditBench(Bench[BenchSettings]):
             "records": records,
             "agreement": self._agreement(policy, rollouts) if unit.number == 0 else [],
         }
-        write(self.folder / unit.path, document)
+        write_json(self.folder / unit.path, document, indent=None)
         return document
 
     def _collect(self, collector: Collector, unit: Unit) -> Rollouts:

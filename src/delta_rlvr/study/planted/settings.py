@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from delta_rlvr.files import dump, write_json
 from delta_rlvr.objectives import Method
 from delta_rlvr.study.bench import Cells
 from delta_rlvr.study.planted.methods import bench_method, every_method
