@@ -322,5 +322,5 @@ def _problems(runs: Sequence[Run], tasks: Sequence[Task], settings: TrainingSett
         if (run.task, run.seed) not in by_run:
             problems = task.problems("train", count, run.seed)
             order = torch.randperm(count, generator=torch.Generator().manual_seed(run.seed))
-            found[run.task, run.seed] = [problems[place] for place in order.tolist()]
-    return [found[run.task, run.seed] for run in runs]
+            by_run[run.task, run.seed] = [problems[place] for place in order.tolist()]
+    return [by_run[run.task, run.seed] for run in runs]
