@@ -8,17 +8,17 @@ import pytest
 import torch
 import trl.trainer.grpo_trainer as grpo_trainer
 from datasets import Dataset
-from transformers import Qwen2Config, Qwen2ForCausalLM, TrainerCallback
+from rounding import MODEL, rounding
+from stacks import small_model
+from transformers import TrainerCallback
 
 from delta_rlvr.adapters.trl import DeltaTrainer, DeltaTrainerConfig
 from delta_rlvr.adapters.trl.trainer import RolloutBatch
 from delta_rlvr.study.judging import Judge
-from delta_rlvr.study.learning.training import Run, StackedTraining, TrainingSettings
-from delta_rlvr.study.rollouts import Collector, Rollouts
-from delta_rlvr.study.stack.policy import StackedPolicy
-from delta_rlvr.study.stack.sampling import StackedSampler
+from delta_rlvr.study.learning.settings import Run, TrainingSettings
+from delta_rlvr.study.learning.training import StackedTraining
+from delta_rlvr.study.rollouts import Collector, Rollouts, make_collector
 from delta_rlvr.tasks import get_task, load_policy
-from rounding import MODEL, rounding
 
 SETTINGS = TrainingSettings(steps=4, prompts=6, group=4, updates=2)
 TASK = get_task("phrased-sums")
@@ -32,19 +32,9 @@ def make_policy(kind: str) -> tuple[Any, Any]:
     if kind == "bundled":
         return model, tokenizer
     torch.manual_seed(0)
-    config = Qwen2Config(
-        vocab_size=model.config.vocab_size,
-        hidden_size=48,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        tie_word_embeddings=False,
-        initializer_range=0.1,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-    )
-    model = Qwen2ForCausalLM(config)
+    sizes = {"hidden_size": 48, "intermediate_size": 64, "num_attention_heads": 4, "initializer_range": 0.1}
+    tokens = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
+    model = small_model("qwen2", vocab_size=len(tokenizer), tie_word_embeddings=False, **sizes, **tokens)
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if name.endswith("bias"):
@@ -174,9 +164,8 @@ def test_a_replayed_run_has_the_same_weights_after_every_step(
     trainer, weights = trained(kind, method, tmp_path, monkeypatch)
     model, tokenizer = make_policy(kind)
     start = {name: weight.detach().clone() for name, weight in model.named_parameters()}
-    policy = StackedPolicy.from_model(model, 1)
-    sampler = StackedSampler(policy, ends={tokenizer.eos_token_id}, pad=tokenizer.pad_token_id)
-    collector = Collector(policy, sampler, tokenizer, judge=Judge(tokenizer), rows_at_once=7)
+    judge = Judge(tokenizer)
+    collector = make_collector(model, tokenizer, runs=1, one_line=False, judge=judge, rows_at_once=7)
     training = StackedTraining(collector, [Run("phrased-sums", method, 0)], SETTINGS, rows_at_once=5)
     log = [line for line in trainer.state.log_history if "grad_norm" in line]
     step = 0
@@ -198,7 +187,7 @@ def test_a_replayed_run_has_the_same_weights_after_every_step(
             # The same: after Adam's first step.
             assert norms[0] == pytest.approx(log[step]["grad_norm"], rel=1e-3)
             assert norms[0] > 0
-            policy.load_into(0, model)
+            collector.policy.load_into(0, model)
             # Adam divides by the gradient's size: an entry that is all but 0 may take its full step the other way.
             gap = torch.cat(
                 [(w - weights.seen[step][n]).flatten() for n, w in model.named_parameters()]

@@ -7,8 +7,6 @@ import math
 import os
 import resource
 import signal
-import subprocess
-import sys
 import time
 import weakref
 from collections.abc import Iterator
@@ -18,18 +16,21 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from killed import killed, running
 
 from delta_rlvr.cli import main
 from delta_rlvr.files import InUse, locked
 from delta_rlvr.study.judging import Judge, Judged
 from delta_rlvr.study.learning import training as training_module
+from delta_rlvr.study.learning.batch_statistics import BatchStatistics
 from delta_rlvr.study.learning.checkpoint import begun_stacks, path_of, write_state
 from delta_rlvr.study.learning.progress import Progress
 from delta_rlvr.study.learning.protocol import Protocol, read_protocols
 from delta_rlvr.study.learning.runner import Study
 from delta_rlvr.study.learning.session import Machine
+from delta_rlvr.study.learning.settings import Run, TrainingSettings
 from delta_rlvr.study.learning.stopping import Stop
-from delta_rlvr.study.learning.training import BatchStatistics, Run, StackedTraining, TrainingSettings
+from delta_rlvr.study.learning.training import StackedTraining
 from delta_rlvr.study.phases import Phases
 from delta_rlvr.study.rollouts import draws, make_collector
 from delta_rlvr.study.stack.memory import bytes_per_run, runs_that_fit
@@ -68,35 +69,12 @@ def study_command(written: Path, folder: Path, *more: str) -> list[str]:
     return ["study", str(written), "--output", str(folder), "--runs-at-once", "2", *more]
 
 
-KILLED = """
-import os, signal, sys
-from delta_rlvr.cli import main
-from delta_rlvr.study.learning.training import StackedTraining
-
-update, calls = StackedTraining.update, []
-
-def update_or_die(self, *given):
-    calls.append(0)
-    if len(calls) == 14:  # the second stack has 8 updates too: this is the second one of its third batch
-        os.kill(os.getpid(), signal.SIGKILL)
-    return update(self, *given)
-
-StackedTraining.update = update_or_die
-main(sys.argv[1:])
-"""
-
-
 def test_a_study_that_is_killed_inside_a_stack_ends_with_the_same_outcomes(
     written: Path, expected: str, tmp_path: Path, capsys: Any
 ) -> None:
     given = study_command(written, tmp_path, "--checkpoint-seconds", "0")
-    killed = subprocess.run(
-        [sys.executable, "-c", KILLED, *given],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        check=False,
-    )
-    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    # The second stack has 8 updates too: the second one of its third batch is never made.
+    killed("delta_rlvr.study.learning.training:StackedTraining.update", 13, given)
     assert len((tmp_path / "runs.jsonl").read_text().splitlines()) == 2
     (left,) = (tmp_path / "stacks").glob("*.pt")
     assert torch.load(left)["done"] == 2
@@ -317,21 +295,10 @@ def test_a_second_process_is_refused_and_a_dead_one_leaves_no_lock(
         "import sys, time; from pathlib import Path; from delta_rlvr.files import locked\n"
         "with locked(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
     )
-    holder = subprocess.Popen(
-        [sys.executable, "-c", holding, str(tmp_path)],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-        stdout=subprocess.PIPE,
-    )
-    try:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == b"held\n"
+    with running(holding, str(tmp_path)) as (holder, said):
+        assert said == "held"
         assert main(study_command(written, tmp_path)) == 2
         assert f"is in use by process {holder.pid} on " in capsys.readouterr().err
-    finally:
-        holder.kill()
-        holder.wait()
-        assert holder.stdout is not None
-        holder.stdout.close()
     with (
         locked(tmp_path),
         pytest.raises(InUse, match=f"in use by process {os.getpid()}"),
@@ -348,17 +315,9 @@ def test_judges_end_with_the_study_that_was_killed() -> None:
         "    judge._pool.submit(int).result()\n"
         "    print(*judge._pool._processes, flush=True); time.sleep(60)"
     )
-    killed = subprocess.Popen(
-        [sys.executable, "-c", judging],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-        stdout=subprocess.PIPE,
-    )
-    assert killed.stdout is not None
-    workers = [int(word) for word in killed.stdout.readline().split()]
+    with running(judging) as (_, said):
+        workers = said.split()
     assert workers
-    killed.kill()
-    killed.wait()
-    killed.stdout.close()
     end = time.monotonic() + 60
     while any(Path(f"/proc/{worker}").exists() for worker in workers):
         assert time.monotonic() < end, "a worker outlived its study by a minute"

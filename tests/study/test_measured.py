@@ -3,24 +3,24 @@
 import itertools
 import json
 import math
-import os
-import signal
-import subprocess
-import sys
 from functools import cache
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+from killed import killed
+from rounding import MODEL, rounding
+from stacks import row_hidden, small_model
+from stub_server import stub_server, text_answer
 
 from delta_rlvr.cli import main
 from delta_rlvr.evaluate.errors import EvaluationFailed
 from delta_rlvr.evaluate.server_sampler import ServerSettings
 from delta_rlvr.exit_codes import ExitCode
 from delta_rlvr.study.judging import Judge
-from delta_rlvr.study.learning.training import Run, StackedTraining, TrainingSettings
+from delta_rlvr.study.learning.settings import Run, TrainingSettings
+from delta_rlvr.study.learning.training import StackedTraining
 from delta_rlvr.study.measured.agreement import choose, planted_agreement, top
 from delta_rlvr.study.measured.bench import check_verifiable
 from delta_rlvr.study.measured.continuations import (
@@ -46,8 +46,6 @@ from delta_rlvr.study.measured.served import ServedContinuations
 from delta_rlvr.study.planted.updates import update_vectors
 from delta_rlvr.study.rollouts import Batch, make_collector
 from delta_rlvr.tasks import Problem, get_task, load_policy
-from rounding import MODEL, rounding
-from stub_server import stub_server, text_answer
 
 END, LIMIT, VOCAB = 0, 3, 5
 PROMPT = [4, 3]
@@ -88,27 +86,26 @@ class SumIsOdd:
         return None
 
 
-def toy_config():
-    return LlamaConfig(
+def toy_model():
+    return small_model(
+        "llama",
         vocab_size=VOCAB,
         hidden_size=8,
         intermediate_size=12,
         num_hidden_layers=1,
         num_attention_heads=2,
         num_key_value_heads=1,
-        tie_word_embeddings=False,
         initializer_range=0.6,
         eos_token_id=END,
         bos_token_id=None,
         pad_token_id=None,
-        rope_parameters={"rope_type": "default", "rope_theta": 500.0},
     )
 
 
 @pytest.fixture(scope="module")
 def toy():
     torch.manual_seed(3)
-    model, tokenizer = LlamaForCausalLM(toy_config()), DigitTokenizer()
+    model, tokenizer = toy_model(), DigitTokenizer()
     collector = make_collector(model, tokenizer, runs=1, one_line=False, judge=Judge(tokenizer))
     return collector, SumIsOdd()
 
@@ -126,7 +123,7 @@ def enumerated(collector, task):
     found = {}
     for response in sequences():
         ids = torch.tensor([[PROMPT + list(response)]])
-        hidden = collector.policy.hidden(ids, torch.ones_like(ids, dtype=torch.bool))
+        hidden = row_hidden(collector.policy, ids, torch.ones_like(ids, dtype=torch.bool))
         logits = collector.policy.logits(hidden[:, 0])[0].log_softmax(-1)
         steps = logits[range(len(PROMPT) - 1, ids.shape[-1] - 1), list(response)]
         text = "".join(str(token) for token in response if token != END)
@@ -304,16 +301,16 @@ def test_fidelity_by_hand():
     products = {"updates": (updates @ updates.T).tolist(), "gradient": (updates @ [[2, 2], [0, 0]]).tolist()}
     plain = {"updates": np.ones((3, 3)).tolist(), "gradient": np.full((3, 2), 2.0).tolist()}
     one = fidelity(products, plain, gradient)
-    assert one.gain == pytest.approx((0.6 + 0.6 + 1) / 3)
-    assert one.over == pytest.approx((0.6 + 0.6 + 1) / 3 - 1)
-    assert one.aim == pytest.approx(3 / math.sqrt(11 / 3))
-    assert one.noise == pytest.approx(1 - 11 / 59)
+    assert one["gain"] == pytest.approx((0.6 + 0.6 + 1) / 3)
+    assert one["over"] == pytest.approx((0.6 + 0.6 + 1) / 3 - 1)
+    assert one["aim"] == pytest.approx(3 / math.sqrt(11 / 3))
+    assert one["noise"] == pytest.approx(1 - 11 / 59)
     none = gradient_facts(np.zeros((4, 4)))  # no rollout was right
     assert none["square"] == 0
     assert math.isnan(none["reliability"])
-    assert math.isnan(fidelity(products, plain, np.zeros((2, 2))).gain)
+    assert math.isnan(fidelity(products, plain, np.zeros((2, 2)))["gain"])
     lost = np.array([[1.0, -0.1], [-0.1, 1.0]])
-    assert math.isnan(fidelity(products, plain, lost).gain)
+    assert math.isnan(fidelity(products, plain, lost)["gain"])
 
 
 def test_nodes_by_hand():
@@ -358,7 +355,7 @@ def test_the_interval_is_agresti_and_caffos():
     other = math.sqrt((32 / 44) * (12 / 44) / 44)
     assert credit.high[1] == pytest.approx(1 - 32 / 44 + 1.96 * other, abs=1e-4)  # three digits again
     assert credit.first.tolist() == pytest.approx([0.2, 0.3])
-    assert MeasuredCredit.from_lists(json.loads(json.dumps(credit.as_lists()))).samples.tolist() == [60, 40]
+    assert json.loads(json.dumps(credit.as_lists()))["samples"] == [60, 40]
 
 
 def test_killed_work_goes_on_with_the_same_outcome(toy, tmp_path):
@@ -420,22 +417,16 @@ def test_rewards_beyond_the_bound_are_refused():
     assert checked_reward(0.5) == 0.5
 
 
-def test_a_policy_that_cannot_be_stacked_is_refused():
-    model = GPT2LMHeadModel(GPT2Config(vocab_size=8, n_embd=8, n_layer=1, n_head=1, n_positions=8))
-    with pytest.raises(ValueError, match="can be stacked, not GPT2"):
-        make_collector(model, DigitTokenizer(), runs=1, one_line=False, judge=Judge(DigitTokenizer()))
-
-
 def test_a_policy_of_a_stack_alone_follows_it(toy):
-    model = LlamaForCausalLM(toy_config())
+    model = toy_model()
     collector = make_collector(model, DigitTokenizer(), runs=2, one_line=False, judge=Judge(DigitTokenizer()))
     second = collector.alone(1)
     ids, mask = torch.tensor([[PROMPT]]), torch.ones(1, 1, 2, dtype=torch.bool)
     with torch.no_grad():
         collector.policy.embedding[1] += 0.5  # as an optimizer does
         collector.policy.layers[0].qkv[1] *= 2
-        both = collector.policy.hidden(ids.expand(2, 1, 2), mask.expand(2, 1, 2))
-        torch.testing.assert_close(second.policy.hidden(ids, mask), both[1:])
+        both = row_hidden(collector.policy, ids.expand(2, 1, 2), mask.expand(2, 1, 2))
+        torch.testing.assert_close(row_hidden(second.policy, ids, mask), both[1:])
         assert not torch.allclose(both[0], both[1])
 
 
@@ -486,35 +477,6 @@ TINY += ["--responses", "2", "--batches", "1", "--budget", "16", "--rows-at-once
 TINY += ["--task", "phrased-sums", "--methods", "delta,oracle-only", "--update-batches", "2"]
 TINY += ["--gradient-rollouts", "32", "--output"]
 
-# The name of a module, the name of a function in it, and how often it may be called.
-KILLED = """
-import importlib, os, signal, sys
-from delta_rlvr.cli import main
-
-module, name, left = importlib.import_module(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-work = getattr(module, name)
-
-def work_or_die(*given, **settings):
-    global left
-    if not left:
-        os.kill(os.getpid(), signal.SIGKILL)
-    left -= 1
-    return work(*given, **settings)
-
-setattr(module, name, work_or_die)
-main(sys.argv[4:])
-"""
-
-
-def killed(*arguments):
-    ended = subprocess.run(
-        [sys.executable, "-c", KILLED, *arguments],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        check=False,
-    )
-    assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
-
 
 @pytest.mark.slow
 def test_the_command_goes_on_and_gives_the_same_tables(tmp_path, capsys):
@@ -527,11 +489,9 @@ def test_the_command_goes_on_and_gives_the_same_tables(tmp_path, capsys):
     assert main([*given, torn, "--seconds", "0.001"]) == 0
     assert "stopped before all was measured" in capsys.readouterr().out
     # Killed while the third piece of the continuations is written, then between the updates of two batches.
-    killed("delta_rlvr.study.measured.measure", "dump", "2", *given, torn)
+    killed("delta_rlvr.study.measured.measure:write_json", 2, [*given, torn])
     assert len(list((tmp_path / "torn").rglob("piece-*.json"))) == 2
-    killed(
-        "delta_rlvr.study.measured.fidelity", "update_vectors", "5", *given, torn
-    )  # 4 of them for the gradient
+    killed("delta_rlvr.study.measured.fidelity:update_vectors", 5, [*given, torn])  # 4 for the gradient
     assert list((tmp_path / "torn").rglob("*.gradient"))
     assert main([*given, torn]) == 0
     assert not list((tmp_path / "torn").rglob("*.gradient"))

@@ -8,32 +8,22 @@ import shutil
 import xml.etree.ElementTree as ET
 
 import pytest
+from rounding import EXACT
 
 from delta_rlvr.cli import main
 from delta_rlvr.commands.credit_bench_display import sentences
 from delta_rlvr.runs import read_run
+from delta_rlvr.study.bench import Unit
 from delta_rlvr.study.planted.figure import bench_figure
 from delta_rlvr.study.planted.policies import Continuation, is_variant, make_variant, told_solutions
-from delta_rlvr.study.planted.settings import BenchSettings, Unit
+from delta_rlvr.study.planted.settings import BenchSettings
 from delta_rlvr.study.planted.table import agreement_file, bench_result, select, value
 from delta_rlvr.study.shots import line_ends, with_shots
 from delta_rlvr.tasks import get_task, load_policy
 from delta_rlvr.tasks.phrased_sums import Slips
-from rounding import EXACT
 
-TINY = [
-    "--quick",
-    "--tasks",
-    "phrased-sums",
-    "--prompts",
-    "4",
-    "--group",
-    "4",
-    "--methods",
-    "delta,fipo",
-    "--device",
-    "cpu",
-]
+TINY = ["--quick", "--tasks", "phrased-sums", "--prompts", "4", "--group", "4"]
+TINY += ["--methods", "delta,fipo", "--device", "cpu"]
 
 
 @pytest.fixture(scope="module")

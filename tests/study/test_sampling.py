@@ -2,15 +2,15 @@
 
 import pytest
 import torch
+from rounding import MODEL, rounding
 from scipy.stats import chisquare
-from transformers import LlamaConfig, LlamaForCausalLM
+from stacks import row_hidden, small_model, stack_of
 
 from delta_rlvr.evaluate.drawing import draw_tokens
 from delta_rlvr.study.stack import sampling
 from delta_rlvr.study.stack.policy import StackedPolicy
 from delta_rlvr.study.stack.sampling import StackedSampler
 from delta_rlvr.tasks import get_task, load_policy
-from rounding import MODEL, rounding
 
 END, PAD = 1, 0
 STEPS = 70
@@ -74,7 +74,7 @@ def responses(ids, mask):
 def test_token_for_token_a_plain_loop(bundled, models, temperature):
     prompts, prompt_mask = left_padded(bundled[1], 4)
     uniforms = numbers(2, 4, STEPS)
-    sampler = StackedSampler(StackedPolicy.from_models(models), ends={END}, pad=PAD)
+    sampler = StackedSampler(stack_of(models), ends={END}, pad=PAD)
     ids, mask = sampler.sample(prompts, prompt_mask, uniforms, temperature)
     expected = [
         [
@@ -91,19 +91,8 @@ def test_token_for_token_a_plain_loop(bundled, models, temperature):
 
 
 def small_llama():
-    """Three heads to each of two keys."""
     torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=40,
-        hidden_size=24,
-        intermediate_size=40,
-        num_hidden_layers=2,
-        num_attention_heads=6,
-        num_key_value_heads=2,
-        initializer_range=0.3,
-        pad_token_id=PAD,
-    )
-    return LlamaForCausalLM(config)
+    return small_model("llama", vocab_size=40, pad_token_id=PAD)
 
 
 def prompts_for_the_llama():
@@ -156,19 +145,19 @@ def test_log_probs_while_sampling_are_those_of_the_training_pass(bundled, models
         return tokens
 
     monkeypatch.setattr(sampling, "draw_tokens", draw_and_note)
-    policy = StackedPolicy.from_models(models)
+    policy = stack_of(models)
     ids, mask = StackedSampler(policy, ends={END}, pad=PAD).sample(
         prompts, prompt_mask, numbers(2, 6, STEPS), 0.9
     )
     while_sampling = torch.stack(seen, dim=1)[:, : ids.shape[-1]].view(ids.shape)
-    hidden = policy.hidden(torch.cat([prompts, ids], -1), torch.cat([prompt_mask, mask], -1))
+    hidden = row_hidden(policy, torch.cat([prompts, ids], -1), torch.cat([prompt_mask, mask], -1))
     first = prompts.shape[-1] - 1
     logps, _ = policy.token_logps(hidden[:, :, first:-1], ids, 0.9)
     torch.testing.assert_close(while_sampling[mask], logps[mask], atol=rounding(MODEL, size=10.0), rtol=0)
 
 
 def test_padding_copies_and_neighbours_do_not_change_a_sample(bundled, models):
-    policy = StackedPolicy.from_models(models)
+    policy = stack_of(models)
     sampler = StackedSampler(policy, ends={END}, pad=PAD)
     prompts, prompt_mask = left_padded(bundled[1], 6)
     uniforms = numbers(2, 18, STEPS)
@@ -177,7 +166,7 @@ def test_padding_copies_and_neighbours_do_not_change_a_sample(bundled, models):
     assert responses(*sampler.sample(*padded, uniforms, copies=3)) == together
     written_out = [part.repeat_interleave(3, dim=1) for part in (prompts, prompt_mask)]
     assert responses(*sampler.sample(*written_out, uniforms)) == together
-    alone = StackedSampler(StackedPolicy.from_models(models[1:]), ends={END}, pad=PAD)
+    alone = StackedSampler(stack_of(models[1:]), ends={END}, pad=PAD)
     for row in (0, 16):
         prompt = (prompts[1:, row // 3 : row // 3 + 1], prompt_mask[1:, row // 3 : row // 3 + 1])
         assert responses(*alone.sample(*prompt, uniforms[1:, row : row + 1])) == [[together[1][row]]]
@@ -190,7 +179,7 @@ def test_stops_soon_after_the_last_response_has_ended(bundled, models, monkeypat
     monkeypatch.setattr(
         sampling, "draw_tokens", lambda logits, *_, **__: drawn.append(0) or logits.argmax(dim=-1)
     )
-    sampler = StackedSampler(StackedPolicy.from_models(models), ends={END}, pad=PAD)
+    sampler = StackedSampler(stack_of(models), ends={END}, pad=PAD)
     _, mask = sampler.sample(prompts, prompt_mask, numbers(2, 4, 400))
     longest = int(mask.sum(-1).max())
     assert mask.shape[-1] == longest < 400
@@ -199,7 +188,7 @@ def test_stops_soon_after_the_last_response_has_ended(bundled, models, monkeypat
 
 def test_without_ends_all_responses_are_full_length(bundled, models):
     prompts, prompt_mask = left_padded(bundled[1], 4)
-    sampler = StackedSampler(StackedPolicy.from_models(models), ends=(), pad=PAD)
+    sampler = StackedSampler(stack_of(models), ends=(), pad=PAD)
     _, mask = sampler.sample(prompts, prompt_mask, numbers(2, 4, STEPS))
     assert mask.shape[-1] == STEPS
     assert mask.all()
@@ -209,7 +198,7 @@ def test_updates_of_the_policy_are_seen(bundled, models):
     """In float32 and in bfloat16, whose matrices are copies; the sampler's memory is that of an earlier, longer call."""
     prompts, prompt_mask = left_padded(bundled[1], 4)
     for dtype in (torch.float32, torch.bfloat16):
-        policy = StackedPolicy.from_models(models, compute_dtype=dtype)
+        policy = stack_of(models, compute_dtype=dtype)
         sampler = StackedSampler(policy, ends={END}, pad=PAD)
         first = responses(*sampler.sample(prompts, prompt_mask, numbers(2, 4, STEPS)))
         with torch.no_grad():
@@ -224,7 +213,7 @@ def test_updates_of_the_policy_are_seen(bundled, models):
 def test_first_tokens_are_as_frequent_as_their_probability(bundled, models):
     """Of the run that hesitates; rare tokens are counted together."""
     prompts, prompt_mask = left_padded(bundled[1], 4)
-    policy = StackedPolicy.from_models(models)
+    policy = stack_of(models)
     draws = 4000
     ids, _ = StackedSampler(policy, ends={END}, pad=PAD).sample(
         prompts[:, 2:3], prompt_mask[:, 2:3], numbers(2, draws, 1, seed=5), 1.3, copies=draws
@@ -240,7 +229,7 @@ def test_first_tokens_are_as_frequent_as_their_probability(bundled, models):
 
 
 def test_bad_input_is_refused(bundled, models):
-    sampler = StackedSampler(StackedPolicy.from_models(models), ends={END}, pad=PAD)
+    sampler = StackedSampler(stack_of(models), ends={END}, pad=PAD)
     prompts, prompt_mask = left_padded(bundled[1], 4)
     for arguments, words in [
         ((prompts[:1], prompt_mask[:1], numbers(1, 4, 3)), "with 2 runs"),
@@ -262,7 +251,7 @@ def test_replayed_graphs_give_what_single_launches_give(bundled, models, kind, d
         models, (prompts, prompt_mask) = [small_llama()] * 2, prompts_for_the_llama()
     else:
         prompts, prompt_mask = left_padded(bundled[1], 6)
-    policy = StackedPolicy.from_models(models, compute_dtype=dtype).cuda()
+    policy = stack_of(models, compute_dtype=dtype).cuda()
     replayed, launched = (
         StackedSampler(policy, ends={END}, pad=PAD, cuda_graph=graph) for graph in (True, False)
     )
@@ -280,7 +269,7 @@ def test_replayed_graphs_give_what_single_launches_give(bundled, models, kind, d
 
 @pytest.mark.gpu
 def test_samples_on_the_gpu_are_those_on_the_cpu(bundled, models):
-    policy = StackedPolicy.from_models(models)
+    policy = stack_of(models)
     sampler = StackedSampler(policy, ends={END}, pad=PAD)
     prompts, prompt_mask = left_padded(bundled[1], 6)
     on_cpu = responses(*sampler.sample(prompts, prompt_mask, numbers(2, 6, STEPS)))

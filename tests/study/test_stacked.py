@@ -4,65 +4,22 @@ import copy
 
 import pytest
 import torch
-from transformers import (
-    GPT2Config,
-    GPT2LMHeadModel,
-    LlamaConfig,
-    LlamaForCausalLM,
-    Qwen2Config,
-    Qwen2ForCausalLM,
-    Qwen3Config,
-    Qwen3ForCausalLM,
-)
+from rounding import MODEL, rounding
+from stacks import row_hidden, small_model, stack_of
+from transformers import GPT2Config, GPT2LMHeadModel
 
 from delta_rlvr.study.stack import logprobs
 from delta_rlvr.study.stack.policy import StackedPolicy, clip_gradients, pack
 from delta_rlvr.study.stack.ragged import shared_prefix
 from delta_rlvr.tasks import load_policy
-from rounding import MODEL, rounding
 
 pytestmark = pytest.mark.numeric
 
 BATCH, TIME = 4, 11
 
 
-def small_llama(tied, **options):
-    settings = {
-        "vocab_size": 61,
-        "hidden_size": 24,
-        "intermediate_size": 40,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 6,
-        "num_key_value_heads": 2,
-        "max_position_embeddings": 64,
-        "tie_word_embeddings": tied,
-        "initializer_range": 0.3,
-        "pad_token_id": 2,
-        "rope_parameters": {"rope_type": "default", "rope_theta": 500.0},
-    }
-    return LlamaForCausalLM(LlamaConfig(**settings | options))
-
-
-def small_qwen2(tied):
-    """Its queries, keys and values have biases; they start at 0 and are moved away by `perturbed`."""
-    config = Qwen2Config(
-        vocab_size=61,
-        hidden_size=24,
-        intermediate_size=40,
-        num_hidden_layers=2,
-        num_attention_heads=6,
-        num_key_value_heads=2,
-        max_position_embeddings=64,
-        tie_word_embeddings=tied,
-        initializer_range=0.3,
-        pad_token_id=2,
-        rope_parameters={"rope_type": "default", "rope_theta": 500.0},
-    )
-    return Qwen2ForCausalLM(config)
-
-
 def perturbed(model, seed):
-    """Another model of the same shape; norms are moved away from one too."""
+    """Another model of the same shape; norms are moved away from one too, and biases (Qwen2's) away from 0."""
     other = copy.deepcopy(model)
     torch.manual_seed(seed)
     with torch.no_grad():
@@ -73,9 +30,9 @@ def perturbed(model, seed):
 
 def three_models(kind):
     torch.manual_seed(0)
-    makers = {"qwen3": lambda tied: load_policy("builtin")[0], "qwen2": small_qwen2, "llama": small_llama}
     name, _, head = kind.partition(" ")
-    first = makers[name](head == "tied")
+    bundled = name == "qwen3"
+    first = load_policy("builtin")[0] if bundled else small_model(name, tie_word_embeddings=head == "tied")
     return [perturbed(first, seed) for seed in range(3)]
 
 
@@ -125,9 +82,9 @@ def predicted(mask):
 @KINDS
 def test_hidden_states_are_those_of_transformers(kind):
     models = three_models(kind)
-    policy = StackedPolicy.from_models(models)
+    policy = stack_of(models)
     ids, mask = ragged_batch(policy.head.shape[1], 3)
-    ours = policy.hidden(ids, mask)
+    ours = row_hidden(policy, ids, mask)
     assert ours.isfinite().all()
     for run, model in enumerate(models):
         theirs = transformers_hidden(model, ids[run], mask[run])
@@ -139,7 +96,7 @@ def test_hidden_states_are_those_of_transformers(kind):
 def test_logps_gradients_and_a_step_are_those_of_transformers(kind, chunked, monkeypatch):
     """A loss with another weight for each token, clipping, one step of AdamW; with logits made in chunks, and at once."""
     models = three_models(kind)
-    policy = StackedPolicy.from_models(models)
+    policy = stack_of(models)
     vocab = policy.head.shape[1]
     if chunked != "at once":
         monkeypatch.setitem(
@@ -152,7 +109,7 @@ def test_logps_gradients_and_a_step_are_those_of_transformers(kind, chunked, mon
     )  # a mean, so that rounding is small beside gradients
     valid = predicted(mask) if "valid" in chunked else None
     logps, entropy = policy.token_logps(
-        policy.hidden(ids, mask)[:, :, :-1], ids[..., 1:], 0.8, entropy=True, mask=valid
+        row_hidden(policy, ids, mask)[:, :, :-1], ids[..., 1:], 0.8, entropy=True, mask=valid
     )
     assert not entropy.requires_grad
     if valid is not None:
@@ -171,7 +128,7 @@ def test_logps_gradients_and_a_step_are_those_of_transformers(kind, chunked, mon
     limit = float(min(singles)) * 1.001
     norms = clip_gradients(policy, limit)
     optimizer = torch.optim.AdamW(policy.parameters(), lr=1e-2, weight_decay=0.1)
-    gradients = StackedPolicy.from_models(models)
+    gradients = stack_of(models)
     with torch.no_grad():
         for parameter, holder in zip(policy.parameters(), gradients.parameters(), strict=True):
             holder.copy_(parameter.grad)
@@ -198,7 +155,7 @@ def test_logps_gradients_and_a_step_are_those_of_transformers(kind, chunked, mon
 @pytest.mark.parametrize("layout", ["padded", "ragged", "ragged, shared beginning"])
 def test_prompts_read_once_give_what_whole_rows_give(kind, copies, layout):
     """Hidden states and gradients; responses end at different places, and prompts have different lengths."""
-    policy = StackedPolicy.from_models(three_models(kind))
+    policy = stack_of(three_models(kind))
     generator = torch.Generator().manual_seed(2)
     length = 20 if "shared" in layout else 7
     prompts = torch.randint(3, policy.head.shape[1], (3, 2, length), generator=generator)
@@ -208,8 +165,7 @@ def test_prompts_read_once_give_what_whole_rows_give(kind, copies, layout):
     if "shared" in layout:  # 9, 9 and 15 tokens, of which 8 are read once for both prompts
         for run, alike in enumerate((9, 9, 15)):
             prompts[run, 1, 4 : 4 + alike] = prompts[run, 0, 1 : 1 + alike]
-        packed, _ = pack(prompts, prompt_mask)
-        assert shared_prefix(packed, prompt_mask.sum(-1)) == 8
+        assert shared_prefix(pack(prompts, prompt_mask), prompt_mask.sum(-1)) == 8
     responses = torch.randint(3, policy.head.shape[1], (3, 2 * copies, 6), generator=generator)
     mask = torch.arange(6) < torch.randint(1, 7, (3, 2 * copies, 1), generator=generator)
     weights = torch.randn(3, 2 * copies, 6, policy.head.shape[2], generator=generator)
@@ -220,7 +176,7 @@ def test_prompts_read_once_give_what_whole_rows_give(kind, copies, layout):
         policy.response_hidden(
             prompts, prompt_mask, responses, copies, mask=None if layout == "padded" else mask
         ),
-        policy.hidden(whole_rows, whole_mask)[:, :, length - 1 : -1],
+        row_hidden(policy, whole_rows, whole_mask)[:, :, length - 1 : -1],
     ):
         policy.zero_grad()
         (hidden * weights)[mask].mean().backward()
@@ -237,12 +193,12 @@ def test_runs_do_not_see_each_other():
     models = three_models("qwen3")
     with torch.no_grad():
         models[2].model.norm.weight.fill_(torch.nan)
-    alone, together = StackedPolicy.from_models(models[:1]), StackedPolicy.from_models(models)
+    alone, together = stack_of(models[:1]), stack_of(models)
     ids, mask = ragged_batch(together.head.shape[1], 3)
     results = []
     for policy in (alone, together):
         runs = policy.runs
-        hidden = policy.hidden(ids[:runs], mask[:runs])
+        hidden = row_hidden(policy, ids[:runs], mask[:runs])
         logps, _ = policy.token_logps(hidden[:, :, :-1], ids[:runs, :, 1:])
         (logps * predicted(mask[:runs])).sum().backward()
         clip_gradients(policy, 0.5)
@@ -255,7 +211,7 @@ def test_runs_do_not_see_each_other():
 def test_gradient_of_one_run_leaves_the_others_without():
     policy = StackedPolicy.from_model(three_models("llama untied")[0], 3)
     ids, mask = ragged_batch(policy.head.shape[1], 3)
-    policy.token_logps(policy.hidden(ids, mask), ids)[0][1].sum().backward()
+    policy.token_logps(row_hidden(policy, ids, mask), ids)[0][1].sum().backward()
     for weight in policy.parameters():
         assert weight.grad[1].abs().sum() > 0
         assert weight.grad[[0, 2]].abs().sum() == 0
@@ -279,7 +235,7 @@ def test_bfloat16_products_are_close_and_master_weights_stay_float32():
     ids, mask = ragged_batch(exact.head.shape[1], 1)
     logps = []
     for policy in (exact, rounded):
-        value, _ = policy.token_logps(policy.hidden(ids, mask)[:, :, :-1], ids[..., 1:])
+        value, _ = policy.token_logps(row_hidden(policy, ids, mask)[:, :, :-1], ids[..., 1:])
         value.sum().backward()
         assert value.dtype == torch.float32
         logps.append(value[predicted(mask)])
@@ -295,13 +251,13 @@ def test_compute_copy_follows_the_policy():
     policy = StackedPolicy.from_model(three_models("qwen3")[0], 2, compute_dtype=torch.bfloat16)
     twin = policy.compute_copy()
     ids, mask = ragged_batch(policy.head.shape[1], 2)
-    assert torch.equal(twin.hidden(ids, mask), policy.hidden(ids, mask))
+    assert torch.equal(row_hidden(twin, ids, mask), row_hidden(policy, ids, mask))
     with torch.no_grad():
         for weight in policy.parameters():
             weight.mul_(1.1)
     twin.refresh(policy)
-    hidden = policy.hidden(ids, mask)
-    assert torch.equal(twin.hidden(ids, mask), hidden)
+    hidden = row_hidden(policy, ids, mask)
+    assert torch.equal(row_hidden(twin, ids, mask), hidden)
     assert torch.equal(twin.logits(hidden.flatten(1, 2)), policy.logits(hidden.flatten(1, 2)))
 
 
@@ -312,30 +268,19 @@ def test_compute_copy_follows_the_policy():
             lambda: GPT2LMHeadModel(GPT2Config(n_layer=1, n_embd=8, n_head=2, vocab_size=9)),
             "not GPT2LMHeadModel",
         ),
-        (lambda: small_llama(True, attention_bias=True), "attention_bias"),
-        (lambda: small_llama(True, mlp_bias=True), "mlp_bias"),
-        (lambda: small_llama(True, attention_dropout=0.1), "attention_dropout"),
-        (lambda: small_llama(True, hidden_act="gelu"), "hidden_act"),
+        (lambda: small_model("llama", attention_bias=True), "attention_bias"),
+        (lambda: small_model("llama", mlp_bias=True), "mlp_bias"),
+        (lambda: small_model("llama", attention_dropout=0.1), "attention_dropout"),
+        (lambda: small_model("llama", hidden_act="gelu"), "hidden_act"),
         (
-            lambda: small_llama(
-                True, rope_parameters={"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}
+            lambda: small_model(
+                "llama", rope_parameters={"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}
             ),
             "rope scaling",
         ),
         (
-            lambda: Qwen3ForCausalLM(
-                Qwen3Config(
-                    vocab_size=9,
-                    hidden_size=8,
-                    intermediate_size=8,
-                    num_hidden_layers=1,
-                    num_attention_heads=2,
-                    num_key_value_heads=1,
-                    head_dim=4,
-                    use_sliding_window=True,
-                    sliding_window=4,
-                    max_window_layers=0,
-                )
+            lambda: small_model(
+                "qwen3", head_dim=4, use_sliding_window=True, sliding_window=4, max_window_layers=0
             ),
             "sliding-window",
         ),
@@ -346,27 +291,19 @@ def test_what_is_not_supported_is_refused(model, words):
         StackedPolicy.from_model(model(), 2)
 
 
-def test_models_of_different_shapes_are_refused():
-    with pytest.raises(ValueError, match="number 1 has another shape"):
-        StackedPolicy.from_models([small_llama(True), small_llama(True, intermediate_size=32)])
-    other_rotation = {"rope_type": "default", "rope_theta": 5e4}
-    with pytest.raises(ValueError, match="number 1 has another shape"):
-        StackedPolicy.from_models([small_llama(True), small_llama(True, rope_parameters=other_rotation)])
-
-
 def test_input_that_does_not_fit_is_refused():
-    policy = StackedPolicy.from_model(small_llama(True), 2)
+    policy = StackedPolicy.from_model(small_model("llama"), 2)
     ids, mask = ragged_batch(policy.head.shape[1], 2)
     with pytest.raises(ValueError, match="no gradients"):
         clip_gradients(policy, 1.0)
     with pytest.raises(ValueError, match="mask: shape"):
-        policy.hidden(ids, mask[:, :1])
+        policy.response_hidden(ids, mask[:, :1], ids)
     with pytest.raises(ValueError, match="bool is needed"):
-        policy.hidden(ids, mask.long())
+        policy.response_hidden(ids, mask.long(), ids)
     with pytest.raises(ValueError, match="2 runs x 4 prompts x 3 copies"):
         policy.response_hidden(ids, mask, ids, copies=3)
     with pytest.raises(ValueError, match="temperature"):
-        policy.token_logps(policy.hidden(ids, mask), ids, 0.0)
+        policy.token_logps(row_hidden(policy, ids, mask), ids, 0.0)
 
 
 @pytest.mark.gpu
@@ -376,7 +313,7 @@ def test_values_and_gradients_on_the_gpu_are_those_on_the_cpu(kind, ragged):
     """float32, with a prompt read once for three responses; its kernels differ from those of the CPU."""
     results = []
     for device in ("cpu", "cuda"):
-        policy = StackedPolicy.from_models(three_models(kind)).to(device)
+        policy = stack_of(three_models(kind)).to(device)
         generator = torch.Generator().manual_seed(2)
         prompts = torch.randint(3, policy.head.shape[1], (3, 2, 7), generator=generator).to(device)
         prompt_mask = torch.ones_like(prompts, dtype=torch.bool)

@@ -20,6 +20,23 @@ ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1",
 }
 
+CPU = (
+    "+actor_rollout_ref.model.override_config.attn_implementation=sdpa",
+    "actor_rollout_ref.model.enable_gradient_checkpointing=False",
+    "actor_rollout_ref.actor.strategy=fsdp2",
+    "+actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype=fp32",
+    "actor_rollout_ref.actor.fsdp_config.use_torch_compile=False",
+    "actor_rollout_ref.actor.use_torch_compile=False",
+    "actor_rollout_ref.actor.clip_ratio_low=0.2",
+    "actor_rollout_ref.actor.clip_ratio_high=0.28",
+    "actor_rollout_ref.actor.clip_ratio_c=10.0",
+    "actor_rollout_ref.rollout.name=hf_cpu",
+    "actor_rollout_ref.rollout.load_format=auto",
+    "algorithm.adv_estimator=grpo",
+    "trainer.device=cpu",
+)
+"""What training a tiny model on CPU, as DAPO clips, needs to say in verl's config."""
+
 
 def environment() -> dict[str, str]:
     """The environment of a process that runs verl on CPU."""

@@ -12,23 +12,17 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from verl_environment import CPU
+
 from delta_rlvr.adapters.verl.data import write_parquet
 from delta_rlvr.tasks import get_task, resolve_model
 
-CPU = [
-    "+actor_rollout_ref.model.override_config.attn_implementation=sdpa",
-    "actor_rollout_ref.model.enable_gradient_checkpointing=False",
-    "actor_rollout_ref.actor.strategy=fsdp2",
-    "+actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype=fp32",
-    "actor_rollout_ref.actor.fsdp_config.use_torch_compile=False",
-    "actor_rollout_ref.actor.use_torch_compile=False",
-    "actor_rollout_ref.rollout.name=hf_cpu",
-    "actor_rollout_ref.rollout.load_format=auto",
+LAUNCH = [
+    *CPU,
     "actor_rollout_ref.rollout.tensor_model_parallel_size=2",
     "actor_rollout_ref.rollout.agent.num_workers=1",
     "reward.num_workers=1",
     "data.dataloader_num_workers=0",
-    "trainer.device=cpu",
     "trainer.n_gpus_per_node=2",
     "trainer.logger=[file]",
     "trainer.val_before_train=False",
@@ -72,17 +66,13 @@ def launch(
         "ignore",
         "-m",
         "verl.trainer.main_ppo",
-        *CPU,
+        *LAUNCH,
         f"actor_rollout_ref.model.path={inputs / 'policy'}",
         f"data.train_files={inputs / 'train.parquet'}",
         f"data.val_files={inputs / 'train.parquet'}",
         "data.max_prompt_length=32",
         "data.max_response_length=64",
         "data.seed=0",
-        "algorithm.adv_estimator=grpo",
-        "actor_rollout_ref.actor.clip_ratio_low=0.2",
-        "actor_rollout_ref.actor.clip_ratio_high=0.28",
-        "actor_rollout_ref.actor.clip_ratio_c=10.0",
         f"trainer.total_training_steps={steps}",
         "trainer.total_epochs=1000",
         f"trainer.default_local_dir={folder / 'checkpoints'}",

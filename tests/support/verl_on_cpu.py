@@ -10,8 +10,7 @@ import asyncio
 import functools
 import os
 import zlib
-from collections.abc import Generator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,87 +22,46 @@ from verl.plugin.platform.platform_manager import PlatformRegistry
 from verl.utils import distributed, import_utils
 from verl.workers.rollout import base as rollout_base
 
-_NOTHING = {
-    name: (lambda *_, **__: None)
-    for name in ("synchronize", "empty_cache", "set_device", "ipc_collect", "reset_peak_memory_stats")
-}
+
+def always(answer: Any = None) -> Any:
+    """A function or method that gives this answer, whatever it is asked."""
+    return lambda *_, **__: answer
+
+
+_NOTHING = ("synchronize", "empty_cache", "set_device", "ipc_collect", "reset_peak_memory_stats")
+_MEMORY = ("max_memory_allocated", "max_memory_reserved", "memory_allocated", "memory_reserved")
 _MODULE = SimpleNamespace(
-    **_NOTHING,
-    is_available=lambda: True,
-    device_count=lambda: 1,
-    current_device=lambda: "cpu",
-    max_memory_allocated=lambda *_: 0,
-    max_memory_reserved=lambda *_: 0,
-    memory_allocated=lambda *_: 0,
-    memory_reserved=lambda *_: 0,
-    mem_get_info=lambda *_: (1 << 33, 1 << 34),
-    get_device_name=lambda *_: "cpu",
+    **dict.fromkeys(_NOTHING, always()),
+    **dict.fromkeys(_MEMORY, always(0)),
+    is_available=always(True),
+    device_count=always(1),
+    current_device=always("cpu"),
+    mem_get_info=always((1 << 33, 1 << 34)),
+    get_device_name=always("cpu"),
     manual_seed=torch.manual_seed,
     manual_seed_all=torch.manual_seed,
     get_rng_state=torch.get_rng_state,
     set_rng_state=torch.set_rng_state,
-    current_stream=lambda *_: None,
+    current_stream=always(),
     device=lambda *_: nullcontext(),
 )
 
 
 @PlatformRegistry.register(platform="cpu")
 class PlatformCPU(PlatformBase):
-    device_name = "cpu"
-    vendor_name = "cpu"
+    device_name = vendor_name = "cpu"
     device_module = _MODULE
-
-    def is_available(self) -> bool:
-        return True
-
-    def current_device(self) -> Any:
-        return "cpu"
-
-    def device_count(self) -> int:
-        return 1
-
-    def set_device(self, device_index: int) -> None: ...
-
-    def synchronize(self, device_index: int | None = None) -> None: ...
-
-    def manual_seed(self, seed: int) -> None:
-        torch.manual_seed(seed)
-
-    def manual_seed_all(self, seed: int) -> None:
-        torch.manual_seed(seed)
-
-    def set_allocator_settings(self, settings: str) -> None: ...
-
-    def empty_cache(self) -> None: ...
-
-    def get_device_capability(self, device_index: int = 0) -> tuple[int | None, int | None]:
-        return None, None
-
-    def communication_backend_name(self) -> str:
-        return "gloo"
-
-    def visible_devices_envvar(self) -> str:
-        return "CUDA_VISIBLE_DEVICES"
-
-    @contextmanager
-    def nvtx_range(self, msg: str) -> Generator[None]:
-        yield
-
-    def profiler_start(self) -> None: ...
-
-    def profiler_stop(self) -> None: ...
-
-    def ray_resource_name(self) -> str:
-        return "GPU"
-
-    def ray_noset_envvars(self) -> list[str]:
-        return ["RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"]
-
-    def is_ipc_supported(self) -> bool:
-        return False
-
-    def cudart(self) -> Any:
-        return None
+    is_available, device_count, current_device = always(True), always(1), always("cpu")
+    set_device = synchronize = empty_cache = set_allocator_settings = always()
+    manual_seed = manual_seed_all = staticmethod(torch.manual_seed)
+    get_device_capability = always((None, None))
+    communication_backend_name = always("gloo")
+    visible_devices_envvar = always("CUDA_VISIBLE_DEVICES")
+    nvtx_range = always(nullcontext())
+    profiler_start = profiler_stop = cudart = always()
+    ray_resource_name = always("GPU")
+    ray_noset_envvars = always(["RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"])
+    is_ipc_supported = always(False)
 
 
 # verl 0.9.1 patches a class of TRL's wherever TRL is installed; TRL 1.16 has it no more. The critic, which needs it, is not used.

@@ -41,13 +41,7 @@ def worker_config(*overrides: str) -> Any:
     """The workers' part of verl's config, for the bundled policy."""
     from verl_workers import whole_config
 
-    return whole_config(
-        resolve_model("builtin"),
-        "actor_rollout_ref.actor.clip_ratio_low=0.2",
-        "actor_rollout_ref.actor.clip_ratio_high=0.28",
-        "actor_rollout_ref.actor.clip_ratio_c=10.0",
-        *overrides,
-    ).actor_rollout_ref
+    return whole_config(resolve_model("builtin"), *overrides).actor_rollout_ref
 
 
 @dataclass(frozen=True)
@@ -109,7 +103,7 @@ def core_weights(plain: Plain, method: str, keys: torch.Tensor | None = None) ->
 
 
 def worker_weights(group: Any, batch: Batch, block: dict[str, Any], **layout: Any) -> torch.Tensor:
-    group.switch(block, {})
+    group.switch(block)
     group.compute_log_prob(batch.tensordict(**layout))
     solved = group.compute_token_weights(batch.tensordict(detail=True))
     return solved["delta_weights"].to_padded_tensor(0.0)

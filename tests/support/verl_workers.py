@@ -12,11 +12,17 @@ from tensordict import TensorDict
 from verl.single_controller.base.decorator import Dispatch, register
 from verl.utils import tensordict_utils as tu
 from verl.workers.utils.padding import left_right_2_no_padding
+from verl_environment import CPU
 
 from delta_rlvr.adapters.verl.internals.loss import weighted_loss
 from delta_rlvr.adapters.verl.internals.worker import DeltaWorker
 from delta_rlvr.adapters.verl.settings import read_settings
 
+TINY = (
+    "actor_rollout_ref.actor.fsdp_config.strategy=fsdp2",
+    "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=2",
+    "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=2",
+)
 SETTINGS = {"temperature": 1.0, "calculate_entropy": True, "compute_loss": False, "round_number": 3}
 
 
@@ -24,16 +30,12 @@ class SwitchableWorker(DeltaWorker):
     """The same worker; its settings can be changed, so that one group of processes serves every test."""
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
-    def switch(self, block: dict[str, Any], actor: dict[str, Any]) -> None:
+    def switch(self, block: dict[str, Any]) -> None:
         import functools
 
         self.delta_settings = read_settings(block)
         self.delta_store = self.delta_settings.store(ranks_on_node=2)
-        stock = self.loss_fn.args[0]
-        config = stock.keywords["config"]
-        for key, value in actor.items():
-            object.__setattr__(config, key, value)
-        self.loss_fn = functools.partial(weighted_loss, stock, self.delta_settings)
+        self.loss_fn = functools.partial(weighted_loss, self.loss_fn.args[0], self.delta_settings)
         self.actor.set_loss_fn(self.loss_fn)
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
@@ -66,30 +68,11 @@ class SwitchableWorker(DeltaWorker):
 def whole_config(model: str, *overrides: str) -> DictConfig:
     """verl's own config, as its command line would make it."""
     with initialize_config_module("verl.trainer.config", version_base=None):
-        config = compose("ppo_trainer", overrides=[*cpu_overrides(model), *overrides])
+        of_model = f"actor_rollout_ref.model.path={model}"
+        config = compose("ppo_trainer", overrides=[*CPU, *TINY, of_model, *overrides])
     with open_dict(config):
         config.actor_rollout_ref.delta = OmegaConf.create({"method": "delta"})
     return config
-
-
-def cpu_overrides(model: str) -> list[str]:
-    """What training a tiny model on CPU needs to say."""
-    return [
-        f"actor_rollout_ref.model.path={model}",
-        "+actor_rollout_ref.model.override_config.attn_implementation=sdpa",
-        "actor_rollout_ref.model.enable_gradient_checkpointing=False",
-        "actor_rollout_ref.actor.strategy=fsdp2",
-        "actor_rollout_ref.actor.fsdp_config.strategy=fsdp2",
-        "+actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype=fp32",
-        "actor_rollout_ref.actor.fsdp_config.use_torch_compile=False",
-        "actor_rollout_ref.actor.use_torch_compile=False",
-        "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=2",
-        "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=2",
-        "actor_rollout_ref.rollout.name=hf_cpu",
-        "actor_rollout_ref.rollout.load_format=auto",
-        "algorithm.adv_estimator=grpo",
-        "trainer.device=cpu",
-    ]
 
 
 @dataclass(frozen=True)

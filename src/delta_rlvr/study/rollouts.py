@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -72,6 +72,17 @@ class Batch:
     """Whether the decisive tokens are wanted."""
 
 
+class Answers(NamedTuple):
+    """What the policies of a stack were asked, and what they said."""
+
+    prompts: Int[Tensor, "run prompts prompt"]
+    prompt_mask: Bool[Tensor, "run prompts prompt"]
+    ids: Int[Tensor, "run batch time"]
+    mask: Bool[Tensor, "run batch time"]
+    verdicts: Iterator[Judged]
+    """In the making: they are waited for where they are read."""
+
+
 class Collector:
     """Makes rollout batches with one set of policies, tokenizer and sampler."""
 
@@ -108,21 +119,11 @@ class Collector:
         if len({len(batch.problems) for batch in batches}) != 1:
             raise ValueError("every policy must be asked the same number of prompts: they run side by side")
         with self.phases("sampling"):
-            prompts, prompt_mask = self.encode([batch.problems for batch in batches])
-            count = len(batches[0].problems) * group
-            limits = [batch.max_tokens for batch in batches]
-            uniforms = torch.stack(
-                [torch.from_numpy(draws(batch.seed, number, (max(limits), count)).T) for batch in batches]
-            )
-            ids, mask = self.sample(
-                prompts, prompt_mask, uniforms, limits, copies=group, temperature=temperature
-            )
+            shape = max(batch.max_tokens for batch in batches), len(batches[0].problems) * group
+            uniforms = [torch.from_numpy(draws(batch.seed, number, shape).T) for batch in batches]
             # Judged while the device makes the old log-probs.
-            verdicts = self.judge(
-                [
-                    Asked(batch.task, batch.problems, group, rows, batch.decisive)
-                    for batch, rows in zip(batches, valid_ids(ids, mask), strict=True)
-                ]
+            prompts, prompt_mask, ids, mask, verdicts = self.answer(
+                batches, torch.stack(uniforms), copies=group, temperature=temperature
             )
         with self.phases("old log-probs"):
             hidden, logps, entropy = self.score(
@@ -130,23 +131,18 @@ class Collector:
             )
         with self.phases("judging"):
             judged = list(verdicts)
-        prompts = prompts.repeat_interleave(group, dim=1)
-        prompt_mask = prompt_mask.repeat_interleave(group, dim=1)
+        tensors = {
+            "prompt_ids": prompts.repeat_interleave(group, dim=1),
+            "prompt_mask": prompt_mask.repeat_interleave(group, dim=1),
+            "completion_ids": ids,
+            "mask": mask,
+            "hidden": hidden,
+            "logps": logps,
+            "entropy": entropy,
+        }
         return [
-            _rollouts(
-                batch,
-                own,
-                group,
-                number,
-                prompt_ids=prompts[place],
-                prompt_mask=prompt_mask[place],
-                completion_ids=ids[place],
-                mask=mask[place],
-                hidden=hidden[place],
-                logps=logps[place],
-                entropy=entropy[place],
-            )
-            for place, (batch, own) in enumerate(zip(batches, judged, strict=True))
+            _rollouts(batch, verdict, group, number, **{name: part[place] for name, part in tensors.items()})
+            for place, (batch, verdict) in enumerate(zip(batches, judged, strict=True))
         ]
 
     def alone(self, run: int) -> Collector:
@@ -168,33 +164,37 @@ class Collector:
         # Runs of one seed are asked the same: every prompt is encoded once.
         known = {id(p): p for asked in questions for p in asked}
         ids_of = {key: encode_prompt(self.tokenizer, p.prompt) for key, p in known.items()}
-        encoded = [[ids_of[id(p)] for p in asked] for asked in questions]
-        longest = max(len(ids) for rows in encoded for ids in rows)
-        padding = self.tokenizer.pad_token_id
-        padded = [[[padding] * (longest - len(ids)) + ids for ids in rows] for rows in encoded]
-        real = [[[False] * (longest - len(ids)) + [True] * len(ids) for ids in rows] for rows in encoded]
-        device = self.policy.head.device
-        return torch.tensor(padded, device=device), torch.tensor(real, device=device)
+        every = left_padded([ids_of[id(p)] for asked in questions for p in asked], self.tokenizer)
+        ids, real = (part.unflatten(0, (len(questions), -1)).to(self.policy.device) for part in every)
+        return ids, real
 
-    def sample(
+    def answer(
         self,
-        prompts: Int[Tensor, "run prompts prompt"],
-        prompt_mask: Bool[Tensor, "run prompts prompt"],
+        batches: Sequence[Batch],
         uniforms: Float[Tensor, "run batch time"],
-        limits: Sequence[int],
         *,
         copies: int,
         temperature: float,
-    ) -> tuple[Int[Tensor, "run batch time"], Bool[Tensor, "run batch time"]]:
-        """Responses, each policy's cut at its own limit: tasks with different limits may stand in one stack."""
+    ) -> Answers:
+        """Responses, each policy's cut at its own limit (tasks with different limits may stand in one stack), and their verdicts."""
+        prompts, prompt_mask = self.encode([batch.problems for batch in batches])
         ids, mask = self.sampler.sample(
             prompts, prompt_mask, uniforms.to(prompts.device), temperature=temperature, copies=copies
         )
-        within = (
-            torch.arange(ids.shape[2], device=ids.device) < torch.tensor(limits, device=ids.device)[:, None]
-        )
-        mask = mask & within[:, None]
-        return ids.masked_fill(~mask, self.tokenizer.pad_token_id), mask
+        limits = torch.tensor([batch.max_tokens for batch in batches], device=ids.device)
+        mask = mask & (torch.arange(ids.shape[2], device=ids.device) < limits[:, None])[:, None]
+        ids = ids.masked_fill(~mask, self.tokenizer.pad_token_id)
+        asked = [
+            Asked(
+                batch.task,
+                batch.problems,
+                copies,
+                [row[:length] for row, length in zip(rows, lengths, strict=True)],
+                batch.decisive,
+            )
+            for batch, rows, lengths in zip(batches, ids.tolist(), mask.sum(2).tolist(), strict=True)
+        ]
+        return Answers(prompts, prompt_mask, ids, mask, self.judge(asked))
 
     @torch.no_grad()
     def score(
@@ -253,6 +253,16 @@ def make_collector(
     return Collector(policy, sampler, tokenizer, judge=judge, rows_at_once=rows_at_once, phases=phases)
 
 
+def left_padded(
+    rows: Sequence[list[int]], tokenizer: Any
+) -> tuple[Int[Tensor, "batch time"], Bool[Tensor, "batch time"]]:
+    """Tokens with padding on the left, and which of them are real."""
+    longest = max(map(len, rows))
+    ids = [[tokenizer.pad_token_id] * (longest - len(row)) + row for row in rows]
+    padding = torch.tensor([longest - len(row) for row in rows])
+    return torch.tensor(ids), torch.arange(longest) >= padding[:, None]
+
+
 def row_pieces(rows: int, runs: int, rows_at_once: int, whole: int = 1) -> list[slice]:
     """Slices of the batch axis, each of whole groups, such that all policies together have at most about `rows_at_once` rows in one."""
     step = max(1, rows_at_once // (runs * whole)) * whole
@@ -286,20 +296,20 @@ def flip(correct: Float[Tensor, " batch"], noise: float, seed: int, number: int)
     return torch.where(drawn.to(correct.device) < noise, 1 - correct, correct)
 
 
-def _rollouts(batch: Batch, judged: Judged, group: int, number: int, **tensors: Tensor) -> Rollouts:
+def _rollouts(batch: Batch, verdict: Judged, group: int, number: int, **tensors: Tensor) -> Rollouts:
     device = tensors["mask"].device
-    correct = torch.tensor(judged.correct, device=device)
+    correct = torch.tensor(verdict.correct, device=device)
     rewards = flip(correct, batch.reward_noise, batch.seed, number)
     decisive = None
-    if judged.decisive is not None:
+    if verdict.decisive is not None:
         decisive = torch.zeros_like(tensors["mask"])
         decisive[tensors["mask"]] = torch.tensor(
-            [flag for flags in judged.decisive for flag in flags], dtype=torch.bool, device=device
+            [flag for flags in verdict.decisive for flag in flags], dtype=torch.bool, device=device
         )
     prompts = len(batch.problems)
     return Rollouts(
         problems=[problem for problem in batch.problems for _ in range(group)],
-        texts=judged.texts,
+        texts=verdict.texts,
         correct=correct,
         rewards=rewards,
         advantages=advantages(rewards, group),
@@ -307,14 +317,3 @@ def _rollouts(batch: Batch, judged: Judged, group: int, number: int, **tensors: 
         decisive=decisive,
         **tensors,
     )
-
-
-def valid_ids(
-    ids: Int[Tensor, "run batch time"], mask: Bool[Tensor, "run batch time"]
-) -> list[list[list[int]]]:
-    """Token ids of each response of each policy."""
-    lengths = mask.sum(2).tolist()
-    return [
-        [row[:length] for row, length in zip(rows, run_lengths, strict=True)]
-        for rows, run_lengths in zip(ids.tolist(), lengths, strict=True)
-    ]

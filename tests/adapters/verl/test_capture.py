@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 import torch.multiprocessing as mp
+from rounding import rounding
 from verl_slices import LENGTHS, RESPONSES, solve_sliced, whole_batch
 
 from delta_rlvr.adapters.verl.capture import MicroBatch, PassCapture, Stopwatch, places
-from delta_rlvr.adapters.verl.loss import multiplied, spread
 from delta_rlvr.adapters.verl.settings import read_settings
 from delta_rlvr.credit import RowStore, credit_record
-from rounding import rounding
 
 # Two sequences: prompt of 2 and response of 3 (its middle token masked), prompt of 1 and response of 2.
 #   packed positions   0 1 2 3 4 | 5 6 7
@@ -96,7 +95,7 @@ def test_a_full_store_names_the_settings_that_make_room() -> None:
     capture = PassCapture(
         read_settings({"method": "delta"}), store=RowStore(device_bytes=8, host_bytes=8), process_group=None
     )
-    with pytest.raises(ValueError, match=r"delta\.store_device_gib"):
+    with pytest.raises(ValueError, match=r"delta\.store_device_gb"):
         capture.add_hidden(MICRO, torch.randn(1, 8, 6))
 
 
@@ -114,15 +113,6 @@ def test_another_batch_than_the_captured_one_is_refused() -> None:
     ids = torch.arange(3)
     with pytest.raises(RuntimeError, match="same batch"):
         capture.solve(torch.ones(3), torch.tensor([2, 3, 1]), groups=ids, keys=ids, round_number=0)
-
-
-def test_multipliers_and_what_the_loss_saw_of_them() -> None:
-    ours, theirs = [torch.tensor([1.5, 0.5])], [torch.tensor([2.0, 1.0])]
-    assert multiplied(ours, theirs)[0].tolist() == [3.0, 0.5]
-    assert multiplied(ours, None)[0].tolist() == [1.5, 0.5]
-    assert multiplied(None, theirs)[0].tolist() == [2.0, 1.0]
-    # Over two tokens of which one is masked: mean 1.5 / 2, distance from one 0.5 / 2.
-    assert spread(torch.tensor([[1.5, 9.0]]), torch.tensor([[True, False]]), 2) == (0.75, 0.25)
 
 
 def test_a_stopwatch_adds_up_its_blocks() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from rounding import MODEL, rounding
 from verl_reference import (
     WEIGHTS,
     Plain,
@@ -17,8 +18,6 @@ from verl_reference import (
     worker_config,
     worker_weights,
 )
-
-from rounding import MODEL, rounding
 
 FSDP1 = ("actor_rollout_ref.actor.strategy=fsdp", "actor_rollout_ref.actor.fsdp_config.strategy=fsdp")
 OFFLOAD = (
@@ -74,11 +73,11 @@ def check_weights_and_step(group: Any, batch: Any, plain: Plain, method: str = "
 
 def test_host_memory_as_the_store(group: Any, batch: Any, plain: Plain) -> None:
     engine(group)
-    group.switch({"method": "delta", "store_device_gib": 0, "store_host_gib": 0.5}, {})
+    group.switch({"method": "delta", "store_device_gb": 0, "store_host_gb": 0.5})
     group.compute_log_prob(batch.tensordict())
     counts = [int(plain.mask[rows].sum()) for rows in (slice(0, 4), slice(4, 8))]
     assert group.ask("store") == [f"{count} tokens: 0.0 MB in host memory" for count in counts]
-    check_weights_and_step(group, batch, plain, store_device_gib=0, store_host_gib=0.5)
+    check_weights_and_step(group, batch, plain, store_device_gb=0, store_host_gb=0.5)
 
 
 def test_fsdp1(group: Any, batch: Any, plain: Plain) -> None:

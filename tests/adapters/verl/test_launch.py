@@ -46,7 +46,7 @@ def delta(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, 
         "+delta.method=delta",
         f"+delta.run_folder={folder / 'run'}",
         "+delta.rollouts_every=4",  # the first and the last step, here
-        "+delta.rollouts_prompts=3",
+        "+delta.rollout_groups=3",
         steps=STEPS,
     )
     assert run.status == 0, run.output[-4000:]

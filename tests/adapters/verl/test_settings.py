@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import pytest
+from support_methods import TRAINABLE
 
+from delta_rlvr.adapters.trl import DeltaTrainerConfig
 from delta_rlvr.adapters.verl.checks import RESPONSE_ADVANTAGES, WEIGHTED_LOSSES, check_config, select
-from delta_rlvr.adapters.verl.settings import SettingsError, read_settings
+from delta_rlvr.adapters.verl.settings import SettingsError, VerlSettings, read_settings
 from delta_rlvr.credit import DeltaConfig
 from delta_rlvr.credit.rules.forking import ForkingTokens
 from delta_rlvr.credit.rules.uniform import Uniform
 from delta_rlvr.objectives import FutureClip
-from support_methods import TRAINABLE
 
 
 def sound() -> dict[str, Any]:
@@ -56,17 +58,17 @@ def test_the_method_is_spelled_with_its_settings() -> None:
     assert future == FutureClip(weight_high=1.5, dual=5.0)
 
 
-def test_budgets_are_gibibytes_a_rank() -> None:
-    settings = read_settings({"method": "delta", "store_device_gib": 1.5, "store_host_gib": 2})
+def test_budgets_are_gigabytes_per_rank_as_with_trl() -> None:
+    settings = read_settings({"method": "delta", "store_device_gb": 1.5, "store_host_gb": 2})
     store = settings.store(ranks_on_node=8)
-    assert (store.device_bytes, store.host_bytes) == (3 << 29, 2 << 30)
-    free = read_settings({"method": "delta"})
-    assert free.store(8).device_bytes is None
-    # Eight ranks share what one would have had.
-    alone, shared = free.store(1).host_bytes, free.store(8).host_bytes
-    assert alone is not None
-    assert shared is not None
-    assert shared < alone / 4
+    assert (store.device_bytes, store.host_bytes) == (1_500_000_000, 2_000_000_000)
+    free = read_settings({"method": "delta"}).store(8)
+    # The store itself shares free host memory out between the ranks of a node.
+    assert (free.device_bytes, free.host_bytes, free.ranks_on_node) == (None, None, 8)
+
+
+def test_settings_are_called_as_with_trl() -> None:
+    assert {one.name for one in fields(VerlSettings)} <= {one.name for one in fields(DeltaTrainerConfig)}
 
 
 @pytest.mark.parametrize(
@@ -83,8 +85,8 @@ def test_budgets_are_gibibytes_a_rank() -> None:
         ({"method": "oracle"}, "labels of the decisive tokens, which verl cannot give"),
         ({"method": "delta?whiten=half"}, "whiten=half: choose one of"),
         ({"method": "fipo?hihg=2"}, "it has: dual, decay"),
-        ({"method": "delta", "store_device_gib": -1}, "store_device_gib=-1"),
-        ({"method": "delta", "rollouts_every": 0}, "rollouts_every=0"),
+        ({"method": "delta", "store_device_gb": -1}, "store_device_gb=-1"),
+        ({"method": "delta", "rollouts_every": -1}, "rollouts_every=-1"),
         ({"method": "delta", "run_folder": ""}, "run_folder"),
     ],
 )

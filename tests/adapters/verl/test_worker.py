@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from rounding import MODEL, rounding
 from verl_reference import (
     WEIGHTS,
     Plain,
@@ -21,7 +22,6 @@ from verl_reference import (
 from delta_rlvr.credit import CreditStream, credit_record
 from delta_rlvr.objectives import Clip, FutureClip, LossInputs, policy_loss
 from delta_rlvr.tasks import load_policy
-from rounding import MODEL, rounding
 
 LOSS = rounding(MODEL, size=3.0)
 
@@ -59,7 +59,7 @@ LAYOUTS = {
 def test_log_probs_and_coefficients_equal_plain_transformers_and_the_core(
     group: Any, batch: Any, plain: Plain, layout: dict[str, Any]
 ) -> None:
-    group.switch({"method": "delta"}, {})
+    group.switch({"method": "delta"})
     output = group.compute_log_prob(batch.tensordict(**layout))
     for row, (prompt, response) in enumerate(zip(batch.prompts, batch.responses, strict=True)):
         whole = output["log_probs"][row]
@@ -108,7 +108,7 @@ def test_random_coefficients_belong_to_the_problem_not_to_its_place(
 def test_the_record_and_its_timing_come_back_as_metrics(group: Any, batch: Any, plain: Plain) -> None:
     from verl.utils import tensordict_utils as tu
 
-    group.switch({"method": "delta"}, {})
+    group.switch({"method": "delta"})
     group.compute_log_prob(batch.tensordict())
     solved = group.compute_token_weights(batch.tensordict(detail=True))
     metrics = tu.get(solved, "metrics")
@@ -128,7 +128,7 @@ def test_diagnostics_are_those_of_the_core_where_someone_looks_closely(
     """Under the names that the TRL adapter logs them by, and not at other steps."""
     from verl.utils import tensordict_utils as tu
 
-    group.switch({"method": "delta"}, {})
+    group.switch({"method": "delta"})
     seen = []
     for detail in (False, True):
         group.compute_log_prob(batch.tensordict())
@@ -148,7 +148,7 @@ def test_the_classic_trainers_padded_batches_give_the_same_coefficients_and_loss
 ) -> None:
     """The classic trainer sends responses padded on the right, where the V1 trainer sends nested ones."""
     weights = core_weights(plain, "delta")
-    group.switch({"method": "delta"}, {})
+    group.switch({"method": "delta"})
     group.compute_log_prob(batch.padded(use_remove_padding=True))
     solved = group.compute_token_weights(batch.padded())["delta_weights"].to_padded_tensor(0.0)
     torch.testing.assert_close(solved, weights, atol=WEIGHTS, rtol=0)
@@ -156,13 +156,13 @@ def test_the_classic_trainers_padded_batches_give_the_same_coefficients_and_loss
     padded = padded_update(group, batch, moved, delta_weights=weights)
     for name in ("actor/pg_loss", "actor/credit_weight_mean", "actor/credit_weight_away_from_one"):
         assert padded[name] == pytest.approx(nested[name], abs=LOSS), name
-    group.switch({"method": "fipo"}, {})
+    group.switch({"method": "fipo"})
     loss = padded_update(group, batch, moved)["actor/pg_loss"]
     assert loss == pytest.approx(update(group, batch, moved)["actor/pg_loss"], abs=LOSS)
 
 
 def test_weights_without_a_pass_are_refused(group: Any, batch: Any) -> None:
-    group.switch({"method": "delta"}, {})
+    group.switch({"method": "delta"})
     group.compute_log_prob(batch.tensordict())
     group.compute_token_weights(batch.tensordict())
     with pytest.raises(Exception, match="before the old-log-prob pass"):
@@ -170,7 +170,7 @@ def test_weights_without_a_pass_are_refused(group: Any, batch: Any) -> None:
 
 
 def test_the_reference_pass_of_a_lora_run_is_not_kept(group: Any, batch: Any) -> None:
-    group.switch({"method": "delta"}, {})
+    group.switch({"method": "delta"})
     group.compute_log_prob(batch.tensordict())
     with pytest.raises(Exception, match="disable_adapter"):  # no adapter here: the pass itself cannot run
         group.compute_log_prob(batch.tensordict(no_lora_adapter=True))
@@ -189,7 +189,7 @@ def test_the_policy_loss_is_the_hand_computed_one(
     group: Any, batch: Any, plain: Plain, moved: torch.Tensor
 ) -> None:
     weights = core_weights(plain, "delta")
-    group.switch({"method": "delta"}, {})
+    group.switch({"method": "delta"})
     metrics = update(group, batch, moved, delta_weights=weights)
     # 1/N sum of lambda-bar * max(-r A, -clip(r, 0.8, 1.28) A), written out.
     total, clipped = 0.0, 0
@@ -211,7 +211,7 @@ def test_rollout_correction_is_multiplied_in_and_not_replaced(
 ) -> None:
     weights = core_weights(plain, "delta")
     correction = torch.rand(weights.shape, generator=torch.Generator().manual_seed(2)) + 0.5
-    group.switch({"method": "delta"}, {})
+    group.switch({"method": "delta"})
     metrics = update(group, batch, moved, delta_weights=weights, rollout_is_weights=correction)
     inputs = LossInputs(plain.logps, moved, plain.advantages, plain.mask, weights * correction)
     assert metrics["actor/pg_loss"] == pytest.approx(policy_loss(inputs, Clip(dual=10.0)).item(), abs=LOSS)
@@ -220,7 +220,7 @@ def test_rollout_correction_is_multiplied_in_and_not_replaced(
 def test_future_weights_are_computed_inside_the_loss(
     group: Any, batch: Any, plain: Plain, moved: torch.Tensor
 ) -> None:
-    group.switch({"method": "fipo"}, {})
+    group.switch({"method": "fipo"})
     metrics = update(group, batch, moved)
     inputs = LossInputs(plain.logps, moved, plain.advantages, plain.mask)
     assert metrics["actor/pg_loss"] == pytest.approx(policy_loss(inputs, FutureClip()).item(), abs=LOSS)
@@ -230,7 +230,7 @@ def test_future_weights_are_computed_inside_the_loss(
 
 
 def test_weights_that_got_lost_stop_the_update(group: Any, batch: Any, moved: torch.Tensor) -> None:
-    group.switch({"method": "delta"}, {})
+    group.switch({"method": "delta"})
     with pytest.raises(Exception, match="no delta_weights"):
         update(group, batch, moved)
 
@@ -289,25 +289,12 @@ def test_trl_verl_and_the_core_give_the_same_coefficients(group: Any, trl_batch:
         uids=[str(group_number) for group_number in sampled.groups.tolist()],
     )
     trl = torch.cat(list(sampled.record.weights.split(lengths)))
-    group.switch({"method": "delta"}, {})
+    group.switch({"method": "delta"})
     group.compute_log_prob(batch.tensordict(use_remove_padding=True))
     verl = group.compute_token_weights(batch.tensordict())["delta_weights"].values()
 
-    model, _ = load_policy()
-    hidden, logps = [], []
-    with torch.no_grad():
-        for prompt, response in zip(batch.prompts, batch.responses, strict=True):
-            states = model.get_decoder()(torch.cat([prompt, response])[None]).last_hidden_state[0]
-            hidden.append(states[len(prompt) - 1 : -1])
-            chances = model.get_output_embeddings()(hidden[-1]).log_softmax(-1)
-            logps.append(chances.gather(-1, response[:, None])[:, 0])
-    pad = torch.nn.utils.rnn.pad_sequence
-    record = credit_record(
-        pad(hidden, batch_first=True),
-        pad(logps, batch_first=True),
-        sampled.advantages,
-        pad(batch.masks, batch_first=True).bool(),
-    )
+    plain = plain_pass(batch)
+    record = credit_record(plain.hidden, plain.logps, sampled.advantages, plain.mask)
     torch.testing.assert_close(verl, record.weights, atol=WEIGHTS, rtol=0)
     torch.testing.assert_close(trl, record.weights, atol=WEIGHTS, rtol=0)
     assert record.weights.std() > 0.05

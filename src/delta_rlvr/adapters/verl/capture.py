@@ -144,7 +144,7 @@ class PassCapture:
                 )
             except ValueError as error:
                 raise ValueError(
-                    f"{error} (in a verl run: delta.store_device_gib and delta.store_host_gib, per rank)"
+                    f"{error} (in a verl run: delta.store_device_gb and delta.store_host_gb, per rank)"
                 ) from error
 
     def add_outputs(self, logps: Float[Tensor, " packed"], entropy: Float[Tensor, " packed"] | None) -> None:

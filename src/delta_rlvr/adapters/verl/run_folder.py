@@ -112,13 +112,12 @@ class RunFolder:
                 "no group has a signal: all its responses were rewarded alike, so nothing was learnt"
             )
         self.writer.log(line)
-        for number in range(len(table["responses"])):
-            valid = _flat_values(table["response_mask"][number]).bool()
-            ids = _flat_values(table["responses"][number])[valid]
-            weights = _weights(table, number)[valid]
-            self.writer.tokens.add(ids.numpy(), weights.numpy(), _advantage(table, number))
+        responses = [_Response(table, number) for number in range(len(table["responses"]))]
+        for one in responses:
+            weights = one.weights.double()
+            self.writer.tokens.add(one.valid("responses").numpy(), weights.numpy(), one.advantage)
         if dump:
-            self.writer.write_rollouts(step, self._responses(table))
+            self.writer.write_rollouts(step, self._lines(responses))
 
     def checkpoint(self, step: int) -> None:
         """verl has saved its checkpoint: the token sums belong to it."""
@@ -134,42 +133,65 @@ class RunFolder:
         else:
             self.writer.fail(error)
 
-    def _responses(self, table: Table) -> list[dict[str, Any]]:
+    def _lines(self, responses: Sequence[_Response]) -> list[dict[str, Any]]:
         """The first prompts of the step, with all their responses."""
-        groups = {uid: number for number, uid in enumerate(dict.fromkeys(table["uid"]))}
-        order = sorted(range(len(table["uid"])), key=lambda n: (groups[table["uid"][n]], _session(table, n)))
-        return [
-            self._response(table, number, groups[table["uid"][number]])
-            for number in order
-            if groups[table["uid"][number]] < self.settings.rollouts_prompts
-        ]
+        groups = {
+            uid: number for number, uid in enumerate(dict.fromkeys(one.row["uid"] for one in responses))
+        }
+        ordered = sorted(responses, key=lambda one: (groups[one.row["uid"]], one.session))
+        most = self.settings.rollout_groups or len(groups)
+        return [self._line(one, group) for one in ordered if (group := groups[one.row["uid"]]) < most]
 
-    def _response(self, table: Table, number: int, group: int) -> dict[str, Any]:
-        valid = _flat_values(table["response_mask"][number]).bool()
-        ids = _flat_values(table["responses"][number])[valid].tolist()
-        extra = _entry(table, "extra_info", number) or {}
-        graded = (_entry(table, "extra_fields", number) or {}).get("reward_extra_info") or {}
-        truth = (_entry(table, "reward_model", number) or {}).get("ground_truth")
-        line: dict[str, Any] = {
+    def _line(self, one: _Response, group: int) -> dict[str, Any]:
+        row, ids = one.row, one.valid("responses").tolist()
+        extra, graded, truth = (row.get(key) or {} for key in ("extra_info", "extra_fields", "reward_model"))
+        answer = truth.get("ground_truth")
+        line = {
             "group": group,
-            "index": _session(table, number),
-            "prompt": self.tokenizer.decode(table["prompts"][number].tolist()),
-            "prompt_id": str(extra.get("problem_id") or extra.get("index", table["uid"][number])),
-            "reward": float(table["rm_scores"][number].sum()),
-            "advantage": _advantage(table, number),
-            "reason": graded.get("reason"),
-            "answer": None if truth is None else str(truth),
+            "index": one.session,
+            "prompt": self.tokenizer.decode(row["prompts"].tolist()),
+            "prompt_id": str(extra.get("problem_id") or extra.get("index", row["uid"])),
+            "reward": float(row["rm_scores"].sum()),
+            "advantage": one.advantage,
+            "reason": (graded.get("reward_extra_info") or {}).get("reason"),
+            "answer": None if answer is None else str(answer),
             "tokens": token_texts(self.tokenizer, ids),
             "ids": ids,
+            **{ours: one.valid(theirs) for ours, theirs in _TOKEN_ARRAYS.items() if theirs in row},
         }
-        for ours, theirs in _TOKEN_ARRAYS.items():
-            if theirs in table:
-                line[ours] = _flat_values(table[theirs][number])[valid]
-        line.setdefault("weight", _weights(table, number)[valid])
+        line.setdefault("weight", one.weights)
         return line
 
     def _texts(self, ids: list[int]) -> list[str]:
         return vocabulary_texts(self.tokenizer, ids)
+
+
+class _Response:
+    """One response of a table."""
+
+    def __init__(self, table: Table, number: int):
+        self.row = {key: column[number] for key, column in table.items()}
+        self._mask = _flat_values(self.row["response_mask"]).bool()
+
+    def valid(self, key: str) -> Tensor:
+        """A token array, without the tokens that the mask leaves out."""
+        return _flat_values(self.row[key])[self._mask]
+
+    @property
+    def weights(self) -> Tensor:
+        """One for a method without any."""
+        if "delta_weights" in self.row:
+            return self.valid("delta_weights")
+        return torch.ones(int(self._mask.sum()), dtype=torch.float64)
+
+    @property
+    def advantage(self) -> float:
+        values = self.valid("advantages")
+        return float(values[0]) if len(values) else 0.0
+
+    @property
+    def session(self) -> int:
+        return int(self.row.get("session_id") or 0)
 
 
 def _group_metrics(table: Table) -> dict[str, float]:
@@ -183,27 +205,6 @@ def _group_metrics(table: Table) -> dict[str, float]:
         "reward_std": sum(spreads) / len(spreads),
         "signal_groups": sum(spread > 0 for spread in spreads) / len(spreads),
     }
-
-
-def _weights(table: Table, number: int) -> Tensor:
-    """The coefficients of a response; one for a method without any."""
-    if "delta_weights" in table:
-        return _flat_values(table["delta_weights"][number]).double()
-    return torch.ones(len(_flat_values(table["responses"][number])), dtype=torch.float64)
-
-
-def _advantage(table: Table, number: int) -> float:
-    valid = _flat_values(table["response_mask"][number]).bool()
-    values = _flat_values(table["advantages"][number])[valid]
-    return float(values[0]) if len(values) else 0.0
-
-
-def _session(table: Table, number: int) -> int:
-    return int(_entry(table, "session_id", number) or 0)
-
-
-def _entry(table: Table, key: str, number: int) -> Any:
-    return table[key][number] if key in table else None
 
 
 def _flat_values(values: Tensor) -> Tensor:

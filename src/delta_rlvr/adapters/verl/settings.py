@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -16,8 +17,6 @@ BLOCK = "delta"
 GIVEN = ("hidden", "head", "groups", "logps", "entropy", "tokens")
 """What a rule may need on verl."""
 
-_GIB = 1 << 30
-
 
 class SettingsError(ValueError):
     """The settings are unknown, impossible, or contradict each other: the launch stops here."""
@@ -29,30 +28,27 @@ class VerlSettings:
 
     method: Method
     """The method that `delta.method` spells, settings included: its rule, surrogate and average."""
-    store_device_gib: float | None = None
-    """Room for hidden states on the accelerator, per rank (null: half of what is free when the pass begins)."""
-    store_host_gib: float | None = None
-    """Room in pinned host memory, per rank (null: half of what is free, divided by the ranks of the node)."""
+    store_device_gb: float | None = None
+    """Room for hidden states on the accelerator, in GB per rank (null: half of what is free when the pass begins)."""
+    store_host_gb: float | None = None
+    """Room in pinned host memory, in GB per rank (null: half of what is free, divided by the ranks of the node)."""
     run_folder: str | None = None
     """Write a run folder there, which `delta-rlvr report` reads (null: none)."""
     rollouts_every: int = 10
-    """Steps between two rollout dumps into the run folder."""
-    rollouts_prompts: int = 8
-    """Prompts of a step that are dumped, with all their responses."""
+    """Steps between two rollout dumps into the run folder (0: none)."""
+    rollout_groups: int = 8
+    """Prompts in a rollout dump, with all their responses (0: all)."""
 
     def __post_init__(self) -> None:
-        for name in ("store_device_gib", "store_host_gib"):
+        for name, kinds, wanted in (
+            ("store_device_gb", (int, float, type(None)), "a size in GB, or null to decide by free memory"),
+            ("store_host_gb", (int, float, type(None)), "a size in GB, or null to decide by free memory"),
+            ("rollouts_every", (int,), "a whole number, 0 or more"),
+            ("rollout_groups", (int,), "a whole number, 0 or more"),
+        ):
             value = getattr(self, name)
-            if value is not None and (
-                isinstance(value, bool) or not isinstance(value, int | float) or value < 0
-            ):
-                raise SettingsError(
-                    f"delta.{name}={value!r}: give a number of GiB, or null to decide by free memory"
-                )
-        for name in ("rollouts_every", "rollouts_prompts"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise SettingsError(f"delta.{name}={value!r}: give a whole number of at least 1")
+            if isinstance(value, bool) or not isinstance(value, kinds) or (value or 0) < 0:
+                raise SettingsError(f"delta.{name}={value!r}: give {wanted}")
         if self.run_folder is not None and (not isinstance(self.run_folder, str) or not self.run_folder):
             raise SettingsError(f"delta.run_folder={self.run_folder!r}: give a path, or null for none")
 
@@ -62,15 +58,10 @@ class VerlSettings:
         return not self.method.rule.constant
 
     def store(self, ranks_on_node: int) -> RowStore:
-        """The store of one rank. Ranks of a node share its host memory, so that each may take its part alone."""
-        return RowStore(
-            device_bytes=None if self.store_device_gib is None else int(self.store_device_gib * _GIB),
-            host_bytes=(
-                _host_room() // max(1, ranks_on_node)
-                if self.store_host_gib is None
-                else int(self.store_host_gib * _GIB)
-            ),
-        )
+        """The store of one rank."""
+        sizes = self.store_device_gb, self.store_host_gb
+        device, host = (None if size is None else math.floor(size * 1e9) for size in sizes)
+        return RowStore(device_bytes=device, host_bytes=host, ranks_on_node=ranks_on_node)
 
 
 def read_settings(block: Mapping[str, Any] | None) -> VerlSettings:
@@ -92,9 +83,3 @@ def read_settings(block: Mapping[str, Any] | None) -> VerlSettings:
     except (ValueError, TypeError) as error:
         raise SettingsError(f"delta.method: {error}") from error
     return VerlSettings(method=method, **given)
-
-
-def _host_room() -> int:
-    import os
-
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2

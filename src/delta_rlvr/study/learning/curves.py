@@ -111,7 +111,7 @@ def _panel(
 
     for tick in range(round(least * 20), round(most * 20) + 1, max(1, round((most - least) * 20) // 6)):
         y = place(0, tick / 20)[1]
-        canvas.line(left, y, right, y, stroke=SOFT if signed and tick == 0 else RULE)
+        canvas.line(left, y, right, y, SOFT if signed and tick == 0 else RULE)
         label = f"{5 * tick:+d}" if signed and tick else f"{5 * tick}{'' if signed else ' %'}"
         canvas.text(left - 8, y + 4, label, size=11, fill=SOFT, anchor="end")
     for number in range(0, length, max(1, length // 8)):
@@ -125,7 +125,7 @@ def _panel(
         canvas.area(band, line.colour)
         canvas.path([place(n, value) for n, value in enumerate(line.middle)], line.colour)
         y = top + 24 + 20 * order
-        canvas.line(right + 18, y - 4, right + 42, y - 4, stroke=line.colour, width=2.5)
+        canvas.line(right + 18, y - 4, right + 42, y - 4, line.colour, 2.5)
         canvas.text(right + 48, y, line.label, fill=INK)
 
 

@@ -7,15 +7,16 @@ Questions, seeds, draws and grader are those of `evaluate_policy`, so that a run
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from delta_rlvr.evaluate.drawing import UniformStreams
 from delta_rlvr.evaluate.metrics import average_at_k
 from delta_rlvr.evaluate.settings import SampleKey, sample_seed
-from delta_rlvr.study.judging import Asked
-from delta_rlvr.study.rollouts import Collector, valid_ids
+from delta_rlvr.study.rollouts import Batch, Collector
 from delta_rlvr.study.stack.memory import with_fewer_rows
 from delta_rlvr.tasks import Problem, Task
 
@@ -56,18 +57,21 @@ def heldout_accuracies(
 ) -> list[float]:
     """Accuracy (avg@samples over the problems) of each policy on its own task; `limits` are their longest responses."""
     by_task = {id(task): settings.questions(task) for task in {id(task): task for task in tasks}.values()}
-    questions = [by_task[id(task)] for task in tasks]
+    asked = [
+        Batch(task, by_task[id(task)], settings.seed, limit)
+        for task, limit in zip(tasks, limits, strict=True)
+    ]
 
     def by_pieces(rows: int) -> list[list[float]]:
         pieces = -(-settings.problems // max(1, rows // (len(tasks) * settings.samples)))
         step = -(-settings.problems // pieces)  # of like size: another size is another set of graphs
         correct: list[list[float]] = [[] for _ in tasks]
         for start in range(0, settings.problems, step):
-            part = [asked[start : start + step] for asked in questions]
-            for row, verdicts in zip(
-                correct, _verdicts(collector, tasks, part, settings, limits, temperature), strict=True
-            ):
-                row.extend(verdicts)
+            part = [replace(batch, problems=batch.problems[start : start + step]) for batch in asked]
+            uniforms = _uniforms(part, settings.samples)
+            answers = collector.answer(part, uniforms, copies=settings.samples, temperature=temperature)
+            for row, judged in zip(correct, answers.verdicts, strict=True):
+                row.extend(judged.correct)
         return correct
 
     rows = min(rows_at_once, _LOGITS_AT_ONCE // collector.policy.head.shape[1])
@@ -75,36 +79,19 @@ def heldout_accuracies(
     return [average_at_k(row) for row in correct]
 
 
-def _verdicts(
-    collector: Collector,
-    tasks: Sequence[Task],
-    questions: Sequence[Sequence[Problem]],
-    settings: HeldoutSettings,
-    limits: Sequence[int],
-    temperature: float,
-) -> list[list[float]]:
-    seeds = [
-        [
-            sample_seed(settings.seed, SampleKey(NAME, problem.id, number))
-            for problem in asked
-            for number in range(settings.samples)
+def _uniforms(batches: Sequence[Batch], samples: int) -> Float[Tensor, "run batch time"]:
+    """The draws of `evaluate_policy`: a sample's own seed gives its numbers."""
+    longest = max(batch.max_tokens for batch in batches)
+    drawn: dict[tuple[int, ...], Tensor] = {}
+    rows = []
+    for batch in batches:
+        keys = [
+            SampleKey(NAME, problem.id, number) for problem in batch.problems for number in range(samples)
         ]
-        for asked in questions
-    ]
-    drawn: dict[tuple[int, ...], torch.Tensor] = {}
-    for row in seeds:
-        if tuple(row) not in drawn:
-            streams = UniformStreams(row)
-            drawn[tuple(row)] = torch.stack(
-                [torch.from_numpy(streams.next().copy()) for _ in range(max(limits))], dim=1
-            )
-    uniforms = torch.stack([drawn[tuple(row)] for row in seeds])
-    prompts, prompt_mask = collector.encode(questions)
-    ids, mask = collector.sample(
-        prompts, prompt_mask, uniforms, limits, copies=settings.samples, temperature=temperature
-    )
-    asked = [
-        Asked(task, row, settings.samples, responses)
-        for task, row, responses in zip(tasks, questions, valid_ids(ids, mask), strict=True)
-    ]
-    return [judged.correct for judged in collector.judge(asked)]
+        seeds = tuple(sample_seed(batch.seed, key) for key in keys)
+        if seeds not in drawn:
+            streams = UniformStreams(list(seeds))
+            steps = [torch.from_numpy(streams.next().copy()) for _ in range(longest)]
+            drawn[seeds] = torch.stack(steps, dim=1)
+        rows.append(drawn[seeds])
+    return torch.stack(rows)

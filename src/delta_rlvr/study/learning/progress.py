@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import Self
 
 from delta_rlvr.spelling import duration
@@ -23,7 +22,8 @@ class Progress:
         self.left = 0
         """Rollout batches to go, over all runs."""
         self._made = 0
-        self._tell, self._phases = tell, phases
+        self.phases = phases
+        self._tell = tell
         self._began = time.monotonic()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -38,15 +38,13 @@ class Progress:
         self.left -= batches
 
     def line(self) -> str:
-        return f"  {self.where}, {self._phases.now}{self._time_left()}"
+        return f"  {self.where}, {self.phases.now}{self._time_left()}"
 
     def __enter__(self) -> Self:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join()
 

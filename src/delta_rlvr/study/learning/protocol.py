@@ -12,7 +12,7 @@ import yaml
 
 from delta_rlvr.study.judging import knows_decisive
 from delta_rlvr.study.learning.heldout import HeldoutSettings
-from delta_rlvr.study.learning.training import Run, TrainingSettings
+from delta_rlvr.study.learning.settings import Run, TrainingSettings
 from delta_rlvr.study.weighing import study_method
 from delta_rlvr.tasks import DEFAULT_POLICY, get_task
 

@@ -13,13 +13,14 @@ from delta_rlvr.evaluate.results import VERSIONS
 from delta_rlvr.exit_codes import at_work
 from delta_rlvr.files import atomic, dump, locked, now, plain, write_json
 from delta_rlvr.study.judging import Judge
+from delta_rlvr.study.learning.batch_statistics import DIAGNOSTICS, BatchStatistics
 from delta_rlvr.study.learning.checkpoint import Stack, begun_stacks, path_of
 from delta_rlvr.study.learning.heldout import HeldoutSettings
 from delta_rlvr.study.learning.progress import Progress
 from delta_rlvr.study.learning.protocol import Protocol
 from delta_rlvr.study.learning.session import Machine, Session, Trained
+from delta_rlvr.study.learning.settings import Run, TrainingSettings
 from delta_rlvr.study.learning.stopping import Stop, Stopped
-from delta_rlvr.study.learning.training import DIAGNOSTICS, BatchStatistics, Run, TrainingSettings
 from delta_rlvr.study.phases import Phases
 from delta_rlvr.tasks import load_policy
 from delta_rlvr.tasks.models import gguf_digest, is_gguf
@@ -160,8 +161,7 @@ class Study:
             raise ValueError(
                 f"export: {', '.join(unknown)} is not among the arms {', '.join(self.protocol.arms)}"
             )
-        phases = Phases(tell=tell)
-        with locked(self.folder), Progress(tell, phases) as progress:
+        with locked(self.folder), Progress(tell, Phases(tell=tell)) as progress:
             self.write_protocol(machine)
             model, tokenizer = load_policy(self.model)
             with Judge(tokenizer, machine.workers) as judge:
@@ -174,7 +174,6 @@ class Study:
                     judge,
                     stop=stop or Stop(),
                     progress=progress,
-                    phases=phases,
                     exported=exported,
                 )
                 try:
@@ -240,18 +239,15 @@ def _stacks(runs: Sequence[Run], size: int) -> list[list[Run]]:
 
 def _outcome(run: Run, before: float, trained: Trained) -> Outcome:
     def column(name: str) -> list[float]:
-        return [float(f"{getattr(batch, name):.4g}") for batch in trained.seen]
+        return [_short(getattr(batch, name)) for batch in trained.seen]
 
     return Outcome(
         run,
         before,
         trained.after,
         curve=column("accuracy"),
-        entropy=column("entropy"),
-        length=column("length"),
-        signal_groups=column("signal_groups"),
-        weight_sd=column("weight_sd"),
-        gradient_norm=[float(f"{batch.gradient_norms[0]:.4g}") for batch in trained.seen],
+        **{name: column(name) for name in ("entropy", "length", "signal_groups", "weight_sd")},
+        gradient_norm=[_short(batch.gradient_norms[0]) for batch in trained.seen],
         diverged=trained.diverged,
         diagnostics=_diagnostics(trained.seen),
     )
@@ -265,5 +261,10 @@ def _diagnostics(seen: Sequence[BatchStatistics]) -> dict[str, list[float | None
     for name in DIAGNOSTICS:
         values = [batch.diagnostics.get(name) for batch in diagnosed]
         if any(value is not None for value in values):
-            columns[name] = [None if value is None else float(f"{value:.4g}") for value in values]
+            columns[name] = [None if value is None else _short(value) for value in values]
     return columns
+
+
+def _short(value: float) -> float:
+    """What outcomes keep of a number: four digits."""
+    return float(f"{value:.4g}")

@@ -13,16 +13,16 @@ from urllib.parse import quote
 import torch
 
 from delta_rlvr.study.judging import Judge
+from delta_rlvr.study.learning.batch_statistics import BatchStatistics
 from delta_rlvr.study.learning.checkpoint import Stack, path_of, write_state
 from delta_rlvr.study.learning.heldout import heldout_accuracies
 from delta_rlvr.study.learning.progress import Progress
 from delta_rlvr.study.learning.protocol import Protocol
 from delta_rlvr.study.learning.stopping import Stop, Stopped
-from delta_rlvr.study.learning.training import BatchStatistics, StackedTraining
-from delta_rlvr.study.phases import Phases
+from delta_rlvr.study.learning.training import StackedTraining
 from delta_rlvr.study.rollouts import Collector, make_collector
+from delta_rlvr.study.stack.layers import round_up
 from delta_rlvr.study.stack.memory import bytes_per_run, free_memory, runs_that_fit
-from delta_rlvr.study.stack.policy import round_up
 from delta_rlvr.tasks import Task, get_task
 from delta_rlvr.tasks.prompts import encode_prompt
 
@@ -93,12 +93,11 @@ class Session:
         *,
         stop: Stop,
         progress: Progress,
-        phases: Phases,
         exported: Collection[str] = (),
     ):
         self.protocol, self.folder, self.machine = protocol, folder, machine
         self.model, self.tokenizer, self.judge = model, tokenizer, judge
-        self.stop, self.progress, self.phases = stop, progress, phases
+        self.stop, self.progress, self.phases = stop, progress, progress.phases
         self.exported = exported
         """Arms whose trained weights are written to the folder as transformers models."""
         self._batch_seconds = 0.0

@@ -10,14 +10,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal, get_args, get_type_hints
+from dataclasses import asdict, replace
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from delta_rlvr.objectives import LossInputs, policy_loss
+from delta_rlvr.study.learning.batch_statistics import (
+    DIAGNOSED_EVERY,
+    DIAGNOSTICS,
+    BatchStatistics,
+    batch_statistics,
+)
+from delta_rlvr.study.learning.settings import Run, TrainingSettings
 from delta_rlvr.study.measured.continuations import StackContinuations, responses_of
 from delta_rlvr.study.measured.measure import TOLERANCE, check_budget, measure
 from delta_rlvr.study.rollouts import Batch, Collector, Rollouts, draws, row_pieces
@@ -25,110 +32,6 @@ from delta_rlvr.study.stack.memory import with_fewer_rows
 from delta_rlvr.study.stack.policy import clip_gradients
 from delta_rlvr.study.weighing import Weigher, study_method
 from delta_rlvr.tasks import Problem, Task, get_task
-
-DIAGNOSTICS = (
-    "weight_positive_mean",
-    "weight_negative_mean",
-    "update_share_positive",
-    "update_share_plain",
-    "rank_positive",
-    "rank_negative",
-    "saturated",
-    "reliability",
-)
-"""Numbers about the weights that outcomes keep (`CreditRecord.summary`, `credit.diagnostics`)."""
-DIAGNOSED_EVERY = 5
-
-
-@dataclass(frozen=True)
-class TrainingSettings:
-    """What all runs of a stack share. The defaults are those of `delta-rlvr train` with the bundled policy."""
-
-    steps: int = 80
-    """Optimizer steps."""
-    prompts: int = 32
-    """Prompts a rollout batch."""
-    group: int = 8
-    """Responses a prompt (G)."""
-    updates: int = 2
-    """Optimizer steps a rollout batch."""
-    split: Literal["responses", "prompts"] = "responses"
-    """What the updates divide between them: responses in random order, as TRL does, or whole prompts, as verl does (long prompts are
-    then read once for all of their responses)."""
-    learning_rate: float = 5e-4
-    """AdamW's, constant; no weight decay."""
-    max_grad_norm: float = 1.0
-    """Gradient clipping, run by run."""
-    temperature: float = 1.0
-    """Of sampling, and of the policy that is trained."""
-    max_tokens: int | None = None
-    """Longest response; None for the task's own limit."""
-    continuations: int = 128
-    """Continuations of a response, on average, for arms whose weights need measured credit; no others make any."""
-
-    def __post_init__(self) -> None:
-        for name in ("steps", "prompts", "updates", "max_tokens"):
-            if getattr(self, name) is not None and getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)}: give at least 1")
-        if self.group < 2:
-            raise ValueError(f"group={self.group}: a group's advantage needs at least 2 responses")
-        if self.steps % self.updates:
-            raise ValueError(f"steps={self.steps}: give a multiple of updates={self.updates}")
-        if self.split not in get_args(get_type_hints(TrainingSettings)["split"]):
-            raise ValueError(f"split={self.split!r}: choose responses or prompts")
-        divided = self.prompts * (self.group if self.split == "responses" else 1)
-        if divided % self.updates:
-            raise ValueError(f"updates={self.updates}: {divided} {self.split} do not split evenly")
-        if not (self.learning_rate > 0 and self.max_grad_norm > 0 and self.temperature > 0):
-            raise ValueError("learning_rate, max_grad_norm and temperature must be positive")
-
-    @property
-    def batches(self) -> int:
-        """Rollout batches of a run."""
-        return self.steps // self.updates
-
-
-@dataclass(frozen=True)
-class Run:
-    """One policy's training: what is trained on, how tokens are weighed, and the seed."""
-
-    task: str
-    arm: str
-    seed: int
-    reward_noise: float = 0.0
-    """Share of the verdicts that training sees flipped."""
-
-    def __post_init__(self) -> None:
-        if self.seed < 0:
-            raise ValueError(f"seed={self.seed}: give at least 0")
-        if not 0 <= self.reward_noise < 0.5:
-            raise ValueError(f"reward_noise={self.reward_noise}: give a share below one half")
-
-
-@dataclass(frozen=True)
-class BatchStatistics:
-    """What is kept of a rollout batch of one run."""
-
-    number: int
-    """From 0."""
-    accuracy: float
-    """Mean verdict, before any noise: on problems that the run has not seen."""
-    reward: float
-    """Mean reward, noise included."""
-    signal_groups: float
-    """Share of groups whose rewards differ."""
-    length: float
-    """Mean tokens a response."""
-    entropy: float
-    """Mean over the valid tokens."""
-    weight_sd: float
-    """Standard deviation of the weights over the tokens with an advantage."""
-    losses: tuple[float, ...]
-    """Loss of each update."""
-    gradient_norms: tuple[float, ...]
-    """Before clipping."""
-    diagnostics: Mapping[str, float] = field(default_factory=dict)
-    """What the weights do to the update (`DIAGNOSTICS`), in every `DIAGNOSED_EVERY`-th batch."""
 
 
 class StackedTraining:
@@ -177,6 +80,8 @@ class StackedTraining:
             fused=self.policy.device.type == "cuda" or None,
         )
         self._problems = _problems(self.runs, self.tasks, settings)
+        self._whole = settings.group if settings.split == "prompts" else 1
+        """Responses that stay together in mini-batches and passes."""
         check_budget(settings.continuations, TOLERANCE)
         self._alone = {
             place: collector.alone(place)
@@ -218,26 +123,13 @@ class StackedTraining:
         self.policy.load_state_dict(state["weights"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.done, self.diverged = state["done"], dict(state["diverged"])
-        self.seen = [[_batch_statistics(batch) for batch in row] for row in state["seen"]]
+        self.seen = [[BatchStatistics.from_dict(batch) for batch in row] for row in state["seen"]]
 
     def batch(self, number: int) -> list[BatchStatistics]:
         """One rollout batch: sample, judge, weigh, update."""
         settings = self.settings
-        asked = [
-            Batch(
-                task,
-                problems[number * settings.prompts : (number + 1) * settings.prompts],
-                run.seed,
-                limit,
-                run.reward_noise,
-                decisive="decisive" in method.rule.needs,
-            )
-            for run, task, method, limit, problems in zip(
-                self.runs, self.tasks, self.methods, self.limits, self._problems, strict=True
-            )
-        ]
         rollouts = self.collector.collect(
-            asked,
+            [self._asked(place, number) for place in range(len(self.runs))],
             group=settings.group,
             number=number,
             temperature=settings.temperature,
@@ -259,7 +151,7 @@ class StackedTraining:
         self.within_batch = False
         with self.phases("statistics"):
             return [
-                _statistics(
+                batch_statistics(
                     number,
                     batch,
                     weights[place],
@@ -270,6 +162,17 @@ class StackedTraining:
                 )
                 for place, batch in enumerate(rollouts)
             ]
+
+    def _asked(self, place: int, number: int) -> Batch:
+        run, prompts = self.runs[place], self.settings.prompts
+        return Batch(
+            self.tasks[place],
+            self._problems[place][number * prompts : (number + 1) * prompts],
+            run.seed,
+            self.limits[place],
+            run.reward_noise,
+            decisive="decisive" in self.methods[place].rule.needs,
+        )
 
     def _end(self, place: int, number: int) -> None:
         run = self.runs[place]
@@ -295,7 +198,6 @@ class StackedTraining:
             seed=self.runs[place].seed,
             temperature=self.settings.temperature,
             rows_at_once=self.rows_at_once,
-            tell=self.phases.tell,
         )
         credits = measure(
             {number: responses}, continuations, budget=self.settings.continuations, tolerance=TOLERANCE
@@ -339,65 +241,24 @@ class StackedTraining:
         rows: Int[Tensor, "run mini"],
     ) -> tuple[list[float], list[float]]:
         """One optimizer step of every run on its own rows of its own batch: losses and gradient norms."""
-        stacked = {
-            name: torch.stack(
-                [getattr(batch, name)[chosen] for batch, chosen in zip(rollouts, rows, strict=True)]
-            )
-            for name in ("prompt_ids", "prompt_mask", "completion_ids", "mask", "logps", "advantages")
+        names = ("prompt_ids", "prompt_mask", "completion_ids", "mask", "logps", "advantages")
+        columns = {name: [getattr(batch, name) for batch in rollouts] for name in names}
+        part = {
+            name: torch.stack([values[own] for values, own in zip(column, rows, strict=True)])
+            for name, column in (columns | {"weights": list(weights)}).items()
         }
-        weights = torch.stack([row[chosen] for row, chosen in zip(weights, rows, strict=True)])
-        # TRL's token mean divides by the rollout batch's tokens over its updates; a response mean by the mini-batch's responses.
         tokens = [batch.mask.sum() / self.settings.updates for batch in rollouts]
-        whole = self.settings.group if self.settings.split == "prompts" else 1
-        training = [place for place in range(len(self.runs)) if place not in self.diverged]
-
-        def forward_and_backward(rows_at_once: int) -> Float[Tensor, " run"]:
-            totals = torch.zeros(len(self.runs), device=weights.device)
-            self.optimizer.zero_grad(set_to_none=True)
-            for piece in row_pieces(rows.shape[1], len(self.runs), rows_at_once, whole):
-                first = slice(piece.start, piece.stop, whole)  # of the responses that share a prompt
-                mask = stacked["mask"][:, piece]
-                hidden = self.policy.response_hidden(
-                    stacked["prompt_ids"][:, first],
-                    stacked["prompt_mask"][:, first],
-                    stacked["completion_ids"][:, piece],
-                    copies=whole,
-                    mask=mask if self.settings.split == "prompts" else None,
-                )
-                logps, _ = self.policy.token_logps(
-                    hidden, stacked["completion_ids"][:, piece], self.settings.temperature, mask=mask
-                )
-                losses = []
-                for place in training:
-                    inputs = LossInputs(
-                        logps[place],
-                        stacked["logps"][place, piece],
-                        stacked["advantages"][place, piece],
-                        mask[place],
-                        weights[place, piece],
-                    )
-                    method = self.methods[place]
-                    denominator = tokens[place] if method.aggregation == "token_mean" else rows.shape[1]
-                    losses.append(
-                        policy_loss(inputs, method.surrogate, method.aggregation, denominator=denominator)
-                    )
-                total = torch.stack(losses)
-                # Runs share no weight, so the sum's gradient is each run's own.
-                total.sum().backward()
-                totals[training] += total.detach()
-            return totals
-
         with self.phases("forward and backward"):
             # No weight has moved yet: a pass that did not fit can be made again.
-            totals, self.rows_at_once = with_fewer_rows(
-                forward_and_backward,
+            losses, self.rows_at_once = with_fewer_rows(
+                lambda rows_at_once: self._forward_and_backward(part, tokens, rows_at_once),
                 min(self.rows_at_once, rows.numel()),
-                len(self.runs) * whole,
+                len(self.runs) * self._whole,
                 self.phases.tell,
             )
         with self.phases("optimizer"):
             norms = clip_gradients(self.policy, self.settings.max_grad_norm)
-            for place in (~(norms.isfinite() & totals.isfinite())).nonzero().flatten().tolist():
+            for place in (~(norms.isfinite() & losses.isfinite())).nonzero().flatten().tolist():
                 for weight in self.policy.parameters():
                     if weight.grad is not None:
                         weight.grad[place] = 0.0
@@ -405,16 +266,51 @@ class StackedTraining:
             self.optimizer.step()
             # Sampling has better use for the memory.
             self.optimizer.zero_grad(set_to_none=True)
-            return totals.tolist(), norms.tolist()
+            return losses.tolist(), norms.tolist()
+
+    def _forward_and_backward(
+        self, part: Mapping[str, Tensor], tokens: Sequence[Tensor], rows_at_once: int
+    ) -> Float[Tensor, " run"]:
+        """Every run's loss on its mini-batch, some rows at a time, and its gradient. `tokens` are those of the rollout batch over its
+        updates."""
+        runs, count, _ = part["mask"].shape
+        training = [place for place in range(runs) if place not in self.diverged]
+        totals = torch.zeros(runs, device=part["mask"].device)
+        self.optimizer.zero_grad(set_to_none=True)
+        for piece in row_pieces(count, runs, rows_at_once, self._whole):
+            first = slice(piece.start, piece.stop, self._whole)  # of the responses that share a prompt
+            ids, mask = part["completion_ids"][:, piece], part["mask"][:, piece]
+            hidden = self.policy.response_hidden(
+                part["prompt_ids"][:, first],
+                part["prompt_mask"][:, first],
+                ids,
+                copies=self._whole,
+                mask=mask if self.settings.split == "prompts" else None,
+            )
+            logps, _ = self.policy.token_logps(hidden, ids, self.settings.temperature, mask=mask)
+            losses = []
+            for place in training:
+                own = (part[name][place, piece] for name in ("logps", "advantages", "mask", "weights"))
+                method = self.methods[place]
+                # A token mean divides by the rollout batch's tokens over its updates, as TRL's; a response mean by the responses here.
+                denominator = tokens[place] if method.aggregation == "token_mean" else count
+                inputs = LossInputs(logps[place], *own)
+                losses.append(
+                    policy_loss(inputs, method.surrogate, method.aggregation, denominator=denominator)
+                )
+            total = torch.stack(losses)
+            # Runs share no weight, so the sum's gradient is each run's own.
+            total.sum().backward()
+            totals[training] += total.detach()
+        return totals
 
     def _mini_batches(self, number: int) -> Iterator[Int[Tensor, "run mini"]]:
         """Each run's responses (or prompts) in an order of its own, in as many parts as there are updates."""
         settings = self.settings
-        whole = settings.group if settings.split == "prompts" else 1
-        count = settings.prompts * settings.group // whole
+        count = settings.prompts * settings.group // self._whole
         orders = [draws(run.seed + (1 << 41), number, (count,)).argsort() for run in self.runs]
         stacked = torch.stack([torch.from_numpy(order) for order in orders])
-        rows = (stacked[..., None] * whole + torch.arange(whole)).flatten(1)
+        rows = (stacked[..., None] * self._whole + torch.arange(self._whole)).flatten(1)
         yield from rows.to(self.policy.device).chunk(settings.updates, dim=1)
 
 
@@ -428,35 +324,3 @@ def _problems(runs: Sequence[Run], tasks: Sequence[Task], settings: TrainingSett
             order = torch.randperm(count, generator=torch.Generator().manual_seed(run.seed))
             by_run[run.task, run.seed] = [problems[place] for place in order.tolist()]
     return [by_run[run.task, run.seed] for run in runs]
-
-
-def _batch_statistics(values: Mapping[str, Any]) -> BatchStatistics:
-    lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
-    return BatchStatistics(**{**values, **lists})
-
-
-def _statistics(
-    number: int,
-    rollouts: Rollouts,
-    weights: Float[Tensor, "batch time"],
-    group: int,
-    *,
-    losses: tuple[float, ...],
-    norms: tuple[float, ...],
-    diagnostics: Mapping[str, float],
-) -> BatchStatistics:
-    sided = rollouts.mask & (rollouts.advantages != 0)[:, None]
-    values = torch.stack(
-        [
-            rollouts.correct.mean(),
-            rollouts.rewards.mean(),
-            (rollouts.rewards.view(-1, group).std(1) > 0).float().mean(),
-            rollouts.mask.sum(1).float().mean(),
-            rollouts.entropy[rollouts.mask].mean(),
-            weights[sided].std(correction=0) if sided.any() else weights.new_zeros(()),
-        ]
-    ).tolist()
-    accuracy, reward, signal_groups, length, entropy, weight_sd = values
-    return BatchStatistics(
-        number, accuracy, reward, signal_groups, length, entropy, weight_sd, losses, norms, diagnostics
-    )

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from delta_rlvr.study.measured.estimate import MeasuredCredit
 from delta_rlvr.study.planted.labelled import SIDES
-from delta_rlvr.study.planted.measures import auroc, drift
+from delta_rlvr.study.planted.measures import auroc, rank_agreement
 from delta_rlvr.study.rollouts import Rollouts
 
 TOP = 0.1
@@ -48,17 +48,15 @@ class Labels:
     def __init__(self, rollouts: Rollouts, rows: Sequence[int], credits: Sequence[MeasuredCredit]):
         self._rows = torch.tensor(rows, device=rollouts.mask.device)
         self._mask = rollouts.mask[self._rows]
-        self._right = _packed(
-            [
-                np.full(len(one.credit), rollouts.correct[row].item())
-                for row, one in zip(rows, credits, strict=True)
-            ]
+        self._right, self._advantage = (
+            self.take(values[:, None].expand_as(rollouts.mask))
+            for values in (rollouts.correct, rollouts.advantages)
         )
-        self._advantage = self.take(rollouts.advantages[:, None].expand_as(rollouts.mask))
         self.credit, self.low, self.high, self.first, self.second = (
             _packed([getattr(one, name) for one in credits])
             for name in ("credit", "low", "high", "first", "second")
         )
+        self._sure = (self.low > 0) | (self.high < 0)
 
     def take(self, values: Float[Tensor, "batch time"]) -> Float[Tensor, " token"]:
         """The measured tokens' entries of a whole batch's."""
@@ -75,37 +73,37 @@ class Labels:
         """
         own = self.take(weights)
         push = (own - 1).sign() * self._advantage.sign()
-        sure = (self.low > 0) | (self.high < 0)
-        agrees = torch.where(push == 0, 0.5, (push == self.credit.sign()).double())[sure]
-        return {"sign": agrees.mean().item() if len(agrees) else math.nan} | self._by_side(own, self.credit)
+        agrees = torch.where(push == 0, 0.5, (push == self.credit.sign()).double())
+        return {"sign": self._over_sure(agrees)} | self._by_side(own, self.credit)
 
     def reliability(self) -> dict[str, float]:
         """The same of the labels: |credit| from either half of the samples against the other half, and how often their signs agree."""
-        sure = (self.low > 0) | (self.high < 0)
-        signs = self.first.sign() * self.second.sign()
-        there, back = (
-            self._by_side(self.first.abs(), self.second),
-            self._by_side(self.second.abs(), self.first),
-        )
-        return {"sign": ((1 + signs[sure]) / 2).mean().item() if bool(sure.any()) else math.nan} | {
-            key: (there[key] + back[key]) / 2 for key in there
-        }
+        agrees = (1 + self.first.sign() * self.second.sign()) / 2
+        there = self._by_side(self.first.abs(), self.second)
+        back = self._by_side(self.second.abs(), self.first)
+        return {"sign": self._over_sure(agrees)} | {key: (there[key] + back[key]) / 2 for key in there}
 
     def facts(self) -> dict[str, float]:
-        sure = (self.low > 0) | (self.high < 0)
-        facts: dict[str, float] = {"tokens": len(self.credit), "sure_share": sure.double().mean().item()}
+        facts: dict[str, float] = {
+            "tokens": len(self.credit),
+            "sure_share": self._sure.double().mean().item(),
+        }
         for side, verdict in SIDES.items():
             here = self._right == verdict
             facts[f"{side}_tokens"] = int(here.sum())
-            facts[f"{side}_size"] = self.credit[here].abs().mean().item() if bool(here.any()) else math.nan
+            facts[f"{side}_size"] = self.credit[here].abs().mean().item()  # NaN where there are none
         return facts
+
+    def _over_sure(self, values: Float[Tensor, " token"]) -> float:
+        """The mean over tokens whose interval leaves 0 out; NaN where there are none."""
+        return values[self._sure].mean().item()
 
     def _by_side(self, score: Tensor, credit: Tensor) -> dict[str, float]:
         measures: dict[str, float] = {}
         for side, verdict in SIDES.items():
             here = self._right == verdict
             size = credit[here].abs()
-            measures[f"{side}_rank"] = drift(score[here], size).rank_correlation
+            measures[f"{side}_rank"] = rank_agreement(score[here], size)
             measures[f"{side}_auroc"] = auroc(score[here], top(size))
         return measures
 
@@ -150,9 +148,5 @@ def planted_agreement(
     }
 
 
-def _packed(parts: Sequence[np.ndarray]) -> Tensor:
-    return (
-        torch.from_numpy(np.concatenate(parts).astype(np.float64))
-        if parts
-        else torch.zeros(0, dtype=torch.float64)
-    )
+def _packed(parts: Sequence[np.ndarray]) -> Float[Tensor, " token"]:
+    return torch.from_numpy(np.concatenate([np.zeros(0), *parts]))

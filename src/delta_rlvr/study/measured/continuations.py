@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 
 from delta_rlvr.study.judging import Asked
-from delta_rlvr.study.rollouts import Collector, Rollouts
+from delta_rlvr.study.rollouts import Collector, Rollouts, left_padded
 from delta_rlvr.study.stack.memory import with_fewer_rows
 from delta_rlvr.study.stack.sampling import StackedSampler
 from delta_rlvr.tasks import Problem, Task
@@ -93,7 +93,6 @@ class StackContinuations:
         temperature: float = 1.0,
         rows_at_once: int = 1024,
         sampler: StackedSampler | None = None,
-        tell: Callable[[str], None] = lambda _: None,
     ):
         """`responses` by the number of their rollout batch, which tells the batches of one seed apart; `sampler` is one of the
         collector's policy, its own if none is given."""
@@ -103,7 +102,7 @@ class StackContinuations:
             )
         self.collector, self.task, self.responses = collector, task, responses
         self.sampler = sampler or collector.sampler
-        self.temperature, self.rows_at_once, self.tell = temperature, rows_at_once, tell
+        self.temperature, self.rows_at_once = temperature, rows_at_once
         self._seed = seed + _STREAM
         self._known: dict[tuple[tuple[int, int], tuple[int, ...]], float] = {}
 
@@ -132,7 +131,7 @@ class StackContinuations:
     def _begin(self, part: Sequence[Chunk]) -> Callable[[], list[float]]:
         """Sample, and have the texts judged; what comes back gives the sums."""
         rows, self.rows_at_once = with_fewer_rows(
-            lambda rows: self._sample(part, rows), self.rows_at_once, COPIES, self.tell
+            lambda rows: self._sample(part, rows), self.rows_at_once, COPIES, self.collector.phases.tell
         )
         texts = [
             ((chunk.batch, chunk.response), (*self._of(chunk).tokens[: chunk.position], *ids))
@@ -174,10 +173,7 @@ class StackContinuations:
             filled = list(islice(cycle(some), rows))
             prompts = [self._of(chunk).prompt + self._of(chunk).tokens[: chunk.position] for chunk in filled]
             left = [self._of(chunk).limit - chunk.position for chunk in filled]
-            longest = max(map(len, prompts))
-            padding = self.collector.tokenizer.pad_token_id
-            ids = torch.tensor([[padding] * (longest - len(row)) + row for row in prompts])
-            real = torch.tensor([[False] * (longest - len(row)) + [True] * len(row) for row in prompts])
+            ids, real = left_padded(prompts, self.collector.tokenizer)
             uniforms = np.zeros((len(filled) * COPIES, max(left)))
             for place, chunk in enumerate(filled):
                 drawn = slice(place * COPIES, (place + 1) * COPIES)

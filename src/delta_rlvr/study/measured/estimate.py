@@ -12,7 +12,8 @@ from scipy import stats
 from delta_rlvr.study.measured.nodes import Nodes
 
 LEVEL = 0.95
-_Z = float(stats.norm.ppf((1 + LEVEL) / 2))
+Z = float(stats.norm.ppf((1 + LEVEL) / 2))
+"""Standard errors on either side of an interval of this level."""
 
 
 @dataclass(frozen=True)
@@ -38,10 +39,6 @@ class MeasuredCredit:
 
     def as_lists(self) -> dict[str, Any]:
         return {one.name: getattr(self, one.name).tolist() for one in fields(self)}
-
-    @classmethod
-    def from_lists(cls, values: dict[str, Any]) -> MeasuredCredit:
-        return cls(**{one.name: np.array(values[one.name]) for one in fields(cls)})
 
 
 def estimate(
@@ -84,7 +81,7 @@ def estimate(
     error = np.sqrt(with_end(plain_variance, 0.0)[after] + variance)
     low, high, errors = -surprise.copy(), surprise.copy(), np.zeros(len(surprise))
     errors[tokens] = error
-    reach = _Z * error + nodes.drift[after]
+    reach = Z * error + nodes.drift[after]
     low[tokens] = np.clip(middle - reach, -surprise[tokens], surprise[tokens])
     high[tokens] = np.clip(middle + reach, -surprise[tokens], surprise[tokens])
     samples = np.zeros(len(surprise), np.int64)

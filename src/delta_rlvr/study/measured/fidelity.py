@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from delta_rlvr.study.planted.updates import update_vectors
 from delta_rlvr.study.rollouts import Batch, Collector, Rollouts
 from delta_rlvr.study.stack.policy import StackedPolicy
 
+MEASURES = ("gain", "over", "aim", "noise")
 PARTS = 4
 """Independent parts of the gradient."""
 LARGEST_GROUP = 64
@@ -75,7 +76,7 @@ def add_gradient(
             collector.policy,
             plain,
             [torch.ones_like(plain.logps)],
-            rows_at_once=max(pass_rows, group),
+            rows_at_once=pass_rows,
             temperature=temperature,
             copies=group,
         )[0]
@@ -98,7 +99,6 @@ def update_products(
     policy: StackedPolicy,
     batches: Sequence[Rollouts],
     weights: Sequence[dict[str, Float[Tensor, "batch time"]]],
-    names: Sequence[str],
     gradient: Float[Tensor, "part parameters"],
     *,
     group: int,
@@ -106,14 +106,15 @@ def update_products(
     pass_rows: int,
     on_batch: Callable[[], None] = lambda: None,
 ) -> dict[str, dict[str, Any]]:
-    """For each method the inner products of its updates with each other (`updates`) and with the gradient's parts (`gradient`)."""
-    held = torch.zeros(len(names), len(batches), gradient.shape[1], device=gradient.device)
+    """For each method, whose weights are given by its name for each batch, the inner products of its updates with each other
+    (`updates`) and with the gradient's parts (`gradient`)."""
+    held = torch.zeros(len(weights[0]), len(batches), gradient.shape[1], device=gradient.device)
     for place, (rollouts, by_name) in enumerate(zip(batches, weights, strict=True)):
         on_batch()
         held[:, place] = update_vectors(
             policy,
             rollouts,
-            [by_name[name] for name in names],
+            list(by_name.values()),
             rows_at_once=pass_rows,
             temperature=temperature,
             copies=group,
@@ -123,7 +124,7 @@ def update_products(
             "updates": inner_products(updates, updates).tolist(),
             "gradient": inner_products(updates, gradient).tolist(),
         }
-        for name, updates in zip(names, held, strict=True)
+        for name, updates in zip(weights[0], held, strict=True)
     }
 
 
@@ -131,21 +132,6 @@ def methods_at_once(policy: StackedPolicy, batches: int) -> int:
     """Methods whose updates on all batches are held together."""
     floats = _FLOATS.get(policy.device.type, _FEW_FLOATS)
     return max(1, floats // (batches * sum(weight.numel() for weight in policy.parameters())))
-
-
-@dataclass(frozen=True)
-class Fidelity:
-    """What the inner products say of one method. Errors are standard errors over batches and over parts of the gradient."""
-
-    gain: float
-    gain_error: float
-    over: float
-    """The gain less the baseline's on the same batches."""
-    over_error: float
-    aim: float
-    aim_error: float
-    noise: float
-    noise_error: float
 
 
 def gradient_facts(products: Float[np.ndarray, "part part"]) -> dict[str, float]:
@@ -165,11 +151,13 @@ def gradient_facts(products: Float[np.ndarray, "part part"]) -> dict[str, float]
 
 def fidelity(
     products: dict[str, Any], baseline: dict[str, Any], gradient: Float[np.ndarray, "part part"]
-) -> Fidelity:
-    """Of one method; batches without any signal (no update) are left out."""
+) -> dict[str, float]:
+    """gain, over (the gain less the baseline's on the same batches), aim and noise of one method, each with its standard error over
+    batches and over parts of the gradient. Batches without any signal (no update) are left out; NaN where too little is left."""
+    unknown = {name + end: math.nan for name in MEASURES for end in ("", "_error")}
     square = _off_diagonal(gradient)
     if not square > 0:  # lost in its own noise
-        return Fidelity(*[math.nan] * 8)
+        return unknown
 
     def gains(one: dict[str, Any]) -> Float[np.ndarray, "batch part"]:
         lengths = np.sqrt(np.maximum(np.diag(np.array(one["updates"])), 0.0))
@@ -179,7 +167,7 @@ def fidelity(
     own, base = gains(products), gains(baseline)
     kept = np.isfinite(own).all(1) & np.isfinite(base).all(1)
     if kept.sum() < 2:
-        return Fidelity(*[math.nan] * 8)
+        return unknown
     updates = np.array(products["updates"])[np.ix_(kept, kept)]
     along = np.array(products["gradient"])[kept].mean(1)
 
@@ -191,19 +179,20 @@ def fidelity(
         some = updates[np.ix_(rows, rows)]
         return 1 - _off_diagonal(some) / float(np.diag(some).mean())
 
-    return Fidelity(
+    values = (
         *_mean_and_error(own[kept]),
         *_mean_and_error(own[kept] - base[kept]),
         *_jackknife(aim, int(kept.sum())),
         *_jackknife(noise, int(kept.sum())),
     )
+    return dict(zip(unknown, values, strict=True))
 
 
 def fidelity_rows(document: dict[str, Any], baseline: str) -> dict[str, dict[str, float]]:
     """Every method of a kept document."""
     gradient = np.array(document["gradient"])
     methods = document["methods"]
-    return {name: asdict(fidelity(one, methods[baseline], gradient)) for name, one in methods.items()}
+    return {name: fidelity(one, methods[baseline], gradient) for name, one in methods.items()}
 
 
 def _off_diagonal(products: Float[np.ndarray, "one one"]) -> float:

@@ -6,7 +6,6 @@ are kept in pieces: what is in the folder is not sampled again, and work that wa
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -14,7 +13,8 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Int
 
-from delta_rlvr.files import atomic, dump
+from delta_rlvr.files import write_json
+from delta_rlvr.study.bench import read
 from delta_rlvr.study.measured.continuations import COPIES, Chunk, Continuations, Response
 from delta_rlvr.study.measured.estimate import MeasuredCredit, estimate
 from delta_rlvr.study.measured.nodes import Nodes, cut, importance, pilot_ends, pilot_next, share_out
@@ -38,15 +38,13 @@ class Outcomes:
         self._pieces = 0
         if folder is not None and folder.is_dir():
             for path in sorted(folder.glob("piece-*.json")):
-                self.known |= {Chunk(*key): total for *key, total in json.loads(path.read_text())}
+                self.known |= {Chunk(*key): total for *key, total in read(path)}
                 self._pieces = int(path.stem.removeprefix("piece-")) + 1
 
     def keep(self, chunks: Sequence[Chunk], sums: Sequence[float]) -> None:
         if self.folder is not None:
-            with atomic(self.folder / f"piece-{self._pieces:05d}.json") as file:
-                file.write(
-                    dump([[*chunk, total] for chunk, total in zip(chunks, sums, strict=True)]).encode()
-                )
+            totals = [[*chunk, total] for chunk, total in zip(chunks, sums, strict=True)]
+            write_json(self.folder / f"piece-{self._pieces:05d}.json", totals, indent=None)
             self._pieces += 1
         self.known |= zip(chunks, sums, strict=True)
 

@@ -5,16 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from delta_rlvr.objectives import Method
+from delta_rlvr.study.bench import Cells
 from delta_rlvr.study.measured.measure import TOLERANCE, check_budget
 from delta_rlvr.study.planted.methods import bench_method, every_method
-from delta_rlvr.study.planted.settings import (
-    BASELINE,
-    RIVAL,
-    Unit,
-    check_cells,
-    check_least,
-    units_of,
-)
+from delta_rlvr.study.planted.settings import BASELINE, RIVAL
 from delta_rlvr.tasks import DEFAULT_POLICY, DEFAULT_TASK
 
 PLAIN = (RIVAL, "entropy")
@@ -22,7 +16,7 @@ PLAIN = (RIVAL, "entropy")
 
 
 @dataclass(frozen=True)
-class MeasuredSettings:
+class MeasuredSettings(Cells):
     """What is measured, on what. Two runs with the same settings give the same numbers on one machine."""
 
     policies: tuple[str, ...] = (DEFAULT_POLICY,)
@@ -65,26 +59,12 @@ class MeasuredSettings:
     """The model's name on the server that continuations come from; None where they come from the policy in this process."""
 
     def __post_init__(self) -> None:
-        check_least(
-            self,
-            batches=1,
-            prompts=2,
-            group=2,
-            responses=2,
-            update_batches=0,
-            gradient_rollouts=8,
-            seed=0,
-            rows_at_once=1,
-            pass_rows=1,
-        )
+        self.check(responses=2, update_batches=0, gradient_rollouts=8, pass_rows=1)
         if self.max_tokens is not None and self.max_tokens < 1:
             raise ValueError(f"max_tokens={self.max_tokens}: give at least 1")
         if self.update_batches == 1:
             raise ValueError("update_batches=1: give 0, or at least 2, which tell bias from variance")
         check_budget(self.budget, self.tolerance)
-        check_cells(self)
-        for spec in self.methods:
-            bench_method(spec)
 
     def compared(self, decisive: bool) -> list[Method]:
         """All methods, the baselines included; `decisive`: whether the task can tell its decisive tokens."""
@@ -95,8 +75,3 @@ class MeasuredSettings:
         known = [one for one in every if decisive or "decisive" not in one.rho.needs]
         always = [bench_method(spec) for spec in (BASELINE, *PLAIN)]
         return list({one.name: one for one in (*always, *known)}.values())
-
-    @property
-    def units(self) -> list[Unit]:
-        """Every rollout batch, policy by policy."""
-        return units_of(self)

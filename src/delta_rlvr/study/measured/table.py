@@ -8,21 +8,20 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from delta_rlvr.study.measured.agreement import LABELS, OPEN
-from delta_rlvr.study.measured.estimate import LEVEL
+from delta_rlvr.study.measured.estimate import Z
+from delta_rlvr.study.measured.fidelity import MEASURES as FIDELITY
 from delta_rlvr.study.measured.fidelity import fidelity_rows, gradient_facts
 from delta_rlvr.study.measured.settings import PLAIN, MeasuredSettings
 from delta_rlvr.study.planted.labelled import SIDES
 from delta_rlvr.study.planted.measures import Spread
 from delta_rlvr.study.planted.methods import label
 from delta_rlvr.study.planted.settings import BASELINE
-from delta_rlvr.study.planted.table import Document, facts, select, slices, table, value
+from delta_rlvr.study.planted.table import Document, Row, by_method, facts, or_nan, slices, table, value
 
 SCHEMA = 1
 AGREEMENT = ("right_rank", "right_auroc", "right_gain", "wrong_rank", "wrong_auroc", "wrong_gain", "sign")
-FIDELITY = ("gain", "over", "aim", "noise")
 HEADINGS = {
     "right_rank": "right: rank",
     "right_auroc": "AUROC",
@@ -35,7 +34,6 @@ HEADINGS = {
     "noise": "noise",
 }
 """The table's columns, of the measures that have one."""
-_Z = float(stats.norm.ppf((1 + LEVEL) / 2))
 
 
 def measured_result(
@@ -44,16 +42,14 @@ def measured_result(
     """Everything that `measured_credit.json` holds."""
     rows = []
     for name, wanted in slices(settings.policies, settings.tasks).items():
-        here = [one for one in documents if wanted.items() <= one.items()]
-        by_method = {row["method"]: row for row in table(here, AGREEMENT)}
-        for method, measures in _fidelity(
-            [one for one in fidelities if wanted.items() <= one.items()]
-        ).items():
-            row = by_method.setdefault(
-                method, {"condition": "clean", "method": method, "label": label(method)}
-            )
-            row |= measures
-        rows += [{"slice": name, **row} for row in by_method.values()]
+        batches, updates = (
+            [one for one in some if wanted.items() <= one.items()] for some in (documents, fidelities)
+        )
+        of_slice = {row["method"]: row for row in table(batches, AGREEMENT)}
+        for method, measures in _fidelity(updates).items():
+            row = {"condition": "clean", "method": method, "label": label(method)}
+            of_slice[method] = of_slice.get(method, row) | measures
+        rows += [{"slice": name, **row} for row in of_slice.values()]
     return {
         "schema": SCHEMA,
         "labels": "measured",
@@ -61,12 +57,9 @@ def measured_result(
         "rows": rows,
         "facts": facts(documents),
         "gradients": [
-            {
-                "policy": one["policy"],
-                "task": one["task"],
-                **one["facts"],
-                **gradient_facts(np.array(one["gradient"])),
-            }
+            {"policy": one["policy"], "task": one["task"]}
+            | one["facts"]
+            | gradient_facts(np.array(one["gradient"]))
             for one in fidelities
         ],
     }
@@ -75,64 +68,58 @@ def measured_result(
 def _fidelity(documents: Sequence[Document]) -> dict[str, dict[str, Any]]:
     """Means over cells, with intervals from the standard errors within them. Methods that not all cells have are left out."""
     by_cell = [fidelity_rows(one, BASELINE) for one in documents if BASELINE in one["methods"]]
-    if not by_cell:
-        return {}
-    by_method: dict[str, dict[str, Any]] = {}
-    for method in [name for name in by_cell[0] if all(name in cell for cell in by_cell)]:
-        by_method[method] = {}
-        for measure in FIDELITY:
-            values = [cell[method][measure] for cell in by_cell]
-            errors = [cell[method][f"{measure}_error"] for cell in by_cell]
-            mean = math.fsum(values) / len(values)
-            reach = _Z * math.sqrt(math.fsum(error**2 for error in errors)) / len(errors)
-            by_method[method][measure] = dataclasses.asdict(
-                Spread(mean, mean - reach, mean + reach, len(values))
-            )
-    return by_method
+
+    def over_cells(method: str, measure: str) -> dict[str, Any]:
+        mean = math.fsum(cell[method][measure] for cell in by_cell) / len(by_cell)
+        squares = math.fsum(cell[method][f"{measure}_error"] ** 2 for cell in by_cell)
+        reach = Z * math.sqrt(squares) / len(by_cell)
+        return dataclasses.asdict(Spread(mean, mean - reach, mean + reach, len(by_cell)))
+
+    shared = [name for name in (by_cell[0] if by_cell else ()) if all(name in cell for cell in by_cell)]
+    return {name: {measure: over_cells(name, measure) for measure in FIDELITY} for name in shared}
 
 
-def cells(row: dict[str, Any]) -> list[str]:
+def cells(row: Row) -> list[str]:
     """A row of the table, without its name."""
     return [_number(value(row, measure).mean, measure) for measure in HEADINGS]
 
 
-def ordered(result: dict[str, Any], part: str = "all") -> list[dict[str, Any]]:
+def ordered(result: dict[str, Any], part: str = "all") -> list[Row]:
     """The rows of a slice: how reliable the labels are, the plain scores, then the methods by what their update gains."""
-    rows = {row["method"]: row for row in select(result, part)}
+    rows = by_method(result, part)
     first = [name for name in (LABELS, *PLAIN) if name in rows]
-    rest = sorted(rows.keys() - set(first), key=lambda name: (-_known(rows[name], "gain"), name))
+
+    def gain(name: str) -> float:
+        mean = value(rows[name], "gain").mean
+        return -math.inf if math.isnan(mean) else mean
+
+    rest = sorted(rows.keys() - set(first), key=lambda name: (-gain(name), name))
     return [rows[name] for name in (*first, *rest)]
 
 
 def sentences(result: dict[str, Any]) -> list[str]:
     """What the table says, the conclusion first, and no more than its intervals support."""
-    rows = {row["method"]: row for row in select(result)}
-    lines = []
-    ahead = [
-        name
-        for name in rows
-        if name not in (BASELINE, LABELS)
-        and not name.startswith("oracle")
-        and value(rows[name], "over").low > 0
-    ]
+    rows = by_method(result)
+    said = []
     if any("over" in row for row in rows.values()):
-        ahead.sort(key=lambda name: -value(rows[name], "over").mean)
-        lines.append(
+        over = {
+            name: value(row, "over")
+            for name, row in rows.items()
+            if name not in (BASELINE, LABELS) and not name.startswith("oracle")
+        }
+        ahead = sorted((name for name in over if over[name].low > 0), key=lambda name: -over[name].mean)
+        said.append(
             f"At equal step length the update gains more expected reward than {BASELINE}'s with: {_listed(ahead)}."
             if ahead
             else f"No method's update gains more expected reward at equal step length than {BASELINE}'s, as far as the intervals tell."
         )
     for side in SIDES:
-        above = [
-            name
-            for name in rows
-            if name not in (LABELS, *PLAIN) and value(rows[name], f"{side}_gain").low > 0
-        ]
-        ceiling = value(rows.get(LABELS, {}), f"{side}_auroc").mean
-        rival = value(rows.get(PLAIN[0], {}), f"{side}_auroc").mean
+        rival, ceiling = (value(rows.get(name, {}), f"{side}_auroc").mean for name in (PLAIN[0], LABELS))
         if math.isnan(rival):
             continue
-        lines.append(
+        others = [name for name in rows if name not in (LABELS, *PLAIN)]
+        above = [name for name in others if value(rows[name], f"{side}_gain").low > 0]
+        said.append(
             f"On {side} responses 1 - p finds the top tenth by measured credit with AUROC {rival:.3f} "
             f"(the labels' own halves: {ceiling:.3f}); "
             + (
@@ -141,8 +128,8 @@ def sentences(result: dict[str, Any]) -> list[str]:
                 else "no weight is above it, as far as the intervals tell."
             )
         )
-    lines += filter(None, map(_planted_sentence, result["facts"]))
-    return lines + [
+    said += filter(None, map(_planted_sentence, result["facts"]))
+    return said + [
         f"{one['policy']} on {one['task']}: the gradient is lost in its own noise: give more --gradient-rollouts."
         for one in result["gradients"]
         if not one["square"] > 0
@@ -152,7 +139,7 @@ def sentences(result: dict[str, Any]) -> list[str]:
 def _planted_sentence(facts: dict[str, Any]) -> str:
     """Whether measured credit agrees with the decisive tokens that the task knows; nothing where it knows none."""
     keys = ("right_planted", "wrong_planted", "open_planted", "wrong_open")
-    right, wrong, still_open, share = (_or_nan(facts.get(key)) for key in keys)
+    right, wrong, still_open, share = (or_nan(facts.get(key)) for key in keys)
     if math.isnan(wrong):
         return ""
     return (
@@ -190,22 +177,12 @@ def markdown(result: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _with_reach(row: dict[str, Any]) -> list[str]:
-    cells = []
-    for measure in HEADINGS:
-        one = value(row, measure)
-        reach = "" if math.isnan(one.low) else f" ± {(one.high - one.low) / 2:.3f}"
-        cells.append(_number(one.mean, measure) + reach)
-    return cells
-
-
-def _or_nan(number: float | None) -> float:
-    return math.nan if number is None else number
-
-
-def _known(row: dict[str, Any], measure: str) -> float:
-    mean = value(row, measure).mean
-    return -math.inf if math.isnan(mean) else mean
+def _with_reach(row: Row) -> list[str]:
+    spreads = {measure: value(row, measure) for measure in HEADINGS}
+    return [
+        _number(one.mean, measure) + ("" if math.isnan(one.low) else f" ± {(one.high - one.low) / 2:.3f}")
+        for measure, one in spreads.items()
+    ]
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -15,19 +14,14 @@ from torch import Tensor
 
 from delta_rlvr.credit import DeltaConfig
 from delta_rlvr.files import write_json
+from delta_rlvr.study.bench import Bench, Say, Unit
 from delta_rlvr.study.judging import Judge, knows_decisive
 from delta_rlvr.study.planted.conditions import CLEAN, PERTURBED
 from delta_rlvr.study.planted.labelled import batch_facts, length_terciles, measure_weights, small_sample
 from delta_rlvr.study.planted.measures import drift
 from delta_rlvr.study.planted.methods import PROXIES, SCOPES
 from delta_rlvr.study.planted.policies import get_continuation, is_variant, make_variant
-from delta_rlvr.study.planted.settings import (
-    BASELINE,
-    REFERENCE,
-    BenchSettings,
-    Unit,
-    check_same_settings,
-)
+from delta_rlvr.study.planted.settings import BASELINE, REFERENCE, BenchSettings
 from delta_rlvr.study.planted.updates import (
     cosines,
     full_gradient_agreement,
@@ -46,18 +40,15 @@ TERCILES = ("shortest third", "middle third", "longest third")
 # Floats that full gradients of a sample, or updates of several methods, may take at once.
 _GRADIENT_FLOATS = 1 << 29
 
-Say = Callable[[str], None]
 
-
-class CreditBench:
-    """Runs a benchmark into a folder, one file a rollout batch: what is there is not measured again."""
+class CreditBench(Bench[BenchSettings]):
+    """Runs a benchmark into a folder, one file per rollout batch."""
 
     def __init__(
         self, settings: BenchSettings, folder: Path, *, device: str = "cpu", say: Say = lambda _: None
     ):
-        self.settings, self.folder, self.say = settings, folder, say
-        self.device = torch.device(device)
-        self._policy: tuple[str, Collector] | None = None
+        super().__init__(settings, folder, device, say)
+        self._loaded: tuple[str, Collector] | None = None
 
     def prepare(self) -> None:
         """Refuse tasks without planted credit, policies that cannot be made, and a folder of other settings; leave ours there."""
@@ -68,87 +59,63 @@ class CreditBench:
             get_continuation(name)
         # More batches, tasks or policies go on from what is there, and so do smaller passes, which change no more than the rounding
         # of sums.
-        check_same_settings(
-            self.folder / "settings.json",
-            {**dataclasses.asdict(self.settings), "methods": [one.name for one in self.settings.compared]},
+        self.keep_settings(
             free=("policies", "tasks", "batches", "rows_at_once"),
+            methods=[one.name for one in self.settings.compared],
         )
-
-    def missing(self) -> list[Unit]:
-        """The batches that are not in the folder yet."""
-        return [unit for unit in self.settings.units if not (self.folder / unit.path).is_file()]
-
-    def documents(self) -> list[dict[str, Any]]:
-        """What was measured, of the batches that are planned and there."""
-        return [
-            json.loads((self.folder / unit.path).read_text())
-            for unit in self.settings.units
-            if (self.folder / unit.path).is_file()
-        ]
 
     def measure_and_keep(self, unit: Unit) -> dict[str, Any]:
-        """Measure a batch and write its file, whole or not at all."""
-        document = self.measure(unit)
-        write_json(self.folder / unit.path, document, indent=None)
-        return document
-
-    def measure(self, unit: Unit) -> dict[str, Any]:
-        """One rollout batch of one policy on one task."""
+        """Measure one rollout batch of one policy on one task, and write its file, whole or not at all."""
         settings = self.settings
-        deep = unit.number < settings.deep_batches
-        policy, rollouts = self._collect(unit)
-        signal = bool((rollouts.advantages != 0).any())
-        weigher = Weigher(
-            rollouts,
-            policy.head[0].detach(),
-            number=unit.number,
-            temperature=settings.temperature,
-        )
-        weights = (
-            method_weights(
+        collector = self._collector(unit.policy)
+        policy, rollouts = collector.policy, self._collect(collector, unit)
+        records: list[dict[str, Any]] = []
+        if bool((rollouts.advantages != 0).any()):
+            weigher = Weigher(
+                rollouts, policy.head[0].detach(), number=unit.number, temperature=settings.temperature
+            )
+            weights = method_weights(
                 policy,
                 weigher,
                 settings.compared,
                 learning_rate=settings.learning_rate,
                 rows_at_once=settings.rows_at_once,
             )
-            if signal
-            else {}
-        )
-        records: list[dict[str, Any]] = [
-            {"method": name, "condition": CLEAN.name, **measure_weights(rho, rollouts, rollouts.advantages)}
-            for name, rho in weights.items()
-        ]
-        if deep and signal:
-            cosines = self._cosines(policy, rollouts, weights)
-            for record in records:
-                record |= cosines[record["method"]]
-            records += self._stability(weigher, weights, unit.number)
-        agreement = self._agreement(policy, rollouts) if unit.number == 0 else []
-        return {
-            **dataclasses.asdict(unit),
+            deep = unit.number < settings.deep_batches
+            updates = self._cosines(policy, rollouts, weights) if deep else {}
+            records = [
+                {
+                    "method": name,
+                    "condition": CLEAN.name,
+                    **measure_weights(rho, rollouts, rollouts.advantages),
+                    **updates.get(name, {}),
+                }
+                for name, rho in weights.items()
+            ]
+            records += self._stability(weigher, weights, unit.number) if deep else []
+        document = {
+            **asdict(unit),
             "seed": settings.seed,
             "facts": batch_facts(rollouts, settings.group),
             "records": records,
-            "agreement": agreement,
+            "agreement": self._agreement(policy, rollouts) if unit.number == 0 else [],
         }
+        write_json(self.folder / unit.path, document, indent=None)
+        return document
 
-    def _collect(self, unit: Unit) -> tuple[StackedPolicy, Rollouts]:
+    def _collect(self, collector: Collector, unit: Unit) -> Rollouts:
         settings = self.settings
-        policy, collector = self._load(unit.policy)
         task = with_shots(get_task(unit.task), settings.shots)
         start = unit.number * settings.prompts
         problems = task.problems("train", settings.prompts, seed=settings.seed, start=start)
-        rollouts = collector.collect(
-            [Batch(task, problems, settings.seed, task.max_tokens, decisive=True)],
-            group=settings.group,
-            number=unit.number,
-            temperature=settings.temperature,
-        )
-        return policy, rollouts[0]
+        batch = Batch(task, problems, settings.seed, task.max_tokens, decisive=True)
+        return collector.collect(
+            [batch], group=settings.group, number=unit.number, temperature=settings.temperature
+        )[0]
 
-    def _load(self, name: str) -> tuple[StackedPolicy, Collector]:
-        if self._policy is None or self._policy[0] != name:
+    def _collector(self, name: str) -> Collector:
+        """Of one policy; the last one is kept."""
+        if self._loaded is None or self._loaded[0] != name:
             self.say(f"policy {name}")
             model, tokenizer = self._get_policy(name)
             collector = make_collector(
@@ -159,8 +126,8 @@ class CreditBench:
                 judge=Judge(tokenizer),
                 device=self.device,
             )
-            self._policy = name, collector
-        return self._policy[1].policy, self._policy[1]
+            self._loaded = name, collector
+        return self._loaded[1]
 
     def _get_policy(self, name: str) -> tuple[Any, Any]:
         """A policy; one that has to be made is kept in the folder."""
@@ -181,7 +148,7 @@ class CreditBench:
         """Each update's cosine with the oracle's, and how far that is from the baseline's."""
         rows = ((rollouts.groups < self.settings.update_prompts) & (rollouts.advantages != 0)).nonzero()[:, 0]
         if not len(rows):
-            return {name: {} for name in weights}
+            return {}
         some = take_rows(rollouts, rows)
 
         def updates(names: Sequence[str]) -> Float[Tensor, "method parameters"]:
@@ -196,14 +163,11 @@ class CreditBench:
         reference = updates([REFERENCE])[0]
         at_once = max(1, _GRADIENT_FLOATS // len(reference))
         names = list(weights)
-        by_method: dict[str, float] = {}
+        cosine: dict[str, float] = {}
         for start in range(0, len(names), at_once):
             part = names[start : start + at_once]
-            by_method |= zip(part, cosines(updates(part), reference), strict=True)
-        return {
-            name: {"cosine": cosine, "cosine_gain": cosine - by_method[BASELINE]}
-            for name, cosine in by_method.items()
-        }
+            cosine |= zip(part, cosines(updates(part), reference), strict=True)
+        return {name: {"cosine": own, "cosine_gain": own - cosine[BASELINE]} for name, own in cosine.items()}
 
     def _stability(
         self, weigher: Weigher, clean: dict[str, Float[Tensor, "batch time"]], number: int
@@ -218,13 +182,12 @@ class CreditBench:
             both = rollouts.mask & ((moved != 0) & (rollouts.advantages != 0))[:, None]
             for method in chosen:
                 rho = weigher.weights(method.rho, moved)
-                change = drift(rho[both], clean[method.name][both])
                 records.append(
                     {
                         "method": method.name,
                         "condition": condition.name,
                         **measure_weights(rho, rollouts, moved),
-                        **dataclasses.asdict(change),
+                        **drift(rho[both], clean[method.name][both]),
                     }
                 )
         for name, rows in zip(TERCILES, length_terciles(rollouts), strict=True):
@@ -259,7 +222,7 @@ class CreditBench:
                 "scope": config.scope,
                 "refinements": config.refinements,
                 "tokens": int(sample.mask.sum()),
-                **dataclasses.asdict(agreement),
+                **asdict(agreement),
             }
             for config, by_proxy in zip(configs, agreements, strict=True)
             for proxy, agreement in by_proxy.items()

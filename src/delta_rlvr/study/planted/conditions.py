@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from jaxtyping import Float
@@ -20,7 +19,6 @@ class Condition:
     """What happens to the rewards before advantages are taken. The responses, and what decided them, stay the same."""
 
     name: str
-    kind: Literal["clean", "noise", "sparse", "shuffled"]
     noise: float = 0.0
     """Share of the verdicts that is flipped."""
 
@@ -28,25 +26,21 @@ class Condition:
         self, rollouts: Rollouts, *, group: int, seed: int, number: int
     ) -> Float[Tensor, " batch"]:
         """The group-relative advantages under this condition; a response that is left out has 0."""
-        match self.kind:
-            case "clean":
-                return advantages(rollouts.correct, group)
-            case "noise":
-                return advantages(flip(rollouts.correct, self.noise, seed, number), group)
-            case "shuffled":
-                drawn = torch.from_numpy(draws(seed + _STREAM, number, (len(rollouts.correct),)))
-                order = drawn.to(rollouts.correct.device).view(-1, group).argsort(1)
-                shuffled = rollouts.correct.view(-1, group).gather(1, order)
-                return advantages(shuffled.flatten(), group)
-            case "sparse":
-                lots = torch.from_numpy(draws(seed + _STREAM + 1, number, (len(rollouts.correct),)))
-                return one_right_a_group(rollouts.correct, group, lots.to(rollouts.correct.device))
+        correct = rollouts.correct
+        if self not in (SHUFFLED, SPARSE):
+            return advantages(flip(correct, self.noise, seed, number), group)
+        stream = seed + _STREAM + (self == SPARSE)
+        lots = torch.from_numpy(draws(stream, number, (len(correct),))).to(correct.device)
+        if self == SPARSE:
+            return one_right_a_group(correct, group, lots)
+        order = lots.view(-1, group).argsort(1)
+        return advantages(correct.view(-1, group).gather(1, order).flatten(), group)
 
 
-CLEAN = Condition("clean", "clean")
-SHUFFLED = Condition("shuffled", "shuffled")
-SPARSE = Condition("sparse", "sparse")
-NOISE = tuple(Condition(f"noise {share:.0%}", "noise", share) for share in (0.1, 0.2, 0.3))
+CLEAN = Condition("clean")
+SHUFFLED = Condition("shuffled")
+SPARSE = Condition("sparse")
+NOISE = tuple(Condition(f"noise {share:.0%}", share) for share in (0.1, 0.2, 0.3))
 PERTURBED = (*NOISE, SPARSE, SHUFFLED)
 
 

@@ -15,7 +15,6 @@ from torch import Tensor
 from delta_rlvr.credit.diagnostics import rank_correlation
 from delta_rlvr.evaluate import significance
 
-DECILES = 10
 LEVEL = 0.95
 
 
@@ -47,7 +46,7 @@ def auroc_within(
     scores: Float[Tensor, " token"],
     labels: Bool[Tensor, " token"],
     given: Float[Tensor, " token"],
-    bins: int = DECILES,
+    bins: int,
 ) -> float:
     """AUROC among tokens that are alike in `given`: of all pairs within one of its quantile bins, the share that is ordered right.
 
@@ -78,25 +77,19 @@ def update_mass_share(
     return mass[labels].sum().item() / total if total > 0 else math.nan
 
 
-@dataclass(frozen=True)
-class Drift:
-    """How far weights moved on the same tokens."""
-
-    rank_correlation: float
-    """Spearman's; NaN where one of the two is constant."""
-    mean_absolute_change: float
-    """Mean of |weight - weight before|."""
+def rank_agreement(weights: Float[Tensor, " token"], others: Float[Tensor, " token"]) -> float:
+    """Spearman's correlation; NaN where one of the two is constant, or there is no token."""
+    if not len(weights) or bool((weights == weights[0]).all()) or bool((others == others[0]).all()):
+        return math.nan
+    return rank_correlation(weights, others)
 
 
-def drift(weights: Float[Tensor, " token"], before: Float[Tensor, " token"]) -> Drift:
-    """Weights against what they were before a perturbation, on the tokens that both have."""
-    if not len(weights):
-        return Drift(math.nan, math.nan)
-    constant = bool((weights == weights[0]).all()) or bool((before == before[0]).all())
-    return Drift(
-        math.nan if constant else rank_correlation(weights, before),
-        (weights.double() - before.double()).abs().mean().item(),
-    )
+def drift(weights: Float[Tensor, " token"], before: Float[Tensor, " token"]) -> dict[str, float]:
+    """How far weights moved from what they were before a perturbation, on the tokens that both have."""
+    return {
+        "rank_correlation": rank_agreement(weights, before),
+        "mean_absolute_change": (weights.double() - before.double()).abs().mean().item(),
+    }
 
 
 @dataclass(frozen=True)
@@ -110,7 +103,7 @@ class Spread:
     """Values behind it; `low` and `high` are NaN where no cell has two."""
 
 
-def spread(cells: Sequence[Sequence[float]], level: float = LEVEL) -> Spread:
+def spread(cells: Sequence[Sequence[float]]) -> Spread:
     """Mean over cells of their means over batches, with a t interval over the independent batches within cells.
 
     Cells are fixed: the interval says what new rollouts would change, not what new tasks or policies would. Degrees of freedom by
@@ -128,5 +121,5 @@ def spread(cells: Sequence[Sequence[float]], level: float = LEVEL) -> Spread:
     if variance == 0:
         return Spread(mean, mean, mean, count)
     freedom = variance**2 / math.fsum(e**2 / (len(cell) - 1) for e, cell in zip(errors, kept, strict=True))
-    reach = float(stats.t.ppf((1 + level) / 2, freedom)) * math.sqrt(variance)
+    reach = float(stats.t.ppf((1 + LEVEL) / 2, freedom)) * math.sqrt(variance)
     return Spread(mean, mean - reach, mean + reach, count)

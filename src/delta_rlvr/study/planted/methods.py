@@ -7,7 +7,6 @@ tokens itself (FIPO's) is one at theta_old, and is measured a step later.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import product
 from urllib.parse import parse_qsl
 
@@ -32,11 +31,11 @@ def bench_method(spec: str) -> Method:
     return method
 
 
-def grid(refinements: Iterable[int] = (0, 1)) -> list[str]:
-    """DelTA with every proxy and scope."""
+def grid() -> list[str]:
+    """DelTA with every proxy and scope, and without and with a refinement."""
     return [
         f"delta?proxy={proxy}&scope={scope}&refinements={number}"
-        for proxy, scope, number in product(PROXIES, SCOPES, refinements)
+        for proxy, scope, number in product(PROXIES, SCOPES, (0, 1))
     ]
 
 
@@ -55,14 +54,5 @@ def every_method() -> list[str]:
 def label(name: str) -> str:
     """A method's name as tables show it."""
     base, _, query = name.partition("?")
-    if not query:
-        return base
-    short = {"refinements": "K"}
-    return (
-        base
-        + " "
-        + " ".join(
-            value if key in ("proxy", "scope") else f"{short.get(key, key)}={value}"
-            for key, value in parse_qsl(query)
-        )
-    )
+    before = {"proxy": "", "scope": "", "refinements": "K="}
+    return " ".join([base, *(before.get(key, f"{key}=") + value for key, value in parse_qsl(query))])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from delta_rlvr.study.planted.conditions import CLEAN, SHUFFLED
@@ -15,27 +15,20 @@ from delta_rlvr.study.planted.settings import RIVAL, BenchSettings
 
 SCHEMA = 1
 MEASURES = (
-    "right_auroc",
-    "right_precision",
-    "right_alike_10",
-    "right_alike_50",
-    "wrong_auroc",
-    "wrong_precision",
-    "wrong_alike_10",
-    "wrong_alike_50",
-    "right_gain",
-    "wrong_gain",
-    "right_by_reward",
-    "wrong_by_reward",
+    *(f"{side}_{name}" for side in SIDES for name in ("auroc", "precision", "alike_10", "alike_50")),
+    *(f"{side}_{name}" for name in ("gain", "by_reward") for side in SIDES),
     "mass_share",
     "cosine",
     "cosine_gain",
     "rank_correlation",
     "mean_absolute_change",
 )
+AGREEMENT = ("margin_rank_correlation", "weight_rank_correlation", "update_cosine")
 
 Document = dict[str, Any]
 """One batch's measurements, as its file has them."""
+Row = dict[str, Any]
+"""A row of a table: what it is about, and a `Spread` for each measure that is known of it."""
 
 
 def bench_result(documents: Sequence[Document], settings: BenchSettings) -> dict[str, Any]:
@@ -57,64 +50,41 @@ def bench_result(documents: Sequence[Document], settings: BenchSettings) -> dict
 
 def slices(policies: Sequence[str], tasks: Sequence[str]) -> dict[str, dict[str, str]]:
     """What tables are made of: all documents, those of each policy and task, and of each pair."""
-    named: dict[str, dict[str, str]] = {"all": {}}
-    named |= {f"policy {policy}": {"policy": policy} for policy in policies}
-    named |= {f"task {task}": {"task": task} for task in tasks}
-    return named | {
+    every: dict[str, dict[str, str]] = {"all": {}}
+    every |= {f"policy {policy}": {"policy": policy} for policy in policies}
+    every |= {f"task {task}": {"task": task} for task in tasks}
+    return every | {
         f"{policy} on {task}": {"policy": policy, "task": task} for policy in policies for task in tasks
     }
 
 
-def table(documents: Sequence[Document], measures: Sequence[str] = MEASURES) -> list[dict[str, Any]]:
-    """One row a condition and method: a `Spread` for each measure, over (policy, task) cells and the batches within them."""
-    by_arm: dict[tuple[str, str], dict[tuple[str, str], list[dict[str, Any]]]] = {}
-    for document in documents:
-        cell = document["policy"], document["task"]
-        for record in _with_gains(document["records"]):
-            by_cell = by_arm.setdefault((record["condition"], record["method"]), {})
-            by_cell.setdefault(cell, []).append(record)
+def table(documents: Sequence[Document], measures: Sequence[str] = MEASURES) -> list[Row]:
+    """One row per condition and method: a `Spread` for each measure, over (policy, task) cells and the batches within them."""
+    records = [
+        {"policy": document["policy"], "task": document["task"], **record}
+        for document in documents
+        for record in _with_gains(document["records"])
+    ]
     return [
-        {
-            "condition": condition,
-            "method": method,
-            "label": label(method),
-            **{
-                measure: dataclasses.asdict(value)
-                for measure in measures
-                if (value := _over_cells(list(cells.values()), measure)).batches
-            },
-        }
-        for (condition, method), cells in by_arm.items()
+        {"condition": condition, "method": method, "label": label(method), **_spreads(some, measures)}
+        for (condition, method), some in _grouped(records, "condition", "method").items()
     ]
 
 
 def facts(documents: Sequence[Document]) -> list[dict[str, Any]]:
     """What each policy's batches on each task were like, on average."""
-    cells: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for document in documents:
-        cells.setdefault((document["policy"], document["task"]), []).append(document["facts"])
-    return [
-        {
-            "policy": policy,
-            "task": task,
-            "batches": len(batches),
-            **{
-                key: _mean([batch.get(key) for batch in batches])
-                for key in dict.fromkeys(key for batch in batches for key in batch)
-            },
-        }
-        for (policy, task), batches in cells.items()
-    ]
+    rows = []
+    for (policy, task), some in _grouped(documents, "policy", "task").items():
+        batches = [document["facts"] for document in some]
+        keys = dict.fromkeys(key for batch in batches for key in batch)
+        means = {key: _mean(batch.get(key) for batch in batches) for key in keys}
+        rows.append({"policy": policy, "task": task, "batches": len(batches), **means})
+    return rows
 
 
 def agreement(documents: Sequence[Document]) -> list[dict[str, Any]]:
     """Each proxy against full gradients under each setting of the estimator, over the cells where it was measured."""
-    by_setting: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for document in documents:
-        for record in document["agreement"]:
-            key = record["proxy"], record["scope"], record["refinements"]
-            by_setting.setdefault(key, []).append(record)
-    measures = ("margin_rank_correlation", "weight_rank_correlation", "update_cosine")
+    every = [record for document in documents for record in document["agreement"]]
     return [
         {
             "proxy": proxy,
@@ -122,10 +92,10 @@ def agreement(documents: Sequence[Document]) -> list[dict[str, Any]]:
             "refinements": refinements,
             "cells": len(records),
             "tokens": sum(record["tokens"] for record in records),
-            **{measure: _mean([record[measure] for record in records]) for measure in measures},
-            **{f"{measure}_range": _range([record[measure] for record in records]) for measure in measures},
+            **{measure: _mean(record[measure] for record in records) for measure in AGREEMENT},
+            **{f"{measure}_range": _range(record[measure] for record in records) for measure in AGREEMENT},
         }
-        for (proxy, scope, refinements), records in by_setting.items()
+        for (proxy, scope, refinements), records in _grouped(every, "proxy", "scope", "refinements").items()
     ]
 
 
@@ -136,20 +106,15 @@ def agreement_file(rows: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
 
     def name(row: dict[str, Any]) -> str:
         published = row["scope"] == "batch" and row["refinements"] == 1
-        return (
-            row["proxy"] if published else f"{row['proxy']} ({row['scope']} scope, K = {row['refinements']})"
-        )
+        return row["proxy"] + ("" if published else f" ({row['scope']} scope, K = {row['refinements']})")
 
-    measures = ("margin_rank_correlation", "weight_rank_correlation", "update_cosine")
-    first_settings = [row for row in rows if row["proxy"] == rows[0]["proxy"]][:1]
+    ordered = sorted(rows, key=lambda row: (row["scope"] != "batch", -row["refinements"]))
     return {
         "yardstick": "full gradient",
-        "tokens": first_settings[0]["tokens"],
-        "proxies": {
-            name(row): {measure: row[measure] for measure in measures} for row in _published_first(rows)
-        },
+        "tokens": rows[0]["tokens"],
+        "proxies": {name(row): {measure: row[measure] for measure in AGREEMENT} for row in ordered},
         "note": (
-            f"Means over {first_settings[0]['cells']} policies and tasks of delta-rlvr credit-bench; each proxy and the full gradient "
+            f"Means over {rows[0]['cells']} policies and tasks of delta-rlvr credit-bench; each proxy and the full gradient "
             "with the same settings of the estimator, as published (batch scope, K = 1) where none are named."
         ),
     }
@@ -157,35 +122,37 @@ def agreement_file(rows: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
 
 def notes(documents: Sequence[Document]) -> list[str]:
     """What a reader must know before the table: cells that had nothing to measure."""
-    lines = []
+    said = []
     for row in facts(documents):
+        cell = f"{row['policy']} on {row['task']}"
         if row["mixed_groups"] == 0:
-            lines.append(
-                f"{row['policy']} on {row['task']}: no group has both right and wrong responses (accuracy "
-                f"{row['accuracy']:.1%}), so there is no advantage, no credit, and nothing of it in the tables"
+            said.append(
+                f"{cell}: no group has both right and wrong responses (accuracy {row['accuracy']:.1%}), so there is no advantage, no "
+                "credit, and nothing of it in the tables"
             )
         elif row["mixed_groups"] < 0.1:
-            lines.append(
-                f"{row['policy']} on {row['task']}: only {row['mixed_groups']:.0%} of the groups have both right and wrong "
-                "responses: its numbers rest on few tokens"
+            said.append(
+                f"{cell}: only {row['mixed_groups']:.0%} of the groups have both right and wrong responses: its numbers rest on few "
+                "tokens"
             )
-    return lines
+    return said
 
 
-def value(row: dict[str, Any], measure: str) -> Spread:
+def value(row: Row, measure: str) -> Spread:
     """A measure of a table's row, as it stands there or as its file gave it back."""
-    stored = row.get(measure)
-    if stored is None:
-        return Spread(math.nan, math.nan, math.nan, 0)
-    mean, low, high = (
-        math.nan if stored[key] is None else float(stored[key]) for key in ("mean", "low", "high")
-    )
-    return Spread(mean, low, high, stored["batches"])
+    one = row.get(measure, {})
+    mean, low, high = (or_nan(one.get(key)) for key in ("mean", "low", "high"))
+    return Spread(mean, low, high, one.get("batches", 0))
 
 
-def select(result: dict[str, Any], part: str = "all", condition: str = CLEAN.name) -> list[dict[str, Any]]:
+def select(result: dict[str, Any], part: str = "all", condition: str = CLEAN.name) -> list[Row]:
     """The rows of one slice and condition, in the order of the methods."""
     return [row for row in result["rows"] if row["slice"] == part and row["condition"] == condition]
+
+
+def by_method(result: dict[str, Any], part: str = "all", condition: str = CLEAN.name) -> dict[str, Row]:
+    """The same rows by their method."""
+    return {row["method"]: row for row in select(result, part, condition)}
 
 
 def _with_gains(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -193,42 +160,51 @@ def _with_gains(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
     Paired by batch, differences vary far less than the AUROCs themselves.
     """
-    by_arm = {(record["method"], record["condition"]): record for record in records}
+    known = {(record["method"], record["condition"]): record for record in records}
 
-    def gap(record: dict[str, Any], other: dict[str, Any], key: str) -> float | None:
-        ours, theirs = record.get(key), other.get(key)
-        return None if ours is None or theirs is None else ours - theirs
+    def gaps(name: str, record: dict[str, Any], method: str, condition: str) -> dict[str, float]:
+        other = known.get((method, condition), {})
+        return {
+            f"{side}_{name}": or_nan(record.get(f"{side}_auroc")) - or_nan(other.get(f"{side}_auroc"))
+            for side in SIDES
+        }
 
-    with_gains = []
+    every = []
     for record in records:
-        rival = by_arm.get((RIVAL, record["condition"]), {})
-        control = (
-            by_arm.get((record["method"], SHUFFLED.name), {}) if record["condition"] == CLEAN.name else {}
-        )
-        gains = {f"{side}_gain": gap(record, rival, f"{side}_auroc") for side in SIDES}
-        by_reward = {f"{side}_by_reward": gap(record, control, f"{side}_auroc") for side in SIDES}
-        with_gains.append({**record, **gains, **by_reward})
-    return with_gains
+        method, condition = record["method"], record["condition"]
+        by_reward = gaps("by_reward", record, method, SHUFFLED.name) if condition == CLEAN.name else {}
+        every.append({**record, **gaps("gain", record, RIVAL, condition), **by_reward})
+    return every
 
 
-def _over_cells(cells: Sequence[Sequence[dict[str, Any]]], measure: str) -> Spread:
-    return spread(
-        [
-            [math.nan if (number := record.get(measure)) is None else number for record in cell]
-            for cell in cells
-        ]
-    )
+def _grouped(records: Iterable[dict[str, Any]], *keys: str) -> dict[tuple[Any, ...], list[dict[str, Any]]]:
+    """Records by what they hold under these keys, in the order in which they come."""
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for record in records:
+        groups.setdefault(tuple(record[key] for key in keys), []).append(record)
+    return groups
 
 
-def _published_first(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    return sorted(rows, key=lambda row: (row["scope"] != "batch", -row["refinements"]))
+def _spreads(records: Sequence[dict[str, Any]], measures: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Each measure over cells and the batches within them; those that were never measured are left out."""
+    cells = _grouped(records, "policy", "task").values()
+    spreads = {
+        measure: spread([[or_nan(record.get(measure)) for record in cell] for cell in cells])
+        for measure in measures
+    }
+    return {measure: dataclasses.asdict(one) for measure, one in spreads.items() if one.batches}
 
 
-def _mean(values: Sequence[float | None]) -> float:
-    known = [number for number in values if number is not None and not math.isnan(number)]
+def or_nan(given: float | None) -> float:
+    """A file has null where a number was NaN."""
+    return math.nan if given is None else float(given)
+
+
+def _mean(values: Iterable[float | None]) -> float:
+    known = [number for given in values if not math.isnan(number := or_nan(given))]
     return math.fsum(known) / len(known) if known else math.nan
 
 
-def _range(values: Sequence[float | None]) -> list[float]:
-    known = [number for number in values if number is not None and not math.isnan(number)]
+def _range(values: Iterable[float | None]) -> list[float]:
+    known = [number for given in values if not math.isnan(number := or_nan(given))]
     return [min(known), max(known)] if known else [math.nan, math.nan]

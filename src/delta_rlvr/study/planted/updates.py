@@ -16,6 +16,9 @@ from delta_rlvr.study.rollouts import Rollouts, row_pieces
 from delta_rlvr.study.stack.policy import StackedPolicy, clip_gradients
 from delta_rlvr.study.weighing import Weigher
 
+MAX_GRAD_NORM = 1.0
+"""What the step before FIPO's weights is clipped at, as in training."""
+
 
 def take_rows(rollouts: Rollouts, rows: Int[Tensor, " some"]) -> Rollouts:
     """Some responses of a rollout batch. Their advantages stay those of the whole group."""
@@ -87,7 +90,6 @@ def weights_after_a_step(
     surrogate: Surrogate,
     *,
     learning_rate: float,
-    max_grad_norm: float = 1.0,
     rows_at_once: int = 256,
     temperature: float = 1.0,
 ) -> Float[Tensor, "batch time"]:
@@ -100,7 +102,7 @@ def weights_after_a_step(
     weights = torch.zeros_like(rollouts.logps)
     for trained_on, weighed in _halves(rollouts.groups):
         updated = _dapo_step(
-            policy, take_rows(rollouts, trained_on), learning_rate, max_grad_norm, rows_at_once, temperature
+            policy, take_rows(rollouts, trained_on), learning_rate, rows_at_once, temperature
         )
         here = take_rows(rollouts, weighed)
         with torch.no_grad():
@@ -207,13 +209,11 @@ def _dapo_step(
     policy: StackedPolicy,
     rollouts: Rollouts,
     learning_rate: float,
-    max_grad_norm: float,
     rows_at_once: int,
     temperature: float,
 ) -> StackedPolicy:
     """A copy of the policy after one DAPO step on these rollouts."""
-    updated = copy.deepcopy(policy)
-    dapo = get_method("dapo")
+    updated, surrogate = copy.deepcopy(policy), get_method("dapo").surrogate
     optimizer = torch.optim.AdamW(updated.parameters(), lr=learning_rate, weight_decay=0.0)
     for rows in row_pieces(len(rollouts.mask), 1, rows_at_once):
         inputs = LossInputs(
@@ -222,7 +222,7 @@ def _dapo_step(
             rollouts.advantages[rows],
             rollouts.mask[rows],
         )
-        policy_loss(inputs, dapo.surrogate, denominator=rollouts.mask.sum()).backward()
-    clip_gradients(updated, max_grad_norm)
+        policy_loss(inputs, surrogate, denominator=rollouts.mask.sum()).backward()
+    clip_gradients(updated, MAX_GRAD_NORM)
     optimizer.step()
     return updated

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 Attention: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -118,18 +118,6 @@ class SharedPromptAttention:
     bias: Float[Tensor, "response one time key"]
     """Added to the scores of a response's tokens with the prompt's places and its own: 0, or -inf where it must not look."""
 
-    @classmethod
-    def over(
-        cls, lengths: Int[Tensor, " row"], prompt: int, copies: int, time: int, dtype: torch.dtype
-    ) -> SharedPromptAttention:
-        """For prompts of these lengths, and responses of `time` places."""
-        place = torch.arange(prompt + time, device=lengths.device)
-        in_prompt = place < lengths[:, None, None]
-        in_response = (place >= prompt) & (place <= place[prompt:, None])
-        seen = (in_prompt | in_response).repeat_interleave(copies, dim=0)
-        bias = torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill_(~seen, -torch.inf)
-        return cls(prompt, copies, bias[:, None])
-
     def __call__(
         self,
         query: Float[Tensor, "row head time head_width"],
@@ -153,6 +141,27 @@ class SharedPromptAttention:
         """The prompt's places, then the response's own."""
         of_prompt = part[:, :, : self.prompt].repeat_interleave(self.copies, dim=0)
         return torch.cat([of_prompt, self._of_responses(part)], dim=2)
+
+
+def response_bias(
+    lengths: Int[Tensor, " row"], prompt: int, copies: int, time: int, dtype: torch.dtype
+) -> Float[Tensor, "response one time key"]:
+    """What a response of `time` places may look at: the tokens of its prompt, of these `lengths` in `prompt` places, and its own up to
+    the one that looks."""
+    place = torch.arange(prompt + time, device=lengths.device)
+    in_prompt = place < lengths[:, None, None]
+    in_response = (place >= prompt) & (place <= place[prompt:, None])
+    return as_bias((in_prompt | in_response).repeat_interleave(copies, dim=0)[:, None], dtype)
+
+
+def as_bias(seen: Bool[Tensor, "..."], dtype: torch.dtype) -> Float[Tensor, "..."]:
+    """To be added to attention scores: 0 where a token is seen, else -inf."""
+    return torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill_(~seen, -torch.inf)
+
+
+def round_up(number: int, multiple: int = 8) -> int:
+    """To a multiple; kernels of attention take a bias as it is where its rows are a multiple of 8 long."""
+    return -(-number // multiple) * multiple
 
 
 def for_all_heads(query: Tensor, *shared: Tensor) -> list[Tensor]:

@@ -52,10 +52,6 @@ def shape_of(model: PreTrainedModel) -> Shape:
     )
 
 
-def weight_sizes(model: PreTrainedModel) -> list[torch.Size]:
-    return [weight.shape for weight in model.parameters()]
-
-
 def layer_weights(model: PreTrainedModel, number: int) -> dict[str, Tensor]:
     """The weights of a layer under our names: matrices as [in out], those with the same input side by side."""
     return {

@@ -9,7 +9,7 @@ Weights are float32. Products are taken in `compute_dtype`; the residual stream,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -25,11 +25,12 @@ from delta_rlvr.study.stack.layers import (
     SharedPromptAttention,
     StackedLayer,
     as_parameter,
-    causal_attention,
+    response_bias,
     rms_norm,
+    round_up,
 )
 from delta_rlvr.study.stack.logprobs import head_logits, token_logps
-from delta_rlvr.study.stack.model_weights import layer_weights, shape_of, split_layer_weight, weight_sizes
+from delta_rlvr.study.stack.model_weights import layer_weights, shape_of, split_layer_weight
 from delta_rlvr.study.stack.ragged import Ragged
 
 if TYPE_CHECKING:
@@ -37,10 +38,7 @@ if TYPE_CHECKING:
 
 
 class StackedPolicy(nn.Module):
-    """The policies of several runs: Qwen3, Qwen2 or Llama (without biases), with default rotary positions.
-
-    Build one with `from_model` (every run starts from the same weights) or `from_models` (one run each).
-    """
+    """The policies of several runs: Qwen3, Qwen2 or Llama (without biases), with default rotary positions."""
 
     embedding: nn.Parameter
     untied_head: nn.Parameter | None
@@ -79,53 +77,24 @@ class StackedPolicy(nn.Module):
         """`runs` policies, each with the weights of `model`."""
         if runs < 1:
             raise ValueError(f"runs: at least one is needed, not {runs}")
-        # Repeated on the device: the host is slow to copy, and the way there is long.
-        one = cls.from_models([model], compute_dtype=compute_dtype).to(device)
-
-        def repeated(weight: Tensor) -> Tensor:
-            return weight.detach().repeat(runs, *[1] * (weight.dim() - 1))
-
-        return cls(
-            one.shape,
-            compute_dtype,
-            embedding=repeated(one.embedding),
-            layers=[
-                {name: repeated(weight) for name, weight in layer.named_parameters()} for layer in one.layers
-            ],
-            norm=repeated(one.norm),
-            head=None if one.untied_head is None else repeated(one.untied_head),
-        )
-
-    @classmethod
-    def from_models(
-        cls, models: Sequence[PreTrainedModel], *, compute_dtype: torch.dtype = torch.float32
-    ) -> StackedPolicy:
-        """One run a model; all of one shape."""
-        if not models:
-            raise ValueError("models: at least one is needed")
         if compute_dtype not in (torch.float32, torch.bfloat16):
             raise ValueError(f"compute_dtype: torch.float32 or torch.bfloat16, not {compute_dtype}")
-        shape = shape_of(models[0])
-        for number, model in enumerate(models):
-            if shape_of(model) != shape or weight_sizes(model) != weight_sizes(models[0]):
-                raise ValueError(
-                    f"models: number {number} has another shape than number 0; stack those of one shape"
-                )
+        shape = shape_of(model)
 
-        def stacked(weight_of: Callable[[PreTrainedModel], Tensor]) -> Tensor:
-            return torch.stack([weight_of(model).detach().float() for model in models])
-
-        def stacked_layer(number: int) -> dict[str, Tensor]:
-            each = [layer_weights(model, number) for model in models]
-            return {name: torch.stack([weights[name].float() for weights in each]) for name in each[0]}
+        def repeated(weight: Tensor) -> Tensor:
+            # Repeated on the device: the host is slow to copy, and the way there is long.
+            return weight.detach().float().to(device).repeat(runs, *[1] * weight.dim())
 
         return cls(
             shape,
             compute_dtype,
-            embedding=stacked(lambda model: model.model.embed_tokens.weight),
-            layers=[stacked_layer(number) for number in range(shape.layers)],
-            norm=stacked(lambda model: model.model.norm.weight),
-            head=None if shape.tied else stacked(lambda model: model.lm_head.weight),
+            embedding=repeated(model.model.embed_tokens.weight),
+            layers=[
+                {name: repeated(weight) for name, weight in layer_weights(model, number).items()}
+                for number in range(shape.layers)
+            ],
+            norm=repeated(model.model.norm.weight),
+            head=None if shape.tied else repeated(model.lm_head.weight),
         )
 
     @property
@@ -141,21 +110,6 @@ class StackedPolicy(nn.Module):
         """The LM head's weights; those of the embedding where the two are tied."""
         return self.embedding if self.untied_head is None else self.untied_head
 
-    def hidden(
-        self, ids: Int[Tensor, "run batch time"], mask: Bool[Tensor, "run batch time"]
-    ) -> Float[Tensor, "run batch time width"]:
-        """The LM head's input. `mask` is False at padding, on either side; what stands there is finite and means nothing.
-
-        Valid tokens are moved to the front of their row, in order. Causal attention then needs no mask, which keeps the
-        fast kernels, and a token's place is its position: the count of valid tokens before it.
-        """
-        _require_mask("mask", mask, ids)
-        packed, order = pack(ids, mask)
-        places = torch.arange(ids.shape[-1], device=ids.device)
-        hidden = self.run_layers(packed, places, [causal_attention] * len(self.layers))
-        back = torch.argsort(order, dim=-1)
-        return hidden.gather(2, back[..., None].expand_as(hidden))
-
     def response_hidden(
         self,
         prompts: Int[Tensor, "run prompt prompt_time"],
@@ -167,39 +121,45 @@ class StackedPolicy(nn.Module):
         """The LM head's input at the positions that predict the tokens of responses, which have padding on the right only.
 
         There are `copies` responses to each prompt, next to each other (batch = prompt x copies), as the sampler makes
-        them. A prompt is read once for all of them: the same numbers and gradients as `hidden` of prompt and response
-        in one row each, for a fraction of the work where prompts are long. With `mask`, the responses' valid tokens, no
-        work is done for padding either, nor more than once for what all prompts of a run begin with.
+        them. A prompt is read once for all of them: the same numbers and gradients as of prompt and response in one row
+        each, for a fraction of the work where prompts are long. With `mask`, the responses' valid tokens, no work is done
+        for padding either, nor more than once for what all prompts of a run begin with.
         """
-        _require_mask("prompt_mask", prompt_mask, prompts)
+        require_shape("prompt_mask", prompt_mask, tuple(prompts.shape), "that of the tokens")
+        require_mask(prompt_mask)
         runs, count, _ = prompts.shape
-        time = responses.shape[-1]
         require_shape(
             "responses",
             responses,
-            (runs, count * copies, time),
+            (runs, count * copies, responses.shape[-1]),
             f"{runs} runs x {count} prompts x {copies} copies",
         )
-        lengths = prompt_mask.sum(dim=-1)
-        if mask is not None:
-            packed, _ = pack(prompts, prompt_mask)
-            ragged = Ragged.over(packed, lengths, responses, mask, copies, self.compute_dtype)
-            hidden = self.run_layers(ragged.ids, ragged.positions, [ragged.attend] * len(self.layers))
-            return ragged.predicting(hidden[:, 0])[:, :, :time]
-        # Kernels take the bias as it is where its rows are a multiple of 8 long.
-        prompt_time = round_up(int(lengths.max()) + time, 8) - time
-        packed, _ = pack(prompts, prompt_mask)
+        packed, lengths = pack(prompts, prompt_mask), prompt_mask.sum(dim=-1)
+        if mask is None:
+            return self._padded_hidden(packed, lengths, responses, copies)
+        ragged = Ragged.over(packed, lengths, responses, mask, copies, self.compute_dtype)
+        hidden = self.run_layers(ragged.ids, ragged.positions, [ragged.attend] * len(self.layers))
+        return ragged.predicting(hidden[:, 0])[:, :, : responses.shape[-1]]
+
+    def _padded_hidden(
+        self,
+        packed: Int[Tensor, "run prompt prompt_time"],
+        lengths: Int[Tensor, "run prompt"],
+        responses: Int[Tensor, "run batch time"],
+        copies: int,
+    ) -> Float[Tensor, "run batch time width"]:
+        """The same with padding: a prompt and all of its responses are one row."""
+        (runs, count, width), time = packed.shape, responses.shape[-1]
+        prompt_time = round_up(int(lengths.max()) + time) - time
         # Cut at the end, or filled up there: no valid token stands behind the longest prompt.
-        packed = F.pad(packed, (0, prompt_time - packed.shape[-1]))
+        packed = F.pad(packed, (0, prompt_time - width))
         rows = torch.cat([packed, responses.reshape(runs, count, copies * time)], dim=-1)
         places = torch.arange(prompt_time, device=rows.device).expand(runs, count, -1)
         own_places = lengths[..., None] + torch.arange(time, device=rows.device).repeat(copies)
-        attention = SharedPromptAttention.over(
-            lengths.flatten(), prompt_time, copies, time, self.compute_dtype
-        )
-        hidden = self.run_layers(
-            rows, torch.cat([places, own_places], dim=-1), [attention] * len(self.layers)
-        )
+        bias = response_bias(lengths.flatten(), prompt_time, copies, time, self.compute_dtype)
+        attention = SharedPromptAttention(prompt_time, copies, bias)
+        positions = torch.cat([places, own_places], dim=-1)
+        hidden = self.run_layers(rows, positions, [attention] * len(self.layers))
         last = hidden.gather(2, (lengths - 1)[..., None, None].expand(-1, -1, 1, hidden.shape[-1]))
         of_responses = hidden[:, :, prompt_time:].reshape(runs, count * copies, time, -1)
         return torch.cat([last.repeat_interleave(copies, dim=1), of_responses[:, :, :-1]], dim=2)
@@ -322,10 +282,9 @@ class StackedPolicy(nn.Module):
 
 def pack(
     ids: Int[Tensor, "run batch time"], mask: Bool[Tensor, "run batch time"]
-) -> tuple[Int[Tensor, "run batch time"], Int[Tensor, "run batch time"]]:
-    """Valid tokens moved to the front of their row, in order; and where each came from."""
-    order = torch.argsort(~mask, dim=-1, stable=True)
-    return ids.gather(-1, order), order
+) -> Int[Tensor, "run batch time"]:
+    """Valid tokens moved to the front of their row, in order."""
+    return ids.gather(-1, torch.argsort(~mask, dim=-1, stable=True))
 
 
 @torch.no_grad()
@@ -343,12 +302,3 @@ def clip_gradients(policy: StackedPolicy, max_norm: float) -> Float[Tensor, " ru
     for gradient in gradients:
         gradient.mul_(scales.view(-1, *[1] * (gradient.dim() - 1)))
     return norms
-
-
-def round_up(number: int, multiple: int) -> int:
-    return -(-number // multiple) * multiple
-
-
-def _require_mask(name: str, mask: Tensor, ids: Tensor) -> None:
-    require_shape(name, mask, tuple(ids.shape), "that of the tokens")
-    require_mask(mask)

@@ -15,10 +15,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-from delta_rlvr.study.stack.layers import causal_attention, for_all_heads
-
-# Kernels of attention take a bias as it is where its rows are a multiple of this long.
-_MULTIPLE = 8
+from delta_rlvr.study.stack.layers import as_bias, causal_attention, for_all_heads, response_bias, round_up
 
 
 @dataclass(frozen=True)
@@ -46,38 +43,27 @@ class Packing:
         )
 
     def pack(self, values: Shaped[Tensor, "run place *rest"]) -> Shaped[Tensor, "run row *rest"]:
-        return _Pack.apply(values, self)
+        return _Moved.apply(values, self.packed, self.places, self.valid)
 
     def unpack(self, values: Shaped[Tensor, "run row *rest"]) -> Shaped[Tensor, "run place *rest"]:
-        return _Unpack.apply(values, self)
+        # Of what stands in padding there is no gradient: nothing valid looks at it.
+        return _Moved.apply(values, self.places, self.packed, None)
 
 
-class _Pack(torch.autograd.Function):
-    """Every token has one place, so that the gradient is moved back and nothing is added up."""
-
-    @staticmethod
-    def forward(ctx: Any, values: Tensor, packing: Packing) -> Tensor:
-        ctx.packing = packing
-        return _taken(values, packing.packed)
+class _Moved(torch.autograd.Function):
+    """Every token has one place, so that the gradient is moved back and nothing is added up; at places that are not `valid` it is 0."""
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
-        spread = _taken(gradient, ctx.packing.places)
-        padding = ~ctx.packing.valid.view(*spread.shape[:2], *[1] * (spread.dim() - 2))
-        return spread.masked_fill_(padding, 0.0), None
-
-
-class _Unpack(torch.autograd.Function):
-    """Of what stands in padding there is no gradient: nothing valid looks at it."""
+    def forward(ctx: Any, values: Tensor, there: Tensor, back: Tensor, valid: Tensor | None) -> Tensor:
+        ctx.back, ctx.valid = back, valid
+        return _taken(values, there)
 
     @staticmethod
-    def forward(ctx: Any, values: Tensor, packing: Packing) -> Tensor:
-        ctx.packing = packing
-        return _taken(values, packing.places)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
-        return _taken(gradient, ctx.packing.packed), None
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        moved = _taken(gradient, ctx.back)
+        if ctx.valid is not None:
+            moved.masked_fill_(~ctx.valid.view(*moved.shape[:2], *[1] * (moved.dim() - 2)), 0.0)
+        return moved, None, None, None
 
 
 def _taken(values: Shaped[Tensor, "run some *rest"], chosen: Int[Tensor, " run_other"]) -> Tensor:
@@ -110,7 +96,7 @@ class SharedPrompts:
         """For prompts whose valid tokens come first."""
         runs, count, _ = prompts.shape
         prefix = shared_prefix(prompts, lengths)
-        rest = _round_up(int(lengths.max()) - prefix)
+        rest = round_up(int(lengths.max()) - prefix)
         whole = prefix + rest
         prompts = F.pad(
             prompts, (0, whole - prompts.shape[-1])
@@ -123,7 +109,7 @@ class SharedPrompts:
             count,
             rest,
             torch.arange(count, device=prompts.device) * rest + lengths - 1,
-            _bias((key <= key[prefix:, None])[None, None], dtype),
+            as_bias((key <= key[prefix:, None])[None, None], dtype),
         )
 
     @property
@@ -187,22 +173,19 @@ class Ragged:
     ) -> Ragged:
         """For prompts and responses whose valid tokens come first."""
         shared = SharedPrompts.over(prompts, lengths, dtype)
-        time = _round_up(responses.shape[-1])
+        time = round_up(responses.shape[-1])
         responses, mask = (F.pad(part, (0, time - part.shape[-1])) for part in (responses, mask))
         packing = Packing.over(mask.flatten(1))
-        whole = shared.prefix + shared.rest
-        key = torch.arange(whole + time, device=responses.device)
-        places = lengths.repeat_interleave(copies, dim=1)[..., None] + key[:time]
-        in_prompt = key < lengths.flatten()[:, None, None]
-        in_response = (key >= whole) & (key <= key[whole:, None])
-        seen = (in_prompt | in_response).repeat_interleave(copies, dim=0)
+        places = lengths.repeat_interleave(copies, dim=1)[..., None] + torch.arange(
+            time, device=lengths.device
+        )
         return cls(
             torch.cat([shared.ids, packing.pack(responses.flatten(1))], dim=1)[:, None],
             torch.cat([shared.positions, packing.pack(places.flatten(1))], dim=1)[:, None],
             shared,
             copies,
             packing,
-            _bias(seen[:, None], dtype),
+            response_bias(lengths.flatten(), shared.prefix + shared.rest, copies, time, dtype),
         )
 
     def attend(
@@ -241,7 +224,7 @@ def shared_prefix(prompts: Int[Tensor, "run prompt prompt_time"], lengths: Int[T
     Each prompt keeps one token of its own."""
     same = (prompts == prompts[:, :1]).all(dim=1).long().cumprod(dim=-1).sum(dim=-1)
     shared = torch.minimum(same.min(), lengths.min() - 1)
-    return int(shared) // _MULTIPLE * _MULTIPLE
+    return int(shared) // 8 * 8
 
 
 def _attention(
@@ -252,11 +235,3 @@ def _attention(
 ) -> Float[Tensor, "row head time head_width"]:
     key, value = for_all_heads(query, key, value)
     return F.scaled_dot_product_attention(query, key, value, attn_mask=bias)
-
-
-def _bias(seen: Bool[Tensor, "..."], dtype: torch.dtype) -> Float[Tensor, "..."]:
-    return torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill_(~seen, -torch.inf)
-
-
-def _round_up(number: int) -> int:
-    return -(-number // _MULTIPLE) * _MULTIPLE

@@ -15,10 +15,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from delta_rlvr.credit.checks import require_mask
+from delta_rlvr.credit.checks import require, require_mask
 from delta_rlvr.evaluate.drawing import draw_tokens
-from delta_rlvr.study.stack.layers import Shape, causal_attention
-from delta_rlvr.study.stack.policy import StackedPolicy, pack, round_up
+from delta_rlvr.study.stack.layers import Shape, causal_attention, round_up
+from delta_rlvr.study.stack.policy import StackedPolicy, pack
 from delta_rlvr.study.stack.ragged import SharedPrompts, shared_prefix
 
 # A step attends to as much of the cache as is in use, rounded up to a multiple of this. Each length has its own graph.
@@ -148,7 +148,7 @@ class StackedSampler:
         uniforms: Float[Tensor, "run batch time"],
         temperature: float = 1.0,
         copies: int = 1,
-    ) -> tuple[Int[Tensor, "run batch time"], Bool[Tensor, "run batch time"]]:
+    ) -> tuple[Int[Tensor, "run batch longest"], Bool[Tensor, "run batch longest"]]:
         """Responses, and a mask that is True up to and with the first end token; `pad` stands after it.
 
         There are `copies` responses to each prompt (batch = prompt x copies, those of one prompt next to each other);
@@ -170,7 +170,7 @@ class StackedSampler:
         slots.prompt_bias.masked_fill_(
             torch.arange(slots.size.prompt_time, device=device) < lengths[:, None], 0.0
         )
-        packed = pack(prompts, prompt_mask)[0][..., :longest]
+        packed = pack(prompts, prompt_mask)[..., :longest]
         read = (
             self._read_alike if shared_prefix(packed, prompt_mask.sum(-1)) >= _ALIKE else self._read_prompts
         )
@@ -185,27 +185,22 @@ class StackedSampler:
         self, prompts: Tensor, prompt_mask: Tensor, uniforms: Tensor, temperature: float, copies: int
     ) -> None:
         runs = self._policy.runs
-        if prompts.dim() != 3 or prompts.shape[0] != runs or prompt_mask.shape != prompts.shape:
-            raise ValueError(
-                f"prompts: [run prompt prompt_time] with {runs} runs is needed, and a mask of the same shape; "
-                f"they are {tuple(prompts.shape)} and {tuple(prompt_mask.shape)}"
-            )
-        if (
-            uniforms.dim() != 3
-            or uniforms.shape[:2] != (runs, prompts.shape[1] * copies)
-            or not uniforms.numel()
-        ):
-            raise ValueError(
-                f"uniforms: shape {tuple(uniforms.shape)} does not fit; [run batch time] is needed, with {runs} runs and "
-                f"{prompts.shape[1]} prompts x {copies} copies"
-            )
+        require(
+            prompts.dim() == 3 and prompts.shape[0] == runs and prompt_mask.shape == prompts.shape,
+            f"prompts: [run prompt prompt_time] with {runs} runs is needed, and a mask of the same shape; "
+            f"they are {tuple(prompts.shape)} and {tuple(prompt_mask.shape)}",
+        )
+        rows = runs, prompts.shape[1] * copies
+        require(
+            uniforms.dim() == 3 and uniforms.shape[:2] == rows and uniforms.numel() > 0,
+            f"uniforms: shape {tuple(uniforms.shape)} does not fit; [run batch time] is needed, with {runs} runs and "
+            f"{prompts.shape[1]} prompts x {copies} copies",
+        )
         require_mask(prompt_mask)
-        if temperature < 0:
-            raise ValueError(f"temperature: 0 or more is needed, not {temperature}")
-        if not bool(prompt_mask.any(dim=-1).all()):
-            raise ValueError("prompt_mask: a prompt has no tokens; each needs at least one")
-        if not bool(((uniforms >= 0) & (uniforms < 1)).all()):
-            raise ValueError("uniforms: numbers in [0, 1) are needed")
+        require(temperature >= 0, f"temperature: 0 or more is needed, not {temperature}")
+        filled = bool(prompt_mask.any(dim=-1).all())
+        require(filled, "prompt_mask: a prompt has no tokens; each needs at least one")
+        require(bool(((uniforms >= 0) & (uniforms < 1)).all()), "uniforms: numbers in [0, 1) are needed")
 
     def _refresh_weights(self) -> None:
         """float32 weights are read where they are; for bfloat16 there is a copy, brought up to date in place."""
@@ -304,7 +299,7 @@ class StackedSampler:
         place = slots.drawn - 1
         slots.bias.index_fill_(0, place, 0.0)
         attentions = [
-            partial(_attend, slots, step, place, prompt_cache, cache)
+            _Attention(slots, step, place, prompt_cache, cache)
             for prompt_cache, cache in zip(slots.prompt_cache.unbind(1), slots.cache.unbind(1), strict=True)
         ]
         hidden = self._weights.run_layers(
@@ -326,7 +321,7 @@ class StackedSampler:
 
     def _finished(
         self, ids: Int[Tensor, "row time"]
-    ) -> tuple[Int[Tensor, "run batch time"], Bool[Tensor, "run batch time"]]:
+    ) -> tuple[Int[Tensor, "run batch longest"], Bool[Tensor, "run batch longest"]]:
         ends = self._is_end(ids).long()
         mask = ends.cumsum(dim=-1) - ends == 0  # no end before
         longest = int(mask.sum(dim=-1).max())
@@ -336,52 +331,66 @@ class StackedSampler:
         return rows.unflatten(0, (self._policy.runs, -1))
 
 
-def _attend(
-    slots: _Slots,
-    step: _Step,
-    place: Int[Tensor, " one"],
-    prompt_cache: Float[Tensor, "two prompt kv_head prompt_time head_width"],
-    cache: Float[Tensor, "two row kv_head time head_width"],
-    query: Float[Tensor, "row head one head_width"],
-    key: Float[Tensor, "row kv_head one head_width"],
-    value: Float[Tensor, "row kv_head one head_width"],
-) -> Float[Tensor, "row head one head_width"]:
-    """The newest tokens attend to their prompts and to the tokens before them.
+@dataclass(frozen=True)
+class _Attention:
+    """One layer's attention in a decoding step: the newest tokens look at their prompts and at the tokens before them.
 
     A product for the prompts, which serves all responses and heads that share a key with one read of it, and one for the
     responses; one softmax over both. Reading the cache is what takes the time here, so the prompts are not in it once a
     response. Plain products, because the fused kernels are made for many queries a row: with one, on an H200,
     scaled_dot_product_attention took 2.8 times as long in float32 and 1.3 times as long in bfloat16.
+
+    Axes: row = prompt x copy, head = kv_head x sharing (the heads that share a key). Products are batched over what has a
+    key of its own: (prompt kv_head) for the prompts' keys, (row kv_head) for the responses' own.
     """
-    copies, kv_heads, width = slots.size.copies, key.shape[1], query.shape[-1]
-    cache[0].index_copy_(2, place, key)
-    cache[1].index_copy_(2, place, value)
-    prompt_keys, prompt_values = prompt_cache[:, :, :, : step.prompt_prefix].flatten(1, 2).unbind()
-    keys, values = cache[:, :, :, : step.prefix].flatten(1, 2).unbind()
 
-    # Rows of a product: [prompt kv_head, copy head] with the prompts' keys, [row kv_head, head] with the responses' own.
-    def by_prompt(rows: Float[Tensor, "prompt copy kv_head head any"]) -> Tensor:
-        return rows.transpose(1, 2).flatten(2, 3).flatten(0, 1)
+    slots: _Slots
+    step: _Step
+    place: Int[Tensor, " one"]
+    """Where in the cache the newest tokens go."""
+    prompt_cache: Float[Tensor, "two prompt kv_head prompt_time head_width"]
+    cache: Float[Tensor, "two row kv_head time head_width"]
 
-    def by_copy(products: Tensor) -> Float[Tensor, "prompt copy kv_head head any"]:
-        return products.unflatten(0, (-1, kv_heads)).unflatten(2, (copies, -1)).transpose(1, 2)
+    def __call__(
+        self,
+        query: Float[Tensor, "row head one head_width"],
+        key: Float[Tensor, "row kv_head one head_width"],
+        value: Float[Tensor, "row kv_head one head_width"],
+    ) -> Float[Tensor, "row head one head_width"]:
+        step, (_, kv_heads, _, width) = self.step, key.shape
+        self.cache[0].index_copy_(2, self.place, key)
+        self.cache[1].index_copy_(2, self.place, value)
+        prompt_keys, prompt_values = self.prompt_cache[:, :, :, : step.prompt_prefix].flatten(1, 2).unbind()
+        own_keys, own_values = self.cache[:, :, :, : step.prefix].flatten(1, 2).unbind()
+        # [prompt copy kv_head sharing head_width]
+        queries = query.view(-1, self.slots.size.copies, kv_heads, query.shape[1] // kv_heads, width)
+        on_prompt = self._by_copy(_product(_by_prompt(queries), prompt_keys.mT), kv_heads)
+        on_own = _product(queries.flatten(0, 2), own_keys.mT).view(*queries.shape[:-1], step.prefix)
+        prompt_bias = self.slots.prompt_bias[:, None, None, None, : step.prompt_prefix]
+        scores = torch.cat(
+            [
+                torch.add(prompt_bias, on_prompt, alpha=width**-0.5),
+                torch.add(self.slots.bias[: step.prefix], on_own, alpha=width**-0.5),
+            ],
+            dim=-1,
+        )
+        weights = scores.softmax(dim=-1).to(query.dtype)
+        on_prompt, on_own = weights.split([step.prompt_prefix, step.prefix], dim=-1)
+        mixed = self._by_copy(_product(_by_prompt(on_prompt), prompt_values), kv_heads)
+        mixed = mixed + _product(on_own.flatten(0, 2), own_values).view(mixed.shape)
+        return mixed.to(query.dtype).reshape(query.shape)
 
-    queries = query.view(-1, copies, kv_heads, query.shape[1] // kv_heads, width)
-    on_prompt = by_copy(_product(by_prompt(queries), prompt_keys.mT))
-    on_own = _product(queries.flatten(0, 2), keys.mT).view(*queries.shape[:-1], step.prefix)
-    prompt_bias = slots.prompt_bias[:, None, None, None, : step.prompt_prefix]
-    scores = torch.cat(
-        [
-            torch.add(prompt_bias, on_prompt, alpha=width**-0.5),
-            torch.add(slots.bias[: step.prefix], on_own, alpha=width**-0.5),
-        ],
-        dim=-1,
-    )
-    weights = scores.softmax(dim=-1).to(query.dtype)
-    on_prompt, on_own = weights.split([step.prompt_prefix, step.prefix], dim=-1)
-    mixed = by_copy(_product(by_prompt(on_prompt), prompt_values))
-    mixed = mixed + _product(on_own.flatten(0, 2), values).view(mixed.shape)
-    return mixed.to(query.dtype).reshape(query.shape)
+    def _by_copy(
+        self, products: Float[Tensor, "prompt_kv_head copy_sharing any"], kv_heads: int
+    ) -> Float[Tensor, "prompt copy kv_head sharing any"]:
+        by_prompt = products.unflatten(0, (-1, kv_heads)).unflatten(2, (self.slots.size.copies, -1))
+        return by_prompt.transpose(1, 2)
+
+
+def _by_prompt(
+    rows: Float[Tensor, "prompt copy kv_head sharing any"],
+) -> Float[Tensor, "prompt_kv_head copy_sharing any"]:
+    return rows.transpose(1, 2).flatten(2, 3).flatten(0, 1)
 
 
 def _product(

@@ -13,6 +13,7 @@ order, is what this front holds on to:
 
 from __future__ import annotations
 
+import functools
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -124,15 +125,15 @@ class DeltaRayTrainer(RayPPOTrainer):
 
     def _write_step(self, metrics: dict[str, Any], step: int) -> None:
         batch, self.delta_batch = self.delta_batch, None
-        if batch is None or not self.delta.has_folder:  # a validation, or a step without an update
+        if batch is None:  # a validation, or a step without an update
             return
-        dump = self._looks_closely()
         times = {
             name.removeprefix("timing_s/"): value
             for name, value in metrics.items()
             if name.startswith("timing_s/")
         }
-        self.delta.write_step(step, metrics, times, self._table(batch, dump), dump=dump)
+        table = functools.partial(self._table, batch)
+        self.delta.write_step(step, metrics, times, table, dump=self._looks_closely())
 
     def _table(self, batch: DataProto, dump: bool) -> dict[str, list[Any]]:
         """What the run folder wants to know of every response: plain lists and tensors without padding."""

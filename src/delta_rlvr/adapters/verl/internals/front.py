@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -47,8 +47,11 @@ class CreditRun:
 
     def looks_closely(self, step: int, last_step: int) -> bool:
         """Whether the rollouts of this step go into the run folder, with everything that is known about them."""
-        return self.settings.run_folder is not None and (
-            step % self.settings.rollouts_every == 0 or step == 1 or step >= last_step
+        every = self.settings.rollouts_every
+        return (
+            self.settings.run_folder is not None
+            and every > 0
+            and (step % every == 0 or step == 1 or step >= last_step)
         )
 
     def open_folder(
@@ -64,17 +67,18 @@ class CreditRun:
                 steps_planned=steps_planned,
             )
 
-    @property
-    def has_folder(self) -> bool:
-        """Whether steps are to be written down."""
-        return self._folder is not None
-
     def write_step(
-        self, step: int, metrics: Mapping[str, Any], timing: Mapping[str, float], table: Table, *, dump: bool
+        self,
+        step: int,
+        metrics: Mapping[str, Any],
+        timing: Mapping[str, float],
+        table: Callable[[bool], Table],
+        *,
+        dump: bool,
     ) -> None:
-        """One step into the run folder."""
-        assert self._folder is not None
-        self._folder.write_step(step, metrics, timing, table, dump=dump)
+        """One step into the run folder, where there is one; `table` makes what it wants to know of every response."""
+        if self._folder is not None:
+            self._folder.write_step(step, metrics, timing, table(dump), dump=dump)
 
     def saved_checkpoint(self, step: int) -> None:
         """verl has saved its checkpoint of this step."""

@@ -12,7 +12,6 @@ from verl.utils.metric import AggregationType, Metric
 from verl.workers.utils.padding import no_padding_2_padding
 
 from delta_rlvr.adapters.verl.internals.fields import WEIGHTS
-from delta_rlvr.adapters.verl.loss import multiplied, spread
 from delta_rlvr.adapters.verl.settings import VerlSettings
 
 
@@ -27,11 +26,12 @@ def weighted_loss(
     weights = _weights(settings, model_output, data)
     if weights is None:
         return stock(model_output=model_output, data=data, dp_group=dp_group)
-    correction = list(data["rollout_is_weights"].unbind()) if "rollout_is_weights" in data else None
+    multipliers = weights
+    if "rollout_is_weights" in data:  # verl's own correction for the rollout engine
+        correction = data["rollout_is_weights"].unbind()
+        multipliers = [ours * theirs for ours, theirs in zip(weights, correction, strict=True)]
     weighed = data.copy()
-    weighed["rollout_is_weights"] = torch.nested.as_nested_tensor(
-        multiplied(weights, correction), layout=torch.jagged
-    )
+    weighed["rollout_is_weights"] = torch.nested.as_nested_tensor(multipliers, layout=torch.jagged)
     loss, metrics = stock(model_output=model_output, data=weighed, dp_group=dp_group)
     return loss, {**metrics, **_seen(weights, data)}
 
@@ -64,10 +64,13 @@ def _weights_at_current_policy(
 
 def _seen(weights: list[Tensor], data: TensorDict) -> dict[str, Metric]:
     """What the loss was given, seen from inside of it: a coefficient that never arrived cannot show up here."""
-    mask = torch.cat([row.bool() for row in data["response_mask"].unbind()])[None]
+    mask = torch.cat([row.bool() for row in data["response_mask"].unbind()])
+    values = torch.cat(weights).to(mask.device)
     tokens = (data["batch_num_tokens"] or int(mask.sum())) / data["dp_size"]
-    mean, away = spread(torch.cat(weights)[None].to(mask.device), mask, tokens)
+    seen = {"mean": values, "away_from_one": (values - 1).abs()}
     return {
-        "actor/credit_weight_mean": Metric(value=mean, aggregation=AggregationType.SUM),
-        "actor/credit_weight_away_from_one": Metric(value=away, aggregation=AggregationType.SUM),
+        f"actor/credit_weight_{name}": Metric(
+            value=float(torch.where(mask, part, 0.0).sum() / tokens), aggregation=AggregationType.SUM
+        )
+        for name, part in seen.items()
     }

@@ -76,9 +76,8 @@ class DeltaTrainerSync(PPOTrainerSync):
         self, batch: KVBatchMeta, metrics: dict[str, Any], timing_raw: Any, global_steps: int, epoch: int
     ) -> None:
         super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
-        if self.delta.has_folder:
-            dump = self._looks_closely()
-            self.delta.write_step(global_steps, metrics, timing_raw, _table(batch, dump), dump=dump)
+        table = functools.partial(_table, batch)
+        self.delta.write_step(global_steps, metrics, timing_raw, table, dump=self._looks_closely())
 
     def _looks_closely(self) -> bool:
         return self.delta.looks_closely(self.global_steps, self.total_training_steps)
