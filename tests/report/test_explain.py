@@ -11,7 +11,7 @@ from report_pages import unpacked
 from rounding import FIVE_DIGITS, MODEL, rounding
 
 from delta_rlvr.cli import main
-from delta_rlvr.commands.explain import explain, group_advantages
+from delta_rlvr.commands.explain import advantages_and_groups, explain
 from delta_rlvr.credit import token_coefficients
 from delta_rlvr.exit_codes import ExitCode
 from delta_rlvr.report.rollout_files import Rollout, RolloutFileError, read_rollouts
@@ -146,7 +146,7 @@ def test_advantages_by_hand():
     def rollout(group, reward):
         return Rollout("line 1", "p", "r", reward, group)
 
-    advantages, groups = group_advantages(
+    advantages, groups = advantages_and_groups(
         [rollout("b", 1.0), rollout("a", 5.0), rollout("b", 3.0), rollout("c", 2.0), rollout("c", 2.0)]
     )
     assert groups == [0, 1, 0, 2, 2]

@@ -10,7 +10,7 @@ import pytest
 import torch
 from report_pages import unpacked
 
-from delta_rlvr.commands.explain import explain, group_advantages
+from delta_rlvr.commands.explain import advantages_and_groups, explain
 from delta_rlvr.report.rollout_files import RolloutFileError, read_rollouts
 from delta_rlvr.runs import RunDescription, RunWriter
 from delta_rlvr.tasks.models import load_policy
@@ -54,7 +54,7 @@ def test_a_runs_own_rollouts(tokenizer, tmp_path):
     rollouts = read_rollouts(path)
     assert [rollout.response for rollout in rollouts] == [RIGHT, WRONG]
     # The engine's advantages, not (reward - mean) / deviation, which would be 0.707.
-    assert group_advantages(rollouts) == ([1.0, -1.0], [0, 0])
+    assert advantages_and_groups(rollouts) == ([1.0, -1.0], [0, 0])
     page = explain("builtin", path, tmp_path / "x.html", methods=["oracle", "delta"])
     shown = {response["advantage"]: response for response in responses_of(page)}
     assert shown[1.0]["tokens"] == token_texts(tokenizer, list(rollouts[0].ids))  # the sampled tokens

@@ -17,6 +17,7 @@ from delta_rlvr.cli import main
 from delta_rlvr.credit import DeltaConfig
 from delta_rlvr.evaluate import evaluate_policy
 from delta_rlvr.evaluate.seeds import SeedComparison
+from delta_rlvr.objectives import group_advantages
 from delta_rlvr.study.judging import Asked, Judge, _light
 from delta_rlvr.study.learning.batch_statistics import DIAGNOSTICS
 from delta_rlvr.study.learning.curves import curves_figure
@@ -27,7 +28,7 @@ from delta_rlvr.study.learning.session import Trained
 from delta_rlvr.study.learning.settings import Run, TrainingSettings
 from delta_rlvr.study.learning.table import StudyTable, markdown, sentences, study_table
 from delta_rlvr.study.learning.training import StackedTraining
-from delta_rlvr.study.rollouts import Batch, Collector, advantages, flip, make_collector
+from delta_rlvr.study.rollouts import Batch, Collector, flip, make_collector
 from delta_rlvr.study.weighing import Weigher, study_method
 from delta_rlvr.tasks import Problem, get_task, load_policy
 from delta_rlvr.tasks.problem_set import ProblemSet
@@ -132,7 +133,7 @@ def test_a_limit_cuts_a_response_and_no_other() -> None:
 
 def test_advantages_by_hand() -> None:
     # Group 1: mean 1/4, std (ddof 1) of (1, 0, 0, 0) = 1/2: (3/4)/(1/2 + 1e-4) and -(1/4)/(1/2 + 1e-4). Group 2 is all alike.
-    found = advantages(torch.tensor([1.0, 0, 0, 0, 1, 1, 1, 1]), 4)
+    found = group_advantages(torch.tensor([1.0, 0, 0, 0, 1, 1, 1, 1]), 4)
     expected = [1.49970, -0.49990, -0.49990, -0.49990, 0, 0, 0, 0]
     assert found.tolist() == pytest.approx(expected, abs=5e-6)  # the digits above
 

@@ -10,7 +10,8 @@ from rounding import MODEL, rounding
 from stacks import small_model
 
 from delta_rlvr.credit import DeltaConfig, credit_record, full_token_gradients
-from delta_rlvr.objectives import FutureClip
+from delta_rlvr.objectives import FutureClip, group_advantages
+from delta_rlvr.objectives.advantages import FLOOR as ADVANTAGE_FLOOR
 from delta_rlvr.study.planted.conditions import NOISE, SHUFFLED, one_right_a_group
 from delta_rlvr.study.planted.labelled import batch_facts, length_terciles, measure_weights, small_sample
 from delta_rlvr.study.planted.methods import bench_method, every_method, grid, label
@@ -22,7 +23,7 @@ from delta_rlvr.study.planted.updates import (
     update_vectors,
     weights_after_a_step,
 )
-from delta_rlvr.study.rollouts import ADVANTAGE_FLOOR, Rollouts, advantages
+from delta_rlvr.study.rollouts import Rollouts
 from delta_rlvr.study.stack.policy import StackedPolicy
 from delta_rlvr.study.weighing import Weigher
 from delta_rlvr.tasks import Problem
@@ -64,7 +65,7 @@ def rollouts(policy):
         entropy=torch.rand(count, time, generator=generator),
         correct=correct,
         rewards=correct,
-        advantages=advantages(correct, GROUP),
+        advantages=group_advantages(correct, GROUP),
         groups=torch.arange(4).repeat_interleave(GROUP),
         decisive=mask & (torch.rand(count, time, generator=generator) < 0.3),
     )

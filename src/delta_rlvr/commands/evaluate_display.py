@@ -22,7 +22,7 @@ from delta_rlvr.evaluate.records import Sample
 from delta_rlvr.evaluate.results import EvaluationResult
 from delta_rlvr.evaluate.runner import Progress
 from delta_rlvr.evaluate.settings import SampleKey
-from delta_rlvr.spelling import duration
+from delta_rlvr.spelling import duration, shown_spec
 from delta_rlvr.tasks.registry import BUILT_IN
 
 _SECONDS_BETWEEN_LINES = 10.0
@@ -138,12 +138,12 @@ def result_table(result: EvaluationResult) -> Table:
     add_columns(table, headings, left=("benchmark",))
     for name, numbers in document["benchmarks"].items():
         if numbers["score"] is None:
-            table.add_row(escape(name), f"0/{numbers['questions_asked']}", *"------")
+            table.add_row(escape(shown_spec(name)), f"0/{numbers['questions_asked']}", *"------")
             continue
         metrics = numbers["metrics"]
         asked, here = numbers["questions_asked"], numbers["questions"]
         table.add_row(
-            escape(name),
+            escape(shown_spec(name)),
             str(here) if here == asked else f"{here}/{asked}",
             _percent(numbers["score"]),
             _range(numbers["low"], numbers["high"]),

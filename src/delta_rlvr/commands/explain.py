@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
-
 from delta_rlvr.report.rollout_files import FORMATS, Rollout, RolloutFileError, read_rollouts
 from delta_rlvr.spelling import comma_list
 
@@ -19,7 +17,6 @@ if TYPE_CHECKING:
     from delta_rlvr.report.explained import Forward, Measured
 
 # Added to a group's standard deviation, as TRL and verl do; the deviation is the unbiased one, as theirs.
-ADVANTAGE_EPSILON = 1e-4
 
 METHODS = ("delta", "dapo-ft", "grpo")
 """Whose weights are shown when none are named."""
@@ -134,7 +131,7 @@ def explain(
     if not chosen:
         raise ValueError("methods: name at least one")
     every = read_rollouts(rollouts_file, reward_key)
-    advantages, groups = group_advantages(every)
+    advantages, groups = advantages_and_groups(every)
     # A response without a token has a part in its group's mean and none in the view.
     kept = [place for place, rollout in enumerate(every) if rollout.response or rollout.ids]
     rollouts = [every[place] for place in kept]
@@ -173,7 +170,7 @@ def explain(
     ).write_page(output, title, megabytes)
 
 
-def group_advantages(rollouts: Sequence[Rollout]) -> tuple[list[float], list[int]]:
+def advantages_and_groups(rollouts: Sequence[Rollout]) -> tuple[list[float], list[int]]:
     """Each rollout's advantage, and its group's number in order of appearance. The engine's own advantages, where the file has all of
     them; else relative to the group."""
     numbers: dict[str, int] = {}
@@ -181,13 +178,17 @@ def group_advantages(rollouts: Sequence[Rollout]) -> tuple[list[float], list[int
     known = [rollout.advantage for rollout in rollouts if rollout.advantage is not None]
     if len(known) == len(rollouts):
         return known, groups
-    rewards = np.array([rollout.reward for rollout in rollouts])
-    advantages = np.zeros(len(rollouts))
+    import torch
+
+    from delta_rlvr.objectives import group_advantages
+
+    rewards = torch.tensor([rollout.reward for rollout in rollouts], dtype=torch.float64)
+    advantages = torch.zeros_like(rewards)
     for number in range(len(numbers)):
-        members = np.flatnonzero(np.array(groups) == number)
-        if np.ptp(rewards[members]) > 0:
-            own = rewards[members]
-            advantages[members] = (own - own.mean()) / (own.std(ddof=1) + ADVANTAGE_EPSILON)
+        members = torch.tensor(groups) == number
+        own = rewards[members]
+        if own.min() < own.max():
+            advantages[members] = group_advantages(own, len(own))
     return advantages.tolist(), groups
 
 

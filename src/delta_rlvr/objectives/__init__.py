@@ -1,5 +1,6 @@
 """Objectives: surrogates, their averages, and the named methods. Tensors only; no engine is known here."""
 
+from delta_rlvr.objectives.advantages import group_advantages
 from delta_rlvr.objectives.aggregate import (
     Aggregation,
     policy_loss,
@@ -22,6 +23,7 @@ __all__ = [
     "all_methods",
     "clipped_loss",
     "get_method",
+    "group_advantages",
     "policy_loss",
     "portable",
     "self_normalized_mean",

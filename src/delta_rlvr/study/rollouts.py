@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from delta_rlvr.evaluate.local_sampler import end_tokens
+from delta_rlvr.objectives import group_advantages
 from delta_rlvr.study.judging import Asked, Judge, Judged
 from delta_rlvr.study.phases import Phases
 from delta_rlvr.study.shots import line_ends
@@ -20,8 +21,6 @@ from delta_rlvr.study.stack.policy import StackedPolicy
 from delta_rlvr.study.stack.sampling import StackedSampler
 from delta_rlvr.tasks import Problem, Task
 from delta_rlvr.tasks.prompts import encode_prompt
-
-ADVANTAGE_FLOOR = 1e-4  # eps_A, TRL's
 
 
 @dataclass(frozen=True)
@@ -281,13 +280,6 @@ def draws(seed: int, number: int, shape: tuple[int, ...]) -> Float[np.ndarray, "
     return np.random.Generator(np.random.Philox(source)).random(shape)
 
 
-def advantages(rewards: Float[Tensor, " batch"], group: int) -> Float[Tensor, " batch"]:
-    """A_i = (R_i - mean) / (std + eps_A) within each group, the standard deviation as TRL takes it (ddof 1)."""
-    grouped = rewards.view(-1, group)
-    centred = grouped - grouped.mean(1, keepdim=True)
-    return (centred / (grouped.std(1, keepdim=True) + ADVANTAGE_FLOOR)).flatten()
-
-
 def flip(correct: Float[Tensor, " batch"], noise: float, seed: int, number: int) -> Float[Tensor, " batch"]:
     """Verdicts of which a share `noise` is wrong. Draws of their own, so that noise does not move the samples."""
     if not 0 <= noise <= 1:
@@ -312,7 +304,7 @@ def _rollouts(batch: Batch, verdict: Judged, group: int, number: int, **tensors:
         texts=verdict.texts,
         correct=correct,
         rewards=rewards,
-        advantages=advantages(rewards, group),
+        advantages=group_advantages(rewards, group),
         groups=torch.arange(prompts, device=device).repeat_interleave(group),
         decisive=decisive,
         **tensors,

@@ -8,7 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from delta_rlvr.study.rollouts import ADVANTAGE_FLOOR, Rollouts, advantages, draws, flip
+from delta_rlvr.objectives import group_advantages
+from delta_rlvr.study.rollouts import Rollouts, draws, flip
 
 # Draws of a condition must not be those of the samples or of the noise.
 _STREAM = 1 << 42
@@ -28,13 +29,13 @@ class Condition:
         """The group-relative advantages under this condition; a response that is left out has 0."""
         correct = rollouts.correct
         if self not in (SHUFFLED, SPARSE):
-            return advantages(flip(correct, self.noise, seed, number), group)
+            return group_advantages(flip(correct, self.noise, seed, number), group)
         stream = seed + _STREAM + (self == SPARSE)
         lots = torch.from_numpy(draws(stream, number, (len(correct),))).to(correct.device)
         if self == SPARSE:
             return one_right_a_group(correct, group, lots)
         order = lots.view(-1, group).argsort(1)
-        return advantages(correct.view(-1, group).gather(1, order).flatten(), group)
+        return group_advantages(correct.view(-1, group).gather(1, order).flatten(), group)
 
 
 CLEAN = Condition("clean")
@@ -58,6 +59,5 @@ def one_right_a_group(
         if not len(right) or not len(wrong):
             continue
         kept = torch.cat([right[lots[right].argmax()][None], wrong])
-        rewards = correct[kept]
-        advantages[kept] = (rewards - rewards.mean()) / (rewards.std() + ADVANTAGE_FLOOR)
+        advantages[kept] = group_advantages(correct[kept], len(kept))
     return advantages
