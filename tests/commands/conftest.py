@@ -1,8 +1,8 @@
 """A finished run for the tests of the commands."""
 
 import pytest
-from command_line import SMALL
 
+from command_line import SMALL
 from delta_rlvr.adapters.trl.run_folder import RunFolderCallback
 from delta_rlvr.cli import main
 

@@ -4,6 +4,7 @@ import json
 import shutil
 
 import pytest
+
 from command_line import SMALL, refused
 
 

@@ -7,12 +7,12 @@ import signal
 import statistics
 
 import pytest
-from command_line import metrics, run, run_info, start
-from report_pages import unpacked
 from rich.console import Console
 
+from command_line import metrics, run, run_info, start
 from delta_rlvr.commands.compare import conclude
 from delta_rlvr.runs import RunDescription, RunWriter
+from report_pages import unpacked
 
 OPTIONS = ["--per_device_train_batch_size", 8, "--num_generations", 4, "--steps", 2, "--save_steps", 2]
 OPTIONS += ["--eval_problems", 6, "--eval_samples", 2, "--rollouts_every", 0]

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from command_line import SMALL
 from packaging.requirements import Requirement
 from transformers import AutoConfig
 from trl.import_utils import is_vllm_available
 
+from command_line import SMALL
 from delta_rlvr.cli import main
 from delta_rlvr.commands import doctor_train, doctor_trial
 from delta_rlvr.commands.doctor_trial import Trial, seconds_per_step

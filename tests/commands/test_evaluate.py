@@ -4,7 +4,6 @@ import argparse
 import json
 
 import pytest
-from stub_server import stub_server, text_answer
 
 from delta_rlvr.cli import main
 from delta_rlvr.commands import evaluate as command
@@ -13,6 +12,7 @@ from delta_rlvr.evaluate import EvaluationError, EvaluationResult, compare_resul
 from delta_rlvr.tasks.models import load_policy
 from delta_rlvr.tasks.registry import get_task
 from delta_rlvr.tasks.sources import hub
+from stub_server import stub_server, text_answer
 
 
 def evaluate(*words):

@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from command_line import SMALL, metrics
 
+from command_line import SMALL, metrics
 from delta_rlvr.adapters.trl.run_folder import no_signal
 from delta_rlvr.cli import main
 

@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from command_line import SMALL, metrics, refused, run_info
 
+from command_line import SMALL, metrics, refused, run_info
 from delta_rlvr.cli import main
 from delta_rlvr.runs import RunDescription, RunFolderError, RunWriter, read_run
 

@@ -5,8 +5,8 @@ import json
 from pathlib import Path
 
 import pytest
-from command_line import run, run_info
 
+from command_line import run, run_info
 from report_pages import unpacked
 
 OWN = Path(__file__).parent.parent / "own_rule" / "my_rules.py"

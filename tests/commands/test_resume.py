@@ -4,6 +4,7 @@ import random
 import shutil
 
 import pytest
+
 from command_line import SMALL, assert_same_run, metrics, run, run_info, start
 
 pytestmark = pytest.mark.timeout(600)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import run_info
 from tokenizers import ByteLevelBPETokenizer, Tokenizer, decoders, models
 from transformers import PreTrainedTokenizerFast
 
+from command_line import run_info
 from delta_rlvr.evaluate.results import EvaluationResult
 from delta_rlvr.tasks import get_task, load_policy
 from delta_rlvr.tasks.token_texts import token_texts, vocabulary_texts

@@ -8,9 +8,9 @@ import sys
 
 import numpy as np
 import pytest
-from command_line import SMALL, assert_same_run, metrics, run_info
 from safetensors.torch import load_file
 
+from command_line import SMALL, assert_same_run, metrics, run_info
 from delta_rlvr.cli import main
 from delta_rlvr.commands.options import parse_train_options
 from delta_rlvr.runs import read_run

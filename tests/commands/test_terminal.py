@@ -10,9 +10,9 @@ import sys
 from dataclasses import fields
 
 import pytest
-from command_line import SMALL, metrics, refused, run_info
 from trl import GRPOConfig
 
+from command_line import SMALL, metrics, refused, run_info
 from delta_rlvr.adapters.trl import DeltaTrainerConfig
 from delta_rlvr.cli import main
 from delta_rlvr.commands import endings, names

@@ -5,9 +5,9 @@ import shlex
 from pathlib import Path
 
 import pytest
-from command_line import metrics
 from datasets import Dataset
 
+from command_line import metrics
 from delta_rlvr.adapters.trl import DeltaTrainerConfig
 from delta_rlvr.adapters.trl.run_folder import no_signal
 from delta_rlvr.commands.options import parse_train_options

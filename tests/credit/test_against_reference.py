@@ -58,20 +58,10 @@ BEYOND = [
         ("batch", "group"),
         (
             {"contrast": "alignment"},
-            {"contrast": "alignment", "whiten": "diagonal"},
-            {"own_response": "leave_out"},
-            {"whiten": "diagonal"},
-            {"whiten": "full"},
-            {"contrast": "within_side", "own_response": "leave_out"},
-            {"contrast": "alignment", "whiten": "full", "own_response": "leave_out"},
+            {"contrast": "alignment", "lambda_min": 0.5, "lambda_max": 1.5},
         ),
     )
 ]
-
-
-def refused(proxy, settings):
-    """What the head's gradient is too large for."""
-    return proxy == "head" and (settings.get("whiten") == "full" or "own_response" in settings)
 
 
 def assert_close(ours, expected, tolerance):
@@ -141,10 +131,6 @@ def far_from_threshold(expected, settings, tolerance):
     "settings", [*SETTINGS, *BEYOND], ids=lambda s: "-".join(f"{k}={v}" for k, v in s.items())
 )
 def test_fp32_inputs_match_the_loop(proxy, settings):
-    if refused(proxy, settings):
-        with pytest.raises(ValueError, match="vocab x width matrix"):
-            DeltaConfig(proxy=proxy, **settings)
-        return
     rng = np.random.default_rng(zlib.crc32(f"{proxy}{settings}".encode()))
     compared = 0
     for _ in range(CASES if proxy in ("full", "output_row", "sharpness") else CASES // 3):
@@ -177,8 +163,6 @@ def test_fp32_inputs_match_the_loop(proxy, settings):
 @pytest.mark.parametrize("settings", [*SETTINGS[:16:3], *BEYOND[:4]], ids=str)
 def test_bf16_store_matches_the_loop_on_what_it_stores(proxy, settings):
     """bf16 rows are kept as they are, so that against the loop on the same rows only accumulation could differ."""
-    if refused(proxy, settings):
-        pytest.skip("refused")
     rng = np.random.default_rng(11)
     for _ in range(CASES):
         record, expected, mask = run_both(random_case(rng), proxy, settings, rng, torch.bfloat16)

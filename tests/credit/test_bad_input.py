@@ -117,13 +117,8 @@ def test_what_a_proxy_needs():
         ({"gamma_floor": 0.0}, "must be positive"),
         ({"source": "random", "range_map": False}, "source='random'"),
         ({"contrast": "within_side", "assignment": "hard"}, "choose one of the two"),
-        ({"contrast": "within_side", "whiten": "diagonal"}, "no whitened form"),
         ({"contrast": "alignment", "assignment": "hard"}, "never negative"),
         ({"contrast": "alignment", "gamma": "initial"}, "no distances"),
-        ({"proxy": "head", "whiten": "full"}, "vocab x width matrix"),
-        ({"gamma": "initial", "whiten": "diagonal"}, "has another unit"),
-        ({"assignment": "hard", "own_response": "leave_out"}, "without any token"),
-        ({"proxy": "head", "own_response": "leave_out"}, "vocab x width matrix"),
     ],
 )
 def test_settings(settings, message):

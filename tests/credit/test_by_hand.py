@@ -131,28 +131,6 @@ def test_alignment_looks_along_the_contrast_either_way():
     assert record.alpha.tolist() == pytest.approx(expected, abs=STORED)
 
 
-def test_the_own_response_is_left_out_of_its_centroid():
-    # + has 4 (A = 1) and 1, 1 (A = 1); - has -2 alone (A = -1). mu- = -2 for everybody on the other side.
-    # 4 meets (1 + 1) / 2 = 1: D = 36 - 9 = 27. 1 meets 4: D = 9 - 9 = 0. -2 has nobody left: the origin; mu+ = 2: D = 16 - 4 = 12.
-    hidden = torch.tensor([[4.0, 0.0], [1.0, 1.0], [-2.0, 0.0]]).unsqueeze(-1)
-    mask = torch.tensor([[True, False], [True, True], [True, False]])
-    config = DeltaConfig(proxy="full", own_response="leave_out", refinements=0)
-    record = credit_record(hidden, None, torch.tensor([1.0, 1.0, -1.0]), mask, config=config)
-    assert record.margin.tolist() == pytest.approx([27, 0, 0, 12], abs=STORED * 36)
-
-
-def test_whitening_divides_by_second_moments():
-    # v = (1, 0), (3, 0) | (-1, 2), (-1, -2): F = diag(12 / 4, 8 / 4) = diag(3, 2) off the diagonal (-2 + 2) / 4 = 0; mean diagonal 2.5.
-    # Metric diag(1 / 5.5, 1 / 4.5). mu+ = (2, 0), mu- = (-1, 0): only the first axis tells them apart: D = D_plain / 5.5.
-    # Plain, first axis alone: 1: 4 - 1 = 3; 3: 16 - 1 = 15; -1: 9 - 0 = 9 twice.
-    hidden = torch.tensor([[[1.0, 0.0], [3.0, 0.0]], [[-1.0, 2.0], [-1.0, -2.0]]])
-    mask = torch.ones(2, 2, dtype=torch.bool)
-    for whiten in ("diagonal", "full"):
-        config = DeltaConfig(proxy="full", whiten=whiten, refinements=0)
-        record = credit_record(hidden, None, torch.tensor([1.0, -1.0]), mask, config=config)
-        assert record.margin.tolist() == pytest.approx([3 / 5.5, 15 / 5.5, 9 / 5.5, 9 / 5.5], abs=STORED * 3)
-
-
 def test_sharpness_is_log_p_plus_entropy_times_hidden():
     # Two logits 0 and ln 3: p = 1/4, 3/4, H = 0.562335; log(1/4) + H = -0.823959. h = 1 and -1: v = -0.823959, 0.823959; D = (2 v)^2.
     # It is the slope of log p in an inverse temperature: d/da of log softmax((1 + a h) (0, ln 3))[0] at a = 0.

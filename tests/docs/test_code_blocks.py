@@ -6,12 +6,12 @@ import re
 import tomllib
 
 import pytest
-from pages import PAGES, ROOT, blocks, name_of
 
 from delta_rlvr.rewards import Verdict
 from delta_rlvr.runs import RunDescription, RunWriter
 from delta_rlvr.tasks import get_task, load_policy
 from delta_rlvr.testing import check_rule
+from pages import PAGES, ROOT, blocks, name_of
 
 RUN_ELSEWHERE = {"docs/training.md": "tests/commands/test_training_page.py runs its settings and its script"}
 BLOCKS = {name_of(page): list(blocks(page)) for page in PAGES}

@@ -9,7 +9,6 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from pages import PAGES, ROOT, blocks, commands
 
 from delta_rlvr.commands import (
     compare,
@@ -25,6 +24,7 @@ from delta_rlvr.commands import (
 )
 from delta_rlvr.commands.options import parse_train_options
 from delta_rlvr.objectives import get_method
+from pages import PAGES, ROOT, blocks, commands
 
 COMMANDS = [command for page in PAGES for command in commands(page)]
 

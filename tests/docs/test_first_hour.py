@@ -4,10 +4,10 @@ import runpy
 import shlex
 
 import pytest
-from pages import ROOT, blocks, commands
 
 from delta_rlvr.cli import main
 from delta_rlvr.runs import read_run
+from pages import ROOT, blocks, commands
 
 PAGE = ROOT / "docs" / "first_hour.md"
 SMALL = [

@@ -5,6 +5,7 @@ import re
 
 import nbformat
 import pytest
+
 from pages import ROOT
 
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))

@@ -4,10 +4,9 @@ import importlib
 import importlib.util
 import re
 
-from pages import ROOT
-
 import delta_rlvr
 from delta_rlvr.adapters import trl
+from pages import ROOT
 
 LISTED = re.findall(r"^::: (\S+)$", (ROOT / "docs" / "api.md").read_text(), re.MULTILINE)
 

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from evaluation_support import make_result
-from rounding import EXACT
 from scipy import stats
 
 from delta_rlvr.evaluate import EvaluationError, compare_many, compare_results
 from delta_rlvr.evaluate.results import EvaluationResult
+from evaluation_support import make_result
+from rounding import EXACT
 
 
 def drawn(chance, questions=40, samples=8, seed=0):

@@ -10,7 +10,6 @@ import time
 from pathlib import Path
 
 import pytest
-from evaluation_support import digit_grade, sums, tiny_model, tiny_tokenizer
 
 from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.local_sampler import LocalSampler
@@ -23,6 +22,7 @@ from delta_rlvr.evaluate.sample_file import SampleFile, read_samples
 from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey, sample_seed
 from delta_rlvr.tasks.own_reward import RewardError
 from delta_rlvr.tasks.problem import Problem
+from evaluation_support import digit_grade, sums, tiny_model, tiny_tokenizer
 
 MODEL = {"name": "scripted"}
 

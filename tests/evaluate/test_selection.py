@@ -3,10 +3,10 @@
 import json
 
 import pytest
-from evaluation_support import make_result
 
 from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.selection import SelectionRule, checkpoints, select_checkpoint, selection_result_path
+from evaluation_support import make_result
 
 
 def _run(tmp_path, steps=(10, 20, 100)):

@@ -9,10 +9,8 @@ from email.utils import format_datetime
 
 import httpx
 import pytest
-from evaluation_support import digit_grade, sums
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from stub_server import StubServer, chat_answer, seeded_digit, stub_server, text_answer
 
 from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.records import Sample, SampleRequest, read_sample
@@ -21,6 +19,8 @@ from delta_rlvr.evaluate.sample_file import SampleFile, read_samples
 from delta_rlvr.evaluate.server_sampler import ServerSampler, ServerSettings, _PassingTrouble, read_completion
 from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey
 from delta_rlvr.files import dump
+from evaluation_support import digit_grade, sums
+from stub_server import StubServer, chat_answer, seeded_digit, stub_server, text_answer
 
 SETTINGS = EvaluationSettings(samples=3, max_tokens=50, temperature=0.8, top_p=0.9, seed=2, stop=("Q:",))
 MODEL = {"name": "tiny"}

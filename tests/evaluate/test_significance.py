@@ -4,7 +4,6 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
-from rounding import EXACT
 from scipy import stats
 
 from delta_rlvr.evaluate.bootstrap import mean_interval
@@ -16,6 +15,7 @@ from delta_rlvr.evaluate.significance import (
     mann_whitney,
     sign_flip_test,
 )
+from rounding import EXACT
 
 ALTERNATIVES = ["two-sided", "greater", "less"]
 

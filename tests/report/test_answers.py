@@ -11,6 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+from delta_rlvr.commands.report import runs_below
+from delta_rlvr.report import write_report
+from delta_rlvr.runs import read_run
 from report_pages import (
     details,
     opened,
@@ -21,10 +25,6 @@ from report_pages import (
     unpacked,
     wait_for_prompt,
 )
-
-from delta_rlvr.commands.report import runs_below
-from delta_rlvr.report import write_report
-from delta_rlvr.runs import read_run
 
 DESKTOP = {"width": 1400, "height": 900}
 PHONE = {"width": 390, "height": 844}

@@ -7,8 +7,6 @@ import json
 import numpy as np
 import pytest
 import torch
-from report_pages import unpacked
-from rounding import FIVE_DIGITS, MODEL, rounding
 
 from delta_rlvr.cli import main
 from delta_rlvr.commands.explain import advantages_and_groups, explain
@@ -16,6 +14,8 @@ from delta_rlvr.credit import token_coefficients
 from delta_rlvr.exit_codes import ExitCode
 from delta_rlvr.report.rollout_files import Rollout, RolloutFileError, read_rollouts
 from delta_rlvr.tasks.models import load_policy
+from report_pages import unpacked
+from rounding import FIVE_DIGITS, MODEL, rounding
 
 PROMPTS = ["Add 90, 13, 10 and 71.\n", "Add 38, 92, 59 and 10.\n"]
 RESPONSES = [

@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-from report_pages import unpacked
 
 from delta_rlvr.evaluate.seeds import seed_table
 from delta_rlvr.report.clouds import clouds, default_minimum
@@ -15,6 +14,7 @@ from delta_rlvr.report.groups import compare_settings, group_runs
 from delta_rlvr.report.scales import nice
 from delta_rlvr.report.tokenview import token_view
 from delta_rlvr.runs import RunDescription, RunWriter, TokenSums, read_run
+from report_pages import unpacked
 
 
 def bare_run(path, *, method="delta", seed=0, after=None, interval=0.05, settings=None, rule=None):

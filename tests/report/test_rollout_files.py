@@ -8,13 +8,13 @@ import json
 
 import pytest
 import torch
-from report_pages import unpacked
 
 from delta_rlvr.commands.explain import advantages_and_groups, explain
 from delta_rlvr.report.rollout_files import RolloutFileError, read_rollouts
 from delta_rlvr.runs import RunDescription, RunWriter
 from delta_rlvr.tasks.models import load_policy
 from delta_rlvr.tasks.token_texts import token_texts
+from report_pages import unpacked
 
 PROMPT = "Add 90 and 13.\n"
 RIGHT, WRONG = "90 and 13 come to 103.", "From 90 up by 13 is 113."

@@ -8,8 +8,6 @@ import pytest
 import torch
 import trl.trainer.grpo_trainer as grpo_trainer
 from datasets import Dataset
-from rounding import MODEL, rounding
-from stacks import small_model
 from transformers import TrainerCallback
 
 from delta_rlvr.adapters.trl import DeltaTrainer, DeltaTrainerConfig
@@ -19,6 +17,8 @@ from delta_rlvr.study.learning.settings import Run, TrainingSettings
 from delta_rlvr.study.learning.training import StackedTraining
 from delta_rlvr.study.rollouts import Collector, Rollouts, make_collector
 from delta_rlvr.tasks import get_task, load_policy
+from rounding import MODEL, rounding
+from stacks import small_model
 
 SETTINGS = TrainingSettings(steps=4, prompts=6, group=4, updates=2)
 TASK = get_task("phrased-sums")

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from killed import killed, running
 
 from delta_rlvr.cli import main
 from delta_rlvr.files import InUse, locked
@@ -37,6 +36,7 @@ from delta_rlvr.study.stack.memory import bytes_per_run, runs_that_fit
 from delta_rlvr.study.stack.model_weights import shape_of
 from delta_rlvr.study.stack.policy import StackedPolicy
 from delta_rlvr.tasks import load_policy
+from killed import killed, running
 
 PROTOCOL = """
 question: does it survive

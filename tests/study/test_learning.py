@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-from rounding import MODEL, rounding
 
 from delta_rlvr.cli import main
 from delta_rlvr.credit import DeltaConfig
@@ -32,6 +31,7 @@ from delta_rlvr.study.rollouts import Batch, Collector, flip, make_collector
 from delta_rlvr.study.weighing import Weigher, study_method
 from delta_rlvr.tasks import Problem, get_task, load_policy
 from delta_rlvr.tasks.problem_set import ProblemSet
+from rounding import MODEL, rounding
 
 TASK = get_task("phrased-sums")
 

@@ -9,10 +9,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from killed import killed
-from rounding import MODEL, rounding
-from stacks import row_hidden, small_model
-from stub_server import stub_server, text_answer
 
 from delta_rlvr.cli import main
 from delta_rlvr.evaluate.errors import EvaluationFailed
@@ -46,6 +42,10 @@ from delta_rlvr.study.measured.served import ServedContinuations
 from delta_rlvr.study.planted.updates import update_vectors
 from delta_rlvr.study.rollouts import Batch, make_collector
 from delta_rlvr.tasks import Problem, get_task, load_policy
+from killed import killed
+from rounding import MODEL, rounding
+from stacks import row_hidden, small_model
+from stub_server import stub_server, text_answer
 
 END, LIMIT, VOCAB = 0, 3, 5
 PROMPT = [4, 3]

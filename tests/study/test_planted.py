@@ -6,8 +6,6 @@ import math
 
 import pytest
 import torch
-from rounding import MODEL, rounding
-from stacks import small_model
 
 from delta_rlvr.credit import DeltaConfig, credit_record, full_token_gradients
 from delta_rlvr.objectives import FutureClip, group_advantages
@@ -27,6 +25,8 @@ from delta_rlvr.study.rollouts import Rollouts
 from delta_rlvr.study.stack.policy import StackedPolicy
 from delta_rlvr.study.weighing import Weigher
 from delta_rlvr.tasks import Problem
+from rounding import MODEL, rounding
+from stacks import small_model
 
 GROUP = 4
 

@@ -8,7 +8,6 @@ import shutil
 import xml.etree.ElementTree as ET
 
 import pytest
-from rounding import EXACT
 
 from delta_rlvr.cli import main
 from delta_rlvr.commands.credit_bench_display import sentences
@@ -21,6 +20,7 @@ from delta_rlvr.study.planted.table import agreement_file, bench_result, select,
 from delta_rlvr.study.shots import line_ends, with_shots
 from delta_rlvr.tasks import get_task, load_policy
 from delta_rlvr.tasks.phrased_sums import Slips
+from rounding import EXACT
 
 TINY = ["--quick", "--tasks", "phrased-sums", "--prompts", "4", "--group", "4"]
 TINY += ["--methods", "delta,fipo", "--device", "cpu"]

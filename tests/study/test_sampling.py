@@ -2,15 +2,15 @@
 
 import pytest
 import torch
-from rounding import MODEL, rounding
 from scipy.stats import chisquare
-from stacks import row_hidden, small_model, stack_of
 
 from delta_rlvr.evaluate.drawing import draw_tokens
 from delta_rlvr.study.stack import sampling
 from delta_rlvr.study.stack.policy import StackedPolicy
 from delta_rlvr.study.stack.sampling import StackedSampler
 from delta_rlvr.tasks import get_task, load_policy
+from rounding import MODEL, rounding
+from stacks import row_hidden, small_model, stack_of
 
 END, PAD = 1, 0
 STEPS = 70

@@ -4,14 +4,14 @@ import copy
 
 import pytest
 import torch
-from rounding import MODEL, rounding
-from stacks import row_hidden, small_model, stack_of
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from delta_rlvr.study.stack import logprobs
 from delta_rlvr.study.stack.policy import StackedPolicy, clip_gradients, pack
 from delta_rlvr.study.stack.ragged import shared_prefix
 from delta_rlvr.tasks import load_policy
+from rounding import MODEL, rounding
+from stacks import row_hidden, small_model, stack_of
 
 pytestmark = pytest.mark.numeric
 

@@ -5,14 +5,14 @@ Weights come from the core (and, for DelTA, from the float64 loops of `credit_re
 
 from dataclasses import dataclass, field, replace
 
-import credit_reference as reference
 import numpy as np
 import torch
-from replayed_training import GENERATIONS, LEARNING_RATE, SHAPES, TEMPERATURE, reward_of
-from rounding import MODEL, assert_clear_cut, rounding
 
+import credit_reference as reference
 from delta_rlvr.credit import DeltaConfig, credit_record
 from delta_rlvr.objectives import LossInputs, policy_loss
+from replayed_training import GENERATIONS, LEARNING_RATE, SHAPES, TEMPERATURE, reward_of
+from rounding import MODEL, assert_clear_cut, rounding
 
 
 @dataclass
@@ -215,8 +215,6 @@ class _Batch:
             "lambda_max",
             "refinements",
             "contrast",
-            "own_response",
-            "whiten",
             "gamma",
             "assignment",
             "normalize",

@@ -19,11 +19,10 @@ CONFIGS = [
         for p in ("output_row", "topk_hidden", "head")
         for s in ("batch", "group")
     ),
-    DeltaConfig(proxy="head", whiten="diagonal"),
     DeltaConfig(proxy="sharpness", contrast="alignment"),
-    DeltaConfig(contrast="alignment", whiten="full", own_response="leave_out"),
+    DeltaConfig(contrast="alignment"),
     DeltaConfig(contrast="within_side", refinements=2),
-    DeltaConfig(scope="group", own_response="leave_out", whiten="diagonal"),
+    DeltaConfig(scope="group", contrast="alignment"),
     DeltaConfig(gamma="initial"),
     DeltaConfig(assignment="hard"),
     DeltaConfig(source="random"),

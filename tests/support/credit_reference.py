@@ -176,8 +176,6 @@ def reference_coefficients(
     lambda_max: float = 1.2,
     refinements: int = 1,
     contrast: Literal["both_sides", "within_side", "alignment"] = "both_sides",
-    own_response: Literal["include", "leave_out"] = "include",
-    whiten: Literal["none", "diagonal", "full"] = "none",
     gamma: Literal["adaptive", "initial"] = "adaptive",
     assignment: Literal["soft", "hard"] = "soft",
     normalize: bool = True,
@@ -219,14 +217,6 @@ def reference_coefficients(
         }
         for label, group in members.items()
     }
-    taking_part = [
-        np.array(v[b][t], dtype=np.float64)
-        for sides in split.values()
-        if sides[POSITIVE] and sides[NEGATIVE]
-        for s in sides
-        for b, t in sides[s]
-    ]
-    metric = _metric(taking_part, whiten, eps)
     for label, group in members.items():
         sides = split[label]
         for s in sides:
@@ -241,8 +231,6 @@ def reference_coefficients(
                 advantages,
                 refinements,
                 contrast,
-                own_response,
-                metric,
                 gamma,
                 assignment,
                 eps,
@@ -267,20 +255,6 @@ def reference_coefficients(
     return result
 
 
-def _metric(vectors: Sequence[Array], whiten: str, eps: float) -> Array | None:
-    """(F + mean(diag F) I)^-1 with F the mean of v v^T, or of its diagonal; None for the plain one."""
-    if whiten == "none" or not vectors:
-        return None
-    width = len(vectors[0])
-    moments = np.zeros((width, width))
-    for i in range(width):
-        for j in range(width):
-            if whiten == "full" or i == j:
-                moments[i, j] = math.fsum(float(x[i]) * float(x[j]) for x in vectors) / len(vectors)
-    ridge = max(math.fsum(moments[i, i] for i in range(width)) / width, eps)
-    return np.linalg.inv(moments + ridge * np.eye(width))
-
-
 def _solve_group(
     result: Coefficients,
     label: Hashable,
@@ -289,8 +263,6 @@ def _solve_group(
     advantages: Any,
     refinements: int,
     contrast: str,
-    own_response: str,
-    metric: Array | None,
     gamma_rule: str,
     assignment: str,
     eps: float,
@@ -308,36 +280,18 @@ def _solve_group(
         mass = math.fsum(weights)
         return mass, weighted_sum(weights, [vector[at] for at in sides[s]], width) / max(mass, eps)
 
-    def distance(a: Array, b: Array) -> float:
-        if metric is None:
-            return squared_distance(a, b)
-        return dot(a - b, [dot(row, a - b) for row in metric])
-
-    def own_centroid(at: Position, mu: dict[int, Array], weight: dict[Position, float]) -> Array:
-        """mu of the token's own side; without its own response if that is left out."""
-        if own_response == "include":
-            return mu[side[at]]
-        others = [other for other in sides[side[at]] if other[0] != at[0] and weight[other] > 0]
-        mass = math.fsum(weight[other] for other in others)
-        total = weighted_sum([weight[other] for other in others], [vector[other] for other in others], width)
-        return total / max(mass, eps)
-
-    def margins(mu: dict[int, Array], weight: dict[Position, float]) -> dict[Position, float]:
+    def margins(mu: dict[int, Array]) -> dict[Position, float]:
         found = {}
         for at in tokens:
-            own, opposite = own_centroid(at, mu, weight), mu[-side[at]]
+            own, opposite = mu[side[at]], mu[-side[at]]
             if contrast == "within_side":
                 found[at] = -squared_distance(vector[at], own)
             elif contrast == "alignment":
-                difference = own - opposite
-                along = dot(
-                    vector[at],
-                    difference if metric is None else [dot(row, difference) for row in metric],
-                )
+                along = dot(vector[at], own - opposite)
                 length = math.sqrt(dot(vector[at], vector[at]))
                 found[at] = along**2 / length if length > 0 else 0.0
             else:
-                found[at] = distance(vector[at], opposite) - distance(vector[at], own)
+                found[at] = squared_distance(vector[at], opposite) - squared_distance(vector[at], own)
         return found
 
     def temperatures(margin: dict[Position, float]) -> dict[int, float]:
@@ -354,19 +308,18 @@ def _solve_group(
         return {at: sigmoid(margin[at] / gamma[side[at]]) for at in tokens}  # (6)
 
     mu_initial = {s: centroid(s, lambda at: strength[at])[1] for s in sides}
-    mu, weight = dict(mu_initial), dict(strength)
-    margin_initial = margins(mu, weight)
+    mu = dict(mu_initial)
+    margin_initial = margins(mu)
     gamma = temperatures(margin_initial)
     for _ in range(refinements):
-        margin = margins(mu, weight)
+        margin = margins(mu)
         alpha = assign(margin, gamma)
-        weight = {at: strength[at] * alpha[at] for at in tokens}
         for s in sides:
             mass, moved = centroid(s, lambda at: strength[at] * alpha[at])  # noqa: B023 (7)
             if mass > 0:
                 mu[s] = moved
         gamma = temperatures(margin)  # lagged: the margins before the centroids moved
-    margin = margins(mu, weight)
+    margin = margins(mu)
     alpha = assign(margin, gamma)
 
     for at in tokens:

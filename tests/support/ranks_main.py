@@ -7,6 +7,7 @@ from pathlib import Path
 os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
 
 import torch
+
 from real_generation import train_for_real
 from replayed_training import build, parameters_of, rollout
 from support_methods import ONE_OF_A_KIND

@@ -4,13 +4,13 @@ import tempfile
 
 import torch
 from datasets import Dataset
-from replayed_training import QUIET, RecordedDelta, RecordedStock
 from transformers import set_seed
 from trl import GRPOConfig
 
 from delta_rlvr.adapters.trl import DeltaTrainerConfig
 from delta_rlvr.tasks import get_task
 from delta_rlvr.tasks.models import load_policy
+from replayed_training import QUIET, RecordedDelta, RecordedStock
 
 
 def letters(completions, **_):

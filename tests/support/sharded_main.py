@@ -13,6 +13,7 @@ os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
 import torch
 from accelerate import state as accelerate_state
 from accelerate.utils import DistributedType
+
 from real_generation import build_real
 from replayed_training import build
 

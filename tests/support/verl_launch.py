@@ -12,10 +12,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from verl_environment import CPU
-
 from delta_rlvr.adapters.verl.data import write_parquet
 from delta_rlvr.tasks import get_task, resolve_model
+from verl_environment import CPU
 
 LAUNCH = [
     *CPU,

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from rounding import MODEL, assert_clear_cut, rounding
 
 from delta_rlvr.credit import credit_record
 from delta_rlvr.objectives import get_method
 from delta_rlvr.tasks import load_policy, resolve_model
+from rounding import MODEL, assert_clear_cut, rounding
 
 if TYPE_CHECKING:
     from verl_workers import Batch
@@ -24,6 +24,7 @@ def started_workers(*overrides: str) -> Iterator[Any]:
     """Two ranks of the real worker, until the test is done with them."""
     import ray
     from verl.single_controller.ray import RayClassWithInitArgs, RayResourcePool, RayWorkerGroup
+
     from verl_workers import SwitchableWorker
 
     workers = RayWorkerGroup(

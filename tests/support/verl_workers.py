@@ -12,11 +12,11 @@ from tensordict import TensorDict
 from verl.single_controller.base.decorator import Dispatch, register
 from verl.utils import tensordict_utils as tu
 from verl.workers.utils.padding import left_right_2_no_padding
-from verl_environment import CPU
 
 from delta_rlvr.adapters.verl.internals.loss import weighted_loss
 from delta_rlvr.adapters.verl.internals.worker import DeltaWorker
 from delta_rlvr.adapters.verl.settings import read_settings
+from verl_environment import CPU
 
 TINY = (
     "actor_rollout_ref.actor.fsdp_config.strategy=fsdp2",

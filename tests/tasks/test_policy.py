@@ -10,11 +10,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from rounding import MODEL, rounding
 
 from delta_rlvr.tasks import get_task, load_policy, resolve_model
 from delta_rlvr.tasks.sum_credit import sum_digits
 from delta_rlvr.tasks.task import flag_tokens, token_spans
+from rounding import MODEL, rounding
 
 SAMPLES = 500
 

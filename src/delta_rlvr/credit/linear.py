@@ -62,18 +62,6 @@ def store_inner_products(
         torch.mm(rows[piece].to(products.dtype), vectors.T, out=products[piece])
 
 
-def add_square_sums(
-    total: Float[Tensor, "*shape"], weights: Float[Tensor, " token"], rows: Float[Tensor, "token width"]
-) -> None:
-    """total [width] += weights @ rows^2, or total [width, width] += rows.T diag(weights) rows."""
-    for piece in _pieces(rows):
-        x = rows[piece].to(total.dtype)
-        if total.dim() == 2:
-            total.addmm_((x * weights[piece, None]).T, x)
-        else:
-            total += weights[piece] @ x.square()
-
-
 def square_norms(rows: Float[Tensor, "token width"]) -> Float[Tensor, " token"]:
     """The squared length of each row, wide."""
     norms = torch.empty(len(rows), dtype=wide(rows.device), device=rows.device)

@@ -1,7 +1,7 @@
 """What stands for a token's gradient (Appendix F), as linear operators over stored rows.
 
 The estimator never sees a vector. It asks few things of the batch's tokens: sums of v weighted by slot, inner products of v with
-one vector per slot, squared lengths, second moments. Each kind of vector answers from the stored row x of a token:
+one vector per slot, squared lengths. Each kind of vector answers from the stored row x of a token:
 
     RowVectors       v = f x, x a stored row and f a number (1 - p keeps its precision that way, whatever the store rounds)
     CentredVectors   v = f (x - m), m the mean row of the batch
@@ -22,7 +22,6 @@ from torch import Tensor
 from delta_rlvr.credit import kernels
 from delta_rlvr.credit.batch import TokenBatch
 from delta_rlvr.credit.linear import (
-    add_square_sums,
     add_weighted_sums,
     merge,
     split,
@@ -63,10 +62,6 @@ class TokenVectors(Protocol):
 
     def project(self, vectors: Float[Tensor, "slot ..."], slots: Slots) -> Float[Tensor, " token"]:
         """<v, the vector of the token's slot>."""
-        ...
-
-    def square_sums(self, weights: Float[Tensor, " token"], total: Float[Tensor, "*shape"]) -> None:
-        """total += the sum of weight * v * v (entry by entry), or of weight * v (outer) v where `total` is square."""
         ...
 
     def square_norms(self, like: Float[Tensor, " token"]) -> Float[Tensor, " token"]:
@@ -208,12 +203,6 @@ class RowVectors:
                 products[place] = merge(parts.T, len(present)).gather(0, here[None])[0]
         return products if self.factor is None else products * self.factor.to(products.dtype)
 
-    def square_sums(self, weights: Float[Tensor, " token"], total: Float[Tensor, "*shape"]) -> None:
-        if self.factor is not None:
-            weights = weights * self.factor.to(weights.dtype).square()
-        for place, x in self.rows.read(self.wanted):
-            add_square_sums(total, weights[place], x)
-
     def square_norms(self, like: Float[Tensor, " token"]) -> Float[Tensor, " token"]:
         norms = torch.zeros_like(like)
         for place, x in self.rows.read(self.wanted):
@@ -255,9 +244,6 @@ class CentredVectors:
 
     def project(self, vectors: Float[Tensor, "slot width"], slots: Slots) -> Float[Tensor, " token"]:
         return self.plain.project(vectors, slots) - self._scaled((vectors @ self.mean)[slots.of])
-
-    def square_sums(self, weights: Float[Tensor, " token"], total: Float[Tensor, "*shape"]) -> None:
-        raise ValueError("whiten: centred rows have no whitened form here; use whiten='none'")
 
     def square_norms(self, like: Float[Tensor, " token"]) -> Float[Tensor, " token"]:
         first = Slots(torch.zeros_like(like, dtype=torch.int64), 2)
@@ -309,10 +295,6 @@ class HeadVectors:
                 inside = (here == slot).nonzero()[:, 0]
                 products[place.start + inside] = (errors[inside] * (hidden[inside] @ vectors[slot].T)).sum(-1)
         return products
-
-    def square_sums(self, weights: Float[Tensor, " token"], total: Float[Tensor, "vocab width"]) -> None:
-        for place, hidden, errors in self.pieces():
-            total.addmm_((errors.square() * weights[place, None]).T, hidden.square())
 
     def square_norms(self, like: Float[Tensor, " token"]) -> Float[Tensor, " token"]:
         norms = torch.zeros_like(like)

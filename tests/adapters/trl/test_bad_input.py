@@ -6,11 +6,11 @@ import math
 import pytest
 import torch
 import transformers
-from replayed_training import build, make_model, parameters_of, rollout, settings_of
 from trl import GRPOConfig
 
 from delta_rlvr.adapters.trl import DeltaTrainer, DeltaTrainerConfig
 from delta_rlvr.credit import DeltaConfig
+from replayed_training import build, make_model, parameters_of, rollout, settings_of
 
 
 def config(**settings):

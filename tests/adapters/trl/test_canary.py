@@ -10,6 +10,13 @@ import transformers
 import trl
 from accelerate import Accelerator
 from datasets import Dataset
+from trl import GRPOConfig, GRPOTrainer
+
+from delta_rlvr import TokenRule
+from delta_rlvr.adapters.trl import DeltaTrainer, DeltaTrainerConfig, check_trl_version
+from delta_rlvr.adapters.trl.capture import Capture
+from delta_rlvr.credit import CreditStream, DeltaConfig
+from delta_rlvr.objectives import SoftGate
 from replayed_training import (
     GENERATIONS,
     QUIET,
@@ -23,13 +30,6 @@ from replayed_training import (
     settings_of,
     tokenizer,
 )
-from trl import GRPOConfig, GRPOTrainer
-
-from delta_rlvr import TokenRule
-from delta_rlvr.adapters.trl import DeltaTrainer, DeltaTrainerConfig, check_trl_version
-from delta_rlvr.adapters.trl.capture import Capture
-from delta_rlvr.credit import CreditStream, DeltaConfig
-from delta_rlvr.objectives import SoftGate
 from rounding import MODEL, rounding
 
 

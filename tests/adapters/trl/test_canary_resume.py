@@ -6,7 +6,6 @@ import io
 
 import pytest
 import torch
-from replayed_training import PROMPTS, build, make_model, parameters_of
 from transformers import (
     DefaultFlowCallback,
     PrinterCallback,
@@ -20,6 +19,7 @@ from transformers.trainer_utils import SaveStrategy
 from trl.trainer.utils import RepeatSampler
 
 from delta_rlvr.adapters.trl.resume import ExactResume, _sampler
+from replayed_training import PROMPTS, build, make_model, parameters_of
 
 
 def orders(sampler, epochs):

@@ -4,8 +4,8 @@ import math
 
 import pytest
 import torch
-from real_generation import build_real, train_for_real
 
+from real_generation import build_real, train_for_real
 from rounding import rounding
 from support_methods import TRAINABLE
 

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
+
 from real_generation import build_real
 from replayed_training import parameters_of
-
 from rounding import MODEL, rounding
 
 SHAPES = {

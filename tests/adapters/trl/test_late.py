@@ -6,10 +6,10 @@ two forwards, so that matrix products may round differently: 1e-6 is a few of fl
 
 import pytest
 import torch
-from replayed_training import build, make_model, parameters_of, reward_of, rollout
 
 from delta_rlvr.adapters.trl.run_folder import RunFolderCallback
 from delta_rlvr.runs import RunDescription, RunWriter, read_run
+from replayed_training import build, make_model, parameters_of, reward_of, rollout
 from rounding import MODEL, rounding
 
 LATE = "one micro-batch"

@@ -7,6 +7,12 @@ import pytest
 import torch
 import trl.trainer.grpo_trainer
 from datasets import Dataset, IterableDataset
+from trl import GRPOConfig, GRPOTrainer
+
+from delta_rlvr.adapters.trl import DeltaTrainer, DeltaTrainerConfig
+from delta_rlvr.adapters.trl.config import LOSSES
+from delta_rlvr.adapters.trl.run_folder import RunFolderCallback
+from delta_rlvr.runs import RunDescription, RunWriter, read_run
 from replayed_training import (
     GENERATIONS,
     PROMPTS,
@@ -19,12 +25,6 @@ from replayed_training import (
     settings_of,
     tokenizer,
 )
-from trl import GRPOConfig, GRPOTrainer
-
-from delta_rlvr.adapters.trl import DeltaTrainer, DeltaTrainerConfig
-from delta_rlvr.adapters.trl.config import LOSSES
-from delta_rlvr.adapters.trl.run_folder import RunFolderCallback
-from delta_rlvr.runs import RunDescription, RunWriter, read_run
 
 
 def config(**settings):

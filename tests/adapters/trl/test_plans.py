@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import pytest
 import torch
 from peft import LoraConfig
-from replayed_training import build, make_model, parameters_of, pretend_vllm, rollout
 
 from delta_rlvr import TokenRule
+from replayed_training import build, make_model, parameters_of, pretend_vllm, rollout
 from rounding import MODEL, rounding
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from datasets import Dataset
+
 from replayed_training import GENERATIONS, PROMPTS, build, parameters_of, response
 
 SAVES = {"save_strategy": "steps", "save_steps": 3, "max_steps": 16, "shuffle_dataset": True}

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from real_generation import build_real
 from safetensors.torch import load_file
 
 from delta_rlvr.adapters.trl import DeltaTrainerConfig
 from delta_rlvr.runs import RunFolderError, read_run
+from real_generation import build_real
 
 DUE = {"run_folder": True, "save_strategy": "steps", "save_steps": 2, "max_steps": 4, "logging_steps": 1}
 

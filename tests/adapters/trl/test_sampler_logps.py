@@ -4,10 +4,10 @@ import math
 
 import pytest
 import torch
-from replayed_training import TEMPERATURE, build, pretend_vllm, rollout
 
 from delta_rlvr import token_coefficients
 from delta_rlvr.adapters.trl import DeltaTrainerConfig
+from replayed_training import TEMPERATURE, build, pretend_vllm, rollout
 from rounding import rounding
 
 

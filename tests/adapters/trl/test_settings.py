@@ -5,8 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from by_hand import Options, train_by_hand
 from datasets import Dataset
+from transformers import Qwen3ForCausalLM
+
+import credit_reference as reference
+from by_hand import Options, train_by_hand
+from delta_rlvr.adapters.trl import DeltaTrainer, DeltaTrainerConfig
+from delta_rlvr.objectives import get_method
 from replayed_training import (
     GENERATIONS,
     PROMPTS,
@@ -19,11 +24,6 @@ from replayed_training import (
     settings_of,
     tokenizer,
 )
-from transformers import Qwen3ForCausalLM
-
-import credit_reference as reference
-from delta_rlvr.adapters.trl import DeltaTrainer, DeltaTrainerConfig
-from delta_rlvr.objectives import get_method
 from rounding import rounding
 
 UPDATES = "several updates"
@@ -76,9 +76,7 @@ def test_settings_of_trl(method, settings, options):
     [
         ("delta", "contrast=alignment"),
         ("delta-context", "contrast=both_sides"),
-        ("delta", "own_response=leave_out"),
-        ("delta", "whiten=diagonal"),
-        ("delta-group", "own_response=leave_out&whiten=full"),
+        ("delta-group", "contrast=within_side&gamma=adaptive"),
     ],
 )
 def test_settings_in_the_name(method, settings):
@@ -98,15 +96,16 @@ def test_settings_in_the_name(method, settings):
     ("method", "message"),
     [
         ("delta?contrast=sideways", "contrast=sideways: choose one of both_sides, within_side, alignment"),
-        ("delta?own_response=leave", "own_response=leave: choose one of include, leave_out"),
-        ("delta?whiten=true", "whiten=true: choose one of none, diagonal, full"),
-        ("delta?proxy=head&whiten=full", "proxy='head' does not go with whiten='full'"),
+        (
+            "delta?contrast=alignment&assignment=hard",
+            "contrast='alignment' does not go with assignment='hard'",
+        ),
         ("delta?lambda_min=1.3", r"lambda_min=1\.3 is above lambda_max=1\.2"),
         ("delta?proxy=full", "needs each token's gradient over all parameters .*, which TRL cannot give"),
         ("delta?refinements=-1", "refinements=-1: give a whole number"),
         ("delta?refinements=1.5", r"refinements=1\.5: give a whole number"),
         ("delta?lamda_min=0.5", "has no setting 'lamda_min'; did you mean 'lambda_min'"),
-        ("dapo?whiten=full", "'dapo' has no setting 'whiten'"),
+        ("dapo?contrast=alignment", "'dapo' has no setting 'contrast'"),
         ("oracle", "'oracle' needs labels of the decisive tokens, which TRL cannot give"),
     ],
 )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from replayed_training import build, parameters_of
 from rounding import rounding
 from sharded_main import CLIPPED

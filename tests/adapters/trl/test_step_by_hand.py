@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-from by_hand import Options, train_by_hand
-from replayed_training import SHAPES, build, make_model, parameters_of
 
+from by_hand import Options, train_by_hand
 from delta_rlvr import TokenRule
+from replayed_training import SHAPES, build, make_model, parameters_of
 from rounding import rounding
 from support_methods import TRAINABLE
 

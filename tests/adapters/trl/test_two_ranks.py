@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from by_hand import Options, train_by_hand
 from ranks_main import EVERY_SHAPE, METHODS, SHAPES
 from replayed_training import make_model

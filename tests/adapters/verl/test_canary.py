@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rounding import rounding
 
 import delta_rlvr.adapters.verl as package
+from rounding import rounding
 
 FOLDER = Path(package.__file__).parent
 
@@ -262,9 +262,9 @@ def test_the_loss_that_we_refuse_does_not(verl: Any) -> None:
 
 def test_every_setting_that_is_checked_stands_in_verls_config(verl: Any) -> None:
     from omegaconf import OmegaConf
-    from verl_workers import whole_config
 
     from delta_rlvr.adapters.verl.checks import PATHS, RESPONSE_ADVANTAGES
+    from verl_workers import whole_config
 
     config = whole_config("anything")
     for path in PATHS:

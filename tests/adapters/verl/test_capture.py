@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 import torch.multiprocessing as mp
-from rounding import rounding
-from verl_slices import LENGTHS, RESPONSES, solve_sliced, whole_batch
 
 from delta_rlvr.adapters.verl.capture import MicroBatch, PassCapture, Stopwatch, places
 from delta_rlvr.adapters.verl.settings import read_settings
 from delta_rlvr.credit import RowStore, credit_record
+from rounding import rounding
+from verl_slices import LENGTHS, RESPONSES, solve_sliced, whole_batch
 
 # Two sequences: prompt of 2 and response of 3 (its middle token masked), prompt of 1 and response of 2.
 #   packed positions   0 1 2 3 4 | 5 6 7

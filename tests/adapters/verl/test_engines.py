@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+
 from rounding import MODEL, rounding
 from verl_reference import (
     WEIGHTS,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
+from delta_rlvr.runs import read_run
 from rounding import MODEL, rounding
 from verl_environment import environment
 from verl_launch import Run, launch, prepare
-
-from delta_rlvr.runs import read_run
 
 # A busy machine may take long to start; an idle one takes a minute.
 pytestmark = pytest.mark.timeout(1800)

@@ -6,7 +6,6 @@ from dataclasses import fields
 from typing import Any
 
 import pytest
-from support_methods import TRAINABLE
 
 from delta_rlvr.adapters.trl import DeltaTrainerConfig
 from delta_rlvr.adapters.verl.checks import RESPONSE_ADVANTAGES, WEIGHTED_LOSSES, check_config, select
@@ -15,6 +14,7 @@ from delta_rlvr.credit import DeltaConfig
 from delta_rlvr.credit.rules.forking import ForkingTokens
 from delta_rlvr.credit.rules.uniform import Uniform
 from delta_rlvr.objectives import FutureClip
+from support_methods import TRAINABLE
 
 
 def sound() -> dict[str, Any]:
@@ -83,7 +83,7 @@ def test_settings_are_called_as_with_trl() -> None:
         ({"method": "dapo?lambda_min=0.8"}, "'dapo' has no setting 'lambda_min'"),
         ({"method": "delta?proxy=full"}, "gradient over all parameters .* which verl cannot give"),
         ({"method": "oracle"}, "labels of the decisive tokens, which verl cannot give"),
-        ({"method": "delta?whiten=half"}, "whiten=half: choose one of"),
+        ({"method": "delta?contrast=half"}, "contrast=half: choose one of"),
         ({"method": "fipo?hihg=2"}, "it has: dual, decay"),
         ({"method": "delta", "store_device_gb": -1}, "store_device_gb=-1"),
         ({"method": "delta", "rollouts_every": -1}, "rollouts_every=-1"),
@@ -159,11 +159,11 @@ def test_sequence_parallelism_needs_packed_sequences() -> None:
         check_config(config, read_settings({"method": "delta"}))
 
 
-def test_a_response_in_slices_cannot_be_left_out() -> None:
+def test_a_rule_that_looks_at_whole_responses_cannot_have_slices() -> None:
     config = changed("actor_rollout_ref.actor.ulysses_sequence_parallel_size", 2)
-    check_config(config, read_settings({"method": "delta?whiten=full"}))
+    check_config(config, read_settings({"method": "delta-context"}))
     with pytest.raises(SettingsError, match="looks at whole responses"):
-        check_config(config, read_settings({"method": "delta?own_response=leave_out"}))
+        check_config(config, read_settings({"method": "delta-top50"}))
 
 
 def test_other_stock_losses_may_be_weighed() -> None:

@@ -7,6 +7,10 @@ from typing import Any
 
 import pytest
 import torch
+
+from delta_rlvr.credit import CreditStream, credit_record
+from delta_rlvr.objectives import Clip, FutureClip, LossInputs, policy_loss
+from delta_rlvr.tasks import load_policy
 from rounding import MODEL, rounding
 from verl_reference import (
     WEIGHTS,
@@ -18,10 +22,6 @@ from verl_reference import (
     update,
     worker_weights,
 )
-
-from delta_rlvr.credit import CreditStream, credit_record
-from delta_rlvr.objectives import Clip, FutureClip, LossInputs, policy_loss
-from delta_rlvr.tasks import load_policy
 
 LOSS = rounding(MODEL, size=3.0)
 
@@ -82,7 +82,7 @@ def test_log_probs_and_coefficients_equal_plain_transformers_and_the_core(
         "delta-sharpness",
         "delta-scalar",
         "delta-centred",
-        "delta?own_response=leave_out&whiten=full",
+        "delta?contrast=within_side",
         "delta-top50",
         "dapo-ft",
         "delta?lambda_min=1&lambda_max=1",

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from code_attacks import ATTACKS, CHEATS, COSTLY, FORGE, HELP, PROGRAM_ATTACKS
 
+from code_attacks import ATTACKS, CHEATS, COSTLY, FORGE, HELP, PROGRAM_ATTACKS
 from delta_rlvr.rewards.code import (
     AssertionTests,
     Call,

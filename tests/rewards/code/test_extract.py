@@ -9,8 +9,8 @@ import textwrap
 import time
 
 import pytest
-from code_completions import CODE, ECHO, NO_CODE, STYLES, WHOLE_PROGRAMS, WRONG
 
+from code_completions import CODE, ECHO, NO_CODE, STYLES, WHOLE_PROGRAMS, WRONG
 from delta_rlvr.rewards.code.extract import continue_prompt, extract_code
 
 

@@ -12,8 +12,8 @@ import time
 
 import psutil
 import pytest
-from code_problems import PROBLEMS
 
+from code_problems import PROBLEMS
 from delta_rlvr.rewards import grade_code as exported
 from delta_rlvr.rewards.code import (
     AssertionTests,

@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from code_mutants import mutants, plain_harness
 
+from code_mutants import mutants, plain_harness
 from delta_rlvr.rewards.code import AssertionTests, CodeSettings, FunctionTests, grade_code_batch
 from delta_rlvr.rewards.code.datasets import evalplus_tests, humaneval_tests
 

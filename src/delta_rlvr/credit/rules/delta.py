@@ -64,27 +64,6 @@ _CONFLICTS: tuple[tuple[str, tuple[Any, ...], str, tuple[Any, ...], str], ...] =
     ),
     (
         "contrast",
-        ("within_side",),
-        "whiten",
-        ("diagonal", "full"),
-        "the paper's distance has no whitened form here; use whiten='none'",
-    ),
-    (
-        "gamma",
-        ("initial",),
-        "whiten",
-        ("diagonal", "full"),
-        "the plain distance of the centroids has another unit than whitened margins; use gamma='adaptive'",
-    ),
-    (
-        "assignment",
-        ("hard",),
-        "own_response",
-        ("leave_out",),
-        "a side may be left without any token; choose one of the two",
-    ),
-    (
-        "contrast",
         ("alignment",),
         "assignment",
         ("hard",),
@@ -96,27 +75,6 @@ _CONFLICTS: tuple[tuple[str, tuple[Any, ...], str, tuple[Any, ...], str], ...] =
         "gamma",
         ("initial",),
         "alignments are no distances: the temperature would be of another unit; use gamma='adaptive'",
-    ),
-    (
-        "proxy",
-        ("head",),
-        "whiten",
-        ("full",),
-        "a vocab x width matrix per token would need the square of that; use another proxy, or whiten='diagonal'",
-    ),
-    (
-        "proxy",
-        ("head",),
-        "own_response",
-        ("leave_out",),
-        "it would need one vocab x width matrix per response; use another proxy",
-    ),
-    (
-        "proxy",
-        ("centred_row",),
-        "whiten",
-        ("diagonal", "full"),
-        "centred rows have no whitened form here; use whiten='none'",
     ),
 )
 
@@ -171,10 +129,6 @@ class DeltaConfig(TokenRule):
     """Centroids over the whole rollout batch, or one pair per prompt."""
     contrast: Literal["both_sides", "within_side", "alignment"] = "both_sides"
     """Margins against the opposite centroid, distances to the own one alone (Table 2), or (ours) ||v|| cos^2(v, mu+ - mu-)."""
-    own_response: Literal["include", "leave_out"] = "include"
-    """Whether a token's own response counts in the centroid of its own side (ours)."""
-    whiten: Literal["none", "diagonal", "full"] = "none"
-    """Compare tokens in the metric (F + mean(diag F))^-1, F the second moments of v or their diagonal (ours)."""
     gamma: Literal["adaptive", "initial", "current"] = "adaptive"
     """Temperatures from the margins' spread, one pass behind as published; fixed to ||mu+(0) - mu-(0)||^2 (Table 3; our reading);
     or (ours) from the margins of the same centroids, which do not lag."""
@@ -252,8 +206,8 @@ class DeltaConfig(TokenRule):
 
     @property
     def sees_slices(self) -> bool:
-        """Draws number the tokens of a whole response, and a response that is left out is left out whole."""
-        return self.source != "random" and self.keep == "all" and self.own_response == "include"
+        """Draws number the tokens of a whole response."""
+        return self.source != "random" and self.keep == "all"
 
     def weigh(self, batch: TokenBatch) -> Float[Tensor, " token"] | CreditRecord:
         span = self.lambda_max - self.lambda_min

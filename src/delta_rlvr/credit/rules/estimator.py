@@ -13,24 +13,20 @@ Beyond the paper:
 - `contrast="alignment"` scores a token by ||v|| cos^2(v, mu+ - mu-): how much of its gradient lies along what tells the sides apart,
   whichever way it points. D asks whether a token looks like its own side; but decisive tokens of right and wrong responses often look
   alike (the same uncertain digit), so that D lifts them on one side and lowers them on the other.
-- `own_response="leave_out"`: a token is compared with its side's centroid without its own response.
-- `whiten`: distances in the metric (F + mean(diag F) I)^-1 with F = E[v v^T] over the tokens that have a side, or its diagonal.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from delta_rlvr.credit.batch import TokenBatch
 from delta_rlvr.credit.record import Discriminator
-from delta_rlvr.credit.reduce import wide
 from delta_rlvr.credit.slots import Slots
 from delta_rlvr.credit.vectors import TokenVectors
 
@@ -89,7 +85,6 @@ def estimate(
     block = max(1, _CENTROID_BYTES // max(1, 2 * 8 * numel))
     unweighted = degenerate[group]
     active = (batch.side != 0) & ~unweighted
-    metric = _metric(batch, vectors, config, active)
     discriminator = Discriminator(
         groups=ids,
         masses=masses,
@@ -108,7 +103,7 @@ def estimate(
             inside = (group >= first) & (group < last) & active
             count = 2 * (last - first)
             here = Slots((slots.of - 2 * first).clamp(0, count - 1), count)
-        solver = _Block(batch, vectors.within(inside), config, mass, inside, here, metric)
+        solver = _Block(batch, vectors.within(inside), config, mass, inside, here)
         solver.run()
         # Blocks share no token, and a block's arrays are 0 outside it.
         arrays = (solver.alpha, solver.margin, solver.margin_initial)
@@ -126,15 +121,6 @@ def estimate(
     )
 
 
-@dataclass(frozen=True)
-class _Centroids:
-    """mu± of some groups."""
-
-    means: Float[Tensor, "slot ..."]
-    own: Float[Tensor, "batch ..."] | None
-    """For each response the centroid of its own side without it, where it is to be left out."""
-
-
 class _Block:
     """Centroids, margins and assignments of some groups, refined together."""
 
@@ -146,10 +132,8 @@ class _Block:
         mass: Float[Tensor, " token"],
         active: Bool[Tensor, " token"],
         slots: Slots,
-        metric: Callable[[Tensor], Tensor],
     ):
         self.batch, self.vectors, self.config, self.active, self.slots = batch, vectors, config, active, slots
-        self.metric = metric
         self.mass = torch.where(active, mass, 0.0)
         self.counts = self._sums(active.to(self.mass.dtype)).clamp(min=1)
         if config.contrast != "both_sides":
@@ -158,12 +142,12 @@ class _Block:
     def run(self) -> None:
         """Eq. 6-7, K times, with lagged temperatures."""
         centroids = self._centroids(self.mass, None)  # mu±(0), Eq. 3
-        self.gap_initial = _gap(centroids.means)
+        self.gap_initial = _gap(centroids)
         self.margin = self.margin_initial = self._margins(centroids)  # D(0)
         self.gamma = self._temperatures(self.margin)  # gamma±(0)
         for number in range(self.config.refinements):
             alpha = self._assign(self.margin)  # alpha(k), Eq. 6
-            centroids = self._centroids(self.mass * alpha, centroids.means)  # mu±(k+1), Eq. 7
+            centroids = self._centroids(self.mass * alpha, centroids)  # mu±(k+1), Eq. 7
             # gamma±(k+1) comes from the margins of this same pass: the temperature lags one step behind. In the first
             # pass that is what gamma±(0) was.
             if number > 0:
@@ -172,65 +156,33 @@ class _Block:
             if self.config.gamma == "current":
                 self.gamma = self._temperatures(self.margin)
         self.alpha = self._assign(self.margin)  # alpha*
-        self.gap = _gap(centroids.means)
+        self.gap = _gap(centroids)
 
-    def _centroids(self, weights: Float[Tensor, " token"], previous: Tensor | None) -> _Centroids:
-        """Weighted mean of v for each slot, over all ranks."""
+    def _centroids(
+        self, weights: Float[Tensor, " token"], previous: Float[Tensor, "slot ..."] | None
+    ) -> Float[Tensor, "slot ..."]:
+        """mu±: the weighted mean of v for each slot, over all ranks."""
         sums = weights.new_zeros(self.slots.count, *self.vectors.shape)
         self.vectors.sums(weights, self.slots, sums)
         sums = self.batch.reducer.sum(sums)
         mass = self._sums(weights)
         means = sums / _over(mass.clamp(min=self.config.mass_floor), sums)
         # A side to which nothing was assigned keeps its centroid (hard assignment, or sigmoids that underflow).
-        if previous is not None:
-            means = torch.where(_over(mass > 0, means), means, previous)
-        left_out = self.config.own_response == "leave_out"
-        return _Centroids(means, self._without_own_response(weights, sums, mass) if left_out else None)
+        return means if previous is None else torch.where(_over(mass > 0, means), means, previous)
 
-    def _without_own_response(
-        self,
-        weights: Float[Tensor, " token"],
-        sums: Float[Tensor, "slot ..."],
-        mass: Float[Tensor, " slot"],
-    ) -> Float[Tensor, "batch ..."]:
-        """Each response's own centroid, its own tokens taken out; the origin (no gradient at all) if no other response is left."""
-        responses = len(self.batch.lengths)
-        own_sums = weights.new_zeros(responses, *self.vectors.shape)
-        self.vectors.sums(weights, Slots(self.batch.row, responses), own_sums)
-        own_mass = weights.new_zeros(responses).index_add_(0, self.batch.row, weights)
-        present = (own_mass > 0).to(weights.dtype)
-        slot = self._response_slot
-        others = self.batch.reducer.sum(mass.new_zeros(self.slots.count).index_add_(0, slot, present))
-        rest = (mass[slot] - own_mass).clamp(min=self.config.mass_floor)
-        return torch.where(
-            _over(others[slot] > present, own_sums), (sums[slot] - own_sums) / _over(rest, own_sums), 0.0
-        )
-
-    @property
-    def _response_slot(self) -> Int[Tensor, " batch"]:
-        """The slot of each response's tokens; 0 for one without a token."""
-        slot = self.slots.of
-        return slot.new_zeros(len(self.batch.lengths)).scatter_(0, self.batch.row, slot)
-
-    def _margins(self, centroids: _Centroids) -> Float[Tensor, " token"]:
+    def _margins(self, means: Float[Tensor, "slot ..."]) -> Float[Tensor, " token"]:
         """D = ||v - mu_opp||^2 - ||v - mu_own||^2, affine in v; or -||v - mu_own||^2; or <v, mu_own - mu_opp>^2 / ||v||."""
-        if centroids.own is None:
-            own, place = centroids.means, self.slots
-            difference = own - _opposite(centroids.means)
-        else:
-            own, place = centroids.own, Slots(self.batch.row, len(centroids.own))
-            difference = own - _opposite(centroids.means)[self._response_slot]
-        project = self.vectors.project
+        difference = means - _opposite(means)
         if self.config.contrast == "within_side":
-            margins = 2 * project(own, place) - _inner(own, own)[place.of] - self.square_norms
+            own = self.vectors.project(means, self.slots)
+            margins = 2 * own - _inner(means, means)[self.slots.of] - self.square_norms
         elif self.config.contrast == "alignment":
-            along = project(self.metric(difference), place)
+            along = self.vectors.project(difference, self.slots)
             margins = along.square() / self.square_norms.sqrt().clamp(min=self.config.mass_floor)
         else:
-            vectors = self.metric(difference)
             # ||opp||^2 - ||own||^2, written without a third array of centroids, which are large for proxy="head".
-            offset = _inner(difference, vectors) - 2 * _inner(own, vectors)
-            margins = 2 * project(vectors, place) + offset[place.of]
+            offset = _inner(difference, difference) - 2 * _inner(means, difference)
+            margins = 2 * self.vectors.project(difference, self.slots) + offset[self.slots.of]
         return torch.where(self.active, margins, 0.0)
 
     def _temperatures(self, margins: Float[Tensor, " token"]) -> Float[Tensor, " slot"]:
@@ -255,28 +207,6 @@ class _Block:
     def _sums(self, values: Float[Tensor, " token"]) -> Float[Tensor, " slot"]:
         """The sum of the values of each slot, over all ranks."""
         return self.batch.reducer.sum(self.slots.sums(values))
-
-
-def _metric(
-    batch: TokenBatch, vectors: TokenVectors, config: DeltaConfig, active: Bool[Tensor, " token"]
-) -> Callable[[Tensor], Tensor]:
-    """Vectors times (F + mean(diag F) I)^-1, F the second moments of v over the active tokens of all ranks.
-
-    The ridge bounds the condition number by width + 1, so that a single-precision inverse will do.
-    """
-    if config.whiten == "none":
-        return lambda vectors: vectors
-    shape = (*vectors.shape, *vectors.shape) if config.whiten == "full" else vectors.shape
-    ones = active.to(wide(active.device))
-    moments = ones.new_zeros(shape)
-    vectors.within(active).square_sums(ones, moments)
-    moments = batch.reducer.sum(moments) / batch.reducer.sum(ones.sum()).clamp(min=1)
-    if config.whiten == "diagonal":
-        scale = 1 / (moments + moments.mean().clamp(min=config.mass_floor))
-        return lambda vectors: vectors * scale
-    moments.diagonal().add_(moments.diagonal().mean().clamp(min=config.mass_floor))
-    inverse = torch.linalg.inv(moments)
-    return lambda vectors: vectors @ inverse
 
 
 def _gap(means: Float[Tensor, "slot ..."]) -> Float[Tensor, " group"]:
