@@ -6,8 +6,9 @@
     python scripts/trl_suite.py ... --method dapo -- -k "not sampler" -n 2
 
 The run itself fetches nothing: small random models and made-up prompts stand in for those of the hub (trl_stand_ins.py), and trainings
-are cut to 6 steps. Tests of models that have no stand-in (those that read images, remote code) fail with both. What stock gave is kept
-in the folder and not run again. Further arguments go to pytest. Exit code 1: a test that passes with stock fails with ours.
+are cut to 3 steps. Tests of models that have no stand-in (those that read images, remote code) fail with both. What stock gave is kept
+in the folder and not run again for the same arguments of pytest. Further arguments go to pytest. Exit code 1: a test that passes with
+stock fails with ours.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-STEPS = 6
+STEPS = 3
 
 
 # ---------------------------------------------------------------------------- inside of pytest: this file is its plug-in
@@ -56,7 +57,7 @@ def pytest_configure(config: Any) -> None:
         digest = hashlib.sha256()
         for name, value in sorted(self.model.named_parameters()):
             digest.update(name.encode() + value.detach().float().numpy().tobytes())
-        test = os.environ["PYTEST_CURRENT_TEST"].split(" ")[0].rpartition("::")[2]
+        test = os.environ["PYTEST_CURRENT_TEST"].rpartition(" ")[0].rpartition("::")[2]
         with open(os.environ["TRL_SUITE_WEIGHTS"], "a") as file:
             file.write(json.dumps([test, digest.hexdigest()]) + "\n")
         return result
@@ -115,9 +116,12 @@ def main() -> int:
             "testing_"
         ):
             shutil.copy(path, tests)
-    for method in ("stock", arguments.method):
-        if method != "stock" or not (folder / "stock.xml").exists():
-            run(method, folder, tests, arguments.pytest)
+    chosen, kept = json.dumps(arguments.pytest), folder / "stock.arguments"
+    if not (kept.exists() and kept.read_text() == chosen):
+        kept.unlink(missing_ok=True)
+        run("stock", folder, tests, arguments.pytest)
+        kept.write_text(chosen)
+    run(arguments.method, folder, tests, arguments.pytest)
     return compare(arguments.method, folder)
 
 
@@ -150,17 +154,17 @@ def run(method: str, folder: Path, tests: Path, more: list[str]) -> None:
     ]
     command += ["--rootdir", str(tests.parent), "-p", "no:cacheprovider", "--timeout=900"]
     command += [f"--junitxml={folder / method}.xml", *more]
-    print(
-        "running TRL's tests with",
+    classes, output = (
         "TRL's own classes" if method == "stock" else f"method={method!r}",
-        flush=True,
+        folder / f"{method}.log",
     )
-    with open(folder / f"{method}.log", "w") as log:
+    print(f"running TRL's tests with {classes}; pytest writes to {output}", flush=True)
+    with open(output, "w") as log:
         done = subprocess.run(
             command, cwd=folder / "hub", env=environment, stdout=log, stderr=log, check=False
         )
     if done.returncode not in (0, 1):
-        raise SystemExit(f"pytest ended with {done.returncode}: {folder / method}.log")
+        raise SystemExit(f"pytest did not come to its end (exit code {done.returncode}): see {output}")
 
 
 def compare(method: str, folder: Path) -> int:
