@@ -1,13 +1,15 @@
 """TRL's own tests of GRPOTrainer, with TRL's classes and then with ours in their place: what fails with ours alone?
 
     git clone https://github.com/huggingface/trl
+    pip install jmespath  # or its tests of tools and environments are skipped
     pip download --no-deps dashscope && unzip dashscope-*.whl dashscope/resources/qwen.tiktoken
     python scripts/trl_suite.py --trl-tests trl/tests --vocabulary dashscope/resources/qwen.tiktoken
     python scripts/trl_suite.py ... --method dapo -- -k "not sampler" -n 2
 
 The run itself fetches nothing: small random models and made-up prompts stand in for those of the hub (trl_stand_ins.py), and trainings
-are cut to 6 steps. Tests of models that have no stand-in (those that read images, remote code) fail with both. What stock gave is kept
-in the folder and not run again. Further arguments go to pytest. Exit code 1: a test that passes with stock fails with ours.
+are cut to 3 steps. Tests of models that have no stand-in (those that read images, remote code) fail with both. What stock gave is kept
+in the folder and not run again for the same arguments of pytest. Further arguments go to pytest. Exit code 1: a test that passes with
+stock fails with ours.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-STEPS = 6
+STEPS = 3
+COUNTS_STEPS = "test_prepare_input_called_with_correct_data"
+"""The test that asks how many there were: its training is whole."""
 
 
 # ---------------------------------------------------------------------------- inside of pytest: this file is its plug-in
@@ -41,22 +45,16 @@ def pytest_configure(config: Any) -> None:
 
     # The tests of another version may ask for packages that the installed TRL has no question for.
     importlib.import_module("trl.import_utils").__getattr__ = _not_available  # type: ignore[method-assign]
-    begin = trl.GRPOConfig.__post_init__
-
-    def cut(self: Any) -> None:
-        if self.max_steps < 0:
-            self.max_steps = STEPS
-        begin(self)
-
-    trl.GRPOConfig.__post_init__ = cut
     train = Trainer.train
 
     def noted(self: Any, *args: Any, **kwargs: Any) -> Any:
+        test = os.environ["PYTEST_CURRENT_TEST"].rpartition(" ")[0].rpartition("::")[2]
+        if self.args.max_steps < 0 and test != COUNTS_STEPS:
+            self.args.max_steps = STEPS
         result = train(self, *args, **kwargs)
         digest = hashlib.sha256()
         for name, value in sorted(self.model.named_parameters()):
             digest.update(name.encode() + value.detach().float().numpy().tobytes())
-        test = os.environ["PYTEST_CURRENT_TEST"].split(" ")[0].rpartition("::")[2]
         with open(os.environ["TRL_SUITE_WEIGHTS"], "a") as file:
             file.write(json.dumps([test, digest.hexdigest()]) + "\n")
         return result
@@ -115,9 +113,12 @@ def main() -> int:
             "testing_"
         ):
             shutil.copy(path, tests)
-    for method in ("stock", arguments.method):
-        if method != "stock" or not (folder / "stock.xml").exists():
-            run(method, folder, tests, arguments.pytest)
+    chosen, kept = json.dumps(arguments.pytest), folder / "stock.arguments"
+    if not (kept.exists() and kept.read_text() == chosen):
+        kept.unlink(missing_ok=True)
+        run("stock", folder, tests, arguments.pytest)
+        kept.write_text(chosen)
+    run(arguments.method, folder, tests, arguments.pytest)
     return compare(arguments.method, folder)
 
 
@@ -150,17 +151,17 @@ def run(method: str, folder: Path, tests: Path, more: list[str]) -> None:
     ]
     command += ["--rootdir", str(tests.parent), "-p", "no:cacheprovider", "--timeout=900"]
     command += [f"--junitxml={folder / method}.xml", *more]
-    print(
-        "running TRL's tests with",
+    classes, output = (
         "TRL's own classes" if method == "stock" else f"method={method!r}",
-        flush=True,
+        folder / f"{method}.log",
     )
-    with open(folder / f"{method}.log", "w") as log:
+    print(f"running TRL's tests with {classes}; pytest writes to {output}", flush=True)
+    with open(output, "w") as log:
         done = subprocess.run(
             command, cwd=folder / "hub", env=environment, stdout=log, stderr=log, check=False
         )
     if done.returncode not in (0, 1):
-        raise SystemExit(f"pytest ended with {done.returncode}: {folder / method}.log")
+        raise SystemExit(f"pytest did not come to its end (exit code {done.returncode}): see {output}")
 
 
 def compare(method: str, folder: Path) -> int:

@@ -3,6 +3,7 @@
 What was logged goes to FILE, as JSON. In a process of its own, because vLLM keeps its threads and its process group until the end.
 """
 
+import functools
 import json
 import os
 import sys
@@ -29,7 +30,8 @@ def letters(completions, **_):
     return [float(sum(map(ord, text)) % 7) for text in completions]
 
 
-def main(method, place, **settings):
+def main(method, place, sampler_dtype="bfloat16", **settings):
+    import trl.generation.vllm_generation as generation
     import vllm.model_executor.layers.utils as layers
     from datasets import Dataset
     from transformers import AutoTokenizer
@@ -42,6 +44,8 @@ def main(method, place, **settings):
     layers.dispatch_cpu_unquantized_gemm = lambda layer, remove_weight: setattr(
         layer, "cpu_linear", torch.nn.functional.linear
     )
+    # TRL leaves the sampler's type to vLLM, which on a CPU takes bfloat16 for a policy in float32.
+    generation.LLM = functools.partial(generation.LLM, dtype=sampler_dtype)
     policy = str(resolve_model("builtin"))
     given = {
         "output_dir": tempfile.mkdtemp(prefix="delta-rlvr-test-"),

@@ -76,11 +76,15 @@ def test_delta_trains(train, corrected):
     assert all(line["grad_norm"] > 0 for line in run["log"][:-1])
 
 
-def test_weights_from_the_samplers_logps(train):
+# The trainer computes in float32. In bfloat16 (8 bits) the sampler's log-probs are up to 0.15 away, and weights move by a fifth of it.
+@pytest.mark.parametrize(("dtype", "most", "mean"), [("float32", 1e-4, 1e-5), ("bfloat16", 0.05, 0.01)])
+def test_weights_from_the_samplers_logps(train, dtype, most, mean):
     """vLLM's log-probs of the first batch are the policy's but for rounding, and so are the weights that are read from them."""
-    setting = {"vllm_importance_sampling_correction": False}
+    setting = {"vllm_importance_sampling_correction": False, "sampler_dtype": dtype}
     policy = train("delta-scalar", **setting)["weights"][0]
     sampler = train("delta-scalar", logps_from="sampler", **setting)["weights"][0]
-    # Two engines in bf16: their log-probs differ in the third digit.
-    assert sampler == pytest.approx(policy, abs=1e-3)
-    assert sampler != policy
+    apart = [abs(one - other) for one, other in zip(sampler, policy, strict=True)]
+    average = statistics.fmean(apart)
+    print(f"vLLM in {dtype}: weights differ by {max(apart):.2g} at most, by {average:.2g} on average")
+    assert 0 < max(apart) < most
+    assert average < mean
