@@ -29,7 +29,7 @@ grep '^torch==' constraints.txt >"$place/torch.txt"
 # uv resolves in seconds what pip may search minutes for.
 "$place/bin/python" -m pip install --quiet uv
 "$place/bin/uv" pip install --quiet --python "$place/bin/python" --upgrade -c "$place/torch.txt" -r "$place/requirements.txt" \
-  -e ".[math,tasks]" "pytest>=8" "pytest-timeout>=2.3" "pytest-xdist>=3.6" "hypothesis>=6.100"
+  -e ".[math,tasks]" "pytest>=8" "pytest-timeout>=2.3" "pytest-xdist>=3.6" "hypothesis>=6.100" "beartype>=0.20"
 "$place/bin/python" -m pip list --format=freeze | grep -iE '^(torch|trl|transformers|accelerate|peft|datasets|tokenizers|huggingface.hub|numpy)=='
 if [ $# -eq 0 ]; then
   set -- tests/adapters/trl/test_{canary,canary_resume,flat_range,like_trl,resume}.py
