@@ -12,7 +12,8 @@ def token_texts(tokenizer: Any, ids: list[int]) -> list[str]:
 
     A token of a byte-level vocabulary can be a part of a character, so each text is what the decoded prefix gains by the token.
     What an earlier token seemed to be (a replacement character) goes where a later one completes it: of the tokens that make a
-    character together the last one has it, and the others are empty.
+    character together the last one has it, and the others are empty. (`tokenizers.decoders.DecodeStream` keeps an unfinished
+    character back for good: of a response that was cut within one, the joined texts would not be the response.)
     """
 
     def decode(some: list[int]) -> str:
