@@ -139,11 +139,14 @@ def tell_change(
     if before is None or after is None:
         return
     name_of_score = score_name(own_reward)
+    asked = [[result.summary()[key] for key in ("problems", "samples")] for result in (before, after)]
     if not advise:
         scores = [result.summary()["accuracy"] for result in (before, after)]
+        change = f"({100 * (scores[1] - scores[0]):+.1f} points)"
+        if asked[0] != asked[1]:
+            change = "(not of the same problems and samples, so they cannot be compared)"
         teller.say(
-            f"held-out {name_of_score}: {scores[0]:.1%} before training, {scores[1]:.1%} after "
-            f"({100 * (scores[1] - scores[0]):+.1f} points)"
+            f"held-out {name_of_score}: {scores[0]:.1%} before training, {scores[1]:.1%} after {change}"
         )
         return
     teller.say(f"held-out {name_of_score} ({sampling_text(after)}):")
@@ -154,7 +157,6 @@ def tell_change(
         score = result.summary()
         table.add_row(name, f"{score['accuracy']:.1%}", f"{score['low']:.1%} to {score['high']:.1%}")
     teller.show(table)
-    asked = [[result.summary()[key] for key in ("problems", "samples")] for result in (before, after)]
     if asked[0] != asked[1]:
         teller.say("The two scores are not of the same problems and samples, so they cannot be compared.")
         return
