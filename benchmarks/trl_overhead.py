@@ -77,7 +77,7 @@ class Size:
     """Responses of a rollout batch of several micro-batches."""
     micro_batch: int
     updates: int
-    """Optimizer steps a rollout batch, where there are several."""
+    """Optimizer steps per rollout batch, where there are several."""
     prompt: int
     response: int
     """Longest, in tokens."""

@@ -154,7 +154,7 @@ def with_peak(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 def main() -> None:
     parser = model_parser(__doc__, ["builtin", "smollm2-135m", *SHAPES])
     parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--rows", type=int, default=64 * GENERATIONS, help="responses a step")
+    parser.add_argument("--rows", type=int, default=64 * GENERATIONS, help="responses per step")
     parser.add_argument(
         "--passes", type=int, default=1, help="micro-batches that the responses are split into"
     )

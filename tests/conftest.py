@@ -11,28 +11,13 @@ from jaxtyping import install_import_hook
 
 # Every call of these modules is held to its annotations: shapes, dtypes, types. Left out is what refuses bad input in words of its own,
 # which the annotations would refuse first.
+CHECKED = {
+    "credit": "agreement batch diagnostics discriminator draws linear pieces record reduce rules.estimator slots store vectors",
+    "objectives": "advantages aggregate future surrogates",
+    "study.stack": "layers logprobs ragged sampling",
+}
 install_import_hook(
-    [
-        *(
-            f"delta_rlvr.credit.{name}"
-            for name in (
-                "agreement",
-                "batch",
-                "diagnostics",
-                "discriminator",
-                "draws",
-                "linear",
-                "reduce",
-                "slots",
-            )
-        ),
-        *(
-            f"delta_rlvr.credit.{name}"
-            for name in ("pieces", "record", "store", "vectors", "rules.estimator")
-        ),
-        *(f"delta_rlvr.objectives.{name}" for name in ("aggregate", "future", "surrogates")),
-        *(f"delta_rlvr.study.stack.{name}" for name in ("layers", "logprobs", "ragged", "sampling")),
-    ],
+    [f"delta_rlvr.{room}.{name}" for room, names in CHECKED.items() for name in names.split()],
     "shape_checks.checked",
 )
 

@@ -84,8 +84,8 @@ def _train_like(command: str, arguments: list[str]) -> int:
         print_all_options()
         return ExitCode.DONE
     if _HELP & set(arguments):
-        own = {"train": texts.train_help(), "doctor": texts.DOCTOR, "compare": texts.COMPARE}
-        sys.stdout.write(own[command])
+        own = {"doctor": texts.DOCTOR, "compare": texts.COMPARE}
+        sys.stdout.write(own[command] if command in own else texts.train_help())
         return ExitCode.DONE
     _check_names(command, arguments)
     code: int = import_module(f"delta_rlvr.commands.{command}").run(arguments)

@@ -21,7 +21,7 @@ SMALL = [
     *("--per_device_train_batch_size", "8", "--num_generations", "4", "--eval_problems", "0"),
     *("--report", "false"),
 ]
-"""Four prompts a rollout batch, two steps on it."""
+"""Four prompts per rollout batch, two steps on it."""
 
 
 @dataclass

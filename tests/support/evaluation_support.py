@@ -17,7 +17,7 @@ ALPHABET = "0123456789+=? abcdefghijklmnopqrstuvwxyz.\n"
 
 
 def tiny_tokenizer() -> PreTrainedTokenizerFast:
-    """One token a character."""
+    """One token per character."""
     vocabulary = {"<pad>": 0, "<end>": 1, "<unk>": 2} | {c: place + 3 for place, c in enumerate(ALPHABET)}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")

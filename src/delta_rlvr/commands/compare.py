@@ -12,7 +12,6 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from delta_rlvr.commands.heldout import score_name
 from delta_rlvr.commands.options import given_options, parse_train_options
 from delta_rlvr.commands.terminal import say
 from delta_rlvr.commands.train import run_settings, train
@@ -21,6 +20,7 @@ from delta_rlvr.files import plain, write_json
 from delta_rlvr.objectives import get_method
 from delta_rlvr.report import write_report
 from delta_rlvr.runs import read_run
+from delta_rlvr.runs.model_card import score_name
 from delta_rlvr.spelling import comma_list
 
 # Settings that may differ between a finished run that is kept and the comparison it is kept for.

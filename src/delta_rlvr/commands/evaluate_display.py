@@ -69,9 +69,8 @@ class ConsoleProgress(Progress):
     def fail(self, key: SampleKey, reason: str) -> None:
         self._failed += 1
         self._reasons[reason] += 1
-        if (
-            self._reasons[reason] <= 3
-        ):  # the same trouble is reported a few times only; the result names every sample
+        # The same trouble is reported a few times only; the result names every sample.
+        if self._reasons[reason] <= 3:
             self.say(f"{key}: {reason}")
         self._show()
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from delta_rlvr.credit import CreditStream
     from delta_rlvr.report.explained import Forward, Measured
 
-# Added to a group's standard deviation, as TRL and verl do; the deviation is the unbiased one, as theirs.
-
 METHODS = ("delta", "dapo-ft", "grpo")
 """Whose weights are shown when none are named."""
 

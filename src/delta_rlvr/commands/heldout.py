@@ -13,6 +13,7 @@ from delta_rlvr.commands.progress import Teller
 from delta_rlvr.commands.terminal import add_columns
 from delta_rlvr.evaluate import EvaluationResult, compare_results, evaluate_policy
 from delta_rlvr.evaluate.questions import Grade
+from delta_rlvr.runs.model_card import score_name
 from delta_rlvr.tasks import Problem, Task
 from delta_rlvr.tasks.phrased_sums import HELDOUT_SAMPLING, PhrasedSums
 from delta_rlvr.tasks.problem_set import ProblemSet
@@ -24,11 +25,6 @@ def heldout_problems(options: TrainOptions, task: Task) -> list[Problem]:
     if isinstance(task, ProblemSet):
         count = min(count, len(task.heldout))
     return task.problems("heldout", count, 0) if count else []
-
-
-def score_name(own_reward: str | None) -> str:
-    """What the held-out score is: a reward of one's own need not say right or wrong."""
-    return "accuracy" if own_reward is None else "mean reward"
 
 
 class HeldoutScore:

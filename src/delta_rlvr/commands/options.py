@@ -90,7 +90,7 @@ class TrainOptions:
         None, "Training problems (default: as many as the steps need once each, or all there are)."
     )
     eval_problems: int = _option(200, "Held-out problems to score before and after training (0: none).")
-    eval_samples: int = _option(4, "Samples a held-out problem.")
+    eval_samples: int = _option(4, "Samples per held-out problem.")
     overlong_buffer: int | None = _option(
         None, "DAPO's soft overlong penalty over the last so many tokens of the limit (default: off)."
     )

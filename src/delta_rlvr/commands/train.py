@@ -66,9 +66,8 @@ def train(
         model, tokenizer = load_policy(options.model)
         asked = [*problems, *heldout_problems(options, task)]
         if cut := fit_context(model.config, tokenizer, asked, config, limit):
-            (teller.say if same_start is None else teller.log)(
-                cut
-            )  # a comparison's later runs repeat nothing
+            # The later runs of a comparison repeat nothing.
+            (teller.say if same_start is None else teller.log)(cut)
         settings = run_settings(options, config)  # before the trainer, which may change its arguments
         config.run_folder = False  # it is written here, with what the trainer alone does not know
         trainer = DeltaTrainer(
@@ -164,9 +163,8 @@ class _Run:
     def _callback(self, writer: RunWriter | None) -> RunFolderCallback:
         """What writes rollouts and metrics to the run folder."""
         reward, decisive = self.reward, None
-        if not isinstance(
-            reward, OwnReward
-        ):  # what decides in the eyes of a reward of one's own is not known
+        # What decides in the eyes of a reward of one's own is not known.
+        if not isinstance(reward, OwnReward):
             problems = reward.problems
 
             def decisive(row: Mapping[str, Any], tokens: list[str]) -> list[int] | None:

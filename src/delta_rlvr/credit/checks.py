@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -45,6 +47,11 @@ def extremes(values: Tensor) -> tuple[float, float]:
         return 0.0, 0.0
     low, high = torch.stack(values.aminmax()).tolist()
     return low, high
+
+
+def all_finite(values: Tensor) -> bool:
+    """Whether no value is NaN or infinite."""
+    return all(map(math.isfinite, extremes(values)))
 
 
 def first_bad_row(bad: Tensor, row: Tensor) -> int:

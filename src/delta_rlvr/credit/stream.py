@@ -14,6 +14,7 @@ from torch import Tensor
 
 from delta_rlvr.credit.batch import TokenBatch
 from delta_rlvr.credit.checks import (
+    all_finite,
     extremes,
     first_bad_row,
     not_finite,
@@ -176,7 +177,7 @@ class CreditStream:
         try:
             # No collective may stand in here: it raises on one rank alone.
             lengths = _joined(self._lengths, torch.int64, device)
-            # Told how many there are, the device is waited for once.
+            # With the number of tokens given, nothing waits for the device a second time.
             row = torch.repeat_interleave(
                 torch.arange(len(lengths), device=device), lengths, output_size=int(lengths.sum())
             )
@@ -233,7 +234,7 @@ class CreditStream:
             not self.needs_hidden or len(self.store) == len(row),
             f"token_count: {len(self.store)} tokens were added, but the masks or lengths have {len(row)} valid ones",
         )
-        if self._row_sums and not all(map(math.isfinite, extremes(torch.cat(self._row_sums)))):
+        if self._row_sums and not all_finite(torch.cat(self._row_sums)):
             self._name_bad_hidden(row)
         given: dict[str, Tensor] = {}
         for name in TOKEN_ARRAYS:
@@ -313,8 +314,8 @@ def places(mask: Bool[Tensor, "batch time"], count: int | None = None) -> Int[Te
         return flat.nonzero()[:, 0]
     # Each valid token writes its place at its number among the valid ones; the others write behind the end.
     number = torch.where(flat, flat.cumsum(0) - 1, count)
-    places = torch.zeros(count + 1, dtype=torch.int64, device=mask.device)
-    return places.scatter_(0, number.clamp(max=count), torch.arange(len(flat), device=mask.device))[:count]
+    standing = torch.zeros(count + 1, dtype=torch.int64, device=mask.device)
+    return standing.scatter_(0, number.clamp(max=count), torch.arange(len(flat), device=mask.device))[:count]
 
 
 def _named(logps: Tensor | None, arrays: Mapping[str, Tensor | None]) -> dict[str, Tensor]:
@@ -370,7 +371,7 @@ def _checked_advantages(
     advantages = advantages.detach().to(device=lengths.device, dtype=wide(lengths.device))
     # The advantage of a response without a valid token is ignored, whatever it holds.
     advantages = advantages.where(lengths > 0, 0.0)
-    if not all(map(math.isfinite, extremes(advantages))):
+    if not all_finite(advantages):
         row = int((~advantages.isfinite()).nonzero()[0, 0])
         raise ValueError(
             f"advantages: not finite (NaN or inf) in row {row}. Look at its reward and its group's spread"

@@ -1,6 +1,6 @@
 """Draw tokens so that a sample depends on its own seed and prompt, not on what is sampled beside it.
 
-Each sample has its own stream of uniform numbers, one a token, made on the CPU; a token is found by inverting the cumulative
+Each sample has its own stream of uniform numbers, one per token, made on the CPU; a token is found by inverting the cumulative
 distribution. Another batch then changes a sample only if rounding moves a probability across the number drawn, which float32 logits
 make rare. `torch.multinomial` would share one stream among the rows of a batch.
 """
@@ -40,7 +40,7 @@ def draw_tokens(
     temperature: float,
     top_p: float,
 ) -> Int[torch.Tensor, " batch"]:
-    """One token a row: temperature first, then the nucleus, then the inverse of the cumulative distribution."""
+    """One token per row: temperature first, then the nucleus, then the inverse of the cumulative distribution."""
     if temperature == 0:
         return logits.argmax(dim=-1)
     logits = logits.double()

@@ -158,9 +158,8 @@ class _Grading:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if (
-            kind is not None and self._store
-        ):  # what only waits for its grade is kept as it is, and graded next time
+        # What only waits for its grade is kept as it is, and graded next time.
+        if kind is not None and self._store:
             self._store.append([one for one in self._pending.values() if one.key not in self.samples])
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._progress.stop()

@@ -31,7 +31,7 @@ class SelectionRule:
     metric: str
     """"avg" or "pass"."""
     k: int
-    """Samples a question; the first k, where a result has more."""
+    """Samples per question; the first k, where a result has more."""
 
     @classmethod
     def parse(cls, text: str) -> SelectionRule:

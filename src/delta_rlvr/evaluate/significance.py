@@ -23,7 +23,7 @@ Alternative = Literal["two-sided", "greater", "less"]
 SIGNIFICANCE = 0.05
 """Differences with a smaller p-value are called more than chance."""
 
-# The exact distribution is kept on a lattice of at most this many sums; 16 samples a question on 3,000
+# The exact distribution is kept on a lattice of at most this many sums; 16 samples per question on 3,000
 # questions need a hundred thousand.
 _LATTICE_LIMIT = 5_000_000
 _ENUMERATION_LIMIT = 20

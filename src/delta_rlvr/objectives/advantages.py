@@ -14,3 +14,9 @@ def group_advantages(rewards: Float[Tensor, " batch"], group: int) -> Float[Tens
     grouped = rewards.view(-1, group)
     centred = grouped - grouped.mean(1, keepdim=True)
     return (centred / (grouped.std(1, keepdim=True) + FLOOR)).flatten()
+
+
+def mixed_share(rewards: Float[Tensor, " batch"], group: int) -> Float[Tensor, ""]:
+    """The share of groups whose rewards differ: the others have no advantage."""
+    grouped = rewards.view(-1, group)
+    return (grouped.amax(1) > grouped.amin(1)).float().mean()

@@ -55,7 +55,7 @@ def group_runs(runs: Sequence[RunReader]) -> list[RunGroup]:
 
 
 def compare_settings(runs: Sequence[RunReader]) -> tuple[dict[str, list[Any]], dict[str, Any]]:
-    """Settings that differ (one value a run, None where it has none) and those on which all runs agree."""
+    """Settings that differ (one value per run, None where it has none) and those on which all runs agree."""
     tables = [settings_of(run) for run in runs]
     differing: dict[str, list[Any]] = {}
     agreeing: dict[str, Any] = {}

@@ -18,6 +18,11 @@ _SETTINGS = {
 }
 
 
+def score_name(own_reward: str | None) -> str:
+    """What the held-out score is: a reward of one's own need not say right or wrong."""
+    return "accuracy" if own_reward is None else "mean reward"
+
+
 def write_card(folder: Path, info: Mapping[str, Any], drawn: str | None = None) -> None:
     """Write README.md beside the weights, from what run.json holds. `drawn`: how the responses of the held-out score were drawn."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -41,7 +46,7 @@ def card(info: Mapping[str, Any], drawn: str | None = None) -> str:
         how = f" ({drawn})" if drawn else ""
         lines += [
             "",
-            f"Held-out {'mean reward' if settings.get('reward') else 'accuracy'}: {scores[0]} before training, {scores[1]} after{how}.",
+            f"Held-out {score_name(settings.get('reward'))}: {scores[0]} before training, {scores[1]} after{how}.",
         ]
     else:
         lines += ["", "It was not scored on held-out problems."]

@@ -37,9 +37,8 @@ def token_texts(tokenizer: Any, ids: list[int]) -> list[str]:
                 if "\ufffd" not in (last := decode(ids[start:end])):
                     anchor, done = start, last
                     break
-        elif (
-            end - anchor >= 32 * _WINDOW
-        ):  # bytes that have been no character for so long will not become one
+        elif end - anchor >= 32 * _WINDOW:
+            # Bytes that have been no character for so long will not become one.
             anchor, done = end, ""
     return texts
 

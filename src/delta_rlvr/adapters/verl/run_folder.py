@@ -48,7 +48,7 @@ _TOKEN_ARRAYS = {
 }
 
 Table = Mapping[str, Sequence[Any]]
-"""Of every response: `responses`, `response_mask`, ... as verl names them, one entry a response."""
+"""Of every response: `responses`, `response_mask`, ... as verl names them, one entry per response."""
 
 
 def refuse_used_folder(settings: VerlSettings, resume_mode: str) -> None:

@@ -268,9 +268,8 @@ class DeltaConfig(TokenRule):
             return batch.ones()
         span = self.lambda_max - self.lambda_min
         if self.range_map:
-            coefficients = (
-                self.lambda_min + span * estimated.alpha
-            )  # alpha is 0 where A = 0: lambda_min there
+            # alpha is 0 where A = 0: lambda_min there
+            coefficients = self.lambda_min + span * estimated.alpha
         else:
             coefficients = estimated.alpha.clone()
         if estimated.unweighted is not None:

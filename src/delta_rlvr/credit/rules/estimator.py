@@ -1,7 +1,7 @@
 """DelTA's coefficients (Eq. 3 and 5-8).
 
 Where this differs from the paper or settles what it leaves open:
-- Statistics run over the whole rollout batch and all ranks; `scope="group"` takes one pair of centroids a prompt. (The paper does not
+- Statistics run over the whole rollout batch and all ranks; `scope="group"` takes one pair of centroids per prompt. (The paper does not
   say; the authors' code takes them per rank, so that its result changes with the number of ranks.)
 - The margin is computed in its affine form, 2 <v, mu_own - mu_opp> + ||mu_opp||^2 - ||mu_own||^2, which is the same number without the
   cancellation of two large distances and without a [token, width] temporary.

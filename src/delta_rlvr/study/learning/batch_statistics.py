@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from delta_rlvr.objectives import mixed_share
 from delta_rlvr.study.rollouts import Rollouts
 
 DIAGNOSTICS = (
@@ -39,7 +40,7 @@ class BatchStatistics:
     signal_groups: float
     """Share of groups whose rewards differ."""
     length: float
-    """Mean tokens a response."""
+    """Mean tokens per response."""
     entropy: float
     """Mean over the valid tokens."""
     weight_sd: float
@@ -74,7 +75,7 @@ def batch_statistics(
         [
             rollouts.correct.mean(),
             rollouts.rewards.mean(),
-            (rollouts.rewards.view(-1, group).std(1) > 0).float().mean(),
+            mixed_share(rollouts.rewards, group),
             rollouts.mask.sum(1).float().mean(),
             rollouts.entropy[rollouts.mask].mean(),
             weights[sided].std(correction=0) if sided.any() else weights.new_zeros(()),

@@ -13,11 +13,11 @@ class TrainingSettings:
     steps: int = 80
     """Optimizer steps."""
     prompts: int = 32
-    """Prompts a rollout batch."""
+    """Prompts per rollout batch."""
     group: int = 8
-    """Responses a prompt (G)."""
+    """Responses per prompt (G)."""
     updates: int = 2
-    """Optimizer steps a rollout batch."""
+    """Optimizer steps per rollout batch."""
     split: Literal["responses", "prompts"] = "responses"
     """What the updates divide between them: responses in random order, as TRL does, or whole prompts, as verl does (long prompts are
     then read once for all of their responses)."""

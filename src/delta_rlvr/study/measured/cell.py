@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from delta_rlvr.objectives import mixed_share
 from delta_rlvr.study.bench import Unit
 from delta_rlvr.study.judging import knows_decisive
 from delta_rlvr.study.measured.agreement import LABELS, Labels, planted_agreement
@@ -76,10 +77,9 @@ class Cell:
         self, unit: Unit, rollouts: Rollouts, rows: Sequence[int], credits: Sequence[MeasuredCredit]
     ) -> dict[str, Any]:
         """Every method's weights on a rollout batch compared with the credit of its measured responses, which stand in `rows`."""
-        mixed = rollouts.correct.view(-1, self.settings.group).std(1) > 0
         facts: dict[str, Any] = {
             "accuracy": rollouts.correct.mean().item(),
-            "mixed_groups": mixed.float().mean().item(),
+            "mixed_groups": mixed_share(rollouts.correct, self.settings.group).item(),
         }
         records: list[dict[str, Any]] = []
         if rows:

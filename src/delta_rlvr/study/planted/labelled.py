@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from delta_rlvr.objectives import mixed_share
 from delta_rlvr.study.planted.measures import auroc, auroc_within, average_precision, update_mass_share
 from delta_rlvr.study.rollouts import Rollouts
 
@@ -41,10 +42,9 @@ def measure_weights(
 def batch_facts(rollouts: Rollouts, group: int) -> dict[str, float]:
     """What the batch is like: without mixed groups there is no credit to give."""
     labels = _labels(rollouts)
-    mixed = rollouts.correct.view(-1, group).std(1) > 0
     facts = {
         "accuracy": rollouts.correct.mean().item(),
-        "mixed_groups": mixed.float().mean().item(),
+        "mixed_groups": mixed_share(rollouts.correct, group).item(),
         "length": rollouts.mask.sum(1).float().mean().item(),
     }
     for side, verdict in SIDES.items():

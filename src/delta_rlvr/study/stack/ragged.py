@@ -98,9 +98,8 @@ class SharedPrompts:
         prefix = shared_prefix(prompts, lengths)
         rest = round_up(int(lengths.max()) - prefix)
         whole = prefix + rest
-        prompts = F.pad(
-            prompts, (0, whole - prompts.shape[-1])
-        )  # or cut: no valid token stands behind the longest
+        # Or cut: no valid token stands behind the longest.
+        prompts = F.pad(prompts, (0, whole - prompts.shape[-1]))
         key = torch.arange(whole, device=prompts.device)
         return cls(
             torch.cat([prompts[:, 0, :prefix], prompts[:, :, prefix:].flatten(1)], dim=1),

@@ -337,7 +337,7 @@ class _Attention:
 
     A product for the prompts, which serves all responses and heads that share a key with one read of it, and one for the
     responses; one softmax over both. Reading the cache is what takes the time here, so the prompts are not in it once a
-    response. Plain products, because the fused kernels are made for many queries a row: with one, on an H200,
+    response. Plain products, because the fused kernels are made for many queries per row: with one, on an H200,
     scaled_dot_product_attention took 2.8 times as long in float32 and 1.3 times as long in bfloat16.
 
     Axes: row = prompt x copy, head = kv_head x sharing (the heads that share a key). Products are batched over what has a
