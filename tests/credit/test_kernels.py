@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from delta_rlvr.credit import CreditStream
+from delta_rlvr.credit import CreditStream, kernels
 from delta_rlvr.credit.stream import places
 
 COMPARE = """
@@ -16,7 +16,7 @@ import torch
 from delta_rlvr.credit import kernels
 torch.manual_seed(0)
 for count, width, dtype, chunks in (
-    (700, 300, torch.bfloat16, 3), (5, 64, torch.float32, 1), (1, 7, torch.float16, 1), (0, 8, torch.float32, 1)
+    (300, 150, torch.bfloat16, 3), (5, 64, torch.float32, 1), (1, 7, torch.float16, 1), (0, 8, torch.float32, 1)
 ):
     rows = torch.randn(count, width, device=DEVICE).to(dtype)
     cut = torch.arange(count).tensor_split(chunks)
@@ -33,10 +33,51 @@ for count, width, dtype, chunks in (
     torch.testing.assert_close(products.double(), (rows.double() * vectors[slots]).sum(1), atol=2e-5, rtol=1e-6)
 """
 
+SOLVE = """
+import torch
+from delta_rlvr.credit import CreditStream, DeltaConfig, RowStore, kernels
+torch.manual_seed(1)
+kernels._TOKENS = kernels._BLOCK = 32  # several parts and blocks of a small batch
+lengths = torch.tensor([3, 11, 0, 40, 7, 10])
+advantages = torch.tensor([0.0, 1.5, 1.0, -0.5, 0.25, -2.0], dtype=torch.float64)
+side = advantages.sign().repeat_interleave(lengths)
+calls, margins = [], kernels.margins
+kernels.margins = lambda *given: calls.append(1) or margins(*given)
+for settings, dtype in (
+    ({}, torch.bfloat16), ({"refinements": 0}, torch.float32), ({"refinements": 3}, torch.float32),
+    ({"gamma": "current"}, torch.float32), ({"gamma": "initial"}, torch.float16), ({"proxy": "full"}, torch.float32),
+    ({"contrast": "alignment"}, torch.float32), ({"assignment": "hard"}, torch.float32),
+):
+    logps = -torch.rand(int(lengths.sum())).double() * 3
+    # The sides differ, or margins are near 0 and nothing can be seen.
+    hidden = (torch.randn(len(logps), 40) + 0.5 * side[:, None] + 2).to(dtype)
+    records = []
+    for device, fused in (("cpu", False), (DEVICE, True)):
+        kernels.ready = lambda *_, fused=fused: fused
+        stream = CreditStream(DeltaConfig(**settings), store=RowStore(device_bytes=1 << 40))
+        for start, stop in ((0, 3), (3, 6)):  # two chunks in the store
+            tokens = slice(int(lengths[:start].sum()), int(lengths[:stop].sum()))
+            stream.add(hidden[tokens].to(device), logps[tokens].to(device), lengths=lengths[start:stop].to(device))
+        records.append(stream.solve(advantages.to(device), diagnose=settings == {}))
+    one, other = records
+    assert bool(calls) == (not {"contrast", "assignment"} & settings.keys()), settings
+    calls.clear()
+    # Products of a row are float32 in a kernel: 2^-24 of the largest term, over 40 of them.
+    for name in ("weights", "alpha", "margin", "margin_initial"):
+        wanted = getattr(one, name)
+        scale = float(wanted.abs().max())
+        torch.testing.assert_close(getattr(other, name).cpu(), wanted, atol=2e-6 * scale, rtol=2e-6, msg=f"{settings} {name}")
+    for name in ("masses", "gamma", "centroid_gap", "centroid_gap_initial"):
+        given, wanted = getattr(other.discriminator, name).cpu(), getattr(one.discriminator, name)
+        torch.testing.assert_close(given, wanted, atol=0, rtol=2e-6, msg=f"{settings} {name}")
+    assert one.diagnostics.keys() == other.diagnostics.keys()
+"""
+
 
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="triton is not installed")
-def test_in_the_interpreter():
-    code = COMPARE.replace("DEVICE", "'cpu'")
+@pytest.mark.parametrize("code", [COMPARE, SOLVE], ids=["reads", "solve"])
+def test_in_the_interpreter(code):
+    code = code.replace("DEVICE", "'cpu'")
     environment = os.environ | {"TRITON_INTERPRET": "1"}
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
@@ -45,8 +86,11 @@ def test_in_the_interpreter():
 
 
 @pytest.mark.gpu
-def test_on_a_gpu():
-    exec(COMPARE.replace("DEVICE", "'cuda'"), {})
+@pytest.mark.parametrize("code", [COMPARE, SOLVE], ids=["reads", "solve"])
+def test_on_a_gpu(code, monkeypatch):
+    for name in ("ready", "margins", "_TOKENS", "_BLOCK"):  # what the code sets is undone
+        monkeypatch.setattr(kernels, name, getattr(kernels, name))
+    exec(code.replace("DEVICE", "'cuda'"), {})
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0), (4, 5)])

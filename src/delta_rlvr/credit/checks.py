@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
+
+from delta_rlvr.credit.reduce import wide
 
 
 def require(condition: bool, message: str) -> None:
@@ -49,9 +52,37 @@ def extremes(values: Tensor) -> tuple[float, float]:
     return low, high
 
 
-def all_finite(values: Tensor) -> bool:
-    """Whether no value is NaN or infinite."""
-    return all(map(math.isfinite, extremes(values)))
+class Findings:
+    """What checks want to know of several tensors, for one wait for the device."""
+
+    def __init__(self) -> None:
+        self._extremes: list[Tensor] = []
+        self._judges: list[Callable[[float, float], None]] = []
+
+    def ask(self, values: Tensor, judge: Callable[[float, float], None]) -> None:
+        """`judge` gets the smallest and the largest value, NaN if one is NaN; it is not called where there is none."""
+        if values.numel():
+            self._extremes += values.to(wide(values.device)).aminmax()
+            self._judges.append(judge)
+
+    def settle(self) -> None:
+        """Let every check judge, in the order in which they asked."""
+        found = torch.stack(self._extremes).tolist() if self._extremes else []
+        for number, judge in enumerate(self._judges):
+            judge(found[2 * number], found[2 * number + 1])
+
+    def problem(self) -> ValueError | None:
+        """What the first check that refuses says; None if none does."""
+        try:
+            self.settle()
+        except ValueError as error:
+            return error
+        return None
+
+
+def finite(low: float, high: float) -> bool:
+    """Whether no value between such extremes is NaN or infinite."""
+    return math.isfinite(low) and math.isfinite(high)
 
 
 def first_bad_row(bad: Tensor, row: Tensor) -> int:

@@ -1,7 +1,8 @@
-"""The two reads of the stored rows that a solve is made of, as Triton kernels: each reads every row once, as it is stored.
+"""The passes that a solve is made of, as Triton kernels: each reads every stored row once, as it is stored, or every token once.
 
 Triton comes with torch's builds for NVIDIA GPUs; elsewhere `credit.linear` has the same products in plain torch. Products are taken
-and summed in float32 over at most `_TOKENS` rows (or the width), and the partial sums in float64.
+and summed in float32 over at most `_TOKENS` rows (or the width), and the partial sums in float64; what there is one of per token is
+float64. A solve of a few milliseconds is mostly launches, so each kernel does all that can be done between two sums over the batch.
 """
 
 # mypy: disallow-untyped-defs=False
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
@@ -24,6 +26,8 @@ except ImportError:  # a build of torch without it
 _TOKENS = 256
 _WIDTH = 128
 _ROWS = 16
+_BLOCK = 1024
+"""Tokens (or columns, or partial sums) of one program where no row is read."""
 
 
 @functools.cache
@@ -98,6 +102,142 @@ if triton is not None:
             total += tl.sum(x * tl.where(negative[:, None], other[None, :], one[None, :]), 1)
         tl.store(products + first + place, total, there)
 
+    @triton.jit
+    def _assign_kernel(
+        mass,
+        side,
+        factor,
+        margins,
+        gamma,
+        alphas,
+        weights,
+        partial,
+        count,
+        scaled: tl.constexpr,
+        first: tl.constexpr,
+        block: tl.constexpr,
+    ):
+        """alpha = sigmoid(margin / gamma) (Eq. 6; 1 in the `first` pass), the weights of either side's sum, and the sides' masses."""
+        place = tl.program_id(0) * block + tl.arange(0, block)
+        there = place < count
+        sign = tl.load(side + place, there, other=0)
+        weight = tl.load(mass + place, there, other=0.0)
+        alpha = tl.where(sign == 0, 0.0, 1.0).to(tl.float64)
+        if not first:
+            temperature = tl.where(sign < 0, tl.load(gamma + 1), tl.load(gamma))
+            alpha = alpha / (1 + tl.exp(-tl.load(margins + place, there, other=0.0) / temperature))
+            tl.store(alphas + place, alpha, there)
+            weight = weight * alpha
+        own = partial + 4 * tl.program_id(0)
+        tl.store(own, tl.sum(tl.where(sign > 0, weight, 0.0), 0))
+        tl.store(own + 1, tl.sum(tl.where(sign < 0, weight, 0.0), 0))
+        tl.store(own + 2, tl.sum((sign > 0).to(tl.float64), 0))
+        tl.store(own + 3, tl.sum((sign < 0).to(tl.float64), 0))
+        if scaled:
+            weight = weight * tl.load(factor + place, there, other=0.0)
+        tl.store(weights + place, tl.where(sign > 0, weight, 0.0).to(tl.float32), there)
+        tl.store(weights + count + place, tl.where(sign < 0, weight, 0.0).to(tl.float32), there)
+
+    @triton.jit
+    def _centroid_kernel(
+        sums,
+        masses,
+        previous,
+        means,
+        difference,
+        products,
+        width,
+        floor,
+        first: tl.constexpr,
+        block: tl.constexpr,
+    ):
+        """The centroids mu (Eq. 3 and 7), mu+ - mu-, and this block's part of ||mu+ - mu-||^2 and ||mu+||^2 - ||mu-||^2."""
+        columns = tl.program_id(0) * block + tl.arange(0, block)
+        inside = columns < width
+        plus, minus = tl.load(masses), tl.load(masses + 1)
+        positive = tl.load(sums + columns, inside, other=0.0) / tl.maximum(plus, floor)
+        negative = tl.load(sums + width + columns, inside, other=0.0) / tl.maximum(minus, floor)
+        if not first:  # a side to which nothing was assigned keeps its centroid
+            positive = tl.where(plus > 0, positive, tl.load(previous + columns, inside, other=0.0))
+            negative = tl.where(minus > 0, negative, tl.load(previous + width + columns, inside, other=0.0))
+        apart = positive - negative
+        tl.store(means + columns, positive, inside)
+        tl.store(means + width + columns, negative, inside)
+        tl.store(difference + columns, apart.to(tl.float32), inside)
+        tl.store(products + tl.program_id(0), tl.sum(apart * apart, 0))
+        tl.store(products + tl.num_programs(0) + tl.program_id(0), tl.sum(apart * (positive + negative), 0))
+
+    @triton.jit
+    def _margin_kernel(
+        table,
+        difference,
+        offset,
+        side,
+        factor,
+        margins,
+        moments,
+        width,
+        kind: tl.constexpr,
+        scaled: tl.constexpr,
+        block_n: tl.constexpr,
+        block_d: tl.constexpr,
+    ):
+        """D = +-(2 <v, mu+ - mu-> - (||mu+||^2 - ||mu-||^2)), 0 where A = 0, and its count, sum and squared deviations by side."""
+        part = tl.program_id(0)
+        rows = tl.load(table + 3 * part).to(tl.pointer_type(kind))
+        first = tl.load(table + 3 * part + 1)
+        held = tl.load(table + 3 * part + 2)
+        place = (tl.program_id(1) * block_n + tl.arange(0, block_n)).to(tl.int64)
+        there = place < held
+        total = tl.zeros((block_n,), tl.float32)
+        for start in range(0, width, block_d):
+            columns = start + tl.arange(0, block_d)
+            inside = columns < width
+            x = tl.load(
+                rows + place[:, None] * width + columns[None, :], there[:, None] & inside[None, :], other=0.0
+            ).to(tl.float32)
+            total += tl.sum(x * tl.load(difference + columns, inside, other=0.0)[None, :], 1)
+        along = total.to(tl.float64)
+        if scaled:
+            along = along * tl.load(factor + first + place, there, other=0.0)
+        sign = tl.load(side + first + place, there, other=0)
+        margin = sign.to(tl.float64) * (2 * along - tl.load(offset))
+        tl.store(margins + first + place, margin, there)
+        own = moments + 6 * (part * tl.num_programs(1) + tl.program_id(1))
+        for number in tl.static_range(2):
+            here = sign == 1 - 2 * number
+            count = tl.sum(here.to(tl.float64), 0)
+            mean = tl.sum(tl.where(here, margin, 0.0), 0) / tl.maximum(count, 1.0)
+            deviation = tl.where(here, margin - mean, 0.0)
+            tl.store(own + 3 * number, count)
+            tl.store(own + 3 * number + 1, mean)
+            tl.store(own + 3 * number + 2, tl.sum(deviation * deviation, 0))
+
+    @triton.jit
+    def _moments_kernel(moments, joined, programs, block: tl.constexpr):
+        """Counts, means and squared deviations of all programs joined to one (Chan's formula): one program per side."""
+        side = tl.program_id(0)
+        count = tl.zeros((block,), tl.float64)
+        total = tl.zeros((block,), tl.float64)
+        for start in range(0, programs, block):
+            number = start + tl.arange(0, block)
+            here = number < programs
+            n = tl.load(moments + 6 * number + 3 * side, here, other=0.0)
+            count += n
+            total += n * tl.load(moments + 6 * number + 3 * side + 1, here, other=0.0)
+        counted = tl.sum(count, 0)
+        mean = tl.sum(total, 0) / tl.maximum(counted, 1.0)
+        squares = tl.zeros((block,), tl.float64)
+        for start in range(0, programs, block):
+            number = start + tl.arange(0, block)
+            here = number < programs
+            n = tl.load(moments + 6 * number + 3 * side, here, other=0.0)
+            apart = tl.load(moments + 6 * number + 3 * side + 1, here, other=0.0) - mean
+            squares += n * apart * apart + tl.load(moments + 6 * number + 3 * side + 2, here, other=0.0)
+        tl.store(joined + side, counted)
+        tl.store(joined + 2 + side, mean)
+        tl.store(joined + 4 + side, tl.sum(squares, 0))
+
     _KINDS = {torch.bfloat16: tl.bfloat16, torch.float16: tl.float16, torch.float32: tl.float32}
 
 
@@ -123,8 +263,12 @@ class Parts:
 
 def add_side_sums(total: Float[Tensor, "2 width"], weights: Float[Tensor, "2 token"], parts: Parts) -> None:
     """total += the rows of the parts, weighted by the tokens' weights of either side."""
-    if not parts.count:
-        return
+    if parts.count:
+        total += side_sums(weights, parts)
+
+
+def side_sums(weights: Float[Tensor, "2 token"], parts: Parts) -> Float[Tensor, "2 width"]:
+    """The rows of the parts, of which there are some, weighted by the tokens' weights of either side and summed."""
     partial = torch.empty(parts.count, 2, parts.width, dtype=torch.float32, device=parts.device)
     grid = (parts.count, triton.cdiv(parts.width, _WIDTH))
     _sum_kernel[grid](
@@ -138,7 +282,7 @@ def add_side_sums(total: Float[Tensor, "2 width"], weights: Float[Tensor, "2 tok
         _ROWS,
         _WIDTH,
     )
-    total += partial.sum(0, dtype=total.dtype)
+    return partial.sum(0, dtype=torch.float64)
 
 
 def store_side_products(
@@ -161,3 +305,105 @@ def store_side_products(
         _ROWS,
         4 * _WIDTH,
     )
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """What is known of each token before a solve: |A| (0 where it is not counted), the sign of A, and the factor of its row."""
+
+    mass: Float[Tensor, " token"]
+    side: Int[Tensor, " token"]
+    factor: Float[Tensor, " token"] | None
+
+
+def assign(
+    tokens: Tokens,
+    margins: Float[Tensor, " token"] | None = None,
+    gamma: Float[Tensor, " 2"] | None = None,
+) -> tuple[Float[Tensor, " token"] | None, Float[Tensor, "2 token"], Float[Tensor, "2 2"]]:
+    """alpha (None before there are margins, where it is one), what either side's rows are weighted with, and masses over counts."""
+    count = len(tokens.side)
+    programs = triton.cdiv(count, _BLOCK)
+    alpha = None if margins is None else torch.empty_like(margins)
+    weights = torch.empty(2, count, dtype=torch.float32, device=tokens.side.device)
+    partial = torch.empty(programs, 4, dtype=torch.float64, device=tokens.side.device)
+    _assign_kernel[(programs,)](
+        tokens.mass,
+        tokens.side,
+        tokens.mass if tokens.factor is None else tokens.factor,
+        tokens.mass if margins is None else margins,
+        tokens.mass if gamma is None else gamma,
+        tokens.mass if alpha is None else alpha,
+        weights,
+        partial,
+        count,
+        tokens.factor is not None,
+        margins is None,
+        _BLOCK,
+    )
+    return alpha, weights, partial.sum(0).view(2, 2)
+
+
+@dataclass(frozen=True)
+class Centroids:
+    """mu+ and mu-, and what the margins need of them."""
+
+    means: Float[Tensor, "2 width"]
+    difference: Float[Tensor, " width"]
+    """mu+ - mu-."""
+    products: Float[Tensor, " 2"]
+    """||mu+ - mu-||^2 and ||mu+||^2 - ||mu-||^2."""
+
+
+def centroids(
+    sums: Float[Tensor, "2 width"],
+    masses: Float[Tensor, " 2"],
+    floor: float,
+    previous: Centroids | None,
+) -> Centroids:
+    """The sums over their masses; a side without mass keeps its previous centroid."""
+    width = sums.shape[1]
+    means = torch.empty_like(sums)
+    difference = torch.empty(width, dtype=torch.float32, device=sums.device)
+    programs = triton.cdiv(width, _BLOCK)
+    products = torch.empty(2, programs, dtype=torch.float64, device=sums.device)
+    _centroid_kernel[(programs,)](
+        sums,
+        masses,
+        sums if previous is None else previous.means,
+        means,
+        difference,
+        products,
+        width,
+        floor,
+        previous is None,
+        _BLOCK,
+    )
+    return Centroids(means, difference, products.sum(1))
+
+
+def margins(
+    parts: Parts, tokens: Tokens, against: Centroids
+) -> tuple[Float[Tensor, " token"], Float[Tensor, "3 2"]]:
+    """D of every token against the centroids; and by side how many there are, their mean and their summed squared deviation."""
+    device = tokens.side.device
+    values = torch.empty(len(tokens.side), dtype=torch.float64, device=device)
+    grid = (parts.count, triton.cdiv(_TOKENS, _ROWS))
+    moments = torch.empty(grid[0] * grid[1], 6, dtype=torch.float64, device=device)
+    _margin_kernel[grid](
+        parts.table,
+        against.difference,
+        against.products[1:],
+        tokens.side,
+        tokens.mass if tokens.factor is None else tokens.factor,
+        values,
+        moments,
+        parts.width,
+        _KINDS[parts.dtype],
+        tokens.factor is not None,
+        _ROWS,
+        4 * _WIDTH,
+    )
+    joined = torch.empty(3, 2, dtype=torch.float64, device=device)
+    _moments_kernel[(2,)](moments, joined, len(moments), _BLOCK)
+    return values, joined

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -14,8 +13,8 @@ from torch import Tensor
 
 from delta_rlvr.credit.batch import TokenBatch
 from delta_rlvr.credit.checks import (
-    all_finite,
-    extremes,
+    Findings,
+    finite,
     first_bad_row,
     not_finite,
     require,
@@ -174,26 +173,26 @@ class CreditStream:
         reducer = group if isinstance(group, Reducer) else Reducer(group, device)
         problem: ValueError | None = None
         batch: TokenBatch | None = None
+        findings = Findings()
         try:
             # No collective may stand in here: it raises on one rank alone.
             lengths = _joined(self._lengths, torch.int64, device)
-            # With the number of tokens given, nothing waits for the device a second time.
-            row = torch.repeat_interleave(
-                torch.arange(len(lengths), device=device), lengths, output_size=int(lengths.sum())
-            )
+            row = self._row(lengths, findings)
             batch = TokenBatch(
                 lengths=lengths,
                 row=row,
-                advantages=_checked_advantages(advantages, lengths),
+                advantages=_checked_advantages(advantages, lengths, findings),
                 keys=_checked_ids("keys", keys, len(lengths), device),
                 round_number=round_number,
                 reducer=reducer,
                 temperature=self.temperature,
-                given=self._given(rule, lengths, row, groups, _named(logps, arrays)),
+                given=self._given(rule, lengths, row, groups, _named(logps, arrays), findings),
                 stored=None if rule.stores is None else self.store,
             )
+            findings.settle()
         except ValueError as error:
-            problem = error
+            # A shape that does not fit may come of a wrong token_count.
+            problem = findings.problem() or error
         reducer.agree(problem)
         assert batch is not None
         require(batch.token_count > 0, "mask: it has no valid token, so there is nothing to weigh")
@@ -204,16 +203,32 @@ class CreditStream:
         record = weigh(batch, rule)
         if not diagnose:
             return record
-        known = self._array("logps", _named(logps, arrays), batch.row)
+        known = self._array("logps", _named(logps, arrays), batch.row, Findings())
         numbers = diagnostics(record, batch.advantages, known) | rule.diagnose(batch)
         return replace(record, diagnostics=numbers)
 
-    def _array(self, name: str, given: Mapping[str, Tensor], row: Int[Tensor, " token"]) -> Tensor | None:
+    def _row(self, lengths: Int[Tensor, " batch"], findings: Findings) -> Int[Tensor, " token"]:
+        """The response of each token. What is stored says how many tokens there are: nothing waits for the device."""
+        total = lengths.sum()
+        count = len(self.store) if self.needs_hidden else int(total)
+
+        def judge(known: float, _: float) -> None:
+            require(
+                known == count,
+                f"token_count: {count} tokens were added, but the masks or lengths have {known:.0f} valid ones",
+            )
+
+        findings.ask(total, judge)
+        return torch.searchsorted(lengths.cumsum(0), torch.arange(count, device=lengths.device), right=True)
+
+    def _array(
+        self, name: str, given: Mapping[str, Tensor], row: Int[Tensor, " token"], findings: Findings
+    ) -> Tensor | None:
         """A token array from `add` or from `solve`, checked; None where neither was given it."""
         added = self._added.get(name)
         require(not (added and name in given), f"{name}: give it to `add` or to `solve`, not to both")
         values = torch.cat(added) if added else given.get(name)
-        return None if values is None else _checked_values(name, values, row)
+        return None if values is None else _checked_values(name, values, row, findings)
 
     def _given(
         self,
@@ -222,6 +237,7 @@ class CreditStream:
         row: Int[Tensor, " token"],
         groups: Tensor | None,
         arrays: Mapping[str, Tensor],
+        findings: Findings,
     ) -> dict[str, Tensor]:
         """What the rule needs, checked: that and nothing else, so that it is right wherever the engine gives no more."""
         check_needs(rule, NEEDS, "nothing", type(rule).__name__)
@@ -230,15 +246,14 @@ class CreditStream:
             self.reads(rule),
             f"config: {type(rule).__name__} reads {rule.stores}, which this stream did not store; make a stream for it",
         )
-        require(
-            not self.needs_hidden or len(self.store) == len(row),
-            f"token_count: {len(self.store)} tokens were added, but the masks or lengths have {len(row)} valid ones",
-        )
-        if self._row_sums and not all_finite(torch.cat(self._row_sums)):
-            self._name_bad_hidden(row)
+        if self._row_sums:
+            findings.ask(
+                torch.cat(self._row_sums),
+                lambda low, high: None if finite(low, high) else self._name_bad_hidden(row),
+            )
         given: dict[str, Tensor] = {}
         for name in TOKEN_ARRAYS:
-            values = self._array(name, arrays, row)
+            values = self._array(name, arrays, row, findings)
             if name in rule.needs:
                 require(
                     values is not None or len(row) == 0,
@@ -340,21 +355,25 @@ def _require_kind(name: str, values: Tensor) -> None:
         require_float(name, values)
 
 
-def _checked_values(name: str, values: Tensor, row: Int[Tensor, " token"]) -> Tensor:
+def _checked_values(name: str, values: Tensor, row: Int[Tensor, " token"], findings: Findings) -> Tensor:
     """One value per valid token, on the batch's device and wide; refused where one is not finite."""
     require_shape(name, values, (len(row),), "one value per valid token, packed,")
     _require_kind(name, values)
     values = values.detach().to(row.device)
     if not values.is_floating_point():
         return values
-    low, high = extremes(values)
-    if not (math.isfinite(low) and math.isfinite(high)):
-        raise not_finite(name, ~values.isfinite(), row)
-    if name.endswith("logps") and high > 1e-2:
-        raise ValueError(
-            f"{name}: a log-prob cannot be positive, as at row {first_bad_row(values > 1e-2, row)}; pass log p, not p"
-        )
-    return values.to(wide(row.device))
+
+    def judge(low: float, high: float) -> None:
+        if not finite(low, high):
+            raise not_finite(name, ~values.isfinite(), row)
+        if name.endswith("logps") and high > 1e-2:
+            raise ValueError(
+                f"{name}: a log-prob cannot be positive, as at row {first_bad_row(values > 1e-2, row)}; pass log p, not p"
+            )
+
+    widened = values.to(wide(row.device))
+    findings.ask(widened, judge)
+    return widened
 
 
 def _no_tokens(name: str, device: torch.device) -> Tensor:
@@ -364,18 +383,22 @@ def _no_tokens(name: str, device: torch.device) -> Tensor:
 
 
 def _checked_advantages(
-    advantages: Float[Tensor, " batch"], lengths: Int[Tensor, " batch"]
+    advantages: Float[Tensor, " batch"], lengths: Int[Tensor, " batch"], findings: Findings
 ) -> Float[Tensor, " batch"]:
     require_shape("advantages", advantages, (len(lengths),), "[batch]")
     require_float("advantages", advantages)
     advantages = advantages.detach().to(device=lengths.device, dtype=wide(lengths.device))
     # The advantage of a response without a valid token is ignored, whatever it holds.
     advantages = advantages.where(lengths > 0, 0.0)
-    if not all_finite(advantages):
-        row = int((~advantages.isfinite()).nonzero()[0, 0])
-        raise ValueError(
-            f"advantages: not finite (NaN or inf) in row {row}. Look at its reward and its group's spread"
-        )
+
+    def judge(low: float, high: float) -> None:
+        if not finite(low, high):
+            row = int((~advantages.isfinite()).nonzero()[0, 0])
+            raise ValueError(
+                f"advantages: not finite (NaN or inf) in row {row}. Look at its reward and its group's spread"
+            )
+
+    findings.ask(advantages, judge)
     return advantages
 
 

@@ -127,7 +127,7 @@ class RowVectors:
 
     def within(self, active: Bool[Tensor, " token"]) -> RowVectors:
         # Rows that the kernels find on the device are read faster than it is found out which of them are wanted.
-        if self._fused and self.rows.resident:
+        if self.resident is not None:
             return self
         return replace(self, wanted=self.rows.holding(active))
 
@@ -137,17 +137,18 @@ class RowVectors:
 
     def _parts(self) -> Iterator[kernels.Parts]:
         """All rows at once where they are on the device, and chunk by chunk as they are fetched otherwise."""
-        if self._resident is not None:
-            yield self._resident
+        if self.resident is not None:
+            yield self.resident
             return
         for place, x in self.rows.read(self.wanted):
             yield kernels.Parts([(place.start, x)])
 
     @cached_property
-    def _resident(self) -> kernels.Parts | None:
-        if not self.rows.resident:
+    def resident(self) -> kernels.Parts | None:
+        """All rows as the kernels read them; None where there are none, no kernels, or not all rows wait on the device."""
+        if not (self._fused and self.rows.resident):
             return None
-        chunks = [(place.start, x) for place, x in self.rows.read(self.wanted)]
+        chunks = [(place.start, x) for place, x in self.rows.read(self.wanted) if len(x)]
         return kernels.Parts(chunks) if chunks else None
 
     def sums(

@@ -19,16 +19,17 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from delta_rlvr.credit import kernels
 from delta_rlvr.credit.batch import TokenBatch
 from delta_rlvr.credit.record import Discriminator
 from delta_rlvr.credit.slots import Slots
-from delta_rlvr.credit.vectors import TokenVectors
+from delta_rlvr.credit.vectors import RowVectors, TokenVectors
 
 if TYPE_CHECKING:
     from delta_rlvr.credit.rules.delta import DeltaConfig
@@ -62,18 +63,18 @@ def estimate(
 ) -> Estimate:
     """alpha* for every token of the batch, group by group (batch scope: one group). `vectors`: what stands for its gradient;
     `counted`: the responses that centroids are made of (all of them unless given)."""
-    device = batch.lengths.device
+    mass = batch.token_advantages.abs()  # |A_i|
+    if counted is not None:
+        mass = torch.where(counted[batch.row], mass, 0.0)
+    fused = _FusedBlock.of(batch, vectors, config, mass)
     if config.scope == "batch":
-        ids, group = torch.zeros(1, dtype=torch.int64, device=device), torch.zeros_like(batch.row)
+        ids, group = torch.zeros(1, dtype=torch.int64, device=batch.row.device), batch.row.new_zeros(1)
     else:
         ids = batch.reducer.gather(batch.groups).unique()
         group = batch.group_number[batch.row]
     # Slots 2g and 2g + 1 are group g's positive and negative side.
     slots = Slots(2 * group + (batch.side < 0), 2 * len(ids))
-    mass = batch.token_advantages.abs()  # |A_i|
-    if counted is not None:
-        mass = torch.where(counted[batch.row], mass, 0.0)
-    masses = batch.reducer.sum(slots.sums(mass)).view(-1, 2)
+    masses = batch.reducer.sum(slots.sums(mass) if fused is None else fused.masses).view(-1, 2)
     degenerate = (masses <= 0).any(dim=1)
     without_contrast = degenerate.tolist()
     if all(without_contrast):
@@ -83,8 +84,8 @@ def estimate(
 
     numel = torch.Size(vectors.shape).numel()
     block = max(1, _CENTROID_BYTES // max(1, 2 * 8 * numel))
-    unweighted = degenerate[group]
-    active = (batch.side != 0) & ~unweighted
+    unweighted = degenerate[group].expand(len(batch.row)) if any(without_contrast) else None
+    active = batch.side != 0 if unweighted is None else (batch.side != 0) & ~unweighted
     discriminator = Discriminator(
         groups=ids,
         masses=masses,
@@ -103,7 +104,9 @@ def estimate(
             inside = (group >= first) & (group < last) & active
             count = 2 * (last - first)
             here = Slots((slots.of - 2 * first).clamp(0, count - 1), count)
-        solver = _Block(batch, vectors.within(inside), config, mass, inside, here)
+        solver = fused or _Block(
+            batch, vectors.within(inside), config, mass, masses[first:last].flatten(), inside, here
+        )
         solver.run()
         # Blocks share no token, and a block's arrays are 0 outside it.
         arrays = (solver.alpha, solver.margin, solver.margin_initial)
@@ -112,13 +115,7 @@ def estimate(
         discriminator.centroid_gap_initial[first:last] = solver.gap_initial
         discriminator.centroid_gap[first:last] = solver.gap
     alpha, margin, margin_initial = solved or (torch.zeros_like(mass),) * 3
-    return Estimate(
-        alpha,
-        margin,
-        margin_initial,
-        unweighted if any(without_contrast) else None,
-        discriminator=discriminator,
-    )
+    return Estimate(alpha, margin, margin_initial, unweighted, discriminator)
 
 
 class _Block:
@@ -130,24 +127,26 @@ class _Block:
         vectors: TokenVectors,
         config: DeltaConfig,
         mass: Float[Tensor, " token"],
+        masses: Float[Tensor, " slot"],
         active: Bool[Tensor, " token"],
         slots: Slots,
     ):
+        """`masses`: the sums of `mass` over all ranks."""
         self.batch, self.vectors, self.config, self.active, self.slots = batch, vectors, config, active, slots
-        self.mass = torch.where(active, mass, 0.0)
+        self.mass, self.masses = torch.where(active, mass, 0.0), masses
         self.counts = self._sums(active.to(self.mass.dtype)).clamp(min=1)
         if config.contrast != "both_sides":
             self.square_norms = vectors.square_norms(self.mass)
 
     def run(self) -> None:
         """Eq. 6-7, K times, with lagged temperatures."""
-        centroids = self._centroids(self.mass, None)  # mu±(0), Eq. 3
-        self.gap_initial = _gap(centroids)
+        centroids = self._centroids(None, None)  # mu±(0), Eq. 3
+        self.gap_initial = self._gap(centroids)
         self.margin = self.margin_initial = self._margins(centroids)  # D(0)
         self.gamma = self._temperatures(self.margin)  # gamma±(0)
         for number in range(self.config.refinements):
             alpha = self._assign(self.margin)  # alpha(k), Eq. 6
-            centroids = self._centroids(self.mass * alpha, centroids)  # mu±(k+1), Eq. 7
+            centroids = self._centroids(alpha, centroids)  # mu±(k+1), Eq. 7
             # gamma±(k+1) comes from the margins of this same pass: the temperature lags one step behind. In the first
             # pass that is what gamma±(0) was.
             if number > 0:
@@ -156,21 +155,24 @@ class _Block:
             if self.config.gamma == "current":
                 self.gamma = self._temperatures(self.margin)
         self.alpha = self._assign(self.margin)  # alpha*
-        self.gap = _gap(centroids)
+        self.gap = self._gap(centroids)
 
-    def _centroids(
-        self, weights: Float[Tensor, " token"], previous: Float[Tensor, "slot ..."] | None
-    ) -> Float[Tensor, "slot ..."]:
-        """mu±: the weighted mean of v for each slot, over all ranks."""
+    def _centroids(self, alpha: Float[Tensor, " token"] | None, previous: Any) -> Any:
+        """mu±: the mean of v for each slot, weighted by |A| alpha (alpha = 1 where None), over all ranks."""
+        weights = self.mass if alpha is None else self.mass * alpha
         sums = weights.new_zeros(self.slots.count, *self.vectors.shape)
         self.vectors.sums(weights, self.slots, sums)
         sums = self.batch.reducer.sum(sums)
-        mass = self._sums(weights)
+        mass = self.masses if alpha is None else self._sums(weights)
         means = sums / _over(mass.clamp(min=self.config.mass_floor), sums)
         # A side to which nothing was assigned keeps its centroid (hard assignment, or sigmoids that underflow).
         return means if previous is None else torch.where(_over(mass > 0, means), means, previous)
 
-    def _margins(self, means: Float[Tensor, "slot ..."]) -> Float[Tensor, " token"]:
+    def _gap(self, means: Any) -> Float[Tensor, " group"]:
+        """||mu+ - mu-||."""
+        return (means[0::2] - means[1::2]).flatten(1).norm(dim=1)
+
+    def _margins(self, means: Any) -> Float[Tensor, " token"]:
         """D = ||v - mu_opp||^2 - ||v - mu_own||^2, affine in v; or -||v - mu_own||^2; or <v, mu_own - mu_opp>^2 / ||v||."""
         difference = means - _opposite(means)
         if self.config.contrast == "within_side":
@@ -189,10 +191,12 @@ class _Block:
         """gamma: population standard deviation of the side's margins, not weighted by |A|."""
         if self.config.gamma == "initial":
             return self.gap_initial.square().repeat_interleave(2).clamp(min=self.config.gamma_floor)
+        return self._variance(margins).sqrt().clamp(min=self.config.gamma_floor)
+
+    def _variance(self, margins: Float[Tensor, " token"]) -> Float[Tensor, " slot"]:
         mean = self._sums(margins) / self.counts
         deviations = torch.where(self.active, margins - mean[self.slots.of], 0.0)
-        variance = self._sums(deviations.square()) / self.counts
-        return variance.sqrt().clamp(min=self.config.gamma_floor)
+        return self._sums(deviations.square()) / self.counts
 
     def _assign(self, margins: Float[Tensor, " token"]) -> Float[Tensor, " token"]:
         """alpha: sigmoid(D / gamma) (Eq. 6, the closed form of Eq. 5), or [D > 0]; an alignment, never negative, fills [0, 1)."""
@@ -209,9 +213,52 @@ class _Block:
         return self.batch.reducer.sum(self.slots.sums(values))
 
 
-def _gap(means: Float[Tensor, "slot ..."]) -> Float[Tensor, " group"]:
-    """||mu+ - mu-||."""
-    return (means[0::2] - means[1::2]).flatten(1).norm(dim=1)
+class _FusedBlock(_Block):
+    """The same for the whole batch with its rows on a GPU, by kernels that leave out what a launch costs.
+
+    Another rank may have spilled its rows, or have no token, and solve without kernels: the sums over ranks are the same ones in the
+    same order.
+    """
+
+    @classmethod
+    def of(
+        cls, batch: TokenBatch, vectors: TokenVectors, config: DeltaConfig, mass: Float[Tensor, " token"]
+    ) -> _FusedBlock | None:
+        """None where the kernels do not do it."""
+        published = (config.scope, config.contrast, config.assignment) == ("batch", "both_sides", "soft")
+        if not published or not isinstance(vectors, RowVectors) or vectors.resident is None:
+            return None
+        return cls(batch, config, vectors.resident, kernels.Tokens(mass, batch.side, vectors.factor))
+
+    def __init__(self, batch: TokenBatch, config: DeltaConfig, parts: kernels.Parts, tokens: kernels.Tokens):
+        self.batch, self.config, self.parts, self.tokens = batch, config, parts, tokens
+        _, self.weights, (self.masses, self.counts) = kernels.assign(self.tokens)
+
+    def run(self) -> None:
+        self.counts = self.batch.reducer.sum(self.counts).clamp(min=1)
+        super().run()
+
+    def _centroids(self, alpha: Float[Tensor, " token"] | None, previous: Any) -> Any:
+        sums = self.batch.reducer.sum(kernels.side_sums(self.weights, self.parts))
+        masses = self.masses if alpha is None else self.batch.reducer.sum(self.masses)
+        return kernels.centroids(sums, masses, self.config.mass_floor, previous)
+
+    def _gap(self, means: Any) -> Float[Tensor, " group"]:
+        return means.products[:1].sqrt()
+
+    def _margins(self, means: Any) -> Float[Tensor, " token"]:
+        margins, self.moments = kernels.margins(self.parts, self.tokens, means)
+        return margins
+
+    def _variance(self, margins: Float[Tensor, " token"]) -> Float[Tensor, " slot"]:
+        count, mean, squares = self.moments  # of this rank
+        apart = mean - self.batch.reducer.sum(count * mean) / self.counts
+        return self.batch.reducer.sum(torch.addcmul(squares, count * apart, apart)) / self.counts
+
+    def _assign(self, margins: Float[Tensor, " token"]) -> Float[Tensor, " token"]:
+        alpha, self.weights, (self.masses, _) = kernels.assign(self.tokens, margins, self.gamma)
+        assert alpha is not None
+        return alpha
 
 
 def _inner(a: Float[Tensor, "slot ..."], b: Float[Tensor, "slot ..."]) -> Float[Tensor, " slot"]:
