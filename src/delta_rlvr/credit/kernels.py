@@ -24,8 +24,8 @@ except ImportError:  # a build of torch without it
     triton = None  # type: ignore[assignment]
 
 _TOKENS = 256
-_WIDTH = 128
-_ROWS = 16
+_SUM_ROWS, _SUM_WIDTH = 4, 512
+_ROWS, _WIDTH = 8, 1024
 _BLOCK = 1024
 """Tokens (or columns, or partial sums) of one program where no row is read."""
 
@@ -270,7 +270,7 @@ def add_side_sums(total: Float[Tensor, "2 width"], weights: Float[Tensor, "2 tok
 def side_sums(weights: Float[Tensor, "2 token"], parts: Parts) -> Float[Tensor, "2 width"]:
     """The rows of the parts, of which there are some, weighted by the tokens' weights of either side and summed."""
     partial = torch.empty(parts.count, 2, parts.width, dtype=torch.float32, device=parts.device)
-    grid = (parts.count, triton.cdiv(parts.width, _WIDTH))
+    grid = (parts.count, triton.cdiv(parts.width, _SUM_WIDTH))
     _sum_kernel[grid](
         parts.table,
         weights.float().contiguous(),
@@ -279,8 +279,8 @@ def side_sums(weights: Float[Tensor, "2 token"], parts: Parts) -> Float[Tensor, 
         parts.width,
         _KINDS[parts.dtype],
         _TOKENS,
-        _ROWS,
-        _WIDTH,
+        _SUM_ROWS,
+        _SUM_WIDTH,
     )
     return partial.sum(0, dtype=torch.float64)
 
@@ -303,7 +303,7 @@ def store_side_products(
         parts.width,
         _KINDS[parts.dtype],
         _ROWS,
-        4 * _WIDTH,
+        _WIDTH,
     )
 
 
@@ -402,7 +402,7 @@ def margins(
         _KINDS[parts.dtype],
         tokens.factor is not None,
         _ROWS,
-        4 * _WIDTH,
+        _WIDTH,
     )
     joined = torch.empty(3, 2, dtype=torch.float64, device=device)
     _moments_kernel[(2,)](moments, joined, len(moments), _BLOCK)
