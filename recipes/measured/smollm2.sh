@@ -8,4 +8,4 @@ chain_sum='reasoning-gym:chain_sum?min_terms=3&max_terms=3&min_digits=1&max_digi
 python -m delta_rlvr credit-bench --labels measured --model "$model" \
   --tasks "$chain_sum,runs/small_word_problems.jsonl?shots=4&working=working&max_tokens=64" --max-tokens 48 --device cuda --dtype bfloat16 \
   --batches 4 --prompts 16 --group 8 --responses 12 --budget 2048 --rows-at-once 4096 --pass-rows 512 \
-  --update-batches 8 --gradient-rollouts 1024 --learning-rate 1e-5 --seconds 340 --output "$output" "${@:4}"
+  --update-batches 7 --gradient-rollouts 1024 --learning-rate 1e-5 --seconds 340 --output "$output" "${@:4}"

@@ -373,6 +373,18 @@ def test_a_run_that_diverges_ends_alone(monkeypatch: pytest.MonkeyPatch) -> None
         assert one.isfinite().all()
 
 
+def test_a_stack_whose_runs_all_diverge_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy_loss = training_module.policy_loss
+    monkeypatch.setattr(
+        training_module, "policy_loss", lambda *given, **more: policy_loss(*given, **more) * math.nan
+    )
+    training = training_of(runs_of("dapo", "delta"))
+    training.train()
+    assert training.diverged == {0: 0, 1: 0}
+    assert training.seen == [[], []]
+    assert all(weight.isfinite().all() for weight in training.policy.parameters())
+
+
 def test_a_diverged_run_is_kept_as_such_and_the_state_knows_it(
     written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:

@@ -148,6 +148,8 @@ class StackedTraining:
                     math.isfinite(values[place]) for values in steps[-1]
                 ):
                     self._end(place, number)
+            if len(self.diverged) == len(self.runs):
+                break  # nobody is left to train
         self.within_batch = False
         with self.phases("statistics"):
             return [

@@ -80,6 +80,10 @@ class StackedPolicy(nn.Module):
         if compute_dtype not in (torch.float32, torch.bfloat16):
             raise ValueError(f"compute_dtype: torch.float32 or torch.bfloat16, not {compute_dtype}")
         shape = shape_of(model)
+        if torch.device(device).type == "cuda":
+            # cuDNN's backward pass of attention with a mask gives NaN for heads whose scores are all very low, as some of Qwen2.5's
+            # are (torch 2.11 and later on an H100 or H200, pytorch/pytorch#196678). The other kernels do not.
+            torch.backends.cuda.enable_cudnn_sdp(False)
 
         def repeated(weight: Tensor) -> Tensor:
             # Repeated on the device: the host is slow to copy, and the way there is long.
