@@ -254,6 +254,10 @@ class _ThreadReducer(Reducer):
         super().__init__()
         self._meeting, self._rank = meeting, rank
 
+    @property
+    def alone(self) -> bool:
+        return False
+
     def sum(self, values: Tensor) -> Tensor:
         everything = self._meeting.exchange(self._rank, "sum", values.clone())
         return values.copy_(torch.stack(everything).sum(0))

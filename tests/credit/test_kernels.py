@@ -36,11 +36,14 @@ for count, width, dtype, chunks in (
 SOLVE = """
 import torch
 from delta_rlvr.credit import CreditStream, DeltaConfig, RowStore, kernels
+from delta_rlvr.credit.reduce import Reducer
 torch.manual_seed(1)
 kernels._TOKENS = kernels._BLOCK = 32  # several parts and blocks of a small batch
 lengths = torch.tensor([3, 11, 0, 40, 7, 10])
 advantages = torch.tensor([0.0, 1.5, 1.0, -0.5, 0.25, -2.0], dtype=torch.float64)
 side = advantages.sign().repeat_interleave(lengths)
+class NotAlone(Reducer):
+    alone = False  # the sums over ranks are made, if of one rank
 calls, margins = [], kernels.margins
 kernels.margins = lambda *given: calls.append(1) or margins(*given)
 for settings, dtype in (
@@ -54,7 +57,8 @@ for settings, dtype in (
     records = []
     for device, fused in (("cpu", False), (DEVICE, True)):
         kernels.ready = lambda *_, fused=fused: fused
-        stream = CreditStream(DeltaConfig(**settings), store=RowStore(device_bytes=1 << 40))
+        ranks = NotAlone(device=torch.device(device)) if settings.get("refinements") == 3 else None
+        stream = CreditStream(DeltaConfig(**settings), store=RowStore(device_bytes=1 << 40), process_group=ranks)
         for start, stop in ((0, 3), (3, 6)):  # two chunks in the store
             tokens = slice(int(lengths[:start].sum()), int(lengths[:stop].sum()))
             stream.add(hidden[tokens].to(device), logps[tokens].to(device), lengths=lengths[start:stop].to(device))

@@ -145,27 +145,35 @@ if triton is not None:
         previous,
         means,
         difference,
-        products,
+        gap,
+        offset,
         width,
         floor,
         first: tl.constexpr,
         block: tl.constexpr,
     ):
-        """The centroids mu (Eq. 3 and 7), mu+ - mu-, and this block's part of ||mu+ - mu-||^2 and ||mu+||^2 - ||mu-||^2."""
-        columns = tl.program_id(0) * block + tl.arange(0, block)
-        inside = columns < width
+        """The centroids mu (Eq. 3 and 7), mu+ - mu-, ||mu+ - mu-|| and ||mu+||^2 - ||mu-||^2: one program, for want of much to do."""
         plus, minus = tl.load(masses), tl.load(masses + 1)
-        positive = tl.load(sums + columns, inside, other=0.0) / tl.maximum(plus, floor)
-        negative = tl.load(sums + width + columns, inside, other=0.0) / tl.maximum(minus, floor)
-        if not first:  # a side to which nothing was assigned keeps its centroid
-            positive = tl.where(plus > 0, positive, tl.load(previous + columns, inside, other=0.0))
-            negative = tl.where(minus > 0, negative, tl.load(previous + width + columns, inside, other=0.0))
-        apart = positive - negative
-        tl.store(means + columns, positive, inside)
-        tl.store(means + width + columns, negative, inside)
-        tl.store(difference + columns, apart.to(tl.float32), inside)
-        tl.store(products + tl.program_id(0), tl.sum(apart * apart, 0))
-        tl.store(products + tl.num_programs(0) + tl.program_id(0), tl.sum(apart * (positive + negative), 0))
+        square = tl.zeros((block,), tl.float64)
+        less = tl.zeros((block,), tl.float64)
+        for start in range(0, width, block):
+            columns = start + tl.arange(0, block)
+            inside = columns < width
+            positive = tl.load(sums + columns, inside, other=0.0) / tl.maximum(plus, floor)
+            negative = tl.load(sums + width + columns, inside, other=0.0) / tl.maximum(minus, floor)
+            if not first:  # a side to which nothing was assigned keeps its centroid
+                positive = tl.where(plus > 0, positive, tl.load(previous + columns, inside, other=0.0))
+                negative = tl.where(
+                    minus > 0, negative, tl.load(previous + width + columns, inside, other=0.0)
+                )
+            apart = positive - negative
+            tl.store(means + columns, positive, inside)
+            tl.store(means + width + columns, negative, inside)
+            tl.store(difference + columns, apart.to(tl.float32), inside)
+            square += apart * apart
+            less += apart * (positive + negative)
+        tl.store(gap, tl.sqrt(tl.sum(square, 0)))
+        tl.store(offset, tl.sum(less, 0))
 
     @triton.jit
     def _margin_kernel(
@@ -214,8 +222,9 @@ if triton is not None:
             tl.store(own + 3 * number + 2, tl.sum(deviation * deviation, 0))
 
     @triton.jit
-    def _moments_kernel(moments, joined, programs, block: tl.constexpr):
-        """Counts, means and squared deviations of all programs joined to one (Chan's formula): one program per side."""
+    def _moments_kernel(moments, joined, programs, floor, block: tl.constexpr):
+        """Counts, means and squared deviations of all programs joined to one (Chan's formula), and the standard deviation: one program
+        per side."""
         side = tl.program_id(0)
         count = tl.zeros((block,), tl.float64)
         total = tl.zeros((block,), tl.float64)
@@ -236,7 +245,9 @@ if triton is not None:
             squares += n * apart * apart + tl.load(moments + 6 * number + 3 * side + 2, here, other=0.0)
         tl.store(joined + side, counted)
         tl.store(joined + 2 + side, mean)
-        tl.store(joined + 4 + side, tl.sum(squares, 0))
+        total_square = tl.sum(squares, 0)
+        tl.store(joined + 4 + side, total_square)
+        tl.store(joined + 6 + side, tl.maximum(tl.sqrt(total_square / tl.maximum(counted, 1.0)), floor))
 
     _KINDS = {torch.bfloat16: tl.bfloat16, torch.float16: tl.float16, torch.float32: tl.float32}
 
@@ -248,14 +259,15 @@ class Parts:
         """`chunks`: the number of the first token, and the rows from there on; at least one chunk."""
         self.rows = [rows.contiguous() for _, rows in chunks]  # held, because the table has their addresses
         self.width, self.dtype, self.device = self.rows[0].shape[1], self.rows[0].dtype, self.rows[0].device
+        # Of each chunk once: asking a tensor is slow, and there are hundreds of parts.
+        row_bytes = self.width * self.rows[0].element_size()
+        known = [
+            (rows.data_ptr(), first, len(rows)) for (first, _), rows in zip(chunks, self.rows, strict=True)
+        ]
         table = [
-            (
-                rows.data_ptr() + start * rows.stride(0) * rows.element_size(),
-                first + start,
-                min(_TOKENS, len(rows) - start),
-            )
-            for (first, _), rows in zip(chunks, self.rows, strict=True)
-            for start in range(0, len(rows), _TOKENS)
+            (address + start * row_bytes, first + start, min(_TOKENS, count - start))
+            for address, first, count in known
+            for start in range(0, count, _TOKENS)
         ]
         self.count = len(table)
         self.table = torch.tensor(table, dtype=torch.int64).view(-1, 3).to(self.device, non_blocking=True)
@@ -320,8 +332,9 @@ def assign(
     tokens: Tokens,
     margins: Float[Tensor, " token"] | None = None,
     gamma: Float[Tensor, " 2"] | None = None,
-) -> tuple[Float[Tensor, " token"] | None, Float[Tensor, "2 token"], Float[Tensor, "2 2"]]:
-    """alpha (None before there are margins, where it is one), what either side's rows are weighted with, and masses over counts."""
+) -> tuple[Float[Tensor, " token"] | None, Float[Tensor, "2 token"], Float[Tensor, "part 4"]]:
+    """alpha (None before there are margins, where it is one), what either side's rows are weighted with, and of some tokens at a time
+    both sides' masses and counts."""
     count = len(tokens.side)
     programs = triton.cdiv(count, _BLOCK)
     alpha = None if margins is None else torch.empty_like(margins)
@@ -341,7 +354,7 @@ def assign(
         margins is None,
         _BLOCK,
     )
-    return alpha, weights, partial.sum(0).view(2, 2)
+    return alpha, weights, partial
 
 
 @dataclass(frozen=True)
@@ -351,8 +364,10 @@ class Centroids:
     means: Float[Tensor, "2 width"]
     difference: Float[Tensor, " width"]
     """mu+ - mu-."""
-    products: Float[Tensor, " 2"]
-    """||mu+ - mu-||^2 and ||mu+||^2 - ||mu-||^2."""
+    gap: Float[Tensor, " 1"]
+    """||mu+ - mu-||."""
+    offset: Float[Tensor, " 1"]
+    """||mu+||^2 - ||mu-||^2."""
 
 
 def centroids(
@@ -363,29 +378,30 @@ def centroids(
 ) -> Centroids:
     """The sums over their masses; a side without mass keeps its previous centroid."""
     width = sums.shape[1]
-    means = torch.empty_like(sums)
     difference = torch.empty(width, dtype=torch.float32, device=sums.device)
-    programs = triton.cdiv(width, _BLOCK)
-    products = torch.empty(2, programs, dtype=torch.float64, device=sums.device)
-    _centroid_kernel[(programs,)](
+    gap, offset = sums.new_empty(1), sums.new_empty(1)
+    made = Centroids(torch.empty_like(sums), difference, gap, offset)
+    _centroid_kernel[(1,)](
         sums,
         masses,
         sums if previous is None else previous.means,
-        means,
+        made.means,
         difference,
-        products,
+        gap,
+        offset,
         width,
         floor,
         previous is None,
         _BLOCK,
     )
-    return Centroids(means, difference, products.sum(1))
+    return made
 
 
 def margins(
-    parts: Parts, tokens: Tokens, against: Centroids
-) -> tuple[Float[Tensor, " token"], Float[Tensor, "3 2"]]:
-    """D of every token against the centroids; and by side how many there are, their mean and their summed squared deviation."""
+    parts: Parts, tokens: Tokens, against: Centroids, floor: float
+) -> tuple[Float[Tensor, " token"], Float[Tensor, "4 2"]]:
+    """D of every token against the centroids; and by side how many there are, their mean, their summed squared deviation and their
+    standard deviation, at least `floor`."""
     device = tokens.side.device
     values = torch.empty(len(tokens.side), dtype=torch.float64, device=device)
     grid = (parts.count, triton.cdiv(_TOKENS, _ROWS))
@@ -393,7 +409,7 @@ def margins(
     _margin_kernel[grid](
         parts.table,
         against.difference,
-        against.products[1:],
+        against.offset,
         tokens.side,
         tokens.mass if tokens.factor is None else tokens.factor,
         values,
@@ -404,6 +420,6 @@ def margins(
         _ROWS,
         _WIDTH,
     )
-    joined = torch.empty(3, 2, dtype=torch.float64, device=device)
-    _moments_kernel[(2,)](moments, joined, len(moments), _BLOCK)
+    joined = torch.empty(4, 2, dtype=torch.float64, device=device)
+    _moments_kernel[(2,)](moments, joined, len(moments), floor, _BLOCK)
     return values, joined

@@ -20,6 +20,11 @@ class Reducer:
         self.process_group = process_group
         self.device = device or torch.device("cpu")
 
+    @property
+    def alone(self) -> bool:
+        """There is no other rank."""
+        return self.process_group is None
+
     def sum(self, values: Shaped[Tensor, "..."]) -> Shaped[Tensor, "..."]:
         """Element-wise sum over the ranks, in place."""
         if self.process_group is not None:

@@ -209,7 +209,8 @@ class CreditStream:
 
     def _row(self, lengths: Int[Tensor, " batch"], findings: Findings) -> Int[Tensor, " token"]:
         """The response of each token. What is stored says how many tokens there are: nothing waits for the device."""
-        total = lengths.sum()
+        ends = lengths.cumsum(0)
+        total = ends[-1:].sum()  # 0 where there is no response
         count = len(self.store) if self.needs_hidden else int(total)
 
         def judge(known: float, _: float) -> None:
@@ -219,7 +220,7 @@ class CreditStream:
             )
 
         findings.ask(total, judge)
-        return torch.searchsorted(lengths.cumsum(0), torch.arange(count, device=lengths.device), right=True)
+        return torch.searchsorted(ends, torch.arange(count, device=lengths.device), right=True)
 
     def _array(
         self, name: str, given: Mapping[str, Tensor], row: Int[Tensor, " token"], findings: Findings
@@ -389,7 +390,7 @@ def _checked_advantages(
     require_float("advantages", advantages)
     advantages = advantages.detach().to(device=lengths.device, dtype=wide(lengths.device))
     # The advantage of a response without a valid token is ignored, whatever it holds.
-    advantages = advantages.where(lengths > 0, 0.0)
+    advantages = advantages.masked_fill(lengths == 0, 0.0)
 
     def judge(low: float, high: float) -> None:
         if not finite(low, high):

@@ -67,6 +67,31 @@ def estimate(
     if counted is not None:
         mass = torch.where(counted[batch.row], mass, 0.0)
     fused = _FusedBlock.of(batch, vectors, config, mass)
+    if fused is None:
+        return _in_blocks(batch, vectors, config, mass)
+    masses = batch.reducer.sum(fused.masses)
+    if min(masses.tolist()) <= 0:
+        return _in_blocks(batch, vectors, config, mass, masses)
+    fused.run()
+    discriminator = Discriminator(
+        groups=torch.zeros(1, dtype=torch.int64, device=mass.device),
+        masses=masses.view(1, 2),
+        gamma=fused.gamma.view(1, 2),
+        centroid_gap=fused.gap,
+        centroid_gap_initial=fused.gap_initial,
+        degenerate=torch.zeros(1, dtype=torch.bool, device=mass.device),
+    )
+    return Estimate(fused.alpha, fused.margin, fused.margin_initial, None, discriminator)
+
+
+def _in_blocks(
+    batch: TokenBatch,
+    vectors: TokenVectors,
+    config: DeltaConfig,
+    mass: Float[Tensor, " token"],
+    masses: Float[Tensor, " slot"] | None = None,
+) -> Estimate:
+    """The same, as many groups at a time as there is room for centroids. `masses`: the sums of `mass` over all ranks, if known."""
     if config.scope == "batch":
         ids, group = torch.zeros(1, dtype=torch.int64, device=batch.row.device), batch.row.new_zeros(1)
     else:
@@ -74,7 +99,7 @@ def estimate(
         group = batch.group_number[batch.row]
     # Slots 2g and 2g + 1 are group g's positive and negative side.
     slots = Slots(2 * group + (batch.side < 0), 2 * len(ids))
-    masses = batch.reducer.sum(slots.sums(mass) if fused is None else fused.masses).view(-1, 2)
+    masses = (batch.reducer.sum(slots.sums(mass)) if masses is None else masses).view(-1, 2)
     degenerate = (masses <= 0).any(dim=1)
     without_contrast = degenerate.tolist()
     if all(without_contrast):
@@ -104,7 +129,7 @@ def estimate(
             inside = (group >= first) & (group < last) & active
             count = 2 * (last - first)
             here = Slots((slots.of - 2 * first).clamp(0, count - 1), count)
-        solver = fused or _Block(
+        solver = _Block(
             batch, vectors.within(inside), config, mass, masses[first:last].flatten(), inside, here
         )
         solver.run()
@@ -232,7 +257,8 @@ class _FusedBlock(_Block):
 
     def __init__(self, batch: TokenBatch, config: DeltaConfig, parts: kernels.Parts, tokens: kernels.Tokens):
         self.batch, self.config, self.parts, self.tokens = batch, config, parts, tokens
-        _, self.weights, (self.masses, self.counts) = kernels.assign(self.tokens)
+        _, self.weights, partial = kernels.assign(self.tokens)
+        self.masses, self.counts = partial.sum(0).view(2, 2)
 
     def run(self) -> None:
         self.counts = self.batch.reducer.sum(self.counts).clamp(min=1)
@@ -240,23 +266,27 @@ class _FusedBlock(_Block):
 
     def _centroids(self, alpha: Float[Tensor, " token"] | None, previous: Any) -> Any:
         sums = self.batch.reducer.sum(kernels.side_sums(self.weights, self.parts))
-        masses = self.masses if alpha is None else self.batch.reducer.sum(self.masses)
+        masses = self.masses if alpha is None else self.batch.reducer.sum(self.partial[:, :2].sum(0))
         return kernels.centroids(sums, masses, self.config.mass_floor, previous)
 
     def _gap(self, means: Any) -> Float[Tensor, " group"]:
-        return means.products[:1].sqrt()
+        return means.gap
 
     def _margins(self, means: Any) -> Float[Tensor, " token"]:
-        margins, self.moments = kernels.margins(self.parts, self.tokens, means)
+        margins, self.moments = kernels.margins(self.parts, self.tokens, means, self.config.gamma_floor)
         return margins
 
+    def _temperatures(self, margins: Float[Tensor, " token"]) -> Float[Tensor, " slot"]:
+        known = self.batch.reducer.alone and self.config.gamma != "initial"
+        return self.moments[3] if known else super()._temperatures(margins)
+
     def _variance(self, margins: Float[Tensor, " token"]) -> Float[Tensor, " slot"]:
-        count, mean, squares = self.moments  # of this rank
+        count, mean, squares, _ = self.moments  # of this rank
         apart = mean - self.batch.reducer.sum(count * mean) / self.counts
         return self.batch.reducer.sum(torch.addcmul(squares, count * apart, apart)) / self.counts
 
     def _assign(self, margins: Float[Tensor, " token"]) -> Float[Tensor, " token"]:
-        alpha, self.weights, (self.masses, _) = kernels.assign(self.tokens, margins, self.gamma)
+        alpha, self.weights, self.partial = kernels.assign(self.tokens, margins, self.gamma)
         assert alpha is not None
         return alpha
 
