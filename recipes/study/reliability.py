@@ -1,0 +1,127 @@
+"""How much of a coefficient is chance, and how that falls with the size of the rollout batch.
+
+    python recipes/study/reliability.py --model builtin --task late-error
+    python recipes/study/reliability.py --model smollm2-135m --device cuda
+
+Reliability is the rank correlation of the assignments that two random halves of a batch give to its tokens. Rollouts come from the
+untrained model at T = 1, 8 per prompt, and are cut into batches of every size, with no response in two batches of a size.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import math
+import statistics
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from delta_rlvr.study.judging import Judge
+from delta_rlvr.study.rollouts import Batch, Rollouts, make_collector
+from delta_rlvr.study.weighing import Weigher, study_method
+from delta_rlvr.tasks import get_task, load_policy
+
+TASK = "reasoning-gym:chain_sum?min_terms=3&max_terms=3&min_digits=1&max_digits=1&shots=4&working=true&max_tokens=64"
+GROUP = 8
+AT_ONCE = 64
+"""Prompts that are sampled together."""
+
+
+def parts(whole: Rollouts, prompts: int) -> Iterator[Rollouts]:
+    """Batches of so many prompts, as many as there are."""
+    for first in range(0, len(whole.rewards) // GROUP - prompts + 1, prompts):
+        rows = slice(first * GROUP, (first + prompts) * GROUP)
+        named = {field.name: getattr(whole, field.name) for field in dataclasses.fields(whole)}
+        yield Rollouts(**{name: None if value is None else value[rows] for name, value in named.items()})
+
+
+def sampled(options: argparse.Namespace) -> tuple[list[Rollouts], Tensor]:
+    """Rollouts of the untrained model, some prompts at a time, and its LM head."""
+    model, tokenizer = load_policy(options.model)
+    task = get_task(options.task)
+    problems = task.problems("train", options.prompts, options.seed)
+    with Judge(tokenizer, 1) as judge:
+        collector = make_collector(
+            model,
+            tokenizer,
+            runs=1,
+            one_line=task.one_line,
+            judge=judge,
+            device=options.device,
+            rows_at_once=AT_ONCE * GROUP,
+        )
+        limit = options.max_tokens or task.max_tokens
+        batches = [
+            Batch(task, problems[first : first + AT_ONCE], options.seed, limit)
+            for first in range(0, len(problems), AT_ONCE)
+        ]
+        made = [
+            collector.collect([batch], group=GROUP, number=number, temperature=1.0, ragged=task.one_line)[0]
+            for number, batch in enumerate(batches)
+        ]
+        return made, collector.policy.head[0]
+
+
+def joined(made: list[Rollouts]) -> Rollouts:
+    """One batch of several: responses are padded to the longest."""
+    time = max(batch.mask.shape[1] for batch in made)
+    prompt = max(batch.prompt_ids.shape[1] for batch in made)
+
+    def whole(name: str) -> object:
+        values = [getattr(batch, name) for batch in made]
+        if values[0] is None or isinstance(values[0], list):
+            return values[0] and [one for value in values for one in value]
+        if name == "groups":
+            return torch.cat([value + number * AT_ONCE for number, value in enumerate(values)])
+        length = prompt if name.startswith("prompt") else time
+        padding = [(0, length - value.shape[1]) if value.dim() > 1 else () for value in values]
+        deep = [(0, 0, *pad) if value.dim() == 3 else pad for pad, value in zip(padding, values, strict=True)]
+        return torch.cat(
+            [torch.nn.functional.pad(value, pad) for pad, value in zip(deep, values, strict=True)]
+        )
+
+    return Rollouts(**{field.name: whole(field.name) for field in dataclasses.fields(Rollouts)})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--model", default="smollm2-135m")
+    parser.add_argument("--task", default=TASK)
+    parser.add_argument("--methods", default="delta,delta-scalar,delta-centred,delta-no-refinement")
+    parser.add_argument("--prompts", type=int, default=512, help="of all batches together")
+    parser.add_argument("--max-tokens", type=int, help="longest response (default: the task's)")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--seed", type=int, default=12345)
+    options = parser.parse_args()
+    made, head = sampled(options)
+    whole = joined(made)
+    print(
+        f"{options.model} on {options.task}: {float(whole.correct.mean()):.1%} right, {int(whole.mask.sum()):,} tokens"
+    )
+    print(f"{'method':<22} {'responses':>9} {'tokens':>9} {'batches':>8}  reliability (standard error)")
+    for name in options.methods.split(","):
+        rule = study_method(name).rule
+        prompts = 4
+        while prompts <= options.prompts:
+            known = [
+                Weigher(part, head, number=number).record(rule, diagnose=True).diagnostics.get("reliability")
+                for number, part in enumerate(parts(whole, prompts))
+                if (part.advantages > 0).any()
+            ]
+            values = [value for value in known if value is not None]
+            if values:
+                error = statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.nan
+                tokens = int(whole.mask.sum()) * prompts // options.prompts
+                print(
+                    f"{name:<22} {prompts * GROUP:>9} {tokens:>9,} {len(values):>8}  {statistics.fmean(values):+.2f} ({error:.2f})",
+                    flush=True,
+                )
+            prompts *= 2
+
+
+if __name__ == "__main__":
+    main()
