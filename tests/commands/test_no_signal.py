@@ -23,9 +23,7 @@ def test_every_response_is_cut(tmp_path, capsys, mask):
     assert first["truncated"] == 1
     assert first["signal_groups"] == 0
     assert first["loss"] == second["loss"] == 0
-    assert first["note"].startswith(
-        "no learning signal, the loss is 0: every response was cut at the length limit"
-    )
+    assert first["note"].startswith("no learning signal: every response was cut at the length limit")
     assert "raise max_completion_length" in first["note"]
     assert f"step 1: {first['note']}" in told
     assert first["note"] in (tmp_path / "log.txt").read_text()

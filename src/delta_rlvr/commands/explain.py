@@ -185,7 +185,7 @@ def advantages_and_groups(rollouts: Sequence[Rollout]) -> tuple[list[float], lis
     for number in range(len(numbers)):
         members = torch.tensor(groups) == number
         own = rewards[members]
-        if own.min() < own.max():
+        if len(own) > 1:
             advantages[members] = group_advantages(own, len(own))
     return advantages.tolist(), groups
 

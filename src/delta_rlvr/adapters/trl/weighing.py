@@ -8,7 +8,7 @@ from typing import Any
 
 import torch.distributed as dist
 from accelerate.accelerator import Accelerator
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from delta_rlvr.adapters.trl.capture import Capture
@@ -36,6 +36,8 @@ class Rollout:
     groups: Int[Tensor, " batch"]
     """The number of the prompt that it answers."""
     rewards: Float[Tensor, " batch"]
+    alike: Bool[Tensor, " batch"]
+    """Whether all rewards of its group, over all ranks, are equal."""
     sampler_logps: Float[Tensor, "batch time"] | None = None
     """The sampler's log-probs, where the rule is to read those and not the pass's."""
 
