@@ -17,7 +17,7 @@ from delta_rlvr.adapters.trl import DeltaTrainerConfig
 from delta_rlvr.cli import main
 from delta_rlvr.commands import endings, names
 from delta_rlvr.commands.completion import options_of
-from delta_rlvr.commands.options import BUILT_IN_DEFAULTS, TrainOptions, parse_train_options
+from delta_rlvr.commands.options import BUILT_IN_DEFAULTS, TrainOptions, known_options, parse_train_options
 from delta_rlvr.objectives import all_methods
 from delta_rlvr.runs import RunDescription, RunWriter
 from delta_rlvr.runs import writer as run_writer
@@ -95,32 +95,83 @@ def test_wrong_names_are_refused_before_torch_is_loaded(arguments, words, tmp_pa
             "--model /nowhere: there is no such folder",
         ),
         (["explain", "--methods", "dleta"], "did you mean 'delta'?"),
-        (["evaluate", "--benchmarks", "gsm8k,none.csv"], "--benchmarks none.csv: there is no such file"),
+        (["evaluate", "--benchmarks", "gsm8k,none.csv"], "none.csv: there is no such file"),
+        (["evaluate", "--benchmarks", "gsm9k"], "there is no benchmark 'gsm9k'; did you mean 'gsm8k'?"),
+        (["evaluate", "--server", "http://x/v1", "--benchmarks", "gsm9k"], "did you mean 'gsm8k'?"),
+        (
+            ["evaluate", "--benchmarks", "my.jsonl?question=q&limit=3"],
+            "--benchmarks 'task:my.jsonl?question=q&limit=3'",
+        ),
+        (
+            ["evaluate", "--benchmarks", "frage.csv"],
+            "(looked for problem, question, prompt, input, Problem, Question; it has frage, antwort); name its columns, as in "
+            "'task:frage.csv?question=COLUMN&answer=COLUMN'",
+        ),
+        (
+            ["evaluate", "--benchmarks", "task:ask.csv?answer=question&template_text={question}, please"],
+            "a comma inside a setting is written %2C, a line break %0A",
+        ),
+        (
+            ["evaluate", "--benchmarks", "ask.csv", "--template_text", "Hello"],
+            "has no place for the question",
+        ),
+        (
+            ["train", "--leaning_rate", "1"],
+            "there is no option --leaning_rate; did you mean --learning_rate?",
+        ),
+        (["compare", "--methods", "dapo,delta", "--step-size=3"], "there is no option --step-size; "),
+        (
+            ["train", "--method", "delta?scope=group", "--lambda-min", "0.5"],
+            "there is no option --lambda-min; settings of a method follow its name: --method 'delta?scope=group&lambda_min=VALUE'",
+        ),
+        (["train", "--method", "rules.py:Late"], "there is no 'Late' in rules.py (it has Unlikely, helper)"),
     ],
 )
 def test_other_commands_refuse_early_too(arguments, words, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "frage.csv").write_text("frage,antwort\n1+1,2\n")
+    (tmp_path / "ask.csv").write_text("question\n1+1\n")
+    (tmp_path / "rules.py").write_text("class Unlikely: ...\n\ndef helper(): ...\n")
     monkeypatch.setitem(sys.modules, "torch", None)  # an import of it fails now
     assert words in refused(capsys, *arguments)
 
 
+def test_every_option_that_the_parser_knows_is_known_early():
+    """Read off the source, as the parser makes them of the classes; and shortened, with dashes, switched off."""
+    assert names.train_option_names() == known_options()
+    words = [
+        "--learning-rate=1",
+        "--num_gen",
+        "8",
+        "--no_report",
+        "--no-steps",
+        "--processes",
+        "2",
+        "--template_text",
+        "- x",
+    ]
+    names.check_options("doctor", words)
+
+
 def test_what_cannot_be_known_early_passes(tmp_path):
-    names.check_names([])
-    names.check_names(["--task"])  # argparse says that a value is missing
+    names.check_names("train", [])
+    names.check_names("evaluate", ["--compare", "a", "b", "--benchmarks", "a-name-in-a-result"])
+    names.check_names("train", ["--task"])  # argparse says that a value is missing
     own = tmp_path / "my_rules.py"
     own.write_text("from elsewhere import *\n")  # the name may be among them
     names.check_names(
-        ["--method", f"{own}:Mine", "--task", "owner/set", "--model", "owner/model", "--template=math"]
+        "train",
+        ["--method", f"{own}:Mine", "--task", "owner/set", "--model", "owner/model", "--template=math"],
     )
-    names.check_names(["--method", "my_package.rules:Mine", "--reward", "my_package.rewards:judge"])
+    names.check_names("train", ["--method", "my_package.rules:Mine", "--reward", "my_package.rewards:judge"])
     rows = tmp_path / "rows.csv"
     rows.write_text("question\n1+1\n")  # no answer: the settings file may name a reward
-    names.check_names(["--task", str(rows), "--config", str(own)])
+    names.check_names("train", ["--task", str(rows), "--config", str(own)])
 
 
 def test_something_is_said_while_torch_loads(monkeypatch, capsys):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    refused_late = main(["train", *SMALL, "--leaning_rate", "1"])
+    refused_late = main(["train", *SMALL, "--num_generations", "7"])
     assert refused_late == 2
     assert capsys.readouterr().err.splitlines()[0] == "delta-rlvr train: loading ..."
 

@@ -72,7 +72,7 @@ def rewarded_alike():
     (batch,) = trainer.batches
     return {
         "advantages": batch.advantages.tolist(),
-        "signal": trainer._metrics["train"]["credit/signal_groups"],
+        "signal": [line["credit/signal_groups"] for line in trainer.state.log_history],
     }
 
 

@@ -15,8 +15,9 @@ from delta_rlvr.evaluate import EvaluationResult, compare_results, evaluate_poli
 from delta_rlvr.evaluate.questions import Grade
 from delta_rlvr.runs.model_card import score_name
 from delta_rlvr.tasks import Problem, Task
-from delta_rlvr.tasks.phrased_sums import HELDOUT_SAMPLING, PhrasedSums
+from delta_rlvr.tasks.phrased_sums import PhrasedSums
 from delta_rlvr.tasks.problem_set import ProblemSet
+from delta_rlvr.tasks.task import HELDOUT_SAMPLING
 
 
 def heldout_problems(options: TrainOptions, task: Task) -> list[Problem]:
@@ -43,9 +44,9 @@ class HeldoutScore:
         self.options, self.config, self.task, self.trainer = options, config, task, trainer
         self.teller = teller
         self.folder = Path(str(config.output_dir)) / "evaluations"
-        own = isinstance(task, PhrasedSums)
         self.name = score_name(options.reward)
-        self.sampling = HELDOUT_SAMPLING if own else {"temperature": config.temperature, "top_p": 1.0}
+        built_in = isinstance(task, PhrasedSums)
+        self.sampling = HELDOUT_SAMPLING | ({} if built_in else {"temperature": config.temperature})
         self.problems = heldout_problems(options, task)
         if options.eval_problems and not self.problems:
             teller.say("the task holds out no problems, so there is no held-out score")

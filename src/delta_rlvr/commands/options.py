@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import NoneType
 from typing import Any
-from urllib.parse import quote
 
 import torch
 import yaml
@@ -22,6 +21,7 @@ from delta_rlvr.objectives import get_method
 from delta_rlvr.rewards.extract import EXTRACTORS
 from delta_rlvr.runs.layout import RUN
 from delta_rlvr.runs.writer import ended_before_its_first_step
+from delta_rlvr.spelling import with_settings
 from delta_rlvr.tasks import DEFAULT_POLICY, DEFAULT_TASK
 from delta_rlvr.tasks.templates import TEMPLATES
 
@@ -135,10 +135,10 @@ def _parse(
     if rest:
         name = rest[0].lstrip("-").partition("=")[0]
         raise ValueError(f"there is no option {rest[0]}; {_hint(name, given.get('method') or 'delta')}")
-    for name in ("template", "template_text", "extract"):
-        if (value := getattr(options, name)) is not None:
-            options.task += f"{'&' if '?' in options.task else '?'}{name}={quote(value, safe='')}"
-            setattr(options, name, None)  # one place for each setting: this one is part of the task now
+    asked = {name: getattr(options, name) for name in ("template", "template_text", "extract")}
+    options.task = with_settings(options.task, asked)
+    for name in asked:
+        setattr(options, name, None)  # one place for each setting: these are part of the task now
     if options.steps is not None:
         config.max_steps, options.steps = options.steps, None
     if options.output is not None:
