@@ -15,7 +15,7 @@ from rich.table import Table
 from delta_rlvr.commands.options import given_options, parse_train_options
 from delta_rlvr.commands.terminal import say
 from delta_rlvr.commands.train import run_settings, train
-from delta_rlvr.evaluate.seeds import gap_text, mean_text, p_text, seed_table
+from delta_rlvr.evaluate.seeds import mean_text, p_text, seed_table
 from delta_rlvr.files import plain, write_json
 from delta_rlvr.objectives import get_method
 from delta_rlvr.report import write_report
@@ -126,7 +126,8 @@ def conclude(folder: Path, methods: Sequence[str], seeds: Sequence[int], console
     compared = seed_table(scores)
     table = Table(
         title=f"held-out {_score_name(folder, methods[0], seeds[0])} after training, in % (seeds: {len(seeds)})",
-        caption=f"difference to {methods[0]}, with its 95 % interval; p: {compared.test_name}; Holm: corrected for all comparisons",
+        caption=f"difference to {methods[0]} (in brackets: {compared.gap_name}); p: {compared.test_name}; "
+        "Holm: corrected for all comparisons",
         title_justify="left",
         caption_justify="left",
     )
@@ -135,13 +136,14 @@ def conclude(folder: Path, methods: Sequence[str], seeds: Sequence[int], console
         table.add_column(heading, justify="right", no_wrap=True)
     for row in compared.rows:
         p, adjusted = compared.p(row), compared.p_adjusted(row)
-        table.add_row(row.method, mean_text(row), gap_text(row), p_text(p), p_text(adjusted))
+        table.add_row(row.method, mean_text(row), compared.gap(row), p_text(p), p_text(adjusted))
     console.print(table)
     console.print(compared.sentence, markup=False, highlight=False)
     stored = {
         "seeds": list(seeds),
         "scores": {method: list(by_seed.values()) for method, by_seed in scores.items()},
         "rows": [asdict(row) for row in compared.rows],
+        "differences": compared.few,
         "test": compared.test_name,
         "sentence": compared.sentence,
     }
