@@ -129,4 +129,4 @@ def test_compare_keeps_no_run_with_other_settings(finished, capsys, tmp_path):
         tmp_path,
     )
     assert "was run with other settings" in told
-    assert "max_steps was 4 and is now 9" in told
+    assert "--steps was 4 and is now 9" in told

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -12,15 +13,17 @@ from dataclasses import fields
 import pytest
 from trl import GRPOConfig
 
-from command_line import SMALL, metrics, refused, run_info
+from command_line import SMALL, metrics, refused, reopen, run_info
 from delta_rlvr.adapters.trl import DeltaTrainerConfig
 from delta_rlvr.cli import main
 from delta_rlvr.commands import endings, names
 from delta_rlvr.commands.completion import options_of
 from delta_rlvr.commands.options import BUILT_IN_DEFAULTS, TrainOptions, known_options, parse_train_options
+from delta_rlvr.commands.train import advised_comparison
 from delta_rlvr.objectives import all_methods
 from delta_rlvr.runs import RunDescription, RunWriter
 from delta_rlvr.runs import writer as run_writer
+from delta_rlvr.runs.model_card import card
 
 # ---------------------------------------------------------------- names
 
@@ -221,10 +224,47 @@ def test_a_second_run_gets_a_folder_of_its_own(monkeypatch, tmp_path):
     assert folder() == "runs/train-2"  # no step was lost there
 
 
+@pytest.mark.parametrize("asked", [[], ["--eval_problems", "3", "--learning_rate", "0.5"], ["--steps", "3"]])
+def test_a_finished_run_stays_as_it_is(asked, finished, tmp_path, capsys):
+    """Its score was taken again, of other problems, and its model card said nothing about it."""
+    folder = shutil.copytree(finished[0], tmp_path / "my run")
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert main(["train", "--output", str(folder), "--resume", *asked]) == 0
+    told = capsys.readouterr().out
+    assert "this run is finished, after 4 steps: nothing is changed" in told
+    assert f"delta-rlvr train --output '{folder}' --resume --steps 8" in told.replace("\n", "")
+    assert "going on" not in told
+    if "--eval_problems" in asked:
+        was = run_info(folder)["settings"]
+        assert f"--eval_problems was {was['eval_problems']} and stays so" in told
+        assert f"--learning_rate was {was['learning_rate']} and stays so" in told
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+def test_going_on_is_not_said_before_a_refusal(finished, tmp_path, capsys):
+    folder = shutil.copytree(finished[0], tmp_path / "run")
+    assert main(["train", "--output", str(folder), "--resume", "--steps", "6", "--seed", "9"]) == 2
+    streams = capsys.readouterr()
+    assert "going on" not in streams.out
+    assert "seed" in streams.err
+
+
+def test_the_card_says_that_two_scores_cannot_be_compared():
+    info = {"model": "m", "method": "dapo", "task": "t", "seed": 1, "steps": 2, "settings": {}}
+    final = {
+        "before": {"accuracy": 0.5, "problems": 8, "samples": 4},
+        "after": {"accuracy": 0.6, "problems": 8, "samples": 4},
+    }
+    assert "cannot be compared" not in card({**info, "final": final})
+    final["after"]["problems"] = 3
+    assert "so they cannot be compared" in card({**info, "final": final})
+
+
 def test_resume_takes_what_is_not_said_from_the_run(finished, tmp_path, capsys):
     """A finished run of 4 steps stays one: 80 are only the default of a new one."""
     folder = shutil.copytree(finished[0], tmp_path / "run")
     before = run_info(folder)
+    reopen(folder)
     assert main(["train", "--output", str(folder), "--resume"]) == 0
     told = capsys.readouterr().out
     assert "going on from checkpoint-4" in told
@@ -241,7 +281,7 @@ def test_resume_prints_what_differs(finished, tmp_path, capsys):
     folder = shutil.copytree(finished[0], tmp_path / "run")
     assert main(["train", "--output", str(folder), "--resume", "--steps", "6", "--report", "false"]) == 0
     told = capsys.readouterr().out
-    assert "max_steps was 4 and is now 6" in told
+    assert "--steps was 4 and is now 6" in told
     assert "learning_rate" not in told
     assert len(metrics(folder)) == 6
 
@@ -380,3 +420,23 @@ def test_help_is_there_without_torch():
             timeout=60,
         )
         assert done.stdout.split()[-1] == "False"
+
+
+def test_the_advised_comparison_can_be_pasted():
+    """The same options without those that compare has of its own; what a shell would take apart is quoted."""
+    words = [
+        "--task",
+        "my file.jsonl?question=q&answer=a",
+        "--method=delta",
+        "--output",
+        "runs/x",
+        "--steps",
+        "3",
+    ]
+    told = advised_comparison("delta?scope=group", [*words, "--resume", "--seed", "4", "--report_to", "none"])
+    assert shlex.split(told) == [
+        *("delta-rlvr", "compare", "--methods", "dapo,delta?scope=group", "--seeds", "6"),
+        *("--task", "my file.jsonl?question=q&answer=a", "--steps", "3", "--report_to", "none"),
+    ]
+    assert "'my file.jsonl?question=q&answer=a'" in told
+    assert "--methods dapo,delta --seeds" in advised_comparison("dapo", [])

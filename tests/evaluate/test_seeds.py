@@ -109,7 +109,7 @@ def test_too_few_seeds_without_pairs():
 
 
 def test_few_pairs_show_their_differences_and_no_interval():
-    """Of 2 to 4 pairs the bootstrap's interval lies within the pairs themselves: it misses the true mean far more often than 1 in 20 times."""
+    """Of 2 to 4 pairs the bootstrap's interval lies within the pairs themselves: it misses the true mean far too often."""
     few = seed_table(by_seed(dapo=DAPO[:4], delta=DELTA[:4]))
     (row,) = few.rows[1:]
     # By hand: 6, 5, 8 and 3 points, 5.5 on average.

@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from delta_rlvr.commands.options import given_options, parse_train_options
+from delta_rlvr.commands.options import flag_of, given_options, parse_train_options
 from delta_rlvr.commands.terminal import say
 from delta_rlvr.commands.train import run_settings, train
 from delta_rlvr.evaluate.seeds import mean_text, p_text, seed_table
@@ -105,7 +105,7 @@ def _check_same(place: Path, started: dict[str, Any], settings: dict[str, Any]) 
     now = plain(settings)
     # What is None here is filled in by the task when a run starts.
     other = [
-        f"{key} was {before[key]!r} and is now {now[key]!r}"
+        f"{flag_of(key)} was {before[key]!r} and is now {now[key]!r}"
         for key in sorted(before.keys() & now.keys())
         if before[key] != now[key] and now[key] is not None and key not in _INCIDENTAL
     ]

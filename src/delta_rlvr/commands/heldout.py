@@ -123,21 +123,20 @@ def sampling_text(result: EvaluationResult) -> str:
 
 
 def tell_change(
-    method: str,
     own_reward: str | None,
     before: EvaluationResult | None,
     after: EvaluationResult | None,
     teller: Teller,
     *,
-    advise: bool = True,
+    compare: str | None,
 ) -> None:
-    """Both scores, and their difference where they can be compared; `advise`: with their intervals, and which command says more. (A
-    comparison, which ends with a table of its own, needs no more than a line per run.)"""
+    """Both scores, and their difference where they can be compared; with `compare`, also their intervals and that command, which says
+    more. (A comparison, which ends with a table of its own, needs no more than a line per run.)"""
     if before is None or after is None:
         return
     name_of_score = score_name(own_reward)
     asked = [[result.summary()[key] for key in ("problems", "samples")] for result in (before, after)]
-    if not advise:
+    if compare is None:
         scores = [result.summary()["accuracy"] for result in (before, after)]
         change = f"({100 * (scores[1] - scores[0]):+.1f} points)"
         if asked[0] != asked[1]:
@@ -159,12 +158,10 @@ def tell_change(
         return
     comparison = compare_results(before, after)
     gain = comparison.difference
-    other = method if method != "dapo" else "delta"
     teller.say(
         f"The change is {100 * gain.mean:+.1f} points ({100 * gain.low:+.1f} to {100 * gain.high:+.1f}, paired by problem; "
         f"p = {comparison.paired.p:.2g})."
     )
     teller.say(
-        "This is the effect of the whole training. To see what the token weights add to it, compare methods "
-        f"with the same options:\ndelta-rlvr compare --methods dapo,{other} --seeds 6 ..."
+        f"This is the effect of the whole training. To see what the token weights add to it, compare methods:\n{compare}"
     )

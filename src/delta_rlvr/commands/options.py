@@ -167,6 +167,11 @@ NOT_RESTORED = {"output", "output_dir", "resume", "steps", "generation_batch_siz
 _SAME_SETTING = {"steps": "max_steps", "output": "output_dir"}
 
 
+def flag_of(setting: str) -> str:
+    """The option that sets it, as `train --help` names it."""
+    return f"--{next((ours for ours, theirs in _SAME_SETTING.items() if theirs == setting), setting)}"
+
+
 def stored_settings(folder: Path) -> dict[str, Any]:
     """The settings that a run was started with; {} where there is no run (a later check reports that)."""
     try:
