@@ -24,7 +24,15 @@ from delta_rlvr.runs.model_card import score_name
 from delta_rlvr.spelling import comma_list
 
 # Settings that may differ between a finished run that is kept and the comparison it is kept for.
-_INCIDENTAL = ("output", "output_dir", "logging_dir", "report", "run_name", "save_total_limit")
+_INCIDENTAL = (
+    "output",
+    "output_dir",
+    "logging_dir",
+    "report",
+    "run_name",
+    "save_total_limit",
+    "show_methods",
+)
 
 
 def run(arguments: list[str]) -> int:
@@ -52,6 +60,10 @@ def run(arguments: list[str]) -> int:
     folder = Path(mine.output)
     # Seed by seed, so that an interrupted comparison has the same seeds of every method.
     base, config = parse_train_options([*theirs, "--method", methods[0], "--output", str(folder)])
+    if "show_methods" not in given_options(theirs):
+        # So that the page can shade every run by every method: a rule of one's own, too.
+        weighing = [name for name in methods if not get_method(name).rule.constant]
+        theirs += ["--show_methods", ",".join(dict.fromkeys([*config.shown_methods, *weighing]))]
     if base.eval_problems == 0:
         raise ValueError("--eval_problems 0: compare needs a held-out score")
     console.quiet = config.process_index > 0
