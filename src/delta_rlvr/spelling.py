@@ -51,6 +51,11 @@ def comma_list(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
+def counted(number: int, what: str) -> str:
+    """1 seed, 2 seeds."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
 def duration(seconds: float) -> str:
     """4:05, or 1:04:05."""
     minutes, seconds = divmod(round(seconds), 60)

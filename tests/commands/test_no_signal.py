@@ -43,6 +43,17 @@ def test_answers_that_nobody_can_give(tmp_path, capsys):
     assert first["note"] in told
 
 
+def test_a_constant_reward_is_said_once_and_in_words(tmp_path, capsys):
+    """Each of the methods that the page shows said it again, and beside it stood a line of code."""
+    (tmp_path / "same.py").write_text("def same(completions, **_):\n    return [0.3] * len(completions)\n")
+    told = train(tmp_path / "run", capsys, "--reward", f"{tmp_path / 'same.py'}:same", "--rollouts_every", 1)
+    assert told.count("no contrast to learn from") == 1
+    assert "warning: no contrast to learn from: this rollout batch has" in " ".join(told.split())
+    assert told.count("no learning signal") == 1
+    assert ".py:" not in told.replace("same.py:", "")
+    assert [line["signal_groups"] for line in metrics(tmp_path / "run") if "signal_groups" in line] == [0]
+
+
 # By hand: what the line has, and which cause must be named.
 @pytest.mark.parametrize(
     ("line", "words"),

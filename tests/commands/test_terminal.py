@@ -147,13 +147,13 @@ def test_every_option_that_the_parser_knows_is_known_early():
         "--num_gen",
         "8",
         "--no_report",
-        "--no-steps",
-        "--processes",
+        "--seeds=2",
+        "--per_device_train_batch_size",
         "2",
         "--template_text",
         "- x",
     ]
-    names.check_options("doctor", words)
+    names.check_options("compare", words)
 
 
 def test_what_cannot_be_known_early_passes(tmp_path):

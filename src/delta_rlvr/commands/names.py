@@ -94,12 +94,8 @@ def check_options(command: str, arguments: Sequence[str]) -> None:
         raise ValueError(f"there is no option {word.partition('=')[0]}; {hint}")
 
 
-_OWN_OPTIONS = {
-    "train": ("config",),
-    "compare": ("config", "methods", "seeds"),
-    "doctor": ("config", "processes"),
-}
-"""The commands that take the options of `train`, and what each takes besides."""
+_OWN_OPTIONS = {"train": ("config",), "compare": ("config", "methods", "seeds")}
+"""The commands that take the options of `train`, and what each takes besides. (`doctor` has a list of its own of what to change.)"""
 
 
 @cache

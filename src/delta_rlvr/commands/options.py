@@ -266,5 +266,10 @@ def device_defaults() -> dict[str, Any]:
 
 
 def print_all_options() -> None:
-    """Every option there is, TRL's included."""
-    argparse.ArgumentParser.print_help(_parser())
+    """Every option there is, TRL's included, with the defaults of the bundled policy."""
+    parser = _parser()
+    parser.set_defaults(**COMMON_DEFAULTS, **device_defaults(), **BUILT_IN_DEFAULTS)
+    parser.description = (
+        "Defaults are those of a run of the bundled policy; `delta-rlvr train --help` has both."
+    )
+    argparse.ArgumentParser.print_help(parser)

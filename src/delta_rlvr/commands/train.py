@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import traceback
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
@@ -23,6 +22,7 @@ from delta_rlvr.commands.heldout import HeldoutScore, heldout_problems, sampling
 from delta_rlvr.commands.options import TrainOptions, parse_train_options
 from delta_rlvr.commands.progress import Teller, TrainingProgress
 from delta_rlvr.commands.resuming import changes, finished, step_to_go_on_from
+from delta_rlvr.commands.terminal import plain_warnings
 from delta_rlvr.commands.training_problems import (
     TaskReward,
     fit_context,
@@ -61,7 +61,7 @@ def train(
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
     console.quiet = config.process_index > 0
-    with Teller(console) as teller, _warnings_told(teller):
+    with Teller(console) as teller, plain_warnings(teller.say):
         if options.resume and (nothing_left := finished(run_settings(options, config), config)):
             teller.say(nothing_left)
             return
@@ -272,14 +272,6 @@ def run_settings(options: TrainOptions, config: DeltaTrainerConfig) -> dict[str,
 
 
 # ---------------------------------------------------------------- around the run
-
-
-@contextmanager
-def _warnings_told(teller: Teller) -> Iterator[None]:
-    """Warnings as sentences between the lines of progress, and in the log: not as a line of code across them."""
-    with warnings.catch_warnings():
-        warnings.showwarning = lambda message, *_args, **_options: teller.say(f"warning: {message}")
-        yield
 
 
 @contextmanager

@@ -25,6 +25,7 @@ from delta_rlvr.evaluate.significance import (
     mann_whitney,
     sign_flip_test,
 )
+from delta_rlvr.spelling import counted
 
 SeedScores = Mapping[Any, float]
 """A score by training seed, or by task and seed."""
@@ -170,9 +171,9 @@ class SeedTable:
         if least >= SIGNIFICANCE:
             enough = next(n for n in count(2) if len(others) * self._floor(n, n) < SIGNIFICANCE)
             fewest, most = min(row.seeds for row in self.rows), max(row.seeds for row in self.rows)
-            seeds = _counted(most, "seed") if fewest == most else f"{fewest} to {most} seeds"
+            seeds = counted(most, "seed") if fewest == most else f"{fewest} to {most} seeds"
             return (
-                f"With {seeds} and {_counted(len(others), 'comparison')} the test ({self.test_name}) cannot come below "
+                f"With {seeds} and {counted(len(others), 'comparison')} the test ({self.test_name}) cannot come below "
                 f"p = {least:.3g}, whatever the difference: take {enough} seeds or more to tell methods apart."
             )
         how = f"({self.test_name}, two-sided, Holm's correction)"
@@ -301,7 +302,3 @@ def paired_sentence(row: SeedComparison, baseline: str, where: str = "", unit: U
 
 def _interval(gap: Interval, unit: Unit) -> str:
     return f" ({unit.scale * gap.low:+.1f} to {unit.scale * gap.high:+.1f})" if gap.level else ""
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"

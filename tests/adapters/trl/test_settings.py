@@ -291,7 +291,7 @@ def test_evaluation_weighs_nothing(method, tmp_path):
             "the 256 responses of a rollout batch (per_device_train_batch_size 128 x 2 passes)",
             ({"num_generations": 8}, {"per_device_train_batch_size": 126}),
         ),
-        # 6 x 2 = 12 responses: groups of 6 are the nearest to 8; 8 divides per_device x 2 where 4 divides per_device: 8 is as near as 4.
+        # 6 x 2 = 12 responses: groups of 6 are nearest to 8; 8 divides per_device x 2 where 4 divides per_device: 8 is as near as 4.
         (
             {"per_device_train_batch_size": 6, "steps_per_generation": 2, "num_generations": 8},
             "cannot be divided into groups of 8",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from torch import Tensor
 from delta_rlvr.adapters.trl.capture import Capture
 from delta_rlvr.adapters.trl.rollout_batch import RolloutBatch, vocabulary_sums
 from delta_rlvr.credit import CreditRecord, CreditStream, RowStore, TokenRule
+from delta_rlvr.credit.rules.estimator import EMPTY_SIDE
 from delta_rlvr.objectives import Method, get_method
 
 
@@ -108,12 +110,15 @@ class Weigher:
         """The batch as observers see it. Every rank must call this."""
         others: dict[str, Float[Tensor, " token"]] = {}
         if rollout.closely:
-            # Those that can be read from the rows that were stored.
-            others = {
-                name: self._solve(rule, capture, rollout, advantages).weights
-                for name, rule in self._others.items()
-                if capture.stream.reads(rule)
-            }
+            with warnings.catch_warnings():
+                # A batch without a contrast is without one for all of them: once said is enough.
+                warnings.filterwarnings("ignore", message=EMPTY_SIDE.partition("{")[0])
+                # Those that can be read from the rows that were stored.
+                others = {
+                    name: self._solve(rule, capture, rollout, advantages).weights
+                    for name, rule in self._others.items()
+                    if capture.stream.reads(rule)
+                }
         sums = vocabulary_sums(record, capture.tokens[capture.mask], vocabulary)
         if self._accelerator.num_processes > 1:
             sums = self._accelerator.reduce(sums, reduction="sum")
