@@ -30,7 +30,7 @@ def contents(folder):
             ["--lambda_min", "0.5"],
             "settings of a method follow its name: --method 'delta?lambda_min=VALUE'",
         ),
-        (["--num_generations", "3"], "must be divisible by num_generations (3)"),
+        (["--num_generations", "3"], "cannot be divided into groups of 3; set num_generations to 4"),
         (["--train_problems", "2"], "2 training problems are too few for a batch of 4 prompts"),
         (["--model", "smollm2-135m", "--learning_rate", "1e-5"], "give the length of the run"),
         (["--config"], "expected one argument"),
