@@ -76,6 +76,14 @@ def test_methods(capsys):
     assert "arXiv 2505.16826 tokens groups adds to A" in words
 
 
+def test_the_defaults_of_all_options_are_those_of_a_run(capsys):
+    """TRL's own default, linear, was shown."""
+    assert main(["train", "--help-all"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    schedule = told.partition("--lr_scheduler_type ")[2].partition("--lr_scheduler_kwargs")[0]
+    assert "(default: constant)" in schedule
+
+
 def test_every_option_is_listed(capsys):
     assert main(["train", "--help-all"]) == 0
     told = capsys.readouterr().out

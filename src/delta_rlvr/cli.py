@@ -94,8 +94,8 @@ def _train_like(command: str, arguments: list[str]) -> int:
 
 def _parsed(command: str, arguments: list[str]) -> int:
     """The commands whose options argparse knows."""
-    named = command == "explain" or (command == "evaluate" and not {"--server", "--list"} & set(arguments))
-    # A server has names of its own, and the other commands give several names to one option.
+    named = command == "explain" or (command == "evaluate" and "--list" not in arguments)
+    # The other commands give several names to one option.
     (_check_names if named else _loading)(command, arguments)
     module = import_module(f"delta_rlvr.commands.{command.replace('-', '_')}")
     parser = argparse.ArgumentParser(prog=f"delta-rlvr {command}", description=module.__doc__)
@@ -109,7 +109,7 @@ def _check_names(command: str, arguments: list[str]) -> None:
     from delta_rlvr.commands.names import check_names
 
     if not _HELP & set(arguments):
-        check_names(arguments)
+        check_names(command, arguments)
     _loading(command, arguments)
 
 

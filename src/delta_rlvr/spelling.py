@@ -7,14 +7,15 @@ import ast
 import difflib
 import importlib
 import importlib.util
+import shlex
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from types import ModuleType, NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, quote
 
 _LONGEST_SETTING = 40  # characters of a setting's value that a table or a title has room for
 
@@ -34,9 +35,25 @@ def split_spec(spec: str) -> tuple[str, dict[str, str]]:
     return name, dict(pairs)
 
 
+def with_settings(spec: str, settings: Mapping[str, str | None]) -> str:
+    """The same with further settings; those that are None are left out."""
+    query = "&".join(f"{key}={quote(text, safe='')}" for key, text in settings.items() if text is not None)
+    return f"{spec}{'&' if '?' in spec else '?'}{query}" if query else spec
+
+
+def command_line(*words: object) -> str:
+    """A command to be pasted into a shell: words that a shell would take apart are quoted."""
+    return shlex.join(map(str, words))
+
+
 def comma_list(text: str) -> list[str]:
     """Names with commas between them."""
     return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def counted(number: int, what: str) -> str:
+    """1 seed, 2 seeds."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def duration(seconds: float) -> str:
@@ -159,6 +176,7 @@ def check_place(spec: str) -> None:
         line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
         raise PlaceError(f"{where}{line}: this is not Python ({getattr(error, 'msg', error)})") from error
     known: set[str] = set()
+    defined = [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
     for node in ast.walk(tree):
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
@@ -168,7 +186,8 @@ def check_place(spec: str) -> None:
             case ast.Import() | ast.ImportFrom():
                 known |= {(one.asname or one.name).partition(".")[0] for one in node.names}
     if name not in known and "*" not in known:
-        raise PlaceError(f"there is no {name!r} in {where}{did_you_mean(name, known)}")
+        has = f" (it has {', '.join(defined)})" if defined else ""
+        raise PlaceError(f"there is no {name!r} in {where}{did_you_mean(name, known)}{has}")
 
 
 def _file_at(where: str) -> Path:

@@ -30,7 +30,7 @@ def contents(folder):
             ["--lambda_min", "0.5"],
             "settings of a method follow its name: --method 'delta?lambda_min=VALUE'",
         ),
-        (["--num_generations", "3"], "must be divisible by num_generations (3)"),
+        (["--num_generations", "3"], "cannot be divided into groups of 3; set num_generations to 4"),
         (["--train_problems", "2"], "2 training problems are too few for a batch of 4 prompts"),
         (["--model", "smollm2-135m", "--learning_rate", "1e-5"], "give the length of the run"),
         (["--config"], "expected one argument"),
@@ -129,4 +129,4 @@ def test_compare_keeps_no_run_with_other_settings(finished, capsys, tmp_path):
         tmp_path,
     )
     assert "was run with other settings" in told
-    assert "max_steps was 4 and is now 9" in told
+    assert "--steps was 4 and is now 9" in told

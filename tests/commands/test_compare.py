@@ -76,7 +76,8 @@ def test_the_table_fits_a_terminal_of_80_columns(tmp_path):
     lines = console.export_text().splitlines()
     row = next(line for line in lines if "my_rules.py:Unlikely │" in line)
     assert "50.0 ± 14.1" in row
-    assert "+5.0 (-10.0 to +20.0)" in row
+    assert "+5.0 (-10.0, +20.0)" in row
+    assert "as an interval needs 5 seeds" in " ".join(" ".join(lines).split())
     assert max(len(line) for line in lines if not line.startswith("report: ")) <= 80  # a path is never broken
 
 

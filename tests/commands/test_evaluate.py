@@ -9,6 +9,7 @@ from delta_rlvr.cli import main
 from delta_rlvr.commands import evaluate as command
 from delta_rlvr.commands import evaluate_options as options
 from delta_rlvr.evaluate import EvaluationError, EvaluationResult, compare_results, evaluate_policy
+from delta_rlvr.evaluate.benchmarks import load_benchmark
 from delta_rlvr.tasks.models import load_policy
 from delta_rlvr.tasks.registry import get_task
 from delta_rlvr.tasks.sources import hub
@@ -130,8 +131,6 @@ def test_absent_data_is_found_before_the_model_is_loaded(monkeypatch, capsys, tm
 def test_settings_come_from_the_task_the_preset_and_the_flags(tmp_path):
     parser = argparse.ArgumentParser()
     command.add_arguments(parser)
-    from delta_rlvr.evaluate.benchmarks import load_benchmark
-
     task = [load_benchmark("phrased-sums", limit=2)]
     settings = options.sampling_settings(parser.parse_args([]), task, None)
     assert settings.max_tokens == get_task("phrased-sums").max_tokens
@@ -144,6 +143,17 @@ def test_settings_come_from_the_task_the_preset_and_the_flags(tmp_path):
         ("A", "B"),
     )
     assert options.sampling_settings(args, task, 8).samples == 8
+
+
+@pytest.mark.parametrize("prefix", ["", "task:"])
+def test_a_file_of_ones_own_is_sampled_as_training_scores_it(prefix, tmp_path):
+    """From the policy as it is. The paper's nucleus is for the paper's benchmarks."""
+    path = tmp_path / "own.jsonl"
+    path.write_text("".join(json.dumps({"question": f"{n} + 1", "answer": n + 1}) + "\n" for n in range(64)))
+    parser = argparse.ArgumentParser()
+    options.add_arguments(parser)
+    settings = options.sampling_settings(parser.parse_args([]), [load_benchmark(f"{prefix}{path}")], None)
+    assert (settings.temperature, settings.top_p) == (1.0, 1.0)
 
 
 def test_a_server_that_fails_for_some(tmp_path, capsys):
@@ -203,7 +213,7 @@ def test_a_server_that_fails_for_some(tmp_path, capsys):
                 "--api",
                 "completions",
                 "--benchmarks",
-                "x",
+                "phrased-sums",
             ),
             "--style chat needs",
         ),

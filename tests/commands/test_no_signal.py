@@ -23,9 +23,7 @@ def test_every_response_is_cut(tmp_path, capsys, mask):
     assert first["truncated"] == 1
     assert first["signal_groups"] == 0
     assert first["loss"] == second["loss"] == 0
-    assert first["note"].startswith(
-        "no learning signal, the loss is 0: every response was cut at the length limit"
-    )
+    assert first["note"].startswith("no learning signal: every response was cut at the length limit")
     assert "raise max_completion_length" in first["note"]
     assert f"step 1: {first['note']}" in told
     assert first["note"] in (tmp_path / "log.txt").read_text()
@@ -43,6 +41,17 @@ def test_answers_that_nobody_can_give(tmp_path, capsys):
     assert first["loss"] == 0
     assert "no learning signal" in first["note"]
     assert first["note"] in told
+
+
+def test_a_constant_reward_is_said_once_and_in_words(tmp_path, capsys):
+    """Each of the methods that the page shows said it again, and beside it stood a line of code."""
+    (tmp_path / "same.py").write_text("def same(completions, **_):\n    return [0.3] * len(completions)\n")
+    told = train(tmp_path / "run", capsys, "--reward", f"{tmp_path / 'same.py'}:same", "--rollouts_every", 1)
+    assert told.count("no contrast to learn from") == 1
+    assert "warning: no contrast to learn from: this rollout batch has" in " ".join(told.split())
+    assert told.count("no learning signal") == 1
+    assert ".py:" not in told.replace("same.py:", "")
+    assert [line["signal_groups"] for line in metrics(tmp_path / "run") if "signal_groups" in line] == [0]
 
 
 # By hand: what the line has, and which cause must be named.

@@ -75,7 +75,7 @@ def test_the_report_refuses_what_it_cannot_shade_by(trained, tmp_path, capsys):
 
 
 def test_compare(tmp_path):
-    options = [*SMALL, "--eval_problems", 4, "--eval_samples", 1, "--rollouts_every", 0, "--seeds", 1]
+    options = [*SMALL, "--eval_problems", 4, "--eval_samples", 1, "--rollouts_every", 1, "--seeds", 1]
     told = run(
         "compare", "--methods", f"dapo,{RULE}", "--output", tmp_path / "both", *options, log=tmp_path / "log"
     )
@@ -85,6 +85,10 @@ def test_compare(tmp_path):
     folders = {place.name for place in (tmp_path / "both").iterdir() if place.is_dir()}
     assert len(folders) == 2
     assert not any(set(name) & set("?&:/ ") for name in folders)
+    # The page shades the run of the other method by it too, beside the usual ones.
+    page = unpacked(tmp_path / "both" / "report.html")["page"]
+    dapo = next(model for model in page["runs"] if model["label"].startswith("dapo"))
+    assert {f"other:{RULE}", "other:delta"} <= {shading["key"] for shading in dapo["shadings"]}
 
 
 def test_credit_bench(tmp_path):

@@ -14,7 +14,7 @@ def line(step, **more):
 
 
 ROLLOUT = {"reward": 0.25, "signal_groups": 0.5, "length": 52.5, "weight_std": 0.123}
-NOTE = "no learning signal, the loss is 0: every response was graded 0 [see rollouts]"
+NOTE = "no learning signal: every response was graded 0 [see rollouts]"
 
 
 def show(console, path, steps, lines):

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from command_line import SMALL, assert_same_run, metrics, run, run_info, start
+from command_line import SMALL, assert_same_run, metrics, reopen, run, run_info, start
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -63,6 +63,7 @@ def test_killed_during_a_save_at_an_epoch_boundary_and_within_an_epoch(epochs):
 def test_a_damaged_file_in_the_newest_checkpoint(epochs, damage, tmp_path):
     """What a file system may lose after a crash: the checkpoint is not taken for whole."""
     folder = shutil.copytree(epochs / "A", tmp_path / "run")
+    reopen(folder)
     for step in (8, 10):
         weights = folder / f"checkpoint-{step}" / "model.safetensors"
         if damage == "cut":
@@ -106,6 +107,7 @@ def test_saves_wait_for_the_end_of_a_rollout_batch(tmp_path):
 def test_a_run_that_took_all_its_steps_takes_no_more(epochs, tmp_path):
     """More problems than the steps need are there, which transformers would go on with."""
     folder = shutil.copytree(epochs / "A", tmp_path / "run")
+    reopen(folder)
     options = [*EPOCHS[:-1], 8, "--rollouts_every", 1, "--output", folder, "--resume"]
     told = run("train", *options, log=tmp_path / "log.txt")
     assert "going on from checkpoint-10" in told

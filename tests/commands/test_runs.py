@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from safetensors.torch import load_file
 
-from command_line import SMALL, assert_same_run, metrics, run_info
+from command_line import SMALL, assert_same_run, metrics, reopen, run_info
 from delta_rlvr.cli import main
 from delta_rlvr.commands.options import parse_train_options
 from delta_rlvr.runs import read_run
@@ -160,6 +160,7 @@ def test_a_file_without_steps_is_trained_on_whole_in_epochs(tmp_path):
 
 def test_the_score_before_of_other_problems_is_not_compared(finished, tmp_path, capsys):
     folder = shutil.copytree(finished[0], tmp_path / "run")
+    reopen(folder)
     options = ["--steps", 4, "--save_steps", 2, "--eval_problems", 6, "--eval_samples", 2, "--resume"]
     train(*options, "--output", folder)
     assert "not of the same problems and samples" in capsys.readouterr().out

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -12,15 +13,17 @@ from dataclasses import fields
 import pytest
 from trl import GRPOConfig
 
-from command_line import SMALL, metrics, refused, run_info
+from command_line import SMALL, metrics, refused, reopen, run_info
 from delta_rlvr.adapters.trl import DeltaTrainerConfig
 from delta_rlvr.cli import main
 from delta_rlvr.commands import endings, names
 from delta_rlvr.commands.completion import options_of
-from delta_rlvr.commands.options import BUILT_IN_DEFAULTS, TrainOptions, parse_train_options
+from delta_rlvr.commands.options import BUILT_IN_DEFAULTS, TrainOptions, known_options, parse_train_options
+from delta_rlvr.commands.train import advised_comparison
 from delta_rlvr.objectives import all_methods
 from delta_rlvr.runs import RunDescription, RunWriter
 from delta_rlvr.runs import writer as run_writer
+from delta_rlvr.runs.model_card import card
 
 # ---------------------------------------------------------------- names
 
@@ -95,32 +98,83 @@ def test_wrong_names_are_refused_before_torch_is_loaded(arguments, words, tmp_pa
             "--model /nowhere: there is no such folder",
         ),
         (["explain", "--methods", "dleta"], "did you mean 'delta'?"),
-        (["evaluate", "--benchmarks", "gsm8k,none.csv"], "--benchmarks none.csv: there is no such file"),
+        (["evaluate", "--benchmarks", "gsm8k,none.csv"], "none.csv: there is no such file"),
+        (["evaluate", "--benchmarks", "gsm9k"], "there is no benchmark 'gsm9k'; did you mean 'gsm8k'?"),
+        (["evaluate", "--server", "http://x/v1", "--benchmarks", "gsm9k"], "did you mean 'gsm8k'?"),
+        (
+            ["evaluate", "--benchmarks", "my.jsonl?question=q&limit=3"],
+            "--benchmarks 'task:my.jsonl?question=q&limit=3'",
+        ),
+        (
+            ["evaluate", "--benchmarks", "frage.csv"],
+            "(looked for problem, question, prompt, input, Problem, Question; it has frage, antwort); name its columns, as in "
+            "'task:frage.csv?question=COLUMN&answer=COLUMN'",
+        ),
+        (
+            ["evaluate", "--benchmarks", "task:ask.csv?answer=question&template_text={question}, please"],
+            "a comma inside a setting is written %2C, a line break %0A",
+        ),
+        (
+            ["evaluate", "--benchmarks", "ask.csv", "--template_text", "Hello"],
+            "has no place for the question",
+        ),
+        (
+            ["train", "--leaning_rate", "1"],
+            "there is no option --leaning_rate; did you mean --learning_rate?",
+        ),
+        (["compare", "--methods", "dapo,delta", "--step-size=3"], "there is no option --step-size; "),
+        (
+            ["train", "--method", "delta?scope=group", "--lambda-min", "0.5"],
+            "there is no option --lambda-min; settings of a method follow its name: --method 'delta?scope=group&lambda_min=VALUE'",
+        ),
+        (["train", "--method", "rules.py:Late"], "there is no 'Late' in rules.py (it has Unlikely, helper)"),
     ],
 )
 def test_other_commands_refuse_early_too(arguments, words, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "frage.csv").write_text("frage,antwort\n1+1,2\n")
+    (tmp_path / "ask.csv").write_text("question\n1+1\n")
+    (tmp_path / "rules.py").write_text("class Unlikely: ...\n\ndef helper(): ...\n")
     monkeypatch.setitem(sys.modules, "torch", None)  # an import of it fails now
     assert words in refused(capsys, *arguments)
 
 
+def test_every_option_that_the_parser_knows_is_known_early():
+    """Read off the source, as the parser makes them of the classes; and shortened, with dashes, switched off."""
+    assert names.train_option_names() == known_options()
+    words = [
+        "--learning-rate=1",
+        "--num_gen",
+        "8",
+        "--no_report",
+        "--seeds=2",
+        "--per_device_train_batch_size",
+        "2",
+        "--template_text",
+        "- x",
+    ]
+    names.check_options("compare", words)
+
+
 def test_what_cannot_be_known_early_passes(tmp_path):
-    names.check_names([])
-    names.check_names(["--task"])  # argparse says that a value is missing
+    names.check_names("train", [])
+    names.check_names("evaluate", ["--compare", "a", "b", "--benchmarks", "a-name-in-a-result"])
+    names.check_names("train", ["--task"])  # argparse says that a value is missing
     own = tmp_path / "my_rules.py"
     own.write_text("from elsewhere import *\n")  # the name may be among them
     names.check_names(
-        ["--method", f"{own}:Mine", "--task", "owner/set", "--model", "owner/model", "--template=math"]
+        "train",
+        ["--method", f"{own}:Mine", "--task", "owner/set", "--model", "owner/model", "--template=math"],
     )
-    names.check_names(["--method", "my_package.rules:Mine", "--reward", "my_package.rewards:judge"])
+    names.check_names("train", ["--method", "my_package.rules:Mine", "--reward", "my_package.rewards:judge"])
     rows = tmp_path / "rows.csv"
     rows.write_text("question\n1+1\n")  # no answer: the settings file may name a reward
-    names.check_names(["--task", str(rows), "--config", str(own)])
+    names.check_names("train", ["--task", str(rows), "--config", str(own)])
 
 
 def test_something_is_said_while_torch_loads(monkeypatch, capsys):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    refused_late = main(["train", *SMALL, "--leaning_rate", "1"])
+    refused_late = main(["train", *SMALL, "--num_generations", "7"])
     assert refused_late == 2
     assert capsys.readouterr().err.splitlines()[0] == "delta-rlvr train: loading ..."
 
@@ -170,10 +224,47 @@ def test_a_second_run_gets_a_folder_of_its_own(monkeypatch, tmp_path):
     assert folder() == "runs/train-2"  # no step was lost there
 
 
+@pytest.mark.parametrize("asked", [[], ["--eval_problems", "3", "--learning_rate", "0.5"], ["--steps", "3"]])
+def test_a_finished_run_stays_as_it_is(asked, finished, tmp_path, capsys):
+    """Its score was taken again, of other problems, and its model card said nothing about it."""
+    folder = shutil.copytree(finished[0], tmp_path / "my run")
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert main(["train", "--output", str(folder), "--resume", *asked]) == 0
+    told = capsys.readouterr().out
+    assert "this run is finished, after 4 steps: nothing is changed" in told
+    assert f"delta-rlvr train --output '{folder}' --resume --steps 8" in told.replace("\n", "")
+    assert "going on" not in told
+    if "--eval_problems" in asked:
+        was = run_info(folder)["settings"]
+        assert f"--eval_problems was {was['eval_problems']} and stays so" in told
+        assert f"--learning_rate was {was['learning_rate']} and stays so" in told
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+def test_going_on_is_not_said_before_a_refusal(finished, tmp_path, capsys):
+    folder = shutil.copytree(finished[0], tmp_path / "run")
+    assert main(["train", "--output", str(folder), "--resume", "--steps", "6", "--seed", "9"]) == 2
+    streams = capsys.readouterr()
+    assert "going on" not in streams.out
+    assert "seed" in streams.err
+
+
+def test_the_card_says_that_two_scores_cannot_be_compared():
+    info = {"model": "m", "method": "dapo", "task": "t", "seed": 1, "steps": 2, "settings": {}}
+    final = {
+        "before": {"accuracy": 0.5, "problems": 8, "samples": 4},
+        "after": {"accuracy": 0.6, "problems": 8, "samples": 4},
+    }
+    assert "cannot be compared" not in card({**info, "final": final})
+    final["after"]["problems"] = 3
+    assert "so they cannot be compared" in card({**info, "final": final})
+
+
 def test_resume_takes_what_is_not_said_from_the_run(finished, tmp_path, capsys):
     """A finished run of 4 steps stays one: 80 are only the default of a new one."""
     folder = shutil.copytree(finished[0], tmp_path / "run")
     before = run_info(folder)
+    reopen(folder)
     assert main(["train", "--output", str(folder), "--resume"]) == 0
     told = capsys.readouterr().out
     assert "going on from checkpoint-4" in told
@@ -190,7 +281,7 @@ def test_resume_prints_what_differs(finished, tmp_path, capsys):
     folder = shutil.copytree(finished[0], tmp_path / "run")
     assert main(["train", "--output", str(folder), "--resume", "--steps", "6", "--report", "false"]) == 0
     told = capsys.readouterr().out
-    assert "max_steps was 4 and is now 6" in told
+    assert "--steps was 4 and is now 6" in told
     assert "learning_rate" not in told
     assert len(metrics(folder)) == 6
 
@@ -329,3 +420,23 @@ def test_help_is_there_without_torch():
             timeout=60,
         )
         assert done.stdout.split()[-1] == "False"
+
+
+def test_the_advised_comparison_can_be_pasted():
+    """The same options without those that compare has of its own; what a shell would take apart is quoted."""
+    words = [
+        "--task",
+        "my file.jsonl?question=q&answer=a",
+        "--method=delta",
+        "--output",
+        "runs/x",
+        "--steps",
+        "3",
+    ]
+    told = advised_comparison("delta?scope=group", [*words, "--resume", "--seed", "4", "--report_to", "none"])
+    assert shlex.split(told) == [
+        *("delta-rlvr", "compare", "--methods", "dapo,delta?scope=group", "--seeds", "6"),
+        *("--task", "my file.jsonl?question=q&answer=a", "--steps", "3", "--report_to", "none"),
+    ]
+    assert "'my file.jsonl?question=q&answer=a'" in told
+    assert "--methods dapo,delta --seeds" in advised_comparison("dapo", [])

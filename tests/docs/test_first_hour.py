@@ -37,6 +37,7 @@ def test_from_a_file_to_a_comparison(reader, capsys):
         words_of(command.text)[1:] for command in commands(PAGE) if command.text.startswith("delta-rlvr ")
     ]
     (train,) = [line for line in lines if line[0] == "train"]
+    (evaluate,) = [line for line in lines if line[0] == "evaluate"]
     (check,) = [line for line in lines if line[0] == "methods"]
     compare = next(line for line in lines if line[0] == "compare")
     assert main([*train, *SMALL]) == 0
@@ -44,6 +45,8 @@ def test_from_a_file_to_a_comparison(reader, capsys):
     assert run.info["status"] == "finished"
     assert "rewards/last_number/mean" in run.metrics[0]
     assert run.rollouts(1)[0]["prompt"].startswith("Add ")
+    assert main([*evaluate, "--limit", "2", "-k", "1"]) == 0
+    assert "scores are rewards of my_reward.py:last_number" in " ".join(capsys.readouterr().out.split())
     assert main(check) == 0
     assert main([*compare, *SMALL, "--seeds", "1"]) == 0
     page = (reader / "runs" / "mine" / "report.html").read_text(encoding="utf-8")

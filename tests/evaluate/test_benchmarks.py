@@ -15,8 +15,9 @@ from delta_rlvr.evaluate.benchmarks import BENCHMARKS, Benchmark, load_benchmark
 from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.presets import PRESETS
 from delta_rlvr.evaluate.settings import EvaluationSettings
+from delta_rlvr.spelling import with_settings
 from delta_rlvr.tasks import templates
-from delta_rlvr.tasks.registry import grade_problem
+from delta_rlvr.tasks.registry import get_task, grade_problem
 from delta_rlvr.tasks.sources import hub
 
 REAL = os.environ.get("DELTA_RLVR_DATA")
@@ -167,6 +168,23 @@ def test_the_built_in_task():
     assert verdict.score == 0.0
     with pytest.raises(EvaluationError, match="task nothing"):
         load_benchmark("task:nothing")
+
+
+def test_a_task_of_rows_takes_a_prompt_as_train_does(tmp_path):
+    """The text may hold commas and line breaks; the problems are those that training holds out."""
+    path = tmp_path / "own.jsonl"
+    path.write_text("".join(json.dumps({"q": f"{n} + 1", "answer": n + 1}) + "\n" for n in range(64)))
+    text = "{question}, please\n####"
+    spec = f"{path}?question=q"
+    asked = load_benchmark(f"task:{spec}", template_text=text)
+    trained = get_task(with_settings(spec, {"template_text": text}))
+    assert asked.problems == tuple(trained.problems("heldout", None, 0))
+    assert asked.problems[0].prompt.endswith(" + 1, please\n####")
+    assert load_benchmark(f"task:{spec}", template="math_direct").problems[0].prompt.endswith("nothing else.")
+    again = load_benchmark(**asked.description["load"])  # as a stored result does it
+    assert again.problems == asked.problems
+    with pytest.raises(EvaluationError, match="writes its own prompts: leave template_text out"):
+        load_benchmark("task:phrased-sums", template_text=text)
 
 
 def test_gsm8k_takes_what_follows_the_hashes():

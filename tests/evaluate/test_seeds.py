@@ -108,6 +108,26 @@ def test_too_few_seeds_without_pairs():
     assert "below p = 0.2, whatever the difference: take 4 seeds or more" in compared.sentence
 
 
+def test_few_pairs_show_their_differences_and_no_interval():
+    """Of 2 to 4 pairs the bootstrap's interval lies within the pairs themselves: it misses the true mean far too often."""
+    few = seed_table(by_seed(dapo=DAPO[:4], delta=DELTA[:4]))
+    (row,) = few.rows[1:]
+    # By hand: 6, 5, 8 and 3 points, 5.5 on average.
+    assert few.gap(row) == "+5.5 (+6.0, +5.0, +8.0, +3.0)"
+    assert row.difference.level == 0
+    assert few.gap_name == "one number per seed, as an interval needs 5 seeds"
+    enough = seed_table(by_seed(dapo=DAPO[:5], delta=DELTA[:5]))
+    assert " to " in enough.gap(enough.rows[1])
+    assert enough.gap_name == "95 % interval"
+    mixed = seed_table(by_seed(dapo=DAPO, delta=DELTA, grpo=GRPO[:2]))
+    assert mixed.gap(mixed.rows[2]) == "+0.0 (-1.0, +1.0)"
+    assert mixed.gap_name == "95 % interval, or one number per seed, as an interval needs 5 seeds"
+    # Without pairs there is nothing to show one by one.
+    apart = seed_table(by_seed(dapo=DAPO[:4]) | by_seed(9, delta=DELTA))
+    assert apart.gap(apart.rows[1]) == "+5.0"
+    assert student_interval(DAPO[:4]) is None
+
+
 def test_what_enough_seeds_tell():
     told = seed_table(by_seed(dapo=DAPO, delta=DELTA)).sentence
     assert told.startswith(
@@ -138,9 +158,9 @@ def test_a_comparison_that_stands_alone():
 def test_texts():
     assert (p_text(None), p_text(0.0004), p_text(0.0312)) == ("-", "< 0.001", "0.031")
     assert (p_words(0.0004), p_words(0.0312)) == ("p < 0.001", "p = 0.031")
-    # Student's t with 3 degrees of freedom: 3.1824 * sd / 2, sd = sqrt(0.0005 / 3).
-    low, high = student_interval([0.60, 0.61, 0.62, 0.63])
-    assert high - 0.615 == pytest.approx(
-        3.182446 * (0.0005 / 3) ** 0.5 / 2, rel=1e-6
+    # Student's t with 4 degrees of freedom: 2.7764 * sd / sqrt(5), sd = sqrt(0.001 / 4).
+    low, high = student_interval([0.60, 0.61, 0.62, 0.63, 0.64])
+    assert high - 0.62 == pytest.approx(
+        2.776445 * (0.001 / 4 / 5) ** 0.5, rel=1e-6
     )  # the digits of the quantile
-    assert low + high == pytest.approx(2 * 0.615, rel=EXACT)
+    assert low + high == pytest.approx(2 * 0.62, rel=EXACT)

@@ -144,6 +144,16 @@ def test_scores_and_their_picture_fit_beside_the_sentence(browser, make_run, tmp
             assert box["x"] + box["width"] <= right
 
 
+def test_one_sampled_step_and_all_its_tokens_are_not_called_a_sample(browser, make_run, tmp_path):
+    """The page said "sample 1 of 1", and that tokens were drawn at random where all of them are there."""
+    run = make_run(tmp_path / "run", steps=1, prompts=2)
+    with opened(browser, write_report([run], tmp_path / "report.html")) as page:
+        assert page.text_content("#tokens .step-output") == "step 1"
+        assert re.search(
+            r"a dot is a token: \d+ right ones and \d+ wrong ones\. ", page.text_content("#weights")
+        )
+
+
 def test_rewards_beyond_one_stay_in_the_picture(browser, make_run, tmp_path):
     """A reward of one's own may be -1 or 3; such dots were drawn at 0 and 1."""
     runs = [

@@ -54,23 +54,36 @@ class TestGroups:
 
 class TestComparison:
     def test_seeds_are_compared_as_by_the_command(self, tmp_path):
-        scores = {"delta": (0.60, 0.61, 0.62, 0.63), "dapo": (0.50, 0.51, 0.52, 0.53)}
+        scores = {"delta": (0.60, 0.61, 0.62, 0.63, 0.64), "dapo": (0.50, 0.51, 0.52, 0.53, 0.54)}
         runs = [
             bare_run(tmp_path / f"{m}{s}", method=m, seed=s, after=score)
             for m, values in scores.items()
             for s, score in enumerate(values)
         ]
         result = comparison(runs, group_runs(runs))
-        assert result["groups"][0]["mean"] == pytest.approx(0.615)
-        # Student's t with 3 degrees of freedom: 3.1824 * sd / 2, sd = sqrt(0.0005 / 3).
-        assert result["groups"][0]["high"] - 0.615 == pytest.approx(
-            3.18245 * (0.0005 / 3) ** 0.5 / 2, rel=1e-4
-        )
+        assert result["groups"][0]["mean"] == pytest.approx(0.62)
+        # Student's t with 4 degrees of freedom: 2.7764 * sd / sqrt(5), sd = sqrt(0.001 / 4).
+        assert result["groups"][0]["high"] - 0.62 == pytest.approx(2.77645 * (0.001 / 4 / 5) ** 0.5, rel=1e-4)
         by_seed = {method: dict(enumerate(values)) for method, values in scores.items()}
         assert result["sentence"] == seed_table(by_seed).sentence
         (test,) = result["tests"]
-        # Four differences of one sign: 2 of 16 sign flips are as extreme.
-        assert (test["pair"], test["p"], test["p_adjusted"]) == ("dapo against delta", "0.125", "0.125")
+        # Five differences of one sign: 2 of 32 sign flips are as extreme.
+        assert (test["pair"], test["p"], test["p_adjusted"]) == ("dapo against delta", "0.062", "0.062")
+        assert result["gap"] == "95 % interval"
+
+    def test_few_seeds_are_shown_one_by_one(self, tmp_path):
+        scores = {"delta": (0.62, 0.60), "dapo": (0.50, 0.53)}
+        runs = [
+            bare_run(tmp_path / f"{m}{s}", method=m, seed=s, after=score)
+            for m, values in scores.items()
+            for s, score in enumerate(values)
+        ]
+        result = comparison(runs, group_runs(runs))
+        first = result["groups"][0]
+        assert (first["low"], first["high"], first["seeds"]) == (None, None, [0.60, 0.62])
+        assert first["interval"] == "an interval needs 5 seeds"
+        assert result["tests"][0]["difference"] == "-9.5 (-12.0, -7.0)"
+        assert result["gap"] == "one number per seed, as an interval needs 5 seeds"
 
     def test_other_seeds_are_compared_without_pairs(self, tmp_path):
         scores = {"delta": (0.60, 0.61, 0.62, 0.63), "dapo": (0.50, 0.51, 0.52, 0.53)}

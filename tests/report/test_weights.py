@@ -170,7 +170,7 @@ class TestStep:
         assert view["drawn"] == {"key": "weight", "name": "delta"}
         assert view["tokens"] == 5
         assert len(view["points"]["positive"]["weight"]) == 2  # of three: a draw
-        assert view["points"]["negative"] == {"uncertain": [0.5, 0.1], "weight": [0.8, 1.0]}
+        assert view["points"]["negative"] == {"uncertain": [0.5, 0.1], "weight": [0.8, 1.0], "of": 2}
 
     def test_without_weights_of_its_own_another_method_is_drawn(self):
         alike = [{**one, "weight": [1.0] * len(one["tokens"])} for one in RESPONSES]

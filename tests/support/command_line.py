@@ -102,6 +102,11 @@ def run_info(folder: Path) -> dict[str, Any]:
     return json.loads((folder / "run.json").read_text(encoding="utf-8"))
 
 
+def reopen(folder: Path) -> None:
+    """As if the run had been killed before it could say that it is finished."""
+    (folder / "run.json").write_text(json.dumps(run_info(folder) | {"status": "running"}), encoding="utf-8")
+
+
 def assert_same_run(one: Path, other: Path) -> None:
     """The same steps, rollouts, token sums and weights, to the last bit."""
     assert metrics(other) == metrics(one)

@@ -59,6 +59,23 @@ def refused(where):
     return None
 
 
+def rewarded_alike():
+    """All responses get 0.3; the middle group has half of its responses on each rank."""
+    trainer = build(
+        "delta",
+        "one micro-batch",
+        ranks=2,
+        max_steps=1,
+        reward=lambda completion_ids, **_: [0.3] * len(completion_ids),
+    )
+    trainer.train()
+    (batch,) = trainer.batches
+    return {
+        "advantages": batch.advantages.tolist(),
+        "signal": [line["credit/signal_groups"] for line in trainer.state.log_history],
+    }
+
+
 def sharded_head():
     """The head of an FSDP2 model is a DTensor with a part of its rows on each rank."""
     from torch.distributed.device_mesh import init_device_mesh
@@ -92,6 +109,7 @@ def main(folder):
             jobs[f"{method}, {shape}"] = lambda m=method, s=shape: replayed(m, s)
     jobs["uneven"] = without_tokens_on_one_rank
     jobs["order"] = seen_order
+    jobs["alike"] = rewarded_alike
     jobs["sharded head"] = sharded_head
     jobs["real"] = lambda: train_for_real("delta")
     jobs["real with LoRA"] = lambda: train_for_real("delta-topk", lora=True)

@@ -49,5 +49,8 @@ def _weights(rank: int, method: str) -> torch.Tensor:
     capture.add_hidden(micro, hidden[:, rank * half : (rank + 1) * half])
     capture.add_outputs(logps, -logps)
     ids = torch.arange(3)
-    _, arrays = capture.solve(advantages, torch.tensor([4, 5, 6]), groups=ids // 3, keys=ids, round_number=0)
+    lengths = torch.tensor([4, 5, 6])
+    _, arrays = capture.solve(
+        advantages, lengths, rewards=advantages, groups=ids // 3, keys=ids, round_number=0
+    )
     return arrays["weights"]

@@ -84,6 +84,16 @@ class Batch:
     masks: list[torch.Tensor]
     advantages: list[float]
     uids: list[str]
+    rewards: list[float] | None = None
+    """Of each response; None: its advantage."""
+
+    def scores(self) -> list[torch.Tensor]:
+        """The rewards as verl has them: at the last token of a response."""
+        rewards = self.advantages if self.rewards is None else self.rewards
+        return [
+            torch.tensor([0.0] * (len(response) - 1) + [reward])
+            for response, reward in zip(self.responses, rewards, strict=True)
+        ]
 
     def tensordict(self, **extra: Any) -> TensorDict:
         def nested(rows: list[torch.Tensor]) -> torch.Tensor:
@@ -103,6 +113,7 @@ class Batch:
                     for advantage, mask in zip(self.advantages, self.masks, strict=True)
                 ]
             ),
+            "rm_scores": nested(self.scores()),
             "uid": self.uids,
             "index": list(range(len(self.uids))),
             "session_id": [0] * len(self.uids),
@@ -129,6 +140,7 @@ class Batch:
             "position_ids": (attention.cumsum(1) - 1).clamp(min=0),
             "response_mask": mask,
             "advantages": torch.tensor(self.advantages)[:, None] * mask,
+            "token_level_rewards": pad(self.scores(), batch_first=True),
         }
         others = {key: value for key, value in extra.items() if not isinstance(value, torch.Tensor)}
         tensors = {key: value for key, value in extra.items() if isinstance(value, torch.Tensor)}

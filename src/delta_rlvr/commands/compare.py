@@ -12,10 +12,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from delta_rlvr.commands.options import given_options, parse_train_options
+from delta_rlvr.commands.options import flag_of, given_options, parse_train_options
 from delta_rlvr.commands.terminal import say
 from delta_rlvr.commands.train import run_settings, train
-from delta_rlvr.evaluate.seeds import gap_text, mean_text, p_text, seed_table
+from delta_rlvr.evaluate.seeds import mean_text, p_text, seed_table
 from delta_rlvr.files import plain, write_json
 from delta_rlvr.objectives import get_method
 from delta_rlvr.report import write_report
@@ -24,7 +24,15 @@ from delta_rlvr.runs.model_card import score_name
 from delta_rlvr.spelling import comma_list
 
 # Settings that may differ between a finished run that is kept and the comparison it is kept for.
-_INCIDENTAL = ("output", "output_dir", "logging_dir", "report", "run_name", "save_total_limit")
+_INCIDENTAL = (
+    "output",
+    "output_dir",
+    "logging_dir",
+    "report",
+    "run_name",
+    "save_total_limit",
+    "show_methods",
+)
 
 
 def run(arguments: list[str]) -> int:
@@ -52,6 +60,10 @@ def run(arguments: list[str]) -> int:
     folder = Path(mine.output)
     # Seed by seed, so that an interrupted comparison has the same seeds of every method.
     base, config = parse_train_options([*theirs, "--method", methods[0], "--output", str(folder)])
+    if "show_methods" not in given_options(theirs):
+        # So that the page can shade every run by every method: a rule of one's own, too.
+        weighing = [name for name in methods if not get_method(name).rule.constant]
+        theirs += ["--show_methods", ",".join(dict.fromkeys([*config.shown_methods, *weighing]))]
     if base.eval_problems == 0:
         raise ValueError("--eval_problems 0: compare needs a held-out score")
     console.quiet = config.process_index > 0
@@ -105,7 +117,7 @@ def _check_same(place: Path, started: dict[str, Any], settings: dict[str, Any]) 
     now = plain(settings)
     # What is None here is filled in by the task when a run starts.
     other = [
-        f"{key} was {before[key]!r} and is now {now[key]!r}"
+        f"{flag_of(key)} was {before[key]!r} and is now {now[key]!r}"
         for key in sorted(before.keys() & now.keys())
         if before[key] != now[key] and now[key] is not None and key not in _INCIDENTAL
     ]
@@ -126,7 +138,8 @@ def conclude(folder: Path, methods: Sequence[str], seeds: Sequence[int], console
     compared = seed_table(scores)
     table = Table(
         title=f"held-out {_score_name(folder, methods[0], seeds[0])} after training, in % (seeds: {len(seeds)})",
-        caption=f"difference to {methods[0]}, with its 95 % interval; p: {compared.test_name}; Holm: corrected for all comparisons",
+        caption=f"difference to {methods[0]} (in brackets: {compared.gap_name}); p: {compared.test_name}; "
+        "Holm: corrected for all comparisons",
         title_justify="left",
         caption_justify="left",
     )
@@ -135,13 +148,14 @@ def conclude(folder: Path, methods: Sequence[str], seeds: Sequence[int], console
         table.add_column(heading, justify="right", no_wrap=True)
     for row in compared.rows:
         p, adjusted = compared.p(row), compared.p_adjusted(row)
-        table.add_row(row.method, mean_text(row), gap_text(row), p_text(p), p_text(adjusted))
+        table.add_row(row.method, mean_text(row), compared.gap(row), p_text(p), p_text(adjusted))
     console.print(table)
     console.print(compared.sentence, markup=False, highlight=False)
     stored = {
         "seeds": list(seeds),
         "scores": {method: list(by_seed.values()) for method, by_seed in scores.items()},
         "rows": [asdict(row) for row in compared.rows],
+        "differences": compared.few,
         "test": compared.test_name,
         "sentence": compared.sentence,
     }

@@ -25,7 +25,7 @@ from delta_rlvr.doctor.versions import OURS, version_line, version_problems
 from delta_rlvr.exit_codes import ExitCode
 from delta_rlvr.runs.layout import RUN
 from delta_rlvr.runs.writer import ended_before_its_first_step
-from delta_rlvr.spelling import shown_spec
+from delta_rlvr.spelling import counted, shown_spec
 from delta_rlvr.tasks import get_task
 from delta_rlvr.tasks.models import check_model_name, load_pretrained
 from delta_rlvr.tasks.problem import Problem
@@ -187,7 +187,7 @@ def _look_at_disk(shape: ModelShape, config: DeltaTrainerConfig, steps: int, che
     need = (kept + (kept < saves)) * each + 4 * shape.trained
     free = sizes.free_disk(Path(str(config.output_dir)))
     free_of = f"{gigabytes(need)} of {gigabytes(free)} free"
-    text = f"{kept} checkpoints of {gigabytes(each)} and the model: {free_of}"
+    text = f"{counted(kept, 'checkpoint')} of {gigabytes(each)} and the model: {free_of}"
     remedy = "set --save_total_limit, or a larger --save_steps, or another --output"
     checks.fits("disk", need, free, text, remedy)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from delta_rlvr.adapters.trl.resume import find_checkpoints
 from delta_rlvr.exit_codes import WorkFailed
+from delta_rlvr.spelling import command_line
 
 _LITTLE = 16 * 2**20  # bytes; a disk with less is full, whatever the library that failed calls it
 
@@ -57,7 +58,8 @@ def _kept(folder: Path) -> str:
     whole = find_checkpoints(folder).whole
     if not whole:
         return "no checkpoint was written yet (--save_steps says how often)"
-    return f"checkpoint-{whole[-1]} is kept; go on with: delta-rlvr train --output {folder} --resume"
+    again = command_line("delta-rlvr", "train", "--output", folder, "--resume")
+    return f"checkpoint-{whole[-1]} is kept; go on with: {again}"
 
 
 def _first_line(error: BaseException) -> str:

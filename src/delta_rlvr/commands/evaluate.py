@@ -28,7 +28,7 @@ from delta_rlvr.evaluate.selection import SelectionRule, select_checkpoint
 from delta_rlvr.evaluate.settings import EvaluationSettings
 from delta_rlvr.exit_codes import ExitCode
 from delta_rlvr.files import write_json
-from delta_rlvr.spelling import comma_list
+from delta_rlvr.spelling import comma_list, shown_spec
 
 __all__ = ["add_arguments", "run"]
 
@@ -106,10 +106,10 @@ def _finish(
         if "questions_of_benchmark" in numbers:
             whole = numbers["questions_of_benchmark"]
             console.print(
-                f"{name}: {numbers['questions_asked']} of its {whole} questions: not the benchmark's score"
+                f"{shown_spec(name)}: {numbers['questions_asked']} of its {whole} questions: not the benchmark's score"
             )
         for note in filter(None, (numbers.get("note"), numbers.get("interval_note"))):
-            console.print(f"{name}: {note}", highlight=False)
+            console.print(f"{shown_spec(name)}: {note}", markup=False, highlight=False)
     console.print(f"result: {target}", highlight=False, soft_wrap=True)
     if result.complete:
         return ExitCode.DONE

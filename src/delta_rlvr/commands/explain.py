@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-import warnings
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from delta_rlvr.commands.terminal import plain_warnings
 from delta_rlvr.report.rollout_files import FORMATS, Rollout, RolloutFileError, read_rollouts
 from delta_rlvr.spelling import comma_list
 
@@ -79,9 +80,7 @@ def run(args: argparse.Namespace) -> int:
         from delta_rlvr.tasks import get_task
 
         measure = Continued(get_task(args.task), args.measured, args.temperature)
-    with warnings.catch_warnings():
-        # As a sentence, without the line of code that gave it.
-        warnings.showwarning = lambda message, *_args, **_options: print(f"note: {message}", file=sys.stderr)
+    with plain_warnings(partial(print, file=sys.stderr)):
         page = explain(
             args.model,
             args.rollouts,
@@ -185,7 +184,7 @@ def advantages_and_groups(rollouts: Sequence[Rollout]) -> tuple[list[float], lis
     for number in range(len(numbers)):
         members = torch.tensor(groups) == number
         own = rewards[members]
-        if own.min() < own.max():
+        if len(own) > 1:
             advantages[members] = group_advantages(own, len(own))
     return advantages.tolist(), groups
 

@@ -15,8 +15,9 @@ from delta_rlvr.evaluate import EvaluationResult, compare_results, evaluate_poli
 from delta_rlvr.evaluate.questions import Grade
 from delta_rlvr.runs.model_card import score_name
 from delta_rlvr.tasks import Problem, Task
-from delta_rlvr.tasks.phrased_sums import HELDOUT_SAMPLING, PhrasedSums
+from delta_rlvr.tasks.phrased_sums import PhrasedSums
 from delta_rlvr.tasks.problem_set import ProblemSet
+from delta_rlvr.tasks.task import HELDOUT_SAMPLING
 
 
 def heldout_problems(options: TrainOptions, task: Task) -> list[Problem]:
@@ -43,9 +44,9 @@ class HeldoutScore:
         self.options, self.config, self.task, self.trainer = options, config, task, trainer
         self.teller = teller
         self.folder = Path(str(config.output_dir)) / "evaluations"
-        own = isinstance(task, PhrasedSums)
         self.name = score_name(options.reward)
-        self.sampling = HELDOUT_SAMPLING if own else {"temperature": config.temperature, "top_p": 1.0}
+        built_in = isinstance(task, PhrasedSums)
+        self.sampling = HELDOUT_SAMPLING | ({} if built_in else {"temperature": config.temperature})
         self.problems = heldout_problems(options, task)
         if options.eval_problems and not self.problems:
             teller.say("the task holds out no problems, so there is no held-out score")
@@ -122,21 +123,20 @@ def sampling_text(result: EvaluationResult) -> str:
 
 
 def tell_change(
-    method: str,
     own_reward: str | None,
     before: EvaluationResult | None,
     after: EvaluationResult | None,
     teller: Teller,
     *,
-    advise: bool = True,
+    compare: str | None,
 ) -> None:
-    """Both scores, and their difference where they can be compared; `advise`: with their intervals, and which command says more. (A
-    comparison, which ends with a table of its own, needs no more than a line per run.)"""
+    """Both scores, and their difference where they can be compared; with `compare`, also their intervals and that command, which says
+    more. (A comparison, which ends with a table of its own, needs no more than a line per run.)"""
     if before is None or after is None:
         return
     name_of_score = score_name(own_reward)
     asked = [[result.summary()[key] for key in ("problems", "samples")] for result in (before, after)]
-    if not advise:
+    if compare is None:
         scores = [result.summary()["accuracy"] for result in (before, after)]
         change = f"({100 * (scores[1] - scores[0]):+.1f} points)"
         if asked[0] != asked[1]:
@@ -158,12 +158,10 @@ def tell_change(
         return
     comparison = compare_results(before, after)
     gain = comparison.difference
-    other = method if method != "dapo" else "delta"
     teller.say(
         f"The change is {100 * gain.mean:+.1f} points ({100 * gain.low:+.1f} to {100 * gain.high:+.1f}, paired by problem; "
         f"p = {comparison.paired.p:.2g})."
     )
     teller.say(
-        "This is the effect of the whole training. To see what the token weights add to it, compare methods "
-        f"with the same options:\ndelta-rlvr compare --methods dapo,{other} --seeds 6 ..."
+        f"This is the effect of the whole training. To see what the token weights add to it, compare methods:\n{compare}"
     )

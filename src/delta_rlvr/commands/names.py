@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import difflib
 import importlib.util
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -12,16 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import delta_rlvr
-from delta_rlvr.spelling import check_place, comma_list, did_you_mean
+from delta_rlvr.spelling import check_place, comma_list, command_line, did_you_mean
 from delta_rlvr.tasks.models import check_model_name
 from delta_rlvr.tasks.registry import check_rows, check_task_name
-from delta_rlvr.tasks.sources.rows import data_file, is_row_file
-from delta_rlvr.tasks.templates import template
+from delta_rlvr.tasks.templates import chosen_template
 
 _PLUGINS = "delta_rlvr.methods"
 
 
-def check_names(arguments: Sequence[str]) -> None:
+def check_names(command: str, arguments: Sequence[str]) -> None:
     """Refuse wrong names of methods, tasks, templates, rewards and models, as far as they can be known without loading anything.
     Whatever passes is checked again, in full, where it is used."""
     for name in [
@@ -30,25 +30,110 @@ def check_names(arguments: Sequence[str]) -> None:
         *_listed(arguments, "show_methods"),
     ]:
         check_method_name(name)
+    check_options(command, arguments)
     rewards = list(_values(arguments, "reward"))
+    # Rows need no answer where a reward of one's own judges, which a settings file may name too.
+    graded = not rewards and not list(_values(arguments, "config"))
     for spec in _values(arguments, "task"):
         check_task_name(spec)
-        # Rows need no answer where a reward of one's own judges, which a settings file may name too.
-        check_rows(spec, graded=not rewards and not list(_values(arguments, "config")))
+        check_rows(spec, graded)
     for spec in rewards:
         check_place(spec)
-    for name in _values(arguments, "template"):
-        template(name)
-    for name in _values(arguments, "model"):
-        check_model_name(name)
+    name_of, text, extract = (
+        next(_values(arguments, name), None) for name in ("template", "template_text", "extract")
+    )
+    chosen_template(name_of, text, extract, graded)
+    if not list(_values(arguments, "server")):  # which has names of its own
+        for name in _values(arguments, "model"):
+            check_model_name(name)
     check_trackers([*_listed(arguments, "report_to")])
     for option in ("config", "rollouts"):
         for file in _values(arguments, option):
             if not Path(file).is_file():
                 raise FileNotFoundError(f"--{option} {file}: there is no such file")
-    for name in _listed(arguments, "benchmarks"):
-        if is_row_file(name) and not data_file(Path(name)).is_file():
-            raise FileNotFoundError(f"--benchmarks {name}: there is no such file")
+    if "--compare" not in arguments:  # there, they are names in stored results
+        for text in _values(arguments, "benchmarks"):
+            check_benchmarks(text, graded)
+
+
+def check_benchmarks(text: str, graded: bool) -> None:
+    """Refuse what --benchmarks names and nothing has."""
+    from delta_rlvr.evaluate.benchmarks import check_benchmark
+
+    names = comma_list(text)
+    try:
+        for name in names:
+            check_benchmark(name, graded)
+    except (ValueError, OSError) as error:
+        if len(names) == 1 or "?" not in text:
+            raise
+        raise ValueError(
+            f"{error}. (Names have commas between them: a comma inside a setting is written %2C, a line break %0A. "
+            "--template_text takes both as they are)"
+        ) from None
+
+
+def check_options(command: str, arguments: Sequence[str]) -> None:
+    """Refuse an option of `train` that nothing knows. The parser itself, which knows them all for certain, loads TRL to know them."""
+    own = _OWN_OPTIONS.get(command)
+    if own is None or not (fields := train_option_names()):
+        return
+    known = fields.union(own)
+    for word in arguments:
+        name = word.removeprefix("--").partition("=")[0].replace("-", "_")
+        # Names may be shortened, as argparse has it, and a switch that is on by default has a --no_ form.
+        if not word.startswith("--") or any(one.startswith(name.removeprefix("no_")) for one in known):
+            continue
+        if name in _rule_settings():
+            method = next(_values(arguments, "method"), "delta")
+            spec = f"{method}{'&' if '?' in method else '?'}{name}=VALUE"
+            hint = f"settings of a method follow its name: --method {command_line(spec)}"
+        else:
+            close = difflib.get_close_matches(name, known, 1)
+            hint = f"did you mean --{close[0]}?" if close else "`delta-rlvr train --help-all` lists them"
+        raise ValueError(f"there is no option {word.partition('=')[0]}; {hint}")
+
+
+_OWN_OPTIONS = {"train": ("config",), "compare": ("config", "methods", "seeds")}
+"""The commands that take the options of `train`, and what each takes besides. (`doctor` has a list of its own of what to change.)"""
+
+
+@cache
+def train_option_names() -> frozenset[str]:
+    """Every option of `train`, read off the source: importing TRL takes seconds. Empty where that source cannot be found."""
+    package = Path(delta_rlvr.__file__).parent
+    places = [
+        package / "commands" / "options.py",
+        package / "adapters" / "trl" / "config.py",
+        *_sources("trl", "trainer/grpo_config.py", "trainer/base_config.py"),
+        *_sources("transformers", "training_args.py"),
+    ]
+    if not all(place.is_file() for place in places):
+        return frozenset()
+    return frozenset(name for place in places for name in _field_names(place))
+
+
+def _sources(package: str, *files: str) -> Iterator[Path]:
+    spec = importlib.util.find_spec(package)
+    folder = Path(spec.origin).parent if spec is not None and spec.origin else Path("absent")
+    yield from (folder / file for file in files)
+
+
+def _field_names(source: Path) -> Iterator[str]:
+    """Fields of the dataclasses in a file."""
+    for node in ast.parse(source.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ClassDef):
+            for line in node.body:
+                match line:
+                    case ast.AnnAssign(target=ast.Name(id=name)):
+                        yield name
+
+
+@cache
+def _rule_settings() -> frozenset[str]:
+    """The settings of every rule, by name alone."""
+    rules = (Path(delta_rlvr.__file__).parent / "credit" / "rules").glob("*.py")
+    return frozenset(name for file in rules for name in _field_names(file))
 
 
 def check_method_name(spec: str) -> None:

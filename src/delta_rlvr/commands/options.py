@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import NoneType
 from typing import Any
-from urllib.parse import quote
 
 import torch
 import yaml
@@ -22,6 +21,7 @@ from delta_rlvr.objectives import get_method
 from delta_rlvr.rewards.extract import EXTRACTORS
 from delta_rlvr.runs.layout import RUN
 from delta_rlvr.runs.writer import ended_before_its_first_step
+from delta_rlvr.spelling import with_settings
 from delta_rlvr.tasks import DEFAULT_POLICY, DEFAULT_TASK
 from delta_rlvr.tasks.templates import TEMPLATES
 
@@ -135,10 +135,10 @@ def _parse(
     if rest:
         name = rest[0].lstrip("-").partition("=")[0]
         raise ValueError(f"there is no option {rest[0]}; {_hint(name, given.get('method') or 'delta')}")
-    for name in ("template", "template_text", "extract"):
-        if (value := getattr(options, name)) is not None:
-            options.task += f"{'&' if '?' in options.task else '?'}{name}={quote(value, safe='')}"
-            setattr(options, name, None)  # one place for each setting: this one is part of the task now
+    asked = {name: getattr(options, name) for name in ("template", "template_text", "extract")}
+    options.task = with_settings(options.task, asked)
+    for name in asked:
+        setattr(options, name, None)  # one place for each setting: these are part of the task now
     if options.steps is not None:
         config.max_steps, options.steps = options.steps, None
     if options.output is not None:
@@ -165,6 +165,11 @@ def default_output(resume: bool) -> Path:
 # What a resumed run does not take over: where it is, what follows from other settings, and what says the same in another word.
 NOT_RESTORED = {"output", "output_dir", "resume", "steps", "generation_batch_size", "logging_dir", "report"}
 _SAME_SETTING = {"steps": "max_steps", "output": "output_dir"}
+
+
+def flag_of(setting: str) -> str:
+    """The option that sets it, as `train --help` names it."""
+    return f"--{next((ours for ours, theirs in _SAME_SETTING.items() if theirs == setting), setting)}"
 
 
 def stored_settings(folder: Path) -> dict[str, Any]:
@@ -261,5 +266,10 @@ def device_defaults() -> dict[str, Any]:
 
 
 def print_all_options() -> None:
-    """Every option there is, TRL's included."""
-    argparse.ArgumentParser.print_help(_parser())
+    """Every option there is, TRL's included, with the defaults of the bundled policy."""
+    parser = _parser()
+    parser.set_defaults(**COMMON_DEFAULTS, **device_defaults(), **BUILT_IN_DEFAULTS)
+    parser.description = (
+        "Defaults are those of a run of the bundled policy; `delta-rlvr train --help` has both."
+    )
+    argparse.ArgumentParser.print_help(parser)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
@@ -21,6 +23,21 @@ def make_console(width: int = 150) -> Console:
 def say(console: Console, text: str) -> None:
     """A sentence as it is; one that names a path is not broken."""
     console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def plain_warnings(say: Callable[[str], None]) -> Iterator[None]:
+    """Warnings as sentences, each of them once: not as a line of code across the lines of progress."""
+    said: set[str] = set()
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        if str(message) not in said:
+            said.add(str(message))
+            say(f"warning: {message}")
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield
 
 
 def add_columns(table: Table, headings: Iterable[str], *, left: Iterable[str] = (), **options: Any) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import traceback
-import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,12 +16,13 @@ from transformers import PrinterCallback, ProgressCallback
 
 from delta_rlvr.adapters.trl import DeltaTrainer, DeltaTrainerConfig
 from delta_rlvr.adapters.trl.own_run import MODEL, open_writer
-from delta_rlvr.adapters.trl.resume import find_checkpoints
 from delta_rlvr.adapters.trl.run_folder import RunFolderCallback
 from delta_rlvr.commands.endings import how_to_go_on, room_for_the_end
 from delta_rlvr.commands.heldout import HeldoutScore, heldout_problems, sampling_text, tell_change
-from delta_rlvr.commands.options import NOT_RESTORED, TrainOptions, parse_train_options
+from delta_rlvr.commands.options import TrainOptions, parse_train_options
 from delta_rlvr.commands.progress import Teller, TrainingProgress
+from delta_rlvr.commands.resuming import changes, finished, step_to_go_on_from
+from delta_rlvr.commands.terminal import plain_warnings
 from delta_rlvr.commands.training_problems import (
     TaskReward,
     fit_context,
@@ -33,9 +33,9 @@ from delta_rlvr.commands.training_problems import (
 from delta_rlvr.evaluate import EvaluationResult
 from delta_rlvr.exit_codes import at_work
 from delta_rlvr.rewards import OverlongReward, RewardFunction, SoftOverlong
-from delta_rlvr.runs import RunFolderError, RunWriter
+from delta_rlvr.runs import RunWriter
 from delta_rlvr.runs.model_card import write_card
-from delta_rlvr.spelling import shown_spec
+from delta_rlvr.spelling import command_line, shown_spec
 from delta_rlvr.tasks import Task, decisive_tokens, get_task, load_policy
 from delta_rlvr.tasks.models import check_model_name, gguf_digest, is_gguf
 from delta_rlvr.tasks.own_reward import OwnReward
@@ -44,25 +44,33 @@ from delta_rlvr.tasks.problem_set import ProblemSet
 
 def run(arguments: list[str]) -> int:
     """The subcommand: parse, train, show."""
-    train(*parse_train_options(arguments), Console())
+    options, config = parse_train_options(arguments)
+    train(options, config, Console(), words=arguments)
     return 0
 
 
 def train(
-    options: TrainOptions, config: DeltaTrainerConfig, console: Console, same_start: Path | None = None
+    options: TrainOptions,
+    config: DeltaTrainerConfig,
+    console: Console,
+    same_start: Path | None = None,
+    words: Sequence[str] = (),
 ) -> None:
     """One run, from start to report. `same_start`: the folder of a run that started from the same weights, whose score before
-    training is taken over."""
+    training is taken over. `words`: the command line, for the one that is advised at the end."""
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
     console.quiet = config.process_index > 0
-    with Teller(console) as teller, _warnings_told(teller):
+    with Teller(console) as teller, plain_warnings(teller.say):
+        if options.resume and (nothing_left := finished(run_settings(options, config), config)):
+            teller.say(nothing_left)
+            return
         task = get_task(options.task, graded=options.reward is None)
         limit = config.max_completion_length
         complete(config, options, task, teller.say)
         problems = training_problems(task, options, config)
         reward = own_or_task_reward(options, task, problems)
-        step = _resume_step(options, config, teller)
+        step, going_on = step_to_go_on_from(config) if options.resume else (None, [])
         model, tokenizer = load_policy(options.model)
         asked = [*problems, *heldout_problems(options, task)]
         if cut := fit_context(model.config, tokenizer, asked, config, limit):
@@ -82,7 +90,7 @@ def train(
             trainer.remove_callback(noisy)
         # TRL's card would say nothing of what this run is; ours is written at the end.
         trainer.create_model_card = lambda *_, **__: None  # type: ignore[method-assign]
-        _Run(options, settings, task, reward, trainer, step, teller, same_start).go()
+        _Run(options, settings, task, reward, trainer, step, going_on, teller, same_start, words).go()
 
 
 @dataclass(frozen=True)
@@ -97,8 +105,11 @@ class _Run:
     trainer: DeltaTrainer
     step: int | None
     """The checkpoint to go on from (0: there is none yet); None for a new run."""
+    going_on: Sequence[str]
+    """What is said about that."""
     teller: Teller
     same_start: Path | None
+    words: Sequence[str]
 
     @property
     def config(self) -> DeltaTrainerConfig:
@@ -120,8 +131,8 @@ class _Run:
         ):
             if writer:
                 self.teller.log_to(self.folder / "log.txt")
-                for change in _changes(writer) if self.step is not None else ():
-                    self.teller.say(change)
+                for sentence in (*self.going_on, *(changes(writer) if self.step is not None else ())):
+                    self.teller.say(sentence)
             grade = self.reward.grade if isinstance(self.reward, OwnReward) else self.task.grade
             heldout = HeldoutScore(self.options, self.config, self.task, self.trainer, self.teller, grade)
             before = self._score_before(heldout)
@@ -140,12 +151,11 @@ class _Run:
         if writer:
             self.teller.say(f"run folder: {self.config.output_dir}")
             tell_change(
-                self.config.method,
                 self.options.reward,
                 before,
                 after,
                 self.teller,
-                advise=self.options.report,
+                compare=advised_comparison(self.config.method, self.words) if self.options.report else None,
             )
             if self.options.report:
                 _report(self.folder, self.teller)
@@ -239,37 +249,18 @@ def _lora(options: TrainOptions) -> Any:
     return LoraConfig(r=options.lora_rank, lora_alpha=2 * options.lora_rank, target_modules="all-linear")
 
 
-def _resume_step(options: TrainOptions, config: DeltaTrainerConfig, teller: Teller) -> int | None:
-    """The step to go on from; None for a new run."""
-    if not options.resume:
-        return None
-    folder = Path(str(config.output_dir))
-    if not (folder / "run.json").exists():
-        raise RunFolderError(
-            f"--resume: there is no run in {folder}; give the --output of the run to go on with"
-        )
-    checkpoints = find_checkpoints(folder)
-    last = checkpoints.whole[-1] if checkpoints.whole else 0
-    troubles = (
-        (checkpoints.torn, "it was not written to its end"),
-        (checkpoints.between, "it lies in the middle of a rollout batch"),
-    )
-    for steps, trouble in troubles:
-        for step in steps:
-            if step > last:
-                teller.say(f"checkpoint-{step} is skipped: {trouble}")
-    if last:
-        teller.say(f"going on from checkpoint-{last}")
-    else:
-        teller.say("there is no whole checkpoint yet: the run starts again from its first step")
-    return last
-
-
-def _changes(writer: RunWriter) -> list[str]:
-    """What the command line gives a resumed run that differs from what it was started with."""
-    changed = writer.info["resumed"][-1]["settings_changed"]
-    rows = ((name, *values) for name, values in changed.items() if name not in NOT_RESTORED)
-    return [f"{name} was {before} and is now {now}" for name, before, now in rows]
+def advised_comparison(method: str, words: Sequence[str]) -> str:
+    """The command that compares the method with another under the same options."""
+    other = method if method != "dapo" else "delta"
+    taken = {"--method", "--output", "--output_dir", "--resume", "--seed"}
+    same: list[str] = []
+    skips = False
+    for word in words:
+        if word.startswith("--"):
+            skips = word.partition("=")[0].replace("-", "_").replace("__", "--", 1) in taken
+        if not skips:
+            same.append(word)
+    return command_line("delta-rlvr", "compare", "--methods", f"dapo,{other}", "--seeds", 6, *same)
 
 
 def run_settings(options: TrainOptions, config: DeltaTrainerConfig) -> dict[str, Any]:
@@ -281,14 +272,6 @@ def run_settings(options: TrainOptions, config: DeltaTrainerConfig) -> dict[str,
 
 
 # ---------------------------------------------------------------- around the run
-
-
-@contextmanager
-def _warnings_told(teller: Teller) -> Iterator[None]:
-    """Warnings as sentences between the lines of progress, and in the log: not as a line of code across them."""
-    with warnings.catch_warnings():
-        warnings.showwarning = lambda message, *_args, **_options: teller.say(f"warning: {message}")
-        yield
 
 
 @contextmanager

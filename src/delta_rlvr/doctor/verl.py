@@ -16,6 +16,7 @@ from delta_rlvr.doctor import sizes
 from delta_rlvr.doctor.checklist import Checklist
 from delta_rlvr.doctor.sizes import ModelShape, gigabytes
 from delta_rlvr.doctor.versions import OURS, version_line, version_problems
+from delta_rlvr.spelling import counted
 from delta_rlvr.tasks.sources import hub
 from delta_rlvr.versions import installed_version
 
@@ -217,5 +218,5 @@ def _look_at_disk(config: Mapping[str, Any], shape: ModelShape, checks: Checklis
     saved = steps // every if every > 0 else 0
     count, each = min(saved, kept) if kept else saved, sizes.checkpoint_bytes(shape)
     need, free = count * each, sizes.free_disk(Path(str(select(config, "trainer.default_local_dir", "."))))
-    text = f"{count} checkpoints of {gigabytes(each)}: {gigabytes(need)} of {gigabytes(free)} free"
+    text = f"{counted(count, 'checkpoint')} of {gigabytes(each)}: {gigabytes(need)} of {gigabytes(free)} free"
     checks.fits("disk", need, free, text, "set trainer.max_actor_ckpt_to_keep, or a larger trainer.save_freq")

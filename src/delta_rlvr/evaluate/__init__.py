@@ -1,9 +1,13 @@
 """Sampling, grading, averages, significance, checkpoint choice: the number that people publish, made repeatable."""
 
-from delta_rlvr.evaluate.compare import Comparison, compare_many, compare_results
-from delta_rlvr.evaluate.errors import EvaluationError
-from delta_rlvr.evaluate.policy import evaluate_policy
-from delta_rlvr.evaluate.results import EvaluationResult
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from delta_rlvr.evaluate.compare import Comparison, compare_many, compare_results
+    from delta_rlvr.evaluate.errors import EvaluationError
+    from delta_rlvr.evaluate.policy import evaluate_policy
+    from delta_rlvr.evaluate.results import EvaluationResult
 
 __all__ = [
     "Comparison",
@@ -13,3 +17,12 @@ __all__ = [
     "compare_results",
     "evaluate_policy",
 ]
+
+_MODULES = {"EvaluationError": "errors", "EvaluationResult": "results", "evaluate_policy": "policy"}
+
+
+def __getattr__(name: str) -> Any:
+    # torch and scipy are loaded only when something needs them: a mistyped benchmark is refused without.
+    if name in __all__:
+        return getattr(import_module(f"{__name__}.{_MODULES.get(name, 'compare')}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,13 +15,13 @@ from delta_rlvr.evaluate import prompts, readers
 from delta_rlvr.evaluate.data import AbsentData, FoundRows, HubSource, find_rows, read_file
 from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.questions import Questions
-from delta_rlvr.spelling import did_you_mean
+from delta_rlvr.spelling import command_line, did_you_mean, with_settings
 from delta_rlvr.tasks import templates
 from delta_rlvr.tasks.own_reward import GRADER, OwnReward
-from delta_rlvr.tasks.phrased_sums import HELDOUT_SAMPLING, PhrasedSums
 from delta_rlvr.tasks.problem import Problem
-from delta_rlvr.tasks.sources.rows import ROW_FILES, is_row_file, label_of
+from delta_rlvr.tasks.sources.rows import ROW_FILES, data_file, is_row_file, label_of, read_rows
 from delta_rlvr.tasks.sources.schemas import RowError, question_hash
+from delta_rlvr.tasks.task import HELDOUT_SAMPLING
 from delta_rlvr.tasks.templates import Template
 
 Reader = Callable[[readers.Row, Template], Problem]
@@ -181,12 +182,40 @@ def _load(name: str, load: dict[str, Any], style: str, has_template: bool, seed:
     if is_row_file(name):
         return _own_file(Path(name), load)
     if name not in BENCHMARKS:
-        raise EvaluationError(
-            f"there is no benchmark {name!r}{did_you_mean(name, [*BENCHMARKS, *BUILT_IN])} (there are: "
-            f"{', '.join([*BENCHMARKS, *BUILT_IN])}, any file of {{problem, answer}} that ends in {', '.join(ROW_FILES)}, "
-            "and task:SPEC)"
-        )
+        raise _no_such_benchmark(name)
     return _named(BENCHMARKS[name], load)
+
+
+def check_benchmark(name: str, graded: bool = True) -> None:
+    """Refuse a name that no benchmark has, and a file or task whose first row cannot be read. Nothing that takes seconds is loaded."""
+    from delta_rlvr.tasks.registry import BUILT_IN, check_rows, check_task_name
+
+    if name.startswith(TASK_PREFIX):
+        spec = name.removeprefix(TASK_PREFIX)
+        check_task_name(spec)
+        check_rows(spec, graded)
+    elif is_row_file(name):
+        path = data_file(Path(name))
+        first = FoundRows(list(islice(read_rows(path), 1)), {"file": path.name})
+        read_problems(first, partial(readers.read_math, graded=graded), templates.MATH)
+    elif name not in BENCHMARKS and name.partition("?")[0] not in BUILT_IN:
+        raise _no_such_benchmark(name)
+
+
+def _no_such_benchmark(name: str) -> EvaluationError:
+    from delta_rlvr.tasks.registry import BUILT_IN
+
+    file = name.partition("?")[0]
+    if is_row_file(file):
+        return EvaluationError(
+            f"{name}: settings go with a task, whose held-out problems are asked: --benchmarks {command_line(TASK_PREFIX + name)}. "
+            f"All rows of the file are asked with --benchmarks {command_line(file)}, and --template_text says how"
+        )
+    known = [*BENCHMARKS, *BUILT_IN]
+    return EvaluationError(
+        f"there is no benchmark {name!r}{did_you_mean(name, known)} (there are: {', '.join(known)}, any file of "
+        f"{{problem, answer}} that ends in {', '.join(ROW_FILES)}, and task:SPEC)"
+    )
 
 
 def _named(benchmark: Benchmark, load: dict[str, Any]) -> Questions:
@@ -258,7 +287,9 @@ def read_problems(data: FoundRows, read: Reader, template: Template) -> list[Pro
         try:
             problem = read(row, template)
         except RowError as error:
-            raise EvaluationError(f"{where}: {error}") from None
+            raise EvaluationError(
+                error.in_full(where, f"{TASK_PREFIX}{data.source.get('file', 'FILE')}")
+            ) from None
         if not problem.id:
             unnamed = unnamed or where
             digest = question_hash(problem.meta.get("question", problem.prompt))
@@ -284,7 +315,7 @@ def _draw(problems: Sequence[Problem], count: int) -> list[Problem]:
 
 
 def _own_file(path: Path, load: dict[str, Any]) -> Questions:
-    data = FoundRows(read_file(path), {"file": path.name})
+    data = FoundRows(read_file(data_file(path)), {"file": path.name})
     asked = _template(str(path), templates.MATH, load)
     read = partial(readers.read_math, graded="reward" not in load)
     problems = read_problems(data, read, asked)
@@ -292,17 +323,21 @@ def _own_file(path: Path, load: dict[str, Any]) -> Questions:
         raise EvaluationError(f"{path} has no rows")
     name = label_of(path)
     description = {"title": name, "grader": "math", **_described(asked), "source": data.source}
+    description["sampling"] = dict(HELDOUT_SAMPLING)
     return _questions(name, problems, description, load)
 
 
 def _task(spec: str, load: dict[str, Any]) -> Questions:
     from delta_rlvr.tasks.registry import BUILT_IN, GENERATOR_PREFIX, get_task
 
-    if unused := [key for key in ("template", "template_text", "extract") if load.get(key) is not None]:
+    endless = spec.partition("?")[0] in BUILT_IN or spec.startswith(GENERATOR_PREFIX)
+    asked = {key: load.get(key) for key in ("template", "template_text", "extract")}
+    if endless and (unused := [key for key, value in asked.items() if value is not None]):
         raise EvaluationError(f"task {spec} writes its own prompts: leave {', '.join(unused)} out")
+    # As `train` has it: what is said about the prompt is part of the task.
+    spec = with_settings(spec, asked)
     try:
         task = get_task(spec, graded="reward" not in load)
-        endless = spec.partition("?")[0] in BUILT_IN or spec.startswith(GENERATOR_PREFIX)
         count = load["limit"] or (TASK_QUESTIONS if endless else None)
         problems = task.problems("heldout", count, load["seed"])
     except (ValueError, OSError, ImportError) as error:
@@ -313,10 +348,9 @@ def _task(spec: str, load: dict[str, Any]) -> Questions:
         "prompt": "the task's own",
         "source": {"task": spec, "split": "heldout", "seed": load["seed"]},
         "max_tokens": task.max_tokens,
+        "sampling": dict(HELDOUT_SAMPLING),
         "load": load,
     }
-    if isinstance(task, PhrasedSums):
-        description["sampling"] = dict(HELDOUT_SAMPLING)
     return Questions(spec, prompts.with_style(problems, load["style"]), description, task.grade)
 
 

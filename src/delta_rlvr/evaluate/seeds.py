@@ -25,9 +25,14 @@ from delta_rlvr.evaluate.significance import (
     mann_whitney,
     sign_flip_test,
 )
+from delta_rlvr.spelling import counted
 
 SeedScores = Mapping[Any, float]
 """A score by training seed, or by task and seed."""
+
+INTERVAL_SEEDS = 5
+"""With fewer seeds, `compare` and the page show no interval: resampling two or three numbers shows hardly any of their spread, and
+Student's interval of them is as wide as the scale. They show every number there is."""
 
 Test = Literal["paired", "unpaired"]
 """Sign flips of the differences seed by seed, or Mann-Whitney U over all seeds of both."""
@@ -123,6 +128,8 @@ class SeedTable:
     """The baseline first; p-values adjusted over the others."""
     test: Test
     """Paired where every method has the baseline's seeds, otherwise unpaired: decided by the seeds, not by the scores."""
+    few: Mapping[str, Sequence[float]]
+    """The differences to the baseline seed by seed, of the methods that have too few pairs for an interval."""
 
     def p(self, row: SeedComparison) -> float | None:
         """The p-value of the test that decides, as it is."""
@@ -135,6 +142,19 @@ class SeedTable:
     @property
     def test_name(self) -> str:
         return "sign flips, paired by seed" if self.test == "paired" else "Mann-Whitney U, unpaired"
+
+    def gap(self, row: SeedComparison) -> str:
+        """The difference to the baseline, in points, with what `gap_name` says in brackets."""
+        each = ", ".join(f"{100 * difference:+.1f}" for difference in self.few.get(row.method, ()))
+        return f"{gap_text(row)} ({each})" if each else gap_text(row)
+
+    @property
+    def gap_name(self) -> str:
+        """What stands in brackets behind a difference."""
+        if not self.few:
+            return "95 % interval"
+        each = f"one number per seed, as an interval needs {INTERVAL_SEEDS} seeds"
+        return each if len(self.few) == len(self.rows) - 1 else f"95 % interval, or {each}"
 
     @property
     def sentence(self) -> str:
@@ -151,9 +171,9 @@ class SeedTable:
         if least >= SIGNIFICANCE:
             enough = next(n for n in count(2) if len(others) * self._floor(n, n) < SIGNIFICANCE)
             fewest, most = min(row.seeds for row in self.rows), max(row.seeds for row in self.rows)
-            seeds = _counted(most, "seed") if fewest == most else f"{fewest} to {most} seeds"
+            seeds = counted(most, "seed") if fewest == most else f"{fewest} to {most} seeds"
             return (
-                f"With {seeds} and {_counted(len(others), 'comparison')} the test ({self.test_name}) cannot come below "
+                f"With {seeds} and {counted(len(others), 'comparison')} the test ({self.test_name}) cannot come below "
                 f"p = {least:.3g}, whatever the difference: take {enough} seeds or more to tell methods apart."
             )
         how = f"({self.test_name}, two-sided, Holm's correction)"
@@ -183,11 +203,37 @@ def seed_table(scores: Mapping[str, SeedScores]) -> SeedTable:
     """Every method against the first."""
     baseline = next(iter(scores))
     same_seeds = all(own.keys() == scores[baseline].keys() for own in scores.values())
-    return SeedTable(adjust(compare_seeds(scores, baseline)), "paired" if same_seeds else "unpaired")
+    rows = adjust(compare_seeds(scores, baseline))
+    few = {
+        row.method: [
+            scores[row.method][seed] - scores[baseline][seed]
+            for seed in _shared(scores, row.method, baseline)
+        ]
+        for row in rows
+        if row.difference is not None and (row.pairs or min(row.seeds, rows[0].seeds)) < INTERVAL_SEEDS
+    }
+    shown = [_without_interval(row) if row.method in few else row for row in rows]
+    return SeedTable(shown, "paired" if same_seeds else "unpaired", few)
 
 
-def student_interval(values: Sequence[float]) -> tuple[float, float]:
-    """Student's 95 % interval of the mean over seeds, two of them or more."""
+def _without_interval(row: SeedComparison) -> SeedComparison:
+    assert row.difference is not None
+    gap = row.difference.mean
+    return replace(
+        row, difference=Interval(gap, gap, gap, 0.0, 0, f"fewer than {INTERVAL_SEEDS} seeds: no interval")
+    )
+
+
+def _shared(scores: Mapping[str, SeedScores], method: str, baseline: str) -> list[Any]:
+    """The seeds that both have; none where that is one alone, whose difference is the mean itself."""
+    shared = sorted(scores[method].keys() & scores[baseline].keys())
+    return shared if len(shared) > 1 else []
+
+
+def student_interval(values: Sequence[float]) -> tuple[float, float] | None:
+    """Student's 95 % interval of the mean over seeds; None below `INTERVAL_SEEDS`."""
+    if len(values) < INTERVAL_SEEDS:
+        return None
     mean, reach = statistics.fmean(values), statistics.stdev(values) / math.sqrt(len(values))
     reach *= float(stats.t.ppf((1 + LEVEL) / 2, len(values) - 1))
     return mean - reach, mean + reach
@@ -256,7 +302,3 @@ def paired_sentence(row: SeedComparison, baseline: str, where: str = "", unit: U
 
 def _interval(gap: Interval, unit: Unit) -> str:
     return f" ({unit.scale * gap.low:+.1f} to {unit.scale * gap.high:+.1f})" if gap.level else ""
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -1,6 +1,6 @@
 """Objectives: surrogates, their averages, and the named methods. Tensors only; no engine is known here."""
 
-from delta_rlvr.objectives.advantages import group_advantages, mixed_share
+from delta_rlvr.objectives.advantages import group_advantages, group_numbers, mixed_share, rewarded_alike
 from delta_rlvr.objectives.aggregate import (
     Aggregation,
     policy_loss,
@@ -24,9 +24,11 @@ __all__ = [
     "clipped_loss",
     "get_method",
     "group_advantages",
+    "group_numbers",
     "mixed_share",
     "policy_loss",
     "portable",
+    "rewarded_alike",
     "self_normalized_mean",
     "sequence_mean",
     "token_mean",

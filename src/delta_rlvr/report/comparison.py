@@ -6,7 +6,13 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from delta_rlvr.evaluate.seeds import SeedTable, gap_text, p_text, seed_table, student_interval
+from delta_rlvr.evaluate.seeds import (
+    INTERVAL_SEEDS,
+    SeedTable,
+    p_text,
+    seed_table,
+    student_interval,
+)
 from delta_rlvr.files import is_number
 from delta_rlvr.report.groups import RunGroup, compare_settings, run_label
 from delta_rlvr.runs import RunReader
@@ -29,6 +35,7 @@ def comparison(runs: Sequence[RunReader], groups: Sequence[RunGroup]) -> dict[st
         "runs": [{"label": run_label(run), **score} for run, score in zip(runs, scores, strict=True)],
         "groups": summaries,
         "tests": _tests(compared) if compared else [],
+        "gap": compared.gap_name if compared else None,
         "sentence": compared.sentence if compared else _alone(by_group, scores),
         "differing": differing,
         "agreeing": agreeing,
@@ -51,15 +58,23 @@ def _score(value: Any) -> dict[str, Any] | None:
 
 
 def _summary(group: RunGroup, finals: list[dict[str, Any] | None]) -> dict[str, Any]:
-    """Mean over the group's runs. Several seeds: Student's interval over seeds; one run: its own interval."""
+    """Mean over the group's runs. Several seeds: Student's interval over seeds, or every score where they are few; one run: its own
+    interval."""
     known = [final for final in finals if final is not None]
     values = [float(final["accuracy"]) for final in known]
-    summary: dict[str, Any] = {"label": group.label, "mean": None, "low": None, "high": None}
+    summary: dict[str, Any] = {"label": group.label, "mean": None, "low": None, "high": None, "seeds": []}
     if not values:
         return {**summary, "interval": "no final score"}
     summary["mean"] = statistics.fmean(values)
     if len(values) > 1:
-        low, high = student_interval(values)
+        interval = student_interval(values)
+        if interval is None:
+            return {
+                **summary,
+                "seeds": sorted(values),
+                "interval": f"an interval needs {INTERVAL_SEEDS} seeds",
+            }
+        low, high = interval
         if min(values) >= 0 and max(values) <= 1:  # shares; rewards of one's own may be anything
             low, high = max(0.0, low), min(1.0, high)
         words = f"95 % interval of the mean over {len(values)} seeds"
@@ -92,7 +107,7 @@ def _tests(compared: SeedTable) -> list[dict[str, str]]:
     return [
         {
             "pair": f"{row.method} against {baseline.method}",
-            "difference": gap_text(row),
+            "difference": compared.gap(row),
             "p": p_text(compared.p(row)),
             "p_adjusted": p_text(compared.p_adjusted(row)),
             "test": compared.test_name,

@@ -186,15 +186,17 @@ def points_for(steps: int) -> int:
     return int(np.clip(ON_PAGE // (2 * max(steps, 1)), FEWEST, MOST))
 
 
-def _sample(tokens: StepTokens, key: str, sign: int, points: int) -> dict[str, list[Any]]:
-    """A seeded draw of the side's tokens, as columns."""
+def _sample(tokens: StepTokens, key: str, sign: int, points: int) -> dict[str, Any]:
+    """A seeded draw of the side's tokens, as columns, and how many there are."""
     known = np.isfinite(tokens.weights[key]) & np.isfinite(tokens.uncertain) & (tokens.side == sign)
     places = np.flatnonzero(known)
-    if len(places) > points:
+    count = len(places)
+    if count > points:
         places = np.sort(np.random.default_rng(0).choice(places, points, replace=False))
     return {
         "uncertain": round_significant(tokens.uncertain[places].tolist(), 3),
         "weight": round_significant(tokens.weights[key][places].tolist(), 4),
+        "of": count,
     }
 
 

@@ -38,12 +38,15 @@ def card(info: Mapping[str, Any], drawn: str | None = None) -> str:
     lines += ["---", f"# {info['model']}, trained with {info['method']}", ""]
     lines.append(
         f"Reinforcement learning from verifiable rewards: {info['steps']} steps of `{info['method']}` on "
-        f"`{shown_spec(info['task'])}`, seed {info['seed']}, by [delta-rlvr](https://arxiv.org/abs/2605.21467) with TRL."
+        f"`{shown_spec(info['task'])}`, seed {info['seed']}, by delta-rlvr with TRL; token weights after [DelTA](https://arxiv.org/abs/2605.21467)."
     )
     final = info.get("final") or {}
     if {"before", "after"} <= final.keys():
         scores = [f"{100 * final[when]['accuracy']:.1f} %" for when in ("before", "after")]
         how = f" ({drawn})" if drawn else ""
+        asked = [[final[when].get(key) for key in ("problems", "samples")] for when in ("before", "after")]
+        if asked[0] != asked[1]:
+            how += ". The two are not of the same problems and samples, so they cannot be compared"
         lines += [
             "",
             f"Held-out {score_name(settings.get('reward'))}: {scores[0]} before training, {scores[1]} after{how}.",

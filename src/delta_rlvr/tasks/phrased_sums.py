@@ -66,10 +66,6 @@ class Slips:
     """Chance that a sum's last digit is off by one."""
 
 
-HELDOUT_SAMPLING = {"temperature": 1.0, "top_p": 1.0}
-"""How held-out responses to built-in tasks are drawn, in training and by `evaluate`: from the policy as it is."""
-
-
 @dataclass(frozen=True)
 class PhrasedSums(Endless):
     """Sums whose solutions are told in words chosen at random."""

@@ -56,6 +56,8 @@ class Task(Protocol):
         ...
 
 
+HELDOUT_SAMPLING = {"temperature": 1.0, "top_p": 1.0}
+"""How held-out responses are drawn, in training and by `evaluate`, unless another way is asked for: from the policy as it is."""
 HELDOUT_SHARE = 8
 """One problem in this many is held out, by a hash of what it asks."""
 

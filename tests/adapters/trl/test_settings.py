@@ -1,5 +1,6 @@
 """The step is right under the options that change what a pass sees: adapters, references, masks, padding, corrections, evaluation."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -279,3 +280,35 @@ def test_evaluation_weighs_nothing(method, tmp_path):
     assert np.isfinite(trainer.evaluate()["eval_loss"])
     assert trainer.seconds == before
     assert seen == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("given", "words", "would_do"),
+    [
+        # By hand: 128 x 2 = 256 = 2^8 responses; 7 divides per_device x 2 where it divides per_device, and 126 is the nearest to 128.
+        (
+            {"per_device_train_batch_size": 128, "steps_per_generation": 2, "num_generations": 7},
+            "the 256 responses of a rollout batch (per_device_train_batch_size 128 x 2 passes)",
+            ({"num_generations": 8}, {"per_device_train_batch_size": 126}),
+        ),
+        # 6 x 2 = 12 responses: groups of 6 are nearest to 8; 8 divides per_device x 2 where 4 divides per_device: 8 is as near as 4.
+        (
+            {"per_device_train_batch_size": 6, "steps_per_generation": 2, "num_generations": 8},
+            "cannot be divided into groups of 8",
+            ({"num_generations": 6}, {"per_device_train_batch_size": 8}),
+        ),
+        (
+            {"per_device_train_batch_size": 4, "generation_batch_size": 20, "num_generations": 8},
+            "cannot be divided into groups of 8",
+            ({"num_generations": 10}, {"generation_batch_size": 16}),
+        ),
+    ],
+)
+def test_groups_that_do_not_fit_a_batch_get_numbers_that_do(given, words, would_do, tmp_path):
+    quiet = {"output_dir": str(tmp_path), "use_cpu": True, "bf16": False}
+    advised = ", or ".join(f"{name} to {value}" for one in would_do for name, value in one.items())
+    with pytest.raises(ValueError, match=re.escape(f"set {advised}")) as refusal:
+        DeltaTrainerConfig(**given, **quiet)
+    assert words in str(refusal.value)
+    for one in would_do:
+        DeltaTrainerConfig(**{**given, **one}, **quiet)

@@ -92,6 +92,12 @@ def test_the_ranks_of_a_node_know_of_each_other(two_ranks):
     assert [rank["ranks_on_node"] for rank in two_ranks("order")] == [2, 2]
 
 
+def test_equal_rewards_are_no_signal_on_any_rank(two_ranks):
+    for rank in two_ranks("alike"):
+        assert rank["advantages"] == [0.0] * 12
+        assert rank["signal"] == [0.0]
+
+
 def test_a_sharded_head_is_gathered(two_ranks):
     for rank in two_ranks("sharded head"):
         assert rank["local_rows"] < 585

@@ -112,7 +112,14 @@ def test_another_batch_than_the_captured_one_is_refused() -> None:
     capture.add_outputs(-torch.rand(8), None)
     ids = torch.arange(3)
     with pytest.raises(RuntimeError, match="same batch"):
-        capture.solve(torch.ones(3), torch.tensor([2, 3, 1]), groups=ids, keys=ids, round_number=0)
+        capture.solve(
+            torch.ones(3),
+            torch.tensor([2, 3, 1]),
+            rewards=torch.ones(3),
+            groups=ids,
+            keys=ids,
+            round_number=0,
+        )
 
 
 def test_a_stopwatch_adds_up_its_blocks() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import torch
 from tokenizers import ByteLevelBPETokenizer
 from transformers import PreTrainedTokenizerFast
@@ -18,6 +19,34 @@ def bytes_alone() -> PreTrainedTokenizerFast:
     tokenizer = ByteLevelBPETokenizer()
     tokenizer.train_from_iterator(["a"], vocab_size=256, show_progress=False)
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer._tokenizer)
+
+
+def test_a_group_of_equal_rewards_has_no_signal_and_no_advantage(tmp_path: Path) -> None:
+    """Two groups: 0.3 twice, to which verl gives an advantage of rounding, and 1 and 0; then the same with its KL penalty taken off."""
+    tokenizer = bytes_alone()
+    rewards = [torch.tensor([0.0, one]) for one in (0.3, 0.3, 1.0, 0.0)]
+    table = {
+        "uid": ["p", "p", "q", "q"],
+        "prompts": [torch.tensor(tokenizer.encode("What?"))] * 4,
+        "responses": [torch.tensor(tokenizer.encode("ab"))] * 4,
+        "response_mask": [torch.ones(2)] * 4,
+        "rm_scores": rewards,
+        "advantages": [torch.full((2,), one) for one in (-0.03, -0.03, 0.7, -0.7)],
+        "session_id": [0, 1, 0, 1],
+    }
+    penalized = [reward - torch.tensor([0.01 * row, 0.0]) for row, reward in enumerate(rewards)]
+    settings = read_settings({"method": "dapo", "run_folder": str(tmp_path / "run")})
+    config = {"data": {"train_files": "x", "seed": 1}, "actor_rollout_ref": {"model": {"path": "m"}}}
+    folder = RunFolder.open(settings, config, tokenizer, resumed_from=0, steps_planned=2)
+    folder.write_step(1, {}, {"step": 1.0}, table, dump=True)
+    folder.write_step(2, {}, {"step": 1.0}, {**table, "token_level_rewards": penalized}, dump=True)
+    folder.finished()
+
+    run = read_run(tmp_path / "run")
+    assert [line["signal_groups"] for line in run.metrics] == [0.5, 1.0]
+    advantages = [[line["advantage"] for line in run.rollouts(step)] for step in (1, 2)]
+    assert advantages[0] == pytest.approx([0.0, 0.0, 0.7, -0.7])
+    assert advantages[1] == pytest.approx([-0.03, -0.03, 0.7, -0.7])
 
 
 def test_tokens_of_characters_of_several_bytes_join_to_the_response(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from trl import GRPOConfig
@@ -110,10 +111,36 @@ class DeltaTrainerConfig(GRPOConfig):
         for name in ("rollouts_every", "rollout_groups"):
             if getattr(self, name) < 0:
                 raise ValueError(f"--{name} {getattr(self, name)}: give 0 or more")
-        super().__post_init__()
+        sized = self.generation_batch_size is not None
+        try:
+            super().__post_init__()
+        except ValueError as error:
+            if problem := self._group_problem(sized):
+                raise ValueError(problem) from error
+            raise
         if self.deepspeed_plugin is not None:
             # DeepSpeed clips gradients itself, and a config that does not name the norm would leave them as they are.
             self.deepspeed_plugin.deepspeed_config.setdefault("gradient_clipping", self.max_grad_norm)
+
+    def _group_problem(self, sized: bool) -> str | None:
+        """Why the responses of a rollout batch make no whole groups, in the options that set them, with values that would do. `sized`:
+        the batch's size was given itself."""
+        responses, group = self.generation_batch_size, self.num_generations
+        if not responses or not group or group < 2 or responses % group == 0:
+            return None
+        passes = responses // self.per_device_train_batch_size
+        size = "generation_batch_size" if sized else "per_device_train_batch_size"
+        unit = group if sized else group // math.gcd(group, passes)
+        now = getattr(self, size)
+        fits = max(1, round(now / unit)) * unit
+        made = f"per_device_train_batch_size {self.per_device_train_batch_size} x {passes} passes"
+        nearest = min(
+            (n for n in range(2, responses + 1) if responses % n == 0), key=lambda n: (abs(n - group), -n)
+        )
+        return (
+            f"num_generations {group}: the {responses} responses of a rollout batch ({made}) cannot be divided into groups of {group}; "
+            f"set num_generations to {nearest}, or {size} to {fits}"
+        )
 
     def _set_clip(self, surrogate: Surrogate) -> None:
         """The method's own clip where none is given; an epsilon alone is TRL's symmetric one."""

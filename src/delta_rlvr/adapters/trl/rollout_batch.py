@@ -30,6 +30,7 @@ class RolloutBatch:
     """Valid response tokens: no padding, no tool output, no masked truncation."""
     rewards: Float[Tensor, " batch"]
     advantages: Float[Tensor, " batch"]
+    """TRL's; exactly 0 in a group whose rewards are equal."""
     logps: Float[Tensor, "batch time"] | None
     """Old log-probs (the sampler's with `logps_from="sampler"`); None where no pass was needed for the weights."""
     entropy: Float[Tensor, "batch time"] | None

@@ -197,10 +197,8 @@ class RunFolderCallback(TrainerCallback):
         line |= {ours: logs[theirs] for theirs, ours in _NAMES.items() if logs.get(theirs) is not None}
         line |= untracked(logs)
         line |= {name: value for name, value in logs.items() if name.startswith("rewards/")}
-        if "frac_reward_zero_std" in logs:
-            line["signal_groups"] = 1 - logs["frac_reward_zero_std"]
-            if note := no_signal(line):
-                line["note"] = note
+        if note := no_signal(line):
+            line["note"] = note
         line |= self._take_seconds()
         self.writer.log(line)
         for listener in self.listeners:
@@ -246,7 +244,7 @@ class RunFolderCallback(TrainerCallback):
 
 
 def no_signal(line: Mapping[str, Any]) -> str | None:
-    """Why a step taught nothing, in words, where no group's rewards differ (the loss is then 0)."""
+    """Why a step taught nothing, in words, where no group's rewards differ (the loss is then 0, but for rounding)."""
     if line.get("signal_groups", 1) > 0:
         return None
     reward = line.get("reward") or 0.0
@@ -263,7 +261,7 @@ def no_signal(line: Mapping[str, Any]) -> str | None:
         cause = "every response was right: the problems are too easy for the model; take harder ones"
     else:
         cause = "within every group all responses got the same reward: sample more responses per prompt (num_generations), or warmer"
-    return f"no learning signal, the loss is 0: {cause}"
+    return f"no learning signal: {cause}"
 
 
 def _checkpoint(args: TrainingArguments, step: int) -> Path:

@@ -50,7 +50,7 @@ from delta_rlvr.adapters.trl.rollout_batch import RolloutBatch
 from delta_rlvr.adapters.trl.version import VERSION_HELP, check_trl_version
 from delta_rlvr.adapters.trl.weighing import Rollout, Weigher
 from delta_rlvr.credit import CreditStream, RowStore
-from delta_rlvr.objectives import Method
+from delta_rlvr.objectives import Method, group_numbers, rewarded_alike
 
 Plan: TypeAlias = Literal["stock", "late", "forced", "none"]
 
@@ -105,6 +105,7 @@ class DeltaTrainer(GRPOTrainer):
         self._capture: Capture | None = None
         self._tool_masks: list[list[int]] | None = None
         self._rewards: Tensor | None = None
+        self._alike: Tensor | None = None
         self._iterations: int | None = None
         # Of the loss that is being computed:
         self._late: Rollout | None = None
@@ -208,6 +209,7 @@ class DeltaTrainer(GRPOTrainer):
 
     def _rollout(self, inputs: list[dict[str, Any]], output: dict[str, Any]) -> Rollout:
         assert self._rewards is not None
+        assert self._alike is not None
         assert self.num_generations is not None
         first = self.accelerator.process_index * len(inputs)
         numbers = torch.arange(first, first + len(inputs), device=self.accelerator.device)
@@ -222,6 +224,7 @@ class DeltaTrainer(GRPOTrainer):
             # TRL lays the copies of a prompt side by side over all ranks.
             groups=numbers // self.num_generations,
             rewards=self._rewards,
+            alike=self._alike,
             sampler_logps=self._sampler_logps(output) if self._reads_the_sampler else None,
         )
 
@@ -229,8 +232,11 @@ class DeltaTrainer(GRPOTrainer):
         self, capture: Capture, rollout: Rollout, advantages: Float[Tensor, " batch"]
     ) -> Float[Tensor, "batch ..."]:
         """The advantages times the weights [batch, time], or as they are where every weight is one."""
+        # A group of equal rewards has no side. TRL gives it an advantage all the same, of rounding alone. The loss keeps that one, so
+        # that `dapo` and `grpo` stay TRL's, bit for bit.
+        contrast = advantages.masked_fill(rollout.alike, 0.0)
         with self._timed("credit"):
-            record = self._weigher.weigh(capture, rollout, advantages)
+            record = self._weigher.weigh(capture, rollout, contrast)
         metrics = self._metrics["train"]
         values = record.summary()
         if self.method.rule.constant:
@@ -241,7 +247,7 @@ class DeltaTrainer(GRPOTrainer):
             metrics[name].append(value)
         if self.observers:
             vocabulary = max(len(self._tokenizer), self._causal_model().get_input_embeddings().num_embeddings)
-            batch = self._weigher.show(capture, rollout, advantages, record, vocabulary)
+            batch = self._weigher.show(capture, rollout, contrast, record, vocabulary)
             for observe in self.observers:
                 observe(batch)
         self._weigher.store.clear()
@@ -376,13 +382,26 @@ class DeltaTrainer(GRPOTrainer):
         with self._timed("reward"):
             rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         refuse_infinite(rewards, self.reward_func_names)
-        first = self.accelerator.process_index * len(prompts)
-        weighted = (rewards * self.reward_weights.to(rewards.device)).nansum(dim=1)
-        weighted[rewards.isnan().all(dim=1)] = (
-            torch.nan
-        )  # nobody could score it: not the same as a reward of 0
-        self._rewards = weighted[first : first + len(prompts)]
+        assert self.model is not None
+        if self.model.training:
+            self._note_rewards(rewards, len(prompts))
         return rewards
+
+    def _note_rewards(self, rewards: Float[Tensor, "total function"], count: int) -> None:
+        """Keep this rank's `count` of the rewards, which are gathered over all ranks, and which of its groups were rewarded alike."""
+        assert self.num_generations is not None
+        parts = rewards * self.reward_weights.to(rewards.device)
+        whole = parts.nansum(dim=1)
+        # Nobody could score it: not the same as a reward of 0.
+        whole[rewards.isnan().all(dim=1)] = torch.nan
+        # What TRL compares within a group: the sum of the rewards, or each function's by itself.
+        summed = self.multi_objective_aggregation == "sum_then_normalize"
+        groups = group_numbers(whole, self.num_generations)
+        compared = [whole] if summed else parts.unbind(1)
+        alike = torch.stack([rewarded_alike(one, groups) for one in compared]).all(0)
+        self._metrics["train"][f"{PREFIX}signal_groups"].append(1 - alike.float().mean().item())
+        first = self.accelerator.process_index * count
+        self._rewards, self._alike = whole[first : first + count], alike[first : first + count]
 
     def training_step(self, *args: Any, **kwargs: Any) -> Any:
         before = sum(self.seconds[phase] for phase in ("generate", "logps", "reward", "credit"))

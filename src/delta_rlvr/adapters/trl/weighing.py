@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch.distributed as dist
 from accelerate.accelerator import Accelerator
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from delta_rlvr.adapters.trl.capture import Capture
 from delta_rlvr.adapters.trl.rollout_batch import RolloutBatch, vocabulary_sums
 from delta_rlvr.credit import CreditRecord, CreditStream, RowStore, TokenRule
+from delta_rlvr.credit.rules.estimator import EMPTY_SIDE
 from delta_rlvr.objectives import Method, get_method
 
 
@@ -36,6 +38,8 @@ class Rollout:
     groups: Int[Tensor, " batch"]
     """The number of the prompt that it answers."""
     rewards: Float[Tensor, " batch"]
+    alike: Bool[Tensor, " batch"]
+    """Whether all rewards of its group, over all ranks, are equal."""
     sampler_logps: Float[Tensor, "batch time"] | None = None
     """The sampler's log-probs, where the rule is to read those and not the pass's."""
 
@@ -106,12 +110,15 @@ class Weigher:
         """The batch as observers see it. Every rank must call this."""
         others: dict[str, Float[Tensor, " token"]] = {}
         if rollout.closely:
-            # Those that can be read from the rows that were stored.
-            others = {
-                name: self._solve(rule, capture, rollout, advantages).weights
-                for name, rule in self._others.items()
-                if capture.stream.reads(rule)
-            }
+            with warnings.catch_warnings():
+                # A batch without a contrast is without one for all of them: once said is enough.
+                warnings.filterwarnings("ignore", message=EMPTY_SIDE.partition("{")[0])
+                # Those that can be read from the rows that were stored.
+                others = {
+                    name: self._solve(rule, capture, rollout, advantages).weights
+                    for name, rule in self._others.items()
+                    if capture.stream.reads(rule)
+                }
         sums = vocabulary_sums(record, capture.tokens[capture.mask], vocabulary)
         if self._accelerator.num_processes > 1:
             sums = self._accelerator.reduce(sums, reduction="sum")

@@ -26,6 +26,8 @@ from torch import Tensor
 
 from delta_rlvr.adapters.verl.settings import VerlSettings
 from delta_rlvr.credit import CreditRecord, CreditStream, RowStore
+from delta_rlvr.credit.reduce import Reducer
+from delta_rlvr.objectives import rewarded_alike
 
 
 @dataclass(frozen=True)
@@ -105,13 +107,14 @@ class PassCapture:
         self.slice_count = 1 if slice_group is None else dist.get_world_size(slice_group)
         self.slice_rank = 0 if slice_group is None else dist.get_rank(slice_group)
         self.device = torch.device(device)
+        self._reducer = Reducer(process_group, self.device)
         store.clear()
         self.stream = CreditStream(
             settings.method.rule,
             head=head,
             temperature=temperature,
             store=store,
-            process_group=process_group,
+            process_group=self._reducer,
             device=self.device,
         )
         self.watch = Stopwatch(self.device)
@@ -166,12 +169,14 @@ class PassCapture:
         advantages: Float[Tensor, " batch"],
         response_lengths: Int[Tensor, " batch"],
         *,
+        rewards: Float[Tensor, " batch"],
         groups: Int[Tensor, " batch"],
         keys: Int[Tensor, " batch"],
         round_number: int,
     ) -> tuple[CreditRecord, dict[str, Float[Tensor, " response_token"]]]:
         """The record, and its token arrays laid out over all response tokens, sequence by sequence in the batch's own order.
 
+        The advantages of a group whose `rewards` are equal count as 0: what verl gives it is of rounding alone. The loss keeps verl's.
         Arguments are in host memory. Every rank of the process group must call this.
         """
         order = _joined(self._rows, torch.int64)
@@ -185,6 +190,7 @@ class PassCapture:
         within = _joined(self._within, torch.int64)
         if bool((within >= response_lengths[row]).any()):
             raise RuntimeError("the responses have other lengths than in the old-log-prob pass")
+        advantages = advantages.masked_fill(self._alike(rewards, groups), 0.0)
         self._asked = {
             "advantages": advantages[order],
             "logps": _joined(self._logps, torch.float32, self.device),
@@ -206,6 +212,18 @@ class PassCapture:
             )
             if values is not None
         }
+
+    def _alike(
+        self, rewards: Float[Tensor, " batch"], groups: Int[Tensor, " batch"]
+    ) -> Bool[Tensor, " batch"]:
+        """Which responses are of a group whose rewards, over all ranks, are equal."""
+        # The slices of a sequence are on several ranks: the first one counts it.
+        counted = slice(None) if self.slice_rank == 0 else slice(0)
+        all_groups, all_rewards = (
+            self._reducer.gather(values[counted].to(self.device)) for values in (groups, rewards)
+        )
+        alike = rewarded_alike(all_rewards, all_groups.unique(return_inverse=True)[1])
+        return torch.isin(groups, all_groups[alike].cpu())
 
     def diagnosed(self, record: CreditRecord) -> CreditRecord:
         """The record of the last solve with its diagnostics (`credit.diagnostics`). Every rank must call this.

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from jaxtyping import Bool
 from torch import Tensor
 
 from delta_rlvr.adapters.metrics import untracked
 from delta_rlvr.adapters.verl.checks import select
 from delta_rlvr.adapters.verl.settings import SettingsError, VerlSettings
+from delta_rlvr.objectives import rewarded_alike
 from delta_rlvr.runs import RunDescription, RunWriter
 from delta_rlvr.tasks.token_texts import token_texts, vocabulary_texts
 from delta_rlvr.versions import installed_versions
@@ -102,7 +104,8 @@ class RunFolder:
     ) -> None:
         """One step: its metrics, its share of the token sums, and its rollouts where `dump`."""
         self._seconds += timing.get("step", 0.0)
-        line: dict[str, Any] = {"step": step, "time": self._seconds, **_group_metrics(table)}
+        alike = _alike(table).tolist()
+        line: dict[str, Any] = {"step": step, "time": self._seconds, **_group_metrics(table, alike)}
         line |= {ours: metrics[theirs] for ours, theirs in _METRICS.items() if theirs in metrics}
         line |= {ours: timing[theirs] for ours, theirs in _TIMES.items() if theirs in timing}
         line |= untracked(metrics)
@@ -112,7 +115,7 @@ class RunFolder:
                 "no group has a signal: all its responses were rewarded alike, so nothing was learnt"
             )
         self.writer.log(line)
-        responses = [_Response(table, number) for number in range(len(table["responses"]))]
+        responses = [_Response(table, number, one) for number, one in enumerate(alike)]
         for one in responses:
             weights = one.weights.double()
             self.writer.tokens.add(one.valid("responses").numpy(), weights.numpy(), one.advantage)
@@ -169,8 +172,9 @@ class RunFolder:
 class _Response:
     """One response of a table."""
 
-    def __init__(self, table: Table, number: int):
+    def __init__(self, table: Table, number: int, alike: bool):
         self.row = {key: column[number] for key, column in table.items()}
+        self._alike = alike
         self._mask = _flat_values(self.row["response_mask"]).bool()
 
     def valid(self, key: str) -> Tensor:
@@ -186,25 +190,34 @@ class _Response:
 
     @property
     def advantage(self) -> float:
+        """verl's; 0 in a group whose rewards are equal, where verl's is of rounding alone."""
         values = self.valid("advantages")
-        return float(values[0]) if len(values) else 0.0
+        return float(values[0]) if len(values) and not self._alike else 0.0
 
     @property
     def session(self) -> int:
         return int(self.row.get("session_id") or 0)
 
 
-def _group_metrics(table: Table) -> dict[str, float]:
+def _group_metrics(table: Table, alike: Sequence[bool]) -> dict[str, float]:
     rewards: dict[Any, list[float]] = {}
     for uid, scores in zip(table["uid"], table["rm_scores"], strict=True):
         rewards.setdefault(uid, []).append(float(scores.sum()))
     spreads = [float(torch.tensor(group).std(correction=0)) for group in rewards.values()]
+    differ = {uid for uid, equal in zip(table["uid"], alike, strict=True) if not equal}
     everything = [reward for group in rewards.values() for reward in group]
     return {
         "reward": sum(everything) / len(everything),
         "reward_std": sum(spreads) / len(spreads),
-        "signal_groups": sum(spread > 0 for spread in spreads) / len(spreads),
+        "signal_groups": len(differ) / len(rewards),
     }
+
+
+def _alike(table: Table) -> Bool[Tensor, " batch"]:
+    """Which responses are of a group whose rewards are equal; with verl's KL penalty, where it takes one."""
+    rewards = torch.stack([scores.sum() for scores in table.get("token_level_rewards", table["rm_scores"])])
+    numbers = {uid: number for number, uid in enumerate(dict.fromkeys(table["uid"]))}
+    return rewarded_alike(rewards, torch.tensor([numbers[uid] for uid in table["uid"]]))
 
 
 def _flat_values(values: Tensor) -> Tensor:

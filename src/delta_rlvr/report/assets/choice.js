@@ -75,7 +75,7 @@ class RunAndStep {
     this.slider.value = at;
     this.fields[1].hidden = !steps.length;
     this.slider.hidden = steps.length === 1;
-    this.output.value = `step ${number(steps[at])}, sample ${number(at + 1)} of ${number(steps.length)}`;
+    this.output.value = `step ${number(steps[at])}${steps.length > 1 ? `, sample ${number(at + 1)} of ${number(steps.length)}` : ""}`;
     this.slider.setAttribute("aria-valuetext", this.output.value);
     this.changed(run, at);
     return true;

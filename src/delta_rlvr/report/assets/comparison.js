@@ -10,14 +10,14 @@ function comparisonView(root, model) {
     const members = group.members.map((member) => ({ ...comparison.runs[member], place }));
     if (members.length === 1) return members;
     const before = members.map((run) => run.before?.accuracy).filter(Number.isFinite);
-    return summary.mean === null ? [] : [{ label: group.label, place, note: plural(members.length, "seed"), after: { accuracy: summary.mean, low: summary.low, high: summary.high },
+    return summary.mean === null ? [] : [{ label: group.label, place, note: plural(members.length, "seed"), after: { accuracy: summary.mean, low: summary.low, high: summary.high }, seeds: summary.seeds,
       before: before.length ? { accuracy: before.reduce((sum, value) => sum + value, 0) / before.length } : null }];
   });
-  const over = [...new Set(groups.map(({ members }) => (members.length > 1 ? "seeds" : "problems")))].join(" or ");
+  const over = [...new Set(groups.map(({ members }, place) => (members.length === 1 ? "95 % interval over problems" : comparison.groups[place].seeds.length ? "Each seed" : "95 % interval over seeds")))].join(", or ");
   root.append(el("div", { className: "verdict-and-scores" },
     runs.length > 1 ? el("p", { className: "verdict" }, visible(comparison.sentence)) : null, scored ? forest(rows, over) : null));
   const folds = el("div", { className: "folds" });
-  if (scored && grouped) folds.append(fold("Every run", forest(groups.flatMap((group, place) => group.members.map((member) => ({ ...comparison.runs[member], place }))), "problems")));
+  if (scored && grouped) folds.append(fold("Every run", forest(groups.flatMap((group, place) => group.members.map((member) => ({ ...comparison.runs[member], place }))), "95 % interval over problems")));
   if (comparison.tests.length) folds.append(testsTable(comparison));
   settings(folds, model);
   evaluations(folds, model);
@@ -26,10 +26,10 @@ function comparisonView(root, model) {
 
 const fold = (title, ...content) => el("details", { className: "more" }, el("summary", {}, visible(title)), ...content);
 
-/** Rows of scores: hollow dot before, full dot and interval after. `over`: what the intervals are over. */
-function forest(rows, over) {
+/** Rows of scores: hollow dot before, full dot and interval (or a small dot per seed) after. `spread`: what the column of the spread holds. */
+function forest(rows, spread) {
   const scores = rows.flatMap(({ before, after }) => [before, after]).filter(Boolean)
-    .flatMap(({ accuracy, low, high }) => [accuracy, low ?? accuracy, high ?? accuracy]);
+    .flatMap(({ accuracy, low, high }) => [accuracy, low ?? accuracy, high ?? accuracy]).concat(rows.flatMap(({ seeds }) => seeds ?? []));
   const pad = Math.max(0.02, 0.06 * (Math.max(...scores) - Math.min(...scores)));
   // Shares end at 0 and 1; rewards of one's own may be anything.
   const shares = scores.every((score) => score >= 0 && score <= 1);
@@ -37,7 +37,7 @@ function forest(rows, over) {
   const high = Math.min(shares ? 1 : Infinity, Math.max(...scores) + pad);
   const x = (value) => `${(100 * (Math.max(low, Math.min(high, value)) - low)) / (high - low)}%`;
   const table = el("table", { className: "forest" }, el("thead", {}, el("tr", {},
-    ...["Run", "○ Before", "● After", `95 % interval over ${over}`, ""].map((name) => el("th", { scope: "col" }, name)))));
+    ...["Run", "○ Before", "● After", spread, ""].map((name) => el("th", { scope: "col" }, name)))));
   const body = el("tbody");
   for (const row of rows) {
     const bar = svg("svg", { class: "score", role: "img", "aria-label": `${row.label}: ${percent(row.after?.accuracy)}` });
@@ -45,10 +45,12 @@ function forest(rows, over) {
     bar.append(line(low, high, "track"));
     if (row.before && row.after) bar.append(line(row.before.accuracy, row.after.accuracy, "gain"));
     if (row.after && row.after.low !== null && row.after.low !== undefined) bar.append(line(row.after.low, row.after.high, "interval"));
+    for (const score of row.seeds ?? []) bar.append(svg("circle", { cx: x(score), cy: "50%", r: 2.5, class: "seed" }));
     if (row.before) bar.append(svg("circle", { cx: x(row.before.accuracy), cy: "50%", r: 4.5, class: "before" }));
     if (row.after) bar.append(svg("circle", { cx: x(row.after.accuracy), cy: "50%", r: 5.5, class: "after" }));
     bar.style.setProperty("--own", `var(--run-${row.place % 8})`);
-    const interval = row.after && row.after.low !== null ? `${percent(row.after.low)} to ${percent(row.after.high)}` : "–";
+    const interval = row.seeds?.length ? row.seeds.map((score) => percent(score)).join(", ")
+      : row.after && row.after.low !== null ? `${percent(row.after.low)} to ${percent(row.after.high)}` : "–";
     body.append(el("tr", {},
       el("th", { scope: "row" }, visible(row.label), row.note ? el("small", {}, row.note) : sampled(row.after)),
       el("td", {}, percent(row.before?.accuracy)), el("td", {}, percent(row.after?.accuracy)),
@@ -68,8 +70,8 @@ function sampled(after) {
   return el("small", {}, `${plural(after.problems, "problem")}${after.samples ? `, ${plural(after.samples, "sample")} each` : ""}`);
 }
 
-function testsTable({ tests }) {
-  const head = el("tr", {}, ...["Pair", "Points (95 % interval)", "p", "p (Holm)", "Test"].map((name) => el("th", { scope: "col" }, name)));
+function testsTable({ tests, gap }) {
+  const head = el("tr", {}, ...["Pair", `Points (${gap})`, "p", "p (Holm)", "Test"].map((name) => el("th", { scope: "col" }, name)));
   const rows = tests.map((test) => el("tr", {},
     el("th", { scope: "row" }, visible(test.pair)), el("td", {}, test.difference), el("td", {}, test.p),
     el("td", {}, test.p_adjusted), el("td", { className: "words" }, test.test)));

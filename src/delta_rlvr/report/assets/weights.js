@@ -24,7 +24,7 @@ class WeightsView {
     const row = view.rows.find(({ key }) => key === view.drawn.key);
     this.figures.replaceChildren(...sides.map(([side, title]) =>
       scatter(`${title}: weight against 1 − p`, side, view.points[side], Math.max(0, 1 - span), 1 + span, row[`rank_${side}`])));
-    this.figureNote.textContent = `Weights of ${visible(view.drawn.name)}; a dot is a token, of ${plural(view.points.positive.weight.length, "right one")} and ${plural(view.points.negative.weight.length, "wrong one")} drawn at random. The dotted line is a weight of 1. Dots beyond an axis stand at its end.`;
+    this.figureNote.textContent = `Weights of ${visible(view.drawn.name)}; a dot is a token: ${sampleText(view.points.positive, "right one")} and ${sampleText(view.points.negative, "wrong one")}. The dotted line is a weight of 1. Dots beyond an axis stand at its end.`;
     this.#numbers(view);
   }
 
@@ -66,4 +66,9 @@ function scatter(title, side, { uncertain, weight }, low, high, correlation) {
   const rows = () => [["one minus p", "weight"], ...weight.map((value, place) => [uncertain[place], value])];
   return el("figure", { className: "picture" }, el("figcaption", {}, el("b", {}, title),
     el("span", {}, correlation === undefined ? "no rank correlation: one of the two does not vary" : `rank correlation ${correlationText(correlation)}`), csvButton(title, rows)), chart);
+}
+
+/** How many tokens a figure shows, and of how many where that is a sample. */
+function sampleText({ weight, of }, what) {
+  return weight.length < of ? `${plural(weight.length, what)} of ${number(of)}, drawn at random` : plural(of, what);
 }

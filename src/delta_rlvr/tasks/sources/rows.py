@@ -70,7 +70,7 @@ def load_problems(
         check_is_data_set(text)
         rows, label = _read_data_set(text, subset, part), text.rstrip("/").rsplit("/", 1)[-1]
     read = reader(schema or KNOWN_SETS.get(text, "plain"), names, graded)
-    problems = list(_problems(rows, read, label, template, chat, working, limit))
+    problems = list(_problems(rows, read, label, template, chat, working, limit, text))
     if not problems:
         raise ValueError(f"{source}: there are no rows in it")
     return problems
@@ -216,6 +216,7 @@ def _problems(
     chat: bool,
     working: str | None,
     limit: int | None,
+    source: str,
 ) -> Iterator[Problem]:
     seen: dict[str, str] = {}
     repeats: Counter[str] = Counter()
@@ -225,7 +226,7 @@ def _problems(
         try:
             fields = read(row)
         except RowError as error:
-            raise ValueError(f"{where}: {error}") from error
+            raise ValueError(error.in_full(where, source)) from error
         if fields.id is not None:
             name = fields.id
             if name in seen:

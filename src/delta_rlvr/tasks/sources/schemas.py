@@ -18,7 +18,16 @@ ID_FIELDS = ("id", "unique_id", "problem_id", "problem_idx", "question_id", "idx
 
 
 class RowError(ValueError):
-    """A row that is no verifiable problem. The loader adds where it stands."""
+    """A row that is no verifiable problem. The loader adds where it stands, and how to name its columns where that would help."""
+
+    def __init__(self, message: str, names_columns: bool = False):
+        super().__init__(message)
+        self.names_columns = names_columns
+
+    def in_full(self, where: str, source: str) -> str:
+        """The whole message about a row of `source`, a file or data set."""
+        way_out = f"; name its columns, as in '{source}?question=COLUMN&answer=COLUMN'"
+        return f"{where}: {self}{way_out if self.names_columns else ''}"
 
 
 @dataclass(frozen=True)
@@ -161,7 +170,8 @@ def _pick(row: Row, name: str | None, usual: Sequence[str], what: str) -> Any:
         if row.get(candidate) is not None:
             return row[candidate]
     raise RowError(
-        f"it has no {what} (looked for {', '.join(map(str, tried))}; it has {', '.join(map(str, row))})"
+        f"it has no {what} (looked for {', '.join(map(str, tried))}; it has {', '.join(map(str, row))})",
+        names_columns=name is None,
     )
 
 

@@ -28,11 +28,11 @@ from verl.trainer.ppo.ray_trainer import RayPPOTrainer
 from verl.utils import tensordict_utils as tu
 from verl.utils import tracking
 
-from delta_rlvr.adapters.verl.internals.fields import DETAIL, WEIGHTS
+from delta_rlvr.adapters.verl.internals.fields import DETAIL, REWARDS, WEIGHTS
 from delta_rlvr.adapters.verl.internals.front import CreditRun, put_worker
 from delta_rlvr.adapters.verl.settings import BLOCK, SettingsError
 
-_TOKEN_FIELDS = ("responses", "response_mask", "advantages", "rm_scores", WEIGHTS)
+_TOKEN_FIELDS = ("responses", "response_mask", "advantages", *REWARDS, WEIGHTS)
 _DUMPED_TOKEN_FIELDS = ("old_log_probs", *(f"delta_{name}" for name in DETAIL))
 
 
@@ -92,7 +92,7 @@ class DeltaRayTrainer(RayPPOTrainer):
         """Put token weights into the batch, padded like its other fields of response tokens."""
         began = time.perf_counter()
         asked = batch.select(
-            batch_keys=["attention_mask", "response_mask", "advantages"],
+            batch_keys=["attention_mask", "response_mask", "advantages", REWARDS[0]],
             non_tensor_batch_keys=["uid", "index", "session_id"],
         ).to_tensordict()
         tu.assign_non_tensor(asked, round_number=self.global_steps, detail=self._looks_closely())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from tensordict import TensorDict
 from torch import Tensor
 from verl.utils import tensordict_utils as tu
@@ -16,6 +16,8 @@ WEIGHTS = "delta_weights"
 """The token weights, from the solve to the update."""
 DETAIL = ("alpha", "margin", "margin_initial")
 """Further arrays per token, at steps whose rollouts are written down; their fields are called `delta_...` too."""
+REWARDS = ("token_level_rewards", "rm_scores")
+"""Where the rewards of a batch are: with verl's KL penalty, where it takes one, else the graders' alone."""
 ROW = "delta_row"
 """A sequence's number in the rank's batch, from the pass to its micro-batches."""
 
@@ -32,6 +34,14 @@ def packed(data: TensorDict, key: str) -> Tensor:
     """A field of response tokens, response by response without padding."""
     values = data[key]
     return values.values() if values.is_nested else values[_inside(response_lengths(data), values.shape[1])]
+
+
+def response_rewards(data: TensorDict) -> Float[Tensor, " batch"]:
+    """R_i of each response, from rewards per token."""
+    values = packed(data, next(name for name in REWARDS if name in data))
+    lengths = response_lengths(data)
+    row = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
+    return torch.zeros(len(lengths), dtype=values.dtype).index_add(0, row, values)
 
 
 def nested(values: Tensor, lengths: Int[Tensor, " batch"]) -> Tensor:

@@ -14,7 +14,7 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils import tensordict_utils as tu
 from verl.utils.debug import marked_timer
 
-from delta_rlvr.adapters.verl.internals.fields import DETAIL, WEIGHTS
+from delta_rlvr.adapters.verl.internals.fields import DETAIL, REWARDS, WEIGHTS
 from delta_rlvr.adapters.verl.internals.front import CreditRun, put_worker
 from delta_rlvr.adapters.verl.settings import BLOCK, SettingsError
 
@@ -27,7 +27,7 @@ _OF_EVERY_RESPONSE = (
     "responses",
     "response_mask",
     "advantages",
-    "rm_scores",
+    *REWARDS,
     "uid",
     "session_id",
     "reward_model",
@@ -62,7 +62,7 @@ class DeltaTrainerSync(PPOTrainerSync):
                 keys=batch.keys,
                 tags=batch.tags,
                 partition_id=batch.partition_id,
-                fields=["uid", "index", "session_id", "response_mask", "advantages"],
+                fields=["uid", "index", "session_id", "response_mask", "advantages", self._rewards_field],
                 extra_info={"round_number": self.global_steps, "detail": self._looks_closely()},
             )
             solved = self.actor_rollout_wg.compute_token_weights(request)
@@ -78,6 +78,12 @@ class DeltaTrainerSync(PPOTrainerSync):
         super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
         table = functools.partial(_table, batch)
         self.delta.write_step(global_steps, metrics, timing_raw, table, dump=self._looks_closely())
+
+    @property
+    def _rewards_field(self) -> str:
+        """What the advantages were made of."""
+        penalized, graded = REWARDS
+        return penalized if self.config.algorithm.use_kl_in_reward else graded
 
     def _looks_closely(self) -> bool:
         return self.delta.looks_closely(self.global_steps, self.total_training_steps)

@@ -23,6 +23,7 @@ from delta_rlvr.adapters.verl.internals.fields import (
     nested,
     packed,
     response_lengths,
+    response_rewards,
 )
 from delta_rlvr.adapters.verl.internals.loss import weighted_loss
 from delta_rlvr.adapters.verl.settings import BLOCK, read_settings
@@ -73,6 +74,7 @@ class DeltaWorker(ActorRolloutRefWorker):
         record, arrays = capture.solve(
             response_advantages(packed(data, "advantages"), packed(data, "response_mask").bool(), lengths),
             lengths,
+            rewards=response_rewards(data),
             groups=stable_numbers([str(uid) for uid in tu.get(data, "uid")]),
             keys=stable_numbers(identities(data)),
             round_number=int(tu.get(data, "round_number")),
