@@ -1,4 +1,4 @@
-"""How fast each arm of a study gives up its entropy, beside how fast it learns: means over its seeds, stage by stage.
+"""How fast each arm of a study gives up its entropy, beside how fast it learns: means over its seeds, fifth by fifth of the training.
 
 python recipes/study/sharpening.py docs/data/smollm2-explain docs/data/smollm2-improve docs/data/smollm2-improve-confirm
 """
@@ -11,7 +11,7 @@ from statistics import fmean
 
 from delta_rlvr.study.learning.runner import Outcome, read_outcomes
 
-BATCHES = (0, 10, 20, 30, 40)
+STAGES = 5
 
 
 def main() -> None:
@@ -20,25 +20,32 @@ def main() -> None:
     )
     parser.add_argument("folders", type=Path, nargs="+", help="folders of `delta-rlvr study`")
     for folder in parser.parse_args().folders:
-        arms: dict[tuple[str, str], list[Outcome]] = {}
+        tasks: dict[str, dict[str, list[Outcome]]] = {}
         for outcome in read_outcomes(folder):
-            arms.setdefault((outcome.run.task, outcome.run.arm), []).append(outcome)
-        for task in dict.fromkeys(task for task, _ in arms):
-            print(f"\n{folder.name}, {task}")
-            print(f"{'arm':<72} {'entropy in batch':<34}  accuracy in the ten batches from")
-            stages = " ".join(f"{batch:>6}" for batch in BATCHES)
-            print(f"{'':<72} {stages}  {stages}")
-            for (where, arm), outcomes in arms.items():
-                if where != task:
-                    continue
-                entropy = [fmean(one.entropy[batch] for one in outcomes) for batch in BATCHES]
-                accuracy = [
-                    fmean(fmean(one.curve[batch : batch + 10]) for one in outcomes) for batch in BATCHES
-                ]
-                print(
-                    f"{arm:<72} {' '.join(f'{value:6.3f}' for value in entropy)}  "
-                    f"{' '.join(f'{100 * value:6.1f}' for value in accuracy)}"
-                )
+            if outcome.diverged is None:
+                tasks.setdefault(outcome.run.task, {}).setdefault(outcome.run.arm, []).append(outcome)
+        for task, arms in tasks.items():
+            show(f"{folder.name}, {task}", arms)
+
+
+def show(title: str, arms: dict[str, list[Outcome]]) -> None:
+    """A line per arm."""
+    batches = len(next(iter(arms.values()))[0].curve)
+    each = batches // STAGES
+    starts = [number * each for number in range(STAGES)]
+    print(f"\n{title}")
+    print(f"{'':<72} {'entropy in batch':<41}  accuracy in the {each} batches from")
+    print(f"{'arm':<72} {_row([*starts, batches - 1], '6d')}  {_row(starts, '6d')}")
+    for arm, outcomes in arms.items():
+        entropy = [fmean(one.entropy[batch] for one in outcomes) for batch in [*starts, batches - 1]]
+        accuracy = [
+            100 * fmean(fmean(one.curve[batch : batch + each]) for one in outcomes) for batch in starts
+        ]
+        print(f"{arm:<72} {_row(entropy, '6.3f')}  {_row(accuracy, '6.1f')}")
+
+
+def _row(values: list[float] | list[int], form: str) -> str:
+    return " ".join(format(value, form) for value in values)
 
 
 if __name__ == "__main__":
