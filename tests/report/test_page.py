@@ -378,7 +378,11 @@ def test_sixteen_responses_of_twenty_thousand_tokens(browser, make_run, tmp_path
     tokens = sum(len(r["tokens"]) for r in read_run(run).rollouts(1))
     assert tokens > 300_000
     painted, switched = [], []
-    for _ in range(2):  # the machine may be busy with something else: the best of a few tries
+
+    def fast():
+        return min(painted) < 2000 and max(min(times) for times in zip(*switched, strict=True)) < 300
+
+    for _ in range(3):  # the machine may be busy with something else: the best of a few tries
         with opened(browser, report) as page:
             # The frame with the first response's tokens, which comes after the browser's own first paint.
             painted.append(page.evaluate("performance.getEntriesByName('tokens')[0].startTime"))
@@ -403,8 +407,9 @@ def test_sixteen_responses_of_twenty_thousand_tokens(browser, make_run, tmp_path
             page.click("text=Lowest")
             assert page.locator(".t.selected").count() == 1
             assert page.locator(".t.selected").first.is_visible()
-    assert min(painted) < 2000
-    assert max(min(times) for times in zip(*switched, strict=True)) < 300
+        if fast():
+            break
+    assert fast(), (painted, switched)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """`delta-rlvr ...` in a process of its own that can be killed, without the seconds that its imports take each time."""
 
+import gc
 import json
 import multiprocessing
 import os
@@ -76,6 +77,7 @@ def _run(arguments: list[str], log: str, die_in_save: int | None) -> None:
 
     from delta_rlvr.cli import main
 
+    gc.freeze()  # no collection needs to look at what was imported
     torch.set_num_threads(1)
     write_random_state = Trainer._save_rng_state
 

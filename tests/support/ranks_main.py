@@ -1,5 +1,6 @@
 """What one rank does when `test_two_ranks` starts two of them. Each writes what it saw to FOLDER/NAME.RANK.pt."""
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -102,6 +103,7 @@ def seen_order():
 
 
 def main(folder):
+    gc.freeze()  # each training starts with a collection, which need not look at what was imported
     rank = os.environ["RANK"]
     jobs = {}
     for method in METHODS:

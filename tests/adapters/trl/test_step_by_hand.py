@@ -1,5 +1,6 @@
 """A training step of the adapter equals one written by hand, for every method and every way to split a batch."""
 
+import functools
 from dataclasses import dataclass
 
 import pytest
@@ -12,11 +13,17 @@ from rounding import rounding
 from support_methods import TRAINABLE
 
 
-def assert_same_run(trainer, method, shape, options=None):
+@functools.cache
+def trained(method, shape):
+    """One training of each kind serves every test that looks at it."""
+    trainer = build(method, shape)
+    trainer.train()
+    return trainer
+
+
+def assert_same_run(trainer, method, shape, options):
     model = make_model().eval()
-    hand = train_by_hand(
-        model, method, shape, 1, [trainer.generations], [trainer.losses], options=options or Options()
-    )
+    hand = train_by_hand(model, method, shape, 1, [trainer.generations], [trainer.losses], options=options)
     assert [micro["loss"] for micro in trainer.losses] == pytest.approx(hand.losses, abs=hand.loss_rounding)
     for name, expected in model.named_parameters():
         torch.testing.assert_close(
@@ -43,8 +50,7 @@ RUNS = [
 
 @pytest.mark.parametrize(("method", "shape"), RUNS)
 def test_every_method_in_every_batch_shape(method, shape):
-    trainer = build(method, shape)
-    trainer.train()
+    trainer = trained(method, shape)
     # The loops over a vocabulary of top-K are slow: once is enough.
     against_loops = method != "delta-topk" or shape == "one micro-batch"
     hand = assert_same_run(trainer, TRAINABLE[method], shape, Options(against_loops=against_loops))
@@ -63,9 +69,8 @@ def test_methods_differ():
     """The batch tells the methods apart; only FIPO is DAPO as long as the ratio is one."""
     first_losses = {}
     for name in TRAINABLE:
-        trainer = build(name, "accumulation 4", max_steps=1)
-        trainer.train()
-        first_losses[name] = tuple(round(micro["loss"], 6) for micro in trainer.losses)
+        first_step = trained(name, "accumulation 4").losses[:4]
+        first_losses[name] = tuple(round(micro["loss"], 6) for micro in first_step)
     assert first_losses["fipo"] == first_losses["dapo"]
     del first_losses["fipo"]
     assert len(set(first_losses.values())) == len(first_losses)
@@ -93,8 +98,7 @@ def test_coefficients_stay_as_the_rollout_batch_fixed_them():
 @pytest.mark.parametrize("shape", SHAPES)
 def test_coefficients_are_normalized_over_the_rollout_batch(shape):
     """Mean one over the generation, not over a micro-batch, and over what was generated alone."""
-    trainer = build("delta", shape)
-    trainer.train()
+    trainer = trained("delta", shape)
     assert len(trainer.batches) == len(trainer.generations)
     for batch, generation in zip(trainer.batches, trainer.generations, strict=True):
         assert batch.mask.sum(1).tolist() == [len(row["tokens"]) for row in generation["rows"]]
