@@ -4,6 +4,7 @@ Each rank writes what it saw to FOLDER/JOB.RANK.pt.
 """
 
 import contextlib
+import gc
 import os
 import sys
 from pathlib import Path
@@ -125,6 +126,7 @@ def for_real(method, folder, sharding, lora=False):
 
 
 def main(mode, folder, jobs):
+    gc.freeze()  # each training starts with a collection, which need not look at what was imported
     sharding = shard_on_a_cpu(mode)
     folder = Path(folder)
     for job in jobs:
