@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jaxtyping
 import numpy as np
 import pytest
 import torch
@@ -45,6 +46,15 @@ arms: {dapo: 2, delta: 2}
 training: {steps: 8, prompts: 3, group: 4, updates: 2}
 heldout: {problems: 2, samples: 2}
 """
+
+
+@pytest.fixture(scope="module", autouse=True)
+def unchecked_shapes() -> Iterator[None]:
+    """`test_learning.py` checks the shapes of the same trainings; here, where they are made again and again, that takes a third of the
+    time."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 @pytest.fixture(scope="module")
