@@ -150,11 +150,13 @@ def _packing(batch: Padded) -> Layout:
 def _two_ranks(batch: Padded) -> Layout:
     for cuts in ([4, 5], [7, 2]):
         yield f"on two ranks of {cuts} rows", ([[part] for part in _split(batch, cuts)], _joined)
-    empty = {name: values.clone() for name, values in batch.items()}
-    empty["mask"][7:] = False
-    # The reference of this one is a batch of the first seven rows alone, so only the crash is looked for by `degenerate_batches`.
-    if not bool(batch["mask"][7:].any()):
-        yield "on two ranks, one without a token", ([[part] for part in _split(empty, [7, 2])], _joined)
+    # The eighth response has no token, and neither has a rank with that one alone.
+    places = [0, 1, 2, 3, 4, 5, 6, 8, 7]
+    moved = {name: values[places] for name, values in batch.items()}
+    yield (
+        "on two ranks, one without a token",
+        ([[part] for part in _split(moved, [8, 1])], lambda ranks: [_joined(ranks)[row] for row in places]),
+    )
 
 
 def _split(batch: Padded, cuts: list[int]) -> list[Padded]:

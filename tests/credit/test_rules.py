@@ -148,6 +148,11 @@ def test_every_rule_of_ours_passes(name):
     [
         (rule(("logps",))(lambda b: b.logps.exp() / b.logps.exp().mean()), "depends on the number of ranks"),
         (rule()(lambda b: b.row.double() + 1), "depends on the row order"),
+        # Right on one rank, and on two that both have tokens.
+        (
+            rule(("logps",))(lambda b: b.ones() + 0 * b.logps.max()),
+            "(?s)breaks on random_batch.*on two ranks, one without a token",
+        ),
         (rule(mean_one=True)(lambda b: b.ones() * 2), "promises a mean of one .* but it is 2"),
         (
             rule()(
