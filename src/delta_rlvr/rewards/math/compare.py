@@ -332,18 +332,13 @@ def _renamed(node: Node, name: str, other: str) -> Node:
 def _same_relation(asked: Node, given: Node, algebra: Algebra) -> bool:
     if asked.kind == "relation" and given.kind == "relation":
         return _same_relations(asked, given, algebra)
-    if given.kind == "relation":
-        span = _interval(given)
-        if span is not None:
-            return _same(asked, span, algebra)
-        if _describes_set(given) and _describes_set(asked):
-            return _same_sets(asked, given, algebra)
-        return _answers_with_name(asked, given, algebra)
-    span = _interval(asked)
+    span = _interval(given if given.kind == "relation" else asked)
     if span is not None:
-        return _same(span, given, algebra)
+        return _same(asked, span, algebra) if given.kind == "relation" else _same(span, given, algebra)
     if _describes_set(asked) and _describes_set(given):
         return _same_sets(asked, given, algebra)
+    if given.kind == "relation":
+        return _answers_with_name(asked, given, algebra)
     if asked.operators[-1] == "\\approx":  # the reference states a value and its rounding
         return any(_same(side, given, algebra) for side in asked.items if not is_name(side))
     # "x = 5" is asked and "5" is given: the name may be left out. Only a name, or a quantity whose value is the answer (AB + CD = 5);
