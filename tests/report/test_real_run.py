@@ -3,11 +3,10 @@
 import gzip
 import json
 import math
-import subprocess
-import sys
 
 import pytest
 
+from command_line import run
 from delta_rlvr.evaluate import EvaluationResult, compare_results
 from report_pages import (
     details,
@@ -25,10 +24,7 @@ SHORT = ["--steps", "4", "--eval_problems", "8", "--eval_samples", "2", "--per_d
 
 
 def train(folder, *options):
-    command = [sys.executable, "-m", "delta_rlvr", "train", "--output", str(folder), *options]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return run("train", "--output", folder, *options, log=folder.with_suffix(".txt"))
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,8 @@ import numpy as np
 
 from delta_rlvr.cli import main
 
-_FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["delta_rlvr.commands.compare", "delta_rlvr.report.page"])
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["delta_rlvr.commands.compare", "delta_rlvr.report.page"])
 
 SMALL = [
     *("--per_device_train_batch_size", "8", "--num_generations", "4", "--eval_problems", "0"),
@@ -56,7 +56,7 @@ class Command:
 def start(*arguments: Any, log: Path, die_in_save: int | None = None) -> Command:
     """`die_in_save`: kill -9 in the middle of writing the checkpoint of that step."""
     words = [str(argument) for argument in arguments]
-    process = _FORKS.Process(target=_run, args=(words, str(log), die_in_save))
+    process = FORKS.Process(target=_run, args=(words, str(log), die_in_save))
     process.start()
     return Command(process, log)
 
