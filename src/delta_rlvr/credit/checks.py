@@ -67,9 +67,9 @@ class Findings:
 
     def settle(self) -> None:
         """Let every check judge, in the order in which they asked."""
-        found = torch.stack(self._extremes).tolist() if self._extremes else []
+        extremes = torch.stack(self._extremes).tolist() if self._extremes else []
         for number, judge in enumerate(self._judges):
-            judge(found[2 * number], found[2 * number + 1])
+            judge(extremes[2 * number], extremes[2 * number + 1])
 
     def problem(self) -> ValueError | None:
         """What the first check that refuses says; None if none does."""
