@@ -4,8 +4,8 @@
     python benchmarks/before_after.py --before main --rounds 15 --json speeds.json
 
 The earlier commit is checked out into a temporary folder. Each round starts one process per tree, in an order that changes from round
-to round; a process runs every path once to warm up and then several times, and keeps the median of its processor time (one thread),
-which other programs disturb less than the clock. A round gives one ratio per path, after over before; the table has the median of the
+to round; a process runs every path once to warm up and then several times, and keeps the least processor time (one thread): other
+programs disturb it less than the clock, and never make it shorter. A round gives one ratio per path, after over before; the table has the median of the
 ratios and a 95 % interval of that median (from the order of the ratios, so no distribution is assumed). "slower" and "faster" stand
 where the interval leaves 1 out. The paths call what both trees offer; a commit from before one of their names existed stops the run.
 """
@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-REPEATS = 5
+REPEATS = 9
 
 
 def credit_paths() -> dict[str, Callable[[], Any]]:
@@ -106,7 +106,7 @@ def measure() -> dict[str, float]:
                 start = time.process_time()
                 path()
                 times.append(time.process_time() - start)
-            seconds[name] = statistics.median(times)
+            seconds[name] = min(times)
     return seconds
 
 
