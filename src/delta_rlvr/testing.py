@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from delta_rlvr.credit import CreditStream, RuleError, TokenRule
-from delta_rlvr.credit.reduce import Reducer
+from delta_rlvr.credit.reduce import AnotherRankRefused, Reducer
 from delta_rlvr.credit.rule import check_rule_class
 
 Padded = dict[str, Tensor]
@@ -195,14 +195,9 @@ def _solve(rule: TokenRule, ranks: list[list[Padded]], where: str) -> list[Weigh
         warnings.simplefilter("ignore")
         jobs = [pool.submit(_one_rank, rule, parts, meeting, rank) for rank, parts in enumerate(ranks)]
         problems = [job.exception() for job in jobs]
-    first = next(
-        (
-            problem
-            for problem in problems
-            if problem and not isinstance(problem, threading.BrokenBarrierError)
-        ),
-        None,
-    )
+    # Which of the two a rank meets that only heard of the problem depends on which thread is faster.
+    heard = (threading.BrokenBarrierError, AnotherRankRefused)
+    first = next((problem for problem in problems if problem and not isinstance(problem, heard)), None)
     if first is None and any(problems):
         first = RuleError("the ranks did not meet: each must reduce the same things in the same order")
     if first is not None:
@@ -225,6 +220,8 @@ def _one_rank(rule: TokenRule, parts: list[Padded], meeting: _Meeting, rank: int
             )
         whole = {name: torch.cat([part[name] for part in parts]) for name in ("advantages", "groups", "keys")}
         record = stream.solve(whole["advantages"], groups=whole["groups"], keys=whole["keys"], round_number=3)
+    except AnotherRankRefused:
+        raise  # all ranks have met to agree on this: none waits, and the one with the problem is left to say it
     except BaseException:
         meeting.barrier.abort()  # the other ranks must not wait for this one
         raise

@@ -170,6 +170,13 @@ def test_a_rule_that_breaks_one_is_told_which_and_on_what(broken, words):
     assert "random_batch(seed=" in str(told.value) or "signal" in str(told.value)
 
 
+def test_the_rank_that_has_the_problem_is_quoted(monkeypatch):
+    """Not one that only heard of it, even where that one was not interrupted while it waited."""
+    monkeypatch.setattr("threading.Barrier.abort", lambda barrier: None)
+    with pytest.raises(RuleBroken, match="the weight inf"):
+        check_rule(rule()(lambda b: b.ones() / (b.reducer.rank == 0)))
+
+
 def test_ranks_that_do_not_meet_are_told(monkeypatch):
     import threading
 

@@ -13,6 +13,10 @@ def wide(device: torch.device) -> torch.dtype:
     return torch.float32 if device.type == "mps" else torch.float64
 
 
+class AnotherRankRefused(ValueError):
+    """This rank has no problem of its own."""
+
+
 class Reducer:
     """The collectives the estimator needs. Without a process group each of them is the identity."""
 
@@ -66,4 +70,6 @@ class Reducer:
     def agree(self, problem: ValueError | None) -> None:
         """Raise on every rank if any rank has a problem: one that raised alone would leave the others waiting."""
         if self.maximum(int(problem is not None)):
-            raise problem or ValueError("another rank refused its input: its own message says which and why")
+            raise problem or AnotherRankRefused(
+                "another rank refused its input: its own message says which and why"
+            )
