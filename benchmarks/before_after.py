@@ -5,9 +5,10 @@
 
 The earlier commit is checked out into a temporary folder. Each round starts one process per tree, in an order that changes from round
 to round; a process runs every path once to warm up and then several times, and keeps the least processor time (one thread): other
-programs disturb it less than the clock, and never make it shorter. A round gives one ratio per path, after over before; the table has the median of the
-ratios and a 95 % interval of that median (from the order of the ratios, so no distribution is assumed). "slower" and "faster" stand
-where the interval leaves 1 out. The paths call what both trees offer; a commit from before one of their names existed stops the run.
+programs disturb it less than the clock, and never make it shorter. A round gives one ratio per path, after over before; the table has
+the median of the ratios and a 95 % interval of that median (from the order of the ratios, so no distribution is assumed). "slower" and
+"faster" stand where the interval leaves 1 out. The paths call what both trees offer; a commit from before one of their names existed
+stops the run.
 """
 
 from __future__ import annotations
