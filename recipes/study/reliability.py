@@ -14,6 +14,7 @@ import dataclasses
 import math
 import statistics
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -33,8 +34,11 @@ def parts(whole: Rollouts, prompts: int) -> Iterator[Rollouts]:
     """Batches of so many prompts, as many as there are."""
     for first in range(0, len(whole.rewards) // GROUP - prompts + 1, prompts):
         rows = slice(first * GROUP, (first + prompts) * GROUP)
-        named = {field.name: getattr(whole, field.name) for field in dataclasses.fields(whole)}
-        yield Rollouts(**{name: None if value is None else value[rows] for name, value in named.items()})
+        cut: dict[str, Any] = {}
+        for field in dataclasses.fields(whole):
+            value = getattr(whole, field.name)
+            cut[field.name] = None if value is None else value[rows]
+        yield Rollouts(**cut)
 
 
 def sampled(options: argparse.Namespace) -> tuple[list[Rollouts], Tensor]:
@@ -69,7 +73,7 @@ def joined(made: list[Rollouts]) -> Rollouts:
     time = max(batch.mask.shape[1] for batch in made)
     prompt = max(batch.prompt_ids.shape[1] for batch in made)
 
-    def whole(name: str) -> object:
+    def whole(name: str) -> Any:
         values = [getattr(batch, name) for batch in made]
         if values[0] is None or isinstance(values[0], list):
             return values[0] and [one for value in values for one in value]
