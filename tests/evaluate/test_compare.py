@@ -1,9 +1,15 @@
 """Comparison of results: the tests it uses, what it refuses, and what it says."""
 
+import io
+
 import numpy as np
 import pytest
+from rich.console import Console
 from scipy import stats
 
+from delta_rlvr.commands.evaluate_display import comparison_table, result_table
+from delta_rlvr.commands.heldout import tell_change
+from delta_rlvr.commands.progress import Teller
 from delta_rlvr.evaluate import EvaluationError, compare_many, compare_results
 from delta_rlvr.evaluate.results import EvaluationResult
 from evaluation_support import make_result
@@ -42,6 +48,29 @@ def test_a_clear_difference_is_told_and_a_null_one_is_not():
     assert clear.difference.low > 0
     assert "more than chance" in clear.notes[0]
     assert compare_results(base, same).paired.p == 1.0
+
+
+def test_where_nothing_varies_there_is_no_interval():
+    """Every question scored the same: "+0.0 to +0.0" would read as certainty."""
+    results = [make_result({"one": [[1, 0]] * 6}) for _ in range(2)]
+    comparison = compare_results(*results, names=("A", "B"))
+    assert (
+        "every question has the same difference (+0.0 points), so there is no interval."
+        in comparison.notes[0]
+    )
+    assert "no interval" in shown(comparison_table([comparison]))
+    assert "no interval" in shown(result_table(results[0]))
+    said = Console(file=io.StringIO(), width=200)
+    tell_change(None, *results, Teller(said), compare="delta-rlvr compare")
+    text = said.file.getvalue()
+    assert text.count("no interval") == 3
+    assert "+0.0 points (no interval, paired by problem" in text
+
+
+def shown(table):
+    console = Console(file=io.StringIO(), width=200)
+    console.print(table)
+    return console.file.getvalue()
 
 
 def test_repeated_evaluations_are_several_results():

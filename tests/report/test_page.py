@@ -6,6 +6,7 @@ import json
 import math
 import re
 
+import numpy as np
 import pytest
 
 from delta_rlvr.report import write_report
@@ -456,6 +457,31 @@ def test_a_crashed_run_shows_what_there_is(browser, run_folder, tmp_path):
             assert words in said
         assert page.locator(".response-text .t").count() > 0
         assert page.locator("#dynamics .uplot").count() > 5
+
+
+def test_runs_without_a_held_out_score_are_compared_by_reward(browser, make_run, tmp_path):
+    runs = [
+        make_run(tmp_path / f"{method}-{seed}", method=method, seed=seed, steps=2, prompts=2, after=None)
+        for method in ("delta", "dapo")
+        for seed in (0, 1)
+    ]
+    with opened(browser, write_report(runs, tmp_path / "report.html")) as page:
+        shown = page.locator("#comparison .verdict-and-scores .forest")
+        headings = [text.partition("CSV")[0] for text in shown.locator("th[scope=col]").all_text_contents()]
+        assert headings[:3] == ["Run", "● Mean reward", "Each seed"]
+        rewards = [np.mean(read_run(run).series("reward")[1]) for run in runs]
+        means = [spoken(text) for text in shown.locator("tbody td:nth-child(2)").all_text_contents()]
+        assert means == pytest.approx([np.mean(rewards[:2]), np.mean(rewards[2:])], rel=FOUR_DIGITS)
+        assert "There is no held-out score." in page.text_content("#comparison .verdict")
+
+
+def test_scores_that_do_not_vary_have_no_interval(browser, make_run, tmp_path):
+    run = make_run(tmp_path / "run", steps=1, prompts=1)
+    info = json.loads((run / "run.json").read_text())
+    info["final"]["after"] |= {"accuracy": 0.2, "low": 0.2, "high": 0.2}
+    (run / "run.json").write_text(json.dumps(info))
+    with opened(browser, write_report([run], tmp_path / "report.html")) as page:
+        assert page.locator("#comparison .forest tbody td:nth-child(4)").text_content() == "no interval"
 
 
 def test_several_runs_are_overlaid_and_compared(browser, make_run, tmp_path):

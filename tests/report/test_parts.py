@@ -17,9 +17,13 @@ from delta_rlvr.runs import RunDescription, RunWriter, TokenSums, read_run
 from report_pages import unpacked
 
 
-def bare_run(path, *, method="delta", seed=0, after=None, interval=0.05, settings=None, rule=None):
+def bare_run(
+    path, *, method="delta", seed=0, after=None, interval=0.05, settings=None, rule=None, rewards=()
+):
     description = RunDescription("minimal", method, seed, "m", "t", settings or {}, rule)
     with RunWriter.create(path, description) as writer:
+        for step, reward in enumerate(rewards, start=1):
+            writer.log({"step": step, "reward": reward})
         if after is not None:
             final = {"accuracy": after, "low": after - interval, "high": after + interval}
             writer.update(final={"after": final})
@@ -124,6 +128,57 @@ class TestComparison:
     def test_nothing_to_compare_is_said(self, tmp_path):
         runs = [bare_run(tmp_path / "a")]
         assert comparison(runs, group_runs(runs))["sentence"].startswith("No run has a held-out score")
+
+    def test_runs_of_a_script_are_compared_by_their_rewards(self, tmp_path):
+        # Every second step has no reward of its own; what one run trained longer than the others does not count.
+        rewards = {
+            ("dapo", 1): (0.1, None, 0.3, None, 9.0),
+            ("dapo", 2): (0.2, None, 0.4),
+            ("delta", 1): (0.3, None, 0.5),
+            ("delta", 2): (0.3, None, 0.6),
+        }
+        runs = [
+            bare_run(tmp_path / f"{m}{s}", method=m, seed=s, rewards=values)
+            for (m, s), values in rewards.items()
+        ]
+        result = comparison(runs, group_runs(runs))
+        assert result["reward_steps"] == 3
+        assert [run["after"]["accuracy"] for run in result["runs"]] == pytest.approx([0.2, 0.3, 0.4, 0.45])
+        assert [group["mean"] for group in result["groups"]] == pytest.approx([0.25, 0.425])
+        assert (
+            "over the first 3 steps of training is: dapo 0.250, delta 0.425. With 2 seeds"
+            in result["sentence"]
+        )
+        assert "--output RUN/evaluations/heldout_after.json" in result["sentence"]
+        # Paired by seed: 0.40 - 0.20 and 0.45 - 0.30.
+        assert result["tests"][0]["difference"] == "+0.175 (+0.200, +0.150)"
+
+    def test_an_evaluation_in_the_run_folder_is_its_held_out_score(self, tmp_path):
+        runs = [bare_run(tmp_path / m, method=m, rewards=(0.5,)) for m in ("dapo", "delta")]
+        for run, score in zip(runs, (0.25, 0.75), strict=True):
+            (run.path / "evaluations").mkdir()
+            average = {"score": score, "low": score, "high": score, "questions": 8}
+            document = {"complete": True, "average": average, "settings": {"samples": 4}}
+            (run.path / "evaluations" / "heldout_after.json").write_text(json.dumps(document))
+        runs = [read_run(run.path) for run in runs]
+        result = comparison(runs, group_runs(runs))
+        assert result["sentence"].startswith("dapo ends at 25.0 %, delta at 75.0 %.")
+        # All questions scored the same: the two ends are no interval.
+        assert result["runs"][0]["after"] == {
+            "accuracy": 0.25, "low": None, "high": None, "problems": 8, "samples": 4
+        }  # fmt: skip
+
+    @pytest.mark.parametrize(
+        ("document", "words"),
+        [({"complete": False}, "samples are missing"), ({"accuracy": 1.0}, "not a result")],
+    )
+    def test_an_evaluation_that_is_no_score_is_named(self, tmp_path, document, words):
+        run = bare_run(tmp_path / "a", rewards=(0.5,))
+        (run.path / "evaluations").mkdir()
+        (run.path / "evaluations" / "heldout_after.json").write_text(json.dumps(document))
+        runs = [read_run(run.path)]
+        assert comparison(runs, group_runs(runs))["sentence"].startswith("There is no held-out score.")
+        assert any("heldout_after.json" in problem and words in problem for problem in runs[0].problems)
 
     def test_methods_are_adjusted_together(self, tmp_path):
         runs = [

@@ -16,6 +16,7 @@ from rich.table import Table
 
 from delta_rlvr.commands.terminal import add_columns
 from delta_rlvr.evaluate.benchmarks import BENCHMARKS, TASK_QUESTIONS
+from delta_rlvr.evaluate.bootstrap import interval_text
 from delta_rlvr.evaluate.compare import Comparison
 from delta_rlvr.evaluate.data import VARIABLE, local_file
 from delta_rlvr.evaluate.records import Sample
@@ -198,4 +199,4 @@ def _percent(share: float | None) -> str:
 
 
 def _range(low: float, high: float, sign: str = "") -> str:
-    return f"{100 * low:{sign}.1f} .. {100 * high:{sign}.1f}"
+    return interval_text(100 * low, 100 * high, f"{{:{sign}.1f}} .. {{:{sign}.1f}}")

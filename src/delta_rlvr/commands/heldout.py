@@ -12,6 +12,7 @@ from delta_rlvr.commands.options import TrainOptions
 from delta_rlvr.commands.progress import Teller
 from delta_rlvr.commands.terminal import add_columns
 from delta_rlvr.evaluate import EvaluationResult, compare_results, evaluate_policy
+from delta_rlvr.evaluate.bootstrap import interval_text
 from delta_rlvr.evaluate.questions import Grade
 from delta_rlvr.runs.model_card import score_name
 from delta_rlvr.tasks import Problem, Task
@@ -151,16 +152,17 @@ def tell_change(
     add_columns(table, headings, left=headings)
     for name, result in (("before", before), ("after", after)):
         score = result.summary()
-        table.add_row(name, f"{score['accuracy']:.1%}", f"{score['low']:.1%} to {score['high']:.1%}")
+        spread = interval_text(score["low"], score["high"], "{:.1%} to {:.1%}")
+        table.add_row(name, f"{score['accuracy']:.1%}", spread)
     teller.show(table)
     if asked[0] != asked[1]:
         teller.say("The two scores are not of the same problems and samples, so they cannot be compared.")
         return
     comparison = compare_results(before, after)
     gain = comparison.difference
+    spread = interval_text(100 * gain.low, 100 * gain.high, "{:+.1f} to {:+.1f}")
     teller.say(
-        f"The change is {100 * gain.mean:+.1f} points ({100 * gain.low:+.1f} to {100 * gain.high:+.1f}, paired by problem; "
-        f"p = {comparison.paired.p:.2g})."
+        f"The change is {100 * gain.mean:+.1f} points ({spread}, paired by problem; p = {comparison.paired.p:.2g})."
     )
     teller.say(
         f"This is the effect of the whole training. To see what the token weights add to it, compare methods:\n{compare}"

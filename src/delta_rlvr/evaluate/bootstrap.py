@@ -16,6 +16,7 @@ from scipy import stats
 
 RESAMPLES = 10_000
 LEVEL = 0.95
+NO_INTERVAL = "no interval"
 # Resampled scores held at once: bounds memory at about 64 MB whatever the number of questions.
 _BATCH_ENTRIES = 8_000_000
 
@@ -31,6 +32,11 @@ class Interval:
     resamples: int
     note: str | None = None
     """A sentence, where the interval cannot be taken at its word."""
+
+
+def interval_text(low: float | None, high: float | None, form: str) -> str:
+    """Both ends in `form`, or that there is no interval: where nothing varied the two ends are one number, which says nothing."""
+    return form.format(low, high) if low is not None and high is not None and low < high else NO_INTERVAL
 
 
 def mean_interval(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from delta_rlvr.evaluate.bootstrap import Interval, mean_interval
+from delta_rlvr.evaluate.bootstrap import NO_INTERVAL, Interval, interval_text, mean_interval
 from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.metrics import average_at_k
 from delta_rlvr.evaluate.results import EvaluationResult
@@ -192,10 +192,13 @@ def _sentences(comparison: Comparison) -> tuple[str, ...]:
             "other questions of this kind."
         )
     else:
+        reach = interval_text(100 * interval.low, 100 * interval.high, "{:+.1f} to {:+.1f}")
+        other = f"the difference on other questions may lie anywhere from {reach} points"
+        if reach == NO_INTERVAL:
+            other = f"every question has the same difference ({gap:+.1f} points), so there is {reach}"
         said.append(
             f"By question, the {count} questions do not tell {comparison.candidate} and {comparison.baseline} apart "
-            f"(p = {comparison.paired_adjusted:.2g}): the difference on other questions may lie anywhere from "
-            f"{100 * interval.low:+.1f} to {100 * interval.high:+.1f} points. That is no proof of equality."
+            f"(p = {comparison.paired_adjusted:.2g}): {other}. That is no proof of equality."
         )
     if comparison.detectable is not None and comparison.detectable > 0:
         said.append(

@@ -121,6 +121,28 @@ def _unpaired_difference(values: Sequence[float], base: Sequence[float]) -> Inte
 
 
 @dataclass(frozen=True)
+class Unit:
+    """How a score is shown."""
+
+    scale: float = 100
+    name: str = "points"
+    digits: int = 1
+    """Behind the decimal point."""
+
+    def plain(self, value: float) -> str:
+        return f"{self.scale * value:.{self.digits}f}"
+
+    def signed(self, value: float) -> str:
+        return f"{self.scale * value:+.{self.digits}f}"
+
+
+POINTS = Unit()
+"""Shares in per cent, and their differences in points."""
+REWARD = Unit(1, "of reward", 3)
+"""Rewards as they are."""
+
+
+@dataclass(frozen=True)
 class SeedTable:
     """All methods against the first one, with the one test that decides and what it comes to."""
 
@@ -130,6 +152,7 @@ class SeedTable:
     """Paired where every method has the baseline's seeds, otherwise unpaired: decided by the seeds, not by the scores."""
     few: Mapping[str, Sequence[float]]
     """The differences to the baseline seed by seed, of the methods that have too few pairs for an interval."""
+    unit: Unit
 
     def p(self, row: SeedComparison) -> float | None:
         """The p-value of the test that decides, as it is."""
@@ -145,8 +168,8 @@ class SeedTable:
 
     def gap(self, row: SeedComparison) -> str:
         """The difference to the baseline, in points, with what `gap_name` says in brackets."""
-        each = ", ".join(f"{100 * difference:+.1f}" for difference in self.few.get(row.method, ()))
-        return f"{gap_text(row)} ({each})" if each else gap_text(row)
+        each = ", ".join(self.unit.signed(difference) for difference in self.few.get(row.method, ()))
+        return f"{gap_text(row, self.unit)} ({each})" if each else gap_text(row, self.unit)
 
     @property
     def gap_name(self) -> str:
@@ -162,9 +185,11 @@ class SeedTable:
         baseline, *others = self.rows
         ends = [f"{baseline.method} ends at {100 * baseline.mean:.1f} %"]
         ends += [f"{row.method} at {100 * row.mean:.1f} %" for row in others]
-        return f"{', '.join(ends)}. {self._verdict()}"
+        return f"{', '.join(ends)}. {self.verdict}"
 
-    def _verdict(self) -> str:
+    @property
+    def verdict(self) -> str:
+        """What the test can and cannot tell."""
         baseline, *others = self.rows
         # Holm multiplies the smallest p-value by the number of comparisons.
         least = min(1.0, len(others) * min(self._floor(row.seeds, baseline.seeds) for row in others))
@@ -178,7 +203,7 @@ class SeedTable:
             )
         how = f"({self.test_name}, two-sided, Holm's correction)"
         apart = [
-            f"{row.method} differs from {baseline.method} by {gap_words(row)}, {p_words(self.p_adjusted(row))}"
+            f"{row.method} differs from {baseline.method} by {gap_words(row, self.unit)}, {p_words(self.p_adjusted(row))}"
             for row in others
             if is_significant(self.p_adjusted(row))
         ]
@@ -199,7 +224,7 @@ class SeedTable:
         return 2 / (2**seeds if self.test == "paired" else math.comb(seeds + base_seeds, seeds))
 
 
-def seed_table(scores: Mapping[str, SeedScores]) -> SeedTable:
+def seed_table(scores: Mapping[str, SeedScores], unit: Unit = POINTS) -> SeedTable:
     """Every method against the first."""
     baseline = next(iter(scores))
     same_seeds = all(own.keys() == scores[baseline].keys() for own in scores.values())
@@ -213,7 +238,7 @@ def seed_table(scores: Mapping[str, SeedScores]) -> SeedTable:
         if row.difference is not None and (row.pairs or min(row.seeds, rows[0].seeds)) < INTERVAL_SEEDS
     }
     shown = [_without_interval(row) if row.method in few else row for row in rows]
-    return SeedTable(shown, "paired" if same_seeds else "unpaired", few)
+    return SeedTable(shown, "paired" if same_seeds else "unpaired", few, unit)
 
 
 def _without_interval(row: SeedComparison) -> SeedComparison:
@@ -244,34 +269,22 @@ def is_significant(p: float | None) -> bool:
     return p is not None and p < SIGNIFICANCE
 
 
-@dataclass(frozen=True)
-class Unit:
-    """How a score is shown."""
-
-    scale: float = 100
-    name: str = "points"
-
-
-POINTS = Unit()
-"""Shares in per cent, and their differences in points."""
-
-
 def mean_text(row: SeedComparison, unit: Unit = POINTS) -> str:
     """Mean and standard deviation over seeds as a table shows them."""
-    return f"{unit.scale * row.mean:.1f}" + ("" if row.sd is None else f" ± {unit.scale * row.sd:.1f}")
+    return unit.plain(row.mean) + ("" if row.sd is None else f" ± {unit.plain(row.sd)}")
 
 
 def gap_text(row: SeedComparison, unit: Unit = POINTS) -> str:
     """The difference to the baseline as a table shows it, with its interval where there is one."""
     if row.difference is None:
         return "-"
-    return f"{unit.scale * row.difference.mean:+.1f}{_interval(row.difference, unit)}"
+    return f"{unit.signed(row.difference.mean)}{_interval(row.difference, unit)}"
 
 
 def gap_words(row: SeedComparison, unit: Unit = POINTS) -> str:
     """The same in a sentence: "+5.3 points (+4.0 to +6.7)"."""
     assert row.difference is not None
-    return f"{unit.scale * row.difference.mean:+.1f} {unit.name}{_interval(row.difference, unit)}"
+    return f"{unit.signed(row.difference.mean)} {unit.name}{_interval(row.difference, unit)}"
 
 
 def p_text(p: float | None) -> str:
@@ -296,9 +309,9 @@ def paired_sentence(row: SeedComparison, baseline: str, where: str = "", unit: U
         return f"{compared}: more than seed-to-seed variation explains."
     return (
         f"{compared}: indistinguishable from seed-to-seed variation. A true difference of "
-        f"{unit.scale * (row.detectable or 0):.1f} {unit.name} would have been found in four of five such studies."
+        f"{unit.plain(row.detectable or 0)} {unit.name} would have been found in four of five such studies."
     )
 
 
 def _interval(gap: Interval, unit: Unit) -> str:
-    return f" ({unit.scale * gap.low:+.1f} to {unit.scale * gap.high:+.1f})" if gap.level else ""
+    return f" ({unit.signed(gap.low)} to {unit.signed(gap.high)})" if gap.low < gap.high else ""

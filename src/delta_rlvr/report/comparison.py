@@ -6,8 +6,11 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from delta_rlvr.evaluate.results import EvaluationResult
 from delta_rlvr.evaluate.seeds import (
     INTERVAL_SEEDS,
+    POINTS,
+    REWARD,
     SeedTable,
     p_text,
     seed_table,
@@ -16,7 +19,12 @@ from delta_rlvr.evaluate.seeds import (
 from delta_rlvr.files import is_number
 from delta_rlvr.report.groups import RunGroup, compare_settings, run_label
 from delta_rlvr.runs import RunReader
+from delta_rlvr.runs.layout import EVALUATIONS
+from delta_rlvr.spelling import counted
 
+HOW_TO_SCORE = (
+    f"delta-rlvr evaluate --model RUN/model --benchmarks FILE --output RUN/{EVALUATIONS}/heldout_after.json"
+)
 # Rows that the page shows of one evaluation.
 FACTS = 80
 
@@ -24,19 +32,28 @@ FACTS = 80
 def comparison(runs: Sequence[RunReader], groups: Sequence[RunGroup]) -> dict[str, Any]:
     """What the comparison section shows: scores of each run and group, tests, a sentence, settings.
 
-    The first group with a score is what the others are compared with, as the first method is in `delta-rlvr compare`.
+    The first group with a score is what the others are compared with, as the first method is in `delta-rlvr compare`. Where no run has
+    a held-out score (a script that trains has none of its own), the scores are mean rewards over training.
     """
     scores = [_scores(run) for run in runs]
+    steps = None
+    if not any(score["before"] or score["after"] for score in scores):
+        steps, scores = _training_rewards(runs)
     summaries = [_summary(group, [scores[place]["after"] for place in group.members]) for group in groups]
     by_group = _seed_scores(runs, groups, scores)
-    compared = seed_table(by_group) if len(by_group) > 1 else None
+    compared = seed_table(by_group, REWARD if steps else POINTS) if len(by_group) > 1 else None
     differing, agreeing = compare_settings(runs)
     return {
         "runs": [{"label": run_label(run), **score} for run, score in zip(runs, scores, strict=True)],
         "groups": summaries,
         "tests": _tests(compared) if compared else [],
         "gap": compared.gap_name if compared else None,
-        "sentence": compared.sentence if compared else _alone(by_group, scores),
+        "reward_steps": steps,
+        "sentence": _reward_sentence(by_group, compared, steps)
+        if steps
+        else compared.sentence
+        if compared
+        else _alone(by_group, scores),
         "differing": differing,
         "agreeing": agreeing,
         "evaluations": [{name: _facts(value) for name, value in run.evaluations.items()} for run in runs],
@@ -44,9 +61,39 @@ def comparison(runs: Sequence[RunReader], groups: Sequence[RunGroup]) -> dict[st
 
 
 def _scores(run: RunReader) -> dict[str, Any]:
+    """Held-out scores: those of run.json, or of evaluations that were put in their place."""
     final = run.info.get("final")
     final = final if isinstance(final, dict) else {}
-    return {moment: _score(final.get(moment)) for moment in ("before", "after")}
+    return {moment: _score(final.get(moment)) or _evaluated(run, moment) for moment in ("before", "after")}
+
+
+def _evaluated(run: RunReader, moment: str) -> dict[str, Any] | None:
+    """The score of `evaluations/heldout_before.json` or `heldout_after.json`: what `train` calls its own."""
+    document = run.evaluations.get(f"heldout_{moment}")
+    if document is None:
+        return None
+    try:
+        result = EvaluationResult(document)
+        if result.complete:
+            return _score(result.summary())
+        why = "samples are missing in it: run the same command again"
+    except (KeyError, TypeError, ValueError):
+        why = "it is not a result of `delta-rlvr evaluate`"
+    run.problems.append(f"{EVALUATIONS}/heldout_{moment}.json gives no held-out score: {why}")
+    return None
+
+
+def _training_rewards(runs: Sequence[RunReader]) -> tuple[int | None, list[dict[str, Any]]]:
+    """The mean reward of each run over the steps that all of them have, and how many steps those are; None where there are none."""
+    curves = [run.series("reward") for run in runs]
+    last = min((steps[-1] for steps, _ in curves if steps), default=None)
+    scores: list[dict[str, Any]] = []
+    for steps, rewards in curves:
+        known = [reward for step, reward in zip(steps, rewards, strict=True) if step <= (last or 0)]
+        scores.append(
+            {"before": None, "after": _score({"accuracy": statistics.fmean(known)}) if known else None}
+        )
+    return last, scores
 
 
 def _score(value: Any) -> dict[str, Any] | None:
@@ -54,7 +101,14 @@ def _score(value: Any) -> dict[str, Any] | None:
     if not isinstance(value, dict) or not is_number(value.get("accuracy")):
         return None
     keys = ("accuracy", "low", "high", "problems", "samples")
-    return {key: value[key] if is_number(value.get(key)) else None for key in keys}
+    score = {key: value[key] if is_number(value.get(key)) else None for key in keys}
+    return score | _interval(score["low"], score["high"])
+
+
+def _interval(low: float | None, high: float | None) -> dict[str, float | None]:
+    """Both ends, or none where nothing varied: see `interval_text`."""
+    spread = low is not None and high is not None and low < high
+    return {"low": low if spread else None, "high": high if spread else None}
 
 
 def _summary(group: RunGroup, finals: list[dict[str, Any] | None]) -> dict[str, Any]:
@@ -78,7 +132,7 @@ def _summary(group: RunGroup, finals: list[dict[str, Any] | None]) -> dict[str, 
         if min(values) >= 0 and max(values) <= 1:  # shares; rewards of one's own may be anything
             low, high = max(0.0, low), min(1.0, high)
         words = f"95 % interval of the mean over {len(values)} seeds"
-        return {**summary, "low": low, "high": high, "interval": words}
+        return {**summary, **_interval(low, high), "interval": words}
     words = "one run: interval over its problems, blind to the seed"
     return {**summary, "low": known[0]["low"], "high": known[0]["high"], "interval": words}
 
@@ -114,6 +168,20 @@ def _tests(compared: SeedTable) -> list[dict[str, str]]:
         }
         for row in others
     ]
+
+
+def _reward_sentence(
+    by_group: Mapping[str, Mapping[int, float]], compared: SeedTable | None, steps: int
+) -> str:
+    means = [
+        f"{label} {REWARD.plain(statistics.fmean(by_seed.values()))}" for label, by_seed in by_group.items()
+    ]
+    verdict = f" {compared.verdict}" if compared else ""
+    return (
+        f"There is no held-out score. The mean reward over the first {counted(steps, 'step')} of training is: "
+        f"{', '.join(means)}.{verdict} "
+        f"To compare held-out scores, run this for each run, and make the page again: {HOW_TO_SCORE}"
+    )
 
 
 def _alone(by_group: Mapping[str, Mapping[int, float]], scores: Sequence[dict[str, Any]]) -> str:

@@ -2,6 +2,9 @@
 
 function comparisonView(root, model) {
   const { comparison, groups, runs } = model;
+  // Scores are held-out shares, or mean rewards over training where no run was scored.
+  const rewards = comparison.reward_steps !== null;
+  const overProblems = rewards ? "" : "95 % interval over problems";
   const scored = comparison.runs.some((run) => run.before || run.after);
   // Several runs: one row for each group, and every run in a fold, so that the page's first screen has room for more.
   const grouped = groups.some(({ members }) => members.length > 1);
@@ -13,11 +16,11 @@ function comparisonView(root, model) {
     return summary.mean === null ? [] : [{ label: group.label, place, note: plural(members.length, "seed"), after: { accuracy: summary.mean, low: summary.low, high: summary.high }, seeds: summary.seeds,
       before: before.length ? { accuracy: before.reduce((sum, value) => sum + value, 0) / before.length } : null }];
   });
-  const over = [...new Set(groups.map(({ members }, place) => (members.length === 1 ? "95 % interval over problems" : comparison.groups[place].seeds.length ? "Each seed" : "95 % interval over seeds")))].join(", or ");
+  const over = [...new Set(groups.map(({ members }, place) => (members.length === 1 ? overProblems : comparison.groups[place].seeds.length ? "Each seed" : "95 % interval over seeds")))].filter(Boolean).join(", or ");
   root.append(el("div", { className: "verdict-and-scores" },
-    runs.length > 1 ? el("p", { className: "verdict" }, visible(comparison.sentence)) : null, scored ? forest(rows, over) : null));
+    runs.length > 1 ? el("p", { className: "verdict" }, visible(comparison.sentence)) : null, scored ? forest(rows, over, rewards) : null));
   const folds = el("div", { className: "folds" });
-  if (scored && grouped) folds.append(fold("Every run", forest(groups.flatMap((group, place) => group.members.map((member) => ({ ...comparison.runs[member], place }))), "95 % interval over problems")));
+  if (scored && grouped) folds.append(fold("Every run", forest(groups.flatMap((group, place) => group.members.map((member) => ({ ...comparison.runs[member], place }))), overProblems, rewards)));
   if (comparison.tests.length) folds.append(testsTable(comparison));
   settings(folds, model);
   evaluations(folds, model);
@@ -26,21 +29,23 @@ function comparisonView(root, model) {
 
 const fold = (title, ...content) => el("details", { className: "more" }, el("summary", {}, visible(title)), ...content);
 
-/** Rows of scores: hollow dot before, full dot and interval (or a small dot per seed) after. `spread`: what the column of the spread holds. */
-function forest(rows, spread) {
+/** Rows of scores: hollow dot before, full dot and interval (or a small dot per seed) after. `spread`: what the column of the spread holds;
+ * `rewards`: whether the scores are mean rewards over training, which have no before. */
+function forest(rows, spread, rewards) {
+  const text = (score, digits) => (rewards ? number(score) : percent(score, digits));
   const scores = rows.flatMap(({ before, after }) => [before, after]).filter(Boolean)
     .flatMap(({ accuracy, low, high }) => [accuracy, low ?? accuracy, high ?? accuracy]).concat(rows.flatMap(({ seeds }) => seeds ?? []));
   const pad = Math.max(0.02, 0.06 * (Math.max(...scores) - Math.min(...scores)));
   // Shares end at 0 and 1; rewards of one's own may be anything.
-  const shares = scores.every((score) => score >= 0 && score <= 1);
+  const shares = !rewards && scores.every((score) => score >= 0 && score <= 1);
   const low = Math.max(shares ? 0 : -Infinity, Math.min(...scores) - pad);
   const high = Math.min(shares ? 1 : Infinity, Math.max(...scores) + pad);
   const x = (value) => `${(100 * (Math.max(low, Math.min(high, value)) - low)) / (high - low)}%`;
   const table = el("table", { className: "forest" }, el("thead", {}, el("tr", {},
-    ...["Run", "○ Before", "● After", spread, ""].map((name) => el("th", { scope: "col" }, name)))));
+    ...["Run", ...(rewards ? ["● Mean reward"] : ["○ Before", "● After"]), spread, ""].map((name) => el("th", { scope: "col" }, name)))));
   const body = el("tbody");
   for (const row of rows) {
-    const bar = svg("svg", { class: "score", role: "img", "aria-label": `${row.label}: ${percent(row.after?.accuracy)}` });
+    const bar = svg("svg", { class: "score", role: "img", "aria-label": `${row.label}: ${text(row.after?.accuracy)}` });
     const line = (from, to, name) => svg("line", { x1: x(from), x2: x(to), y1: "50%", y2: "50%", class: name });
     bar.append(line(low, high, "track"));
     if (row.before && row.after) bar.append(line(row.before.accuracy, row.after.accuracy, "gain"));
@@ -49,20 +54,20 @@ function forest(rows, spread) {
     if (row.before) bar.append(svg("circle", { cx: x(row.before.accuracy), cy: "50%", r: 4.5, class: "before" }));
     if (row.after) bar.append(svg("circle", { cx: x(row.after.accuracy), cy: "50%", r: 5.5, class: "after" }));
     bar.style.setProperty("--own", `var(--run-${row.place % 8})`);
-    const interval = row.seeds?.length ? row.seeds.map((score) => percent(score)).join(", ")
-      : row.after && row.after.low !== null ? `${percent(row.after.low)} to ${percent(row.after.high)}` : "–";
+    const interval = row.seeds?.length ? row.seeds.map((score) => text(score)).join(", ")
+      : !row.after || rewards && row.after.low === null ? "–" : row.after.low !== null ? `${text(row.after.low)} to ${text(row.after.high)}` : "no interval";
     body.append(el("tr", {},
       el("th", { scope: "row" }, visible(row.label), row.note ? el("small", {}, row.note) : sampled(row.after)),
-      el("td", {}, percent(row.before?.accuracy)), el("td", {}, percent(row.after?.accuracy)),
+      rewards ? null : el("td", {}, text(row.before?.accuracy)), el("td", {}, text(row.after?.accuracy)),
       el("td", {}, interval), el("td", { className: "plot" }, bar)));
   }
   table.append(body);
   table.querySelector("th:last-child").append(
-    el("span", { className: "scale" }, el("span", {}, percent(low, 0)), el("span", {}, percent(high, 0))));
+    el("span", { className: "scale" }, el("span", {}, text(low, 0)), el("span", {}, text(high, 0))));
   const values = () => [["run", "before", "after", "low", "high"],
     ...rows.map(({ label, before, after }) => [label, before?.accuracy, after?.accuracy, after?.low, after?.high])];
   table.querySelector("th").append(csvButton("Scores", values));
-  return el("div", { className: "table-holder wide", tabIndex: 0, role: "region", "aria-label": "Held-out scores" }, table);
+  return el("div", { className: "table-holder wide", tabIndex: 0, role: "region", "aria-label": rewards ? "Mean rewards over training" : "Held-out scores" }, table);
 }
 
 function sampled(after) {
@@ -70,8 +75,8 @@ function sampled(after) {
   return el("small", {}, `${plural(after.problems, "problem")}${after.samples ? `, ${plural(after.samples, "sample")} each` : ""}`);
 }
 
-function testsTable({ tests, gap }) {
-  const head = el("tr", {}, ...["Pair", `Points (${gap})`, "p", "p (Holm)", "Test"].map((name) => el("th", { scope: "col" }, name)));
+function testsTable({ tests, gap, reward_steps }) {
+  const head = el("tr", {}, ...["Pair", `${reward_steps === null ? "Points" : "Mean reward"} (${gap})`, "p", "p (Holm)", "Test"].map((name) => el("th", { scope: "col" }, name)));
   const rows = tests.map((test) => el("tr", {},
     el("th", { scope: "row" }, visible(test.pair)), el("td", {}, test.difference), el("td", {}, test.p),
     el("td", {}, test.p_adjusted), el("td", { className: "words" }, test.test)));
