@@ -1,11 +1,15 @@
 """Each mistake is one line on standard error and exit code 2, and nothing that was there is touched."""
 
 import json
+import shlex
 import shutil
+from pathlib import Path
 
 import pytest
 
 from command_line import SMALL, refused
+from delta_rlvr.cli import main
+from delta_rlvr.commands.train import advised_comparison
 
 
 def contents(folder):
@@ -99,7 +103,8 @@ def test_resume_without_a_run(capsys, tmp_path):
         (["--methods", "dapo"], "give two or more different names"),
         (["--methods", "dapo,dapo"], "give two or more different names"),
         (["--methods", "dapo,dleta"], "unknown method 'dleta'"),
-        (["--methods", "dapo,delta", "--seeds", "0"], "--seeds 0: give at least 1"),
+        (["--methods", "dapo,delta", "--seeds", "0"], "--seeds 0: give how many seeds, at least 1"),
+        (["--methods", "dapo,delta", "--seeds", "1,2"], "--seed 1 --seeds 2 takes the seeds 1 and 2"),
         (["--methods", "dapo,delta", "--eval_problems", "0"], "compare needs a held-out score"),
         (["--methods", "dapo,delta", "--method", "dapo"], "--method is not for compare"),
         (["--methods", "dapo,delta", "--resume=true"], "--resume is not for compare"),
@@ -110,6 +115,29 @@ def test_resume_without_a_run(capsys, tmp_path):
 def test_compare(arguments, words, capsys, tmp_path):
     assert words in refused(capsys, "compare", "--output", tmp_path, *arguments)
     assert not any(tmp_path.iterdir())
+
+
+def test_compare_takes_the_settings_file_of_train(monkeypatch, capsys, tmp_path):
+    """What `train --config` advises at its end: the file names a method and a folder, which a comparison has of its own."""
+    from delta_rlvr.commands import compare
+
+    runs = []
+    monkeypatch.setattr(compare, "train", lambda options, config, *_: runs.append((options, config)))
+    monkeypatch.setattr(compare, "conclude", lambda *_: 0)
+    file = tmp_path / "mine.yaml"
+    file.write_text(
+        f"method: surprise\noutput: {tmp_path}/mine\nseed: 7\nsteps: 3\nresume: true\neval_problems: 5\n"
+    )
+    advised = shlex.split(advised_comparison("surprise", ["--config", str(file)]))
+    assert main([*advised[1:], "--seeds", "1", "--output", str(tmp_path / "all")]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"compare does not use method: surprise, output: {tmp_path}/mine, resume: True." in said
+    assert [(config.method, config.seed, config.max_steps) for _, config in runs] == [
+        ("dapo", 7, 3),
+        ("surprise", 7, 3),
+    ]
+    assert [options.eval_problems for options, _ in runs] == [5, 5]
+    assert {str(Path(config.output_dir).parent) for _, config in runs} == {str(tmp_path / "all")}
 
 
 def test_compare_keeps_no_run_with_other_settings(finished, capsys, tmp_path):

@@ -18,8 +18,14 @@ from delta_rlvr.adapters.trl import DeltaTrainerConfig
 from delta_rlvr.cli import main
 from delta_rlvr.commands import endings, names
 from delta_rlvr.commands.completion import options_of
-from delta_rlvr.commands.options import BUILT_IN_DEFAULTS, TrainOptions, known_options, parse_train_options
-from delta_rlvr.commands.train import advised_comparison
+from delta_rlvr.commands.options import (
+    BUILT_IN_DEFAULTS,
+    TrainOptions,
+    known_options,
+    parse_train_options,
+    stored_settings,
+)
+from delta_rlvr.commands.train import advised_comparison, restored_options, run_settings
 from delta_rlvr.objectives import all_methods
 from delta_rlvr.runs import RunDescription, RunWriter
 from delta_rlvr.runs import writer as run_writer
@@ -420,6 +426,19 @@ def test_help_is_there_without_torch():
             timeout=60,
         )
         assert done.stdout.split()[-1] == "False"
+
+
+def test_the_advised_comparison_of_a_resumed_run_has_its_settings(finished):
+    """What a resumed run took from its folder is part of the comparison, too."""
+    folder, _ = finished
+    arguments = ["--output", str(folder), "--resume", "--steps", "8"]
+    words = restored_options(arguments, run_settings(*parse_train_options(arguments)))
+    told = shlex.split(advised_comparison("delta", [*arguments, *words]))
+    at = told.index("--eval_problems")
+    assert told[at + 1] == str(stored_settings(folder)["eval_problems"])
+    assert told.count("--steps") == 1
+    assert "--seed" not in told
+    assert "--output" not in told
 
 
 def test_the_advised_comparison_can_be_pasted():

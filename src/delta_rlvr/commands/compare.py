@@ -12,7 +12,13 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from delta_rlvr.commands.options import flag_of, given_options, parse_train_options
+from delta_rlvr.commands.options import (
+    flag_of,
+    given_options,
+    parse_train_options,
+    settings_of_file,
+    settings_of_flags,
+)
 from delta_rlvr.commands.terminal import say
 from delta_rlvr.commands.train import run_settings, train
 from delta_rlvr.evaluate.seeds import mean_text, p_text, seed_table
@@ -39,14 +45,13 @@ def run(arguments: list[str]) -> int:
     """The subcommand."""
     parser = argparse.ArgumentParser(prog="delta-rlvr compare", add_help=False, allow_abbrev=False)
     parser.add_argument("--methods", required=True)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", default="3")
     parser.add_argument("--output", default="runs/compare")
     mine, theirs = parser.parse_known_args(arguments)
     methods = comma_list(mine.methods)
     if len(set(methods)) != len(methods) or len(methods) < 2:
         raise ValueError(f"--methods {mine.methods}: give two or more different names, as in dapo,delta")
-    if mine.seeds < 1:
-        raise ValueError(f"--seeds {mine.seeds}: give at least 1")
+    number_of_seeds = _seed_count(mine.seeds)
     for name in methods:
         get_method(name)
     if len({folder_name(name) for name in methods}) != len(methods):
@@ -54,10 +59,13 @@ def run(arguments: list[str]) -> int:
             f"--methods {mine.methods}: two of them would share a folder; give one a name of its own with @register"
         )
     for name in ("method", "resume"):
-        if name in given_options(theirs):
+        if name in settings_of_flags(theirs):
             raise ValueError(f"--{name} is not for compare: it runs --methods, and goes on by itself")
     console = Console()
     folder = Path(mine.output)
+    unused = _settings_without_use(theirs)
+    if "resume" in unused:
+        theirs += ["--resume", "false"]
     # Seed by seed, so that an interrupted comparison has the same seeds of every method.
     base, config = parse_train_options([*theirs, "--method", methods[0], "--output", str(folder)])
     if "show_methods" not in given_options(theirs):
@@ -67,7 +75,10 @@ def run(arguments: list[str]) -> int:
     if base.eval_problems == 0:
         raise ValueError("--eval_problems 0: compare needs a held-out score")
     console.quiet = config.process_index > 0
-    seeds = range(config.seed, config.seed + mine.seeds)
+    seeds = range(config.seed, config.seed + number_of_seeds)
+    if unused:
+        named = ", ".join(f"{name}: {value}" for name, value in unused.items())
+        say(console, f"--config: compare does not use {named}. It runs --methods {mine.methods} into {folder}")
     planned = [(name, seed) for seed in seeds for name in methods]
     # All runs start from the same weights: their score before training is taken once.
     scored: Path | None = None
@@ -75,6 +86,24 @@ def run(arguments: list[str]) -> int:
         place = _one(theirs, name, seed, folder, console, f"run {number} of {len(planned)}", scored)
         scored = scored or place
     return conclude(folder, methods, seeds, console) if config.process_index == 0 else 0
+
+
+def _seed_count(text: str) -> int:
+    """--seeds is a number of seeds; a list of them is a natural guess."""
+    if not text.isdecimal() or int(text) < 1:
+        raise ValueError(
+            f"--seeds {text}: give how many seeds, at least 1. They count up from --seed: --seed 1 --seeds 2 takes the seeds 1 and 2"
+        )
+    return int(text)
+
+
+def _settings_without_use(arguments: list[str]) -> dict[str, Any]:
+    """What a file that `train` was given says and a comparison decides by itself."""
+    return {
+        name: value
+        for name, value in settings_of_file(arguments).items()
+        if name in ("method", "resume", "output", "output_dir")
+    }
 
 
 def folder_name(method: str) -> str:

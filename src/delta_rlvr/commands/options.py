@@ -209,20 +209,31 @@ def _two_words(arguments: list[str]) -> list[str]:
 
 
 def given_options(arguments: list[str]) -> dict[str, Any]:
-    """What the flags, and else the YAML file behind --config, set. The parser itself reads the flags: it takes dashes for
-    underscores, and shortened names."""
+    """What the flags, and else the YAML file behind --config, set."""
+    return settings_of_file(arguments) | settings_of_flags(arguments)
+
+
+def settings_of_file(arguments: list[str]) -> dict[str, Any]:
+    """What the YAML file behind --config sets, where there is one."""
     words = _two_words(arguments)
-    settings: dict[str, Any] = {}
+    if "--config" not in words:
+        return {}
+    place = words.index("--config")
+    if place + 1 == len(words):
+        raise ValueError("--config: expected one argument, a YAML file")
+    return _read_settings(words[place + 1])
+
+
+def settings_of_flags(arguments: list[str]) -> dict[str, Any]:
+    """What the flags set. The parser itself reads them: it takes dashes for underscores, and shortened names."""
+    words = _two_words(arguments)
     if "--config" in words:
         place = words.index("--config")
-        if place + 1 == len(words):
-            raise ValueError("--config: expected one argument, a YAML file")
-        settings = _read_settings(words[place + 1])
         words = words[:place] + words[place + 2 :]
     parser = _parser()
     for action in parser._actions:
         action.default = argparse.SUPPRESS
-    return settings | vars(parser.parse_known_args(words)[0])
+    return dict(vars(parser.parse_known_args(words)[0]))
 
 
 def _read_settings(path: str) -> dict[str, Any]:

@@ -19,7 +19,13 @@ from delta_rlvr.adapters.trl.own_run import MODEL, open_writer
 from delta_rlvr.adapters.trl.run_folder import RunFolderCallback
 from delta_rlvr.commands.endings import how_to_go_on, room_for_the_end
 from delta_rlvr.commands.heldout import HeldoutScore, heldout_problems, sampling_text, tell_change
-from delta_rlvr.commands.options import TrainOptions, parse_train_options
+from delta_rlvr.commands.options import (
+    NOT_RESTORED,
+    TrainOptions,
+    flag_of,
+    known_options,
+    parse_train_options,
+)
 from delta_rlvr.commands.progress import Teller, TrainingProgress
 from delta_rlvr.commands.resuming import changes, finished, step_to_go_on_from
 from delta_rlvr.commands.terminal import plain_warnings
@@ -45,7 +51,8 @@ from delta_rlvr.tasks.problem_set import ProblemSet
 def run(arguments: list[str]) -> int:
     """The subcommand: parse, train, show."""
     options, config = parse_train_options(arguments)
-    train(options, config, Console(), words=arguments)
+    restored = restored_options(arguments, run_settings(options, config)) if options.resume else []
+    train(options, config, Console(), words=[*arguments, *restored])
     return 0
 
 
@@ -261,6 +268,17 @@ def advised_comparison(method: str, words: Sequence[str]) -> str:
         if not skips:
             same.append(word)
     return command_line("delta-rlvr", "compare", "--methods", f"dapo,{other}", "--seeds", 6, *same)
+
+
+def restored_options(arguments: Sequence[str], settings: Mapping[str, Any]) -> list[str]:
+    """The options that a resumed run took from its folder: those without which the same command line would start another run."""
+    anew = run_settings(*parse_train_options([*arguments, "--resume", "false"]))
+    restored = {
+        name: value
+        for name, value in settings.items()
+        if name in known_options() - NOT_RESTORED and value is not None and value != anew[name]
+    }
+    return [word for name, value in restored.items() for word in (flag_of(name), str(value))]
 
 
 def run_settings(options: TrainOptions, config: DeltaTrainerConfig) -> dict[str, Any]:
