@@ -109,6 +109,10 @@ def test_the_same_reward_evaluates(own, trained, capsys, tmp_path):
         (["--reward", "my.py:none"], "there is no such file"),
         (["--max_completion_length", "512"], "--max_completion_length 512: the longest prompt has"),
         (["--template_text", "no place"], "has no place for the question"),
+        (
+            ["--task", "mine.jsonl?answer=label", "--reward", "my.py:short"],
+            "it has no answer (looked for label; it has question, answer)",
+        ),
     ],
 )
 def test_what_cannot_work_is_refused(own, arguments, words, capsys, tmp_path, monkeypatch):

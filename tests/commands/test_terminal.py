@@ -114,7 +114,7 @@ def test_wrong_names_are_refused_before_torch_is_loaded(arguments, words, tmp_pa
         (
             ["evaluate", "--benchmarks", "frage.csv"],
             "(looked for problem, question, prompt, input, Problem, Question; it has frage, antwort); name its columns, as in "
-            "'task:frage.csv?question=COLUMN&answer=COLUMN'",
+            "'frage.csv?question=COLUMN&answer=COLUMN'",
         ),
         (
             ["evaluate", "--benchmarks", "task:ask.csv?answer=question&template_text={question}, please"],

@@ -11,7 +11,13 @@ from pathlib import Path
 import pytest
 
 from delta_rlvr.evaluate import data, readers
-from delta_rlvr.evaluate.benchmarks import BENCHMARKS, Benchmark, load_benchmark, load_benchmarks
+from delta_rlvr.evaluate.benchmarks import (
+    BENCHMARKS,
+    Benchmark,
+    check_benchmark,
+    load_benchmark,
+    load_benchmarks,
+)
 from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.presets import PRESETS
 from delta_rlvr.evaluate.settings import EvaluationSettings
@@ -185,6 +191,24 @@ def test_a_task_of_rows_takes_a_prompt_as_train_does(tmp_path):
     assert again.problems == asked.problems
     with pytest.raises(EvaluationError, match="writes its own prompts: leave template_text out"):
         load_benchmark("task:phrased-sums", template_text=text)
+
+
+def test_a_file_is_asked_as_a_whole_whatever_its_columns_are_called(tmp_path):
+    path = tmp_path / "reviews.csv"
+    path.write_text("review,sentiment,number\n" + "".join(f"Text {n}.,good,r{n}\n" for n in range(20)))
+    spec = f"{path}?question=review&answer=sentiment&id=number"
+    check_benchmark(spec)
+    asked = load_benchmark(spec, template_text="{question} ####")
+    assert [(one.id, one.prompt, one.answer) for one in asked.problems] == [
+        (f"r{n}", f"Text {n}. ####", "good") for n in range(20)
+    ]
+    assert load_benchmark(**asked.description["load"]).problems == asked.problems
+    with pytest.raises(EvaluationError, match="takes the settings answer, id, question, not chat"):
+        check_benchmark(f"{path}?question=review&chat=true")
+    with pytest.raises(
+        EvaluationError, match=r"it has no answer \(looked for label; it has review, sentiment"
+    ):
+        check_benchmark(f"{path}?question=review&answer=label", graded=False)
 
 
 def test_gsm8k_takes_what_follows_the_hashes():

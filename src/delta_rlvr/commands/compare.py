@@ -78,7 +78,9 @@ def run(arguments: list[str]) -> int:
     seeds = range(config.seed, config.seed + number_of_seeds)
     if unused:
         named = ", ".join(f"{name}: {value}" for name, value in unused.items())
-        say(console, f"--config: compare does not use {named}. It runs --methods {mine.methods} into {folder}")
+        say(
+            console, f"--config: compare does not use {named}. It runs --methods {mine.methods} into {folder}"
+        )
     planned = [(name, seed) for seed in seeds for name in methods]
     # All runs start from the same weights: their score before training is taken once.
     scored: Path | None = None

@@ -51,7 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--benchmarks",
         default="",
         metavar="A,B",
-        help="names of --list, files (.jsonl, .jsonl.gz, .json, .csv, .parquet), task:SPEC",
+        help="names of --list, files (.jsonl, .jsonl.gz, .json, .csv, .parquet; FILE?question=COLUMN&answer=COLUMN names the columns), "
+        "task:SPEC",
     )
     asked("--preset", choices=list(PRESETS), help="the paper's benchmarks and sampling settings")
     asked("--limit", type=int, metavar="N", help="only the first N questions of each benchmark")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -15,12 +15,12 @@ from delta_rlvr.evaluate import prompts, readers
 from delta_rlvr.evaluate.data import AbsentData, FoundRows, HubSource, find_rows, read_file
 from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.questions import Questions
-from delta_rlvr.spelling import command_line, did_you_mean, with_settings
+from delta_rlvr.spelling import command_line, did_you_mean, split_spec, with_settings
 from delta_rlvr.tasks import templates
 from delta_rlvr.tasks.own_reward import GRADER, OwnReward
 from delta_rlvr.tasks.problem import Problem
 from delta_rlvr.tasks.sources.rows import ROW_FILES, data_file, is_row_file, label_of, read_rows
-from delta_rlvr.tasks.sources.schemas import RowError, question_hash
+from delta_rlvr.tasks.sources.schemas import FieldNames, RowError, question_hash
 from delta_rlvr.tasks.task import HELDOUT_SAMPLING
 from delta_rlvr.tasks.templates import Template
 
@@ -151,7 +151,7 @@ def load_benchmark(
     reward: str | None = None,
     seed: int = 0,
 ) -> Questions:
-    """The questions of a named benchmark, of a file of {problem, answer}, or of "task:SPEC".
+    """The questions of a named benchmark, of a file of {problem, answer} (or "FILE?question=COLUMN&answer=COLUMN"), or of "task:SPEC".
 
     `limit` takes the first questions only, which the result says. `seed` draws a task's held-out problems. The
     style "auto" is a chat where the model `has_template` for one; a task's own prompts and `template_text` then stay plain text.
@@ -179,8 +179,8 @@ def _load(name: str, load: dict[str, Any], style: str, has_template: bool, seed:
         # A prompt of one's own stays as it is, as in training, so that both give the same score.
         style = "chat" if has_template and "template_text" not in load else "plain"
     load["style"] = style
-    if is_row_file(name):
-        return _own_file(Path(name), load)
+    if is_row_file(name.partition("?")[0]):
+        return _own_file(name, load)
     if name not in BENCHMARKS:
         raise _no_such_benchmark(name)
     return _named(BENCHMARKS[name], load)
@@ -194,10 +194,10 @@ def check_benchmark(name: str, graded: bool = True) -> None:
         spec = name.removeprefix(TASK_PREFIX)
         check_task_name(spec)
         check_rows(spec, graded)
-    elif is_row_file(name):
-        path = data_file(Path(name))
+    elif is_row_file(name.partition("?")[0]):
+        path, names = _file_and_columns(name)
         first = FoundRows(list(islice(read_rows(path), 1)), {"file": path.name})
-        read_problems(first, partial(readers.read_math, graded=graded), templates.MATH)
+        read_problems(first, partial(readers.read_math, graded=graded, names=names), templates.MATH)
     elif name not in BENCHMARKS and name.partition("?")[0] not in BUILT_IN:
         raise _no_such_benchmark(name)
 
@@ -205,12 +205,6 @@ def check_benchmark(name: str, graded: bool = True) -> None:
 def _no_such_benchmark(name: str) -> EvaluationError:
     from delta_rlvr.tasks.registry import BUILT_IN
 
-    file = name.partition("?")[0]
-    if is_row_file(file):
-        return EvaluationError(
-            f"{name}: settings go with a task, whose held-out problems are asked: --benchmarks {command_line(TASK_PREFIX + name)}. "
-            f"All rows of the file are asked with --benchmarks {command_line(file)}, and --template_text says how"
-        )
     known = [*BENCHMARKS, *BUILT_IN]
     return EvaluationError(
         f"there is no benchmark {name!r}{did_you_mean(name, known)} (there are: {', '.join(known)}, any file of "
@@ -287,9 +281,7 @@ def read_problems(data: FoundRows, read: Reader, template: Template) -> list[Pro
         try:
             problem = read(row, template)
         except RowError as error:
-            raise EvaluationError(
-                error.in_full(where, f"{TASK_PREFIX}{data.source.get('file', 'FILE')}")
-            ) from None
+            raise EvaluationError(error.in_full(where, data.source.get("file", "FILE"))) from None
         if not problem.id:
             unnamed = unnamed or where
             digest = question_hash(problem.meta.get("question", problem.prompt))
@@ -314,10 +306,24 @@ def _draw(problems: Sequence[Problem], count: int) -> list[Problem]:
     return [problem for problem in problems if problem.id in chosen]
 
 
-def _own_file(path: Path, load: dict[str, Any]) -> Questions:
-    data = FoundRows(read_file(data_file(path)), {"file": path.name})
+def _file_and_columns(name: str) -> tuple[Path, FieldNames]:
+    """A file whose rows are all asked, and what its columns are called: `FILE?question=COLUMN&answer=COLUMN`."""
+    file, settings = split_spec(name)
+    columns = {one.name for one in fields(FieldNames)}
+    if other := settings.keys() - columns:
+        raise EvaluationError(
+            f"{name}: a file takes the settings {', '.join(sorted(columns))}, not {', '.join(sorted(other))}. Prompts are given with "
+            f"--template or --template_text, a number of questions with --limit; a task takes more settings, and asks the rows that "
+            f"training held out: --benchmarks {command_line(TASK_PREFIX + name)}"
+        )
+    return data_file(Path(file)), FieldNames(**settings)
+
+
+def _own_file(spec: str, load: dict[str, Any]) -> Questions:
+    path, names = _file_and_columns(spec)
+    data = FoundRows(read_file(path), {"file": path.name})
     asked = _template(str(path), templates.MATH, load)
-    read = partial(readers.read_math, graded="reward" not in load)
+    read = partial(readers.read_math, graded="reward" not in load, names=names)
     problems = read_problems(data, read, asked)
     if not problems:
         raise EvaluationError(f"{path} has no rows")

@@ -16,9 +16,12 @@ from delta_rlvr.tasks.templates import LETTERS, Template
 Row = Mapping[str, Any]
 
 
-def read_math(row: Row, template: Template, graded: bool = True) -> Problem:
-    """{problem, answer} in any of the usual spellings, with an id or without. A reward of one's own needs no answer."""
-    fields = schemas.read_plain(row, graded=graded)
+def read_math(
+    row: Row, template: Template, graded: bool = True, names: schemas.FieldNames | None = None
+) -> Problem:
+    """{problem, answer} in any of the usual spellings or under the names given, with an id or without. A reward of one's own needs no
+    answer."""
+    fields = schemas.read_plain(row, names, graded)
     prompt = template.fill(fields.question) if isinstance(fields.question, str) else fields.question
     meta = {"question": fields.question, "extract": template.extract, "row": dict(row)}
     return Problem(fields.id or "", prompt, fields.answer, "math", meta)
