@@ -90,8 +90,9 @@ def test_the_causes_are_the_ones_that_are_told():
         {"signal_groups": 0.0, "reward": 0.0, "truncated": 1.0},
         {"signal_groups": 0.0, "reward": 0.0},
         {"signal_groups": 0.0, "reward": 1.0},
+        {"signal_groups": 0.0, "reward": 0.3, "reward_std": 0.0, "rewards/mine/mean": 0.3},
         {"signal_groups": 0.0, "reward": 0.5},
     ]
     assert len(causes) == len(lines)
     for cause, line in zip(causes, lines, strict=True):
-        assert cause in no_signal(line)
+        assert cause.replace(" R", f" {line['reward']}") in no_signal(line)

@@ -1,6 +1,7 @@
 """Numbers about the weights: by hand, and reliability against centroids that are made of half of the responses in a loop."""
 
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -84,6 +85,18 @@ def test_reliability_is_the_agreement_of_two_halves():
 
     expected = stats.spearmanr(alphas(margins(True)), alphas(margins(False))).statistic
     assert record.diagnostics["reliability"] == pytest.approx(expected, abs=rounding(MODEL))
+
+
+def test_halves_without_a_contrast_are_no_news():
+    """Of one right and one wrong response each half lacks a side; the weights themselves have both."""
+    batch = make_batch(1)
+    advantages = torch.zeros(9)
+    advantages[0], advantages[1] = 1.0, -1.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        record = diagnosed(DeltaConfig(), {**batch, "advantages": advantages})
+    assert record.weights.std() > 0
+    assert "reliability" not in record.diagnostics
 
 
 def test_asking_changes_no_weight_and_a_batch_without_contrast_has_no_numbers():

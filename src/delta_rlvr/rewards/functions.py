@@ -16,6 +16,9 @@ from .math.grade import TIMEOUT, grade_math_batch
 from .shaping import Form, SoftOverlong, check_form
 from .verdict import Verdict
 
+OVERLONG = "overlong_reward"
+"""What the overlong penalty is logged under."""
+
 TRLReward = Callable[..., list[float]]
 
 
@@ -166,7 +169,7 @@ class FormatReward(RewardFunction):
 class OverlongReward(RewardFunction):
     """DAPO's soft overlong penalty, 0 or less: see `shaping.SoftOverlong`."""
 
-    def __init__(self, settings: SoftOverlong, *, name: str = "overlong_reward") -> None:
+    def __init__(self, settings: SoftOverlong, *, name: str = OVERLONG) -> None:
         super().__init__(name)
         self.settings = settings
 

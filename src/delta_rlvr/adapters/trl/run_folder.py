@@ -13,6 +13,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from delta_rlvr.adapters.metrics import untracked
 from delta_rlvr.adapters.trl.resume import read_seal, seal
 from delta_rlvr.adapters.trl.rollout_batch import RolloutBatch
+from delta_rlvr.rewards.functions import OVERLONG
 from delta_rlvr.runs import RunWriter
 from delta_rlvr.tasks.token_texts import token_texts, vocabulary_texts
 
@@ -248,20 +249,38 @@ def no_signal(line: Mapping[str, Any]) -> str | None:
     if line.get("signal_groups", 1) > 0:
         return None
     reward = line.get("reward") or 0.0
-    if line.get("truncated", 0) >= 0.99:
+    all_cut = line.get("truncated", 0) >= 0.99
+    if _constant_and_ungraded(line):
+        cause = f"every response got the reward {reward:.4g}: look at your reward function, which does not tell them apart"
+        if all_cut:
+            cause += ", and at max_completion_length, where every response was cut"
+    elif all_cut and reward <= 0:
         cause = (
             "every response was cut at the length limit before it gave an answer: raise max_completion_length"
         )
-    elif reward <= 0:
+    elif reward == 0:
         cause = (
             "every response was graded 0: the problems are too hard for the model, or the grader does not find the answers "
             "(look at the responses and reasons in the run's rollouts folder)"
         )
-    elif reward >= 1:
+    elif reward == 1:
         cause = "every response was right: the problems are too easy for the model; take harder ones"
     else:
         cause = "within every group all responses got the same reward: sample more responses per prompt (num_generations), or warmer"
     return f"no learning signal: {cause}"
+
+
+def _constant_and_ungraded(line: Mapping[str, Any]) -> bool:
+    """Whether all rewards of the batch are equal and not just a grader's 0 or 1, with an overlong penalty or without."""
+    spread, reward = line.get("reward_std"), line.get("reward") or 0.0
+    # Rounding: a mean of n equal float32 numbers, and so their spread, is off by a few times 1.2e-7 of their size.
+    if spread is None or spread > 1e-5 * abs(reward):
+        return False
+    parts = {
+        name: value for name, value in line.items() if name.startswith("rewards/") and name.endswith("/mean")
+    }
+    parts.pop(f"rewards/{OVERLONG}/mean", None)
+    return any(value not in (0, 1) for value in parts.values())
 
 
 def _checkpoint(args: TrainingArguments, step: int) -> Path:

@@ -15,7 +15,7 @@ from torch import Tensor
 from delta_rlvr.adapters.trl.capture import Capture
 from delta_rlvr.adapters.trl.rollout_batch import RolloutBatch, vocabulary_sums
 from delta_rlvr.credit import CreditRecord, CreditStream, RowStore, TokenRule
-from delta_rlvr.credit.rules.estimator import EMPTY_SIDE
+from delta_rlvr.credit.rules.delta import EMPTY_SIDE
 from delta_rlvr.objectives import Method, get_method
 
 

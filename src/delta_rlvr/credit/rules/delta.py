@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Collection
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args, get_type_hints
@@ -26,6 +27,11 @@ from delta_rlvr.credit.vectors import (
     RowVectors,
     TokenVectors,
     topk_hidden_rows,
+)
+
+EMPTY_SIDE = (
+    "no contrast to learn from: {what} has advantages of one sign only (or none), so every token coefficient is exactly 1, "
+    "which is plain DAPO. If this happens often, the problems are too easy or too hard for the policy"
 )
 
 # What each proxy reads of a token, beside the hidden states.
@@ -217,6 +223,10 @@ class DeltaConfig(TokenRule):
             kept = highest_share(batch, batch.draws(self.seed), self.keep_share, seed=self.seed)
             return kept_weights(batch, kept)
         estimated = estimate(batch, self.vectors(batch), self)
+        if estimated.without_contrast:
+            # Single groups without a contrast are everyday in group scope; a batch without one is worth a word.
+            what = "this rollout batch" if self.scope == "batch" else "every group of this rollout batch"
+            warnings.warn(EMPTY_SIDE.format(what=what), stacklevel=2)
         return CreditRecord.of(
             batch,
             self._weights(estimated, batch),
@@ -273,7 +283,7 @@ class DeltaConfig(TokenRule):
         else:
             coefficients = estimated.alpha.clone()
         if estimated.unweighted is not None:
-            if bool(estimated.discriminator.degenerate.all()):
+            if estimated.without_contrast:
                 return batch.ones()
             coefficients[estimated.unweighted] = 1.0
         if self.keep != "all":

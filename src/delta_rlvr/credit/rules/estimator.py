@@ -17,7 +17,6 @@ Beyond the paper:
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -37,11 +36,6 @@ if TYPE_CHECKING:
 # Centroids of at most this many bytes exist at once; group scope is solved in blocks of groups that fit.
 _CENTROID_BYTES = 2 << 30
 
-EMPTY_SIDE = (
-    "no contrast to learn from: {what} has advantages of one sign only (or none), so every token coefficient is exactly 1, "
-    "which is plain DAPO. If this happens often, the problems are too easy or too hard for the policy"
-)
-
 
 @dataclass(frozen=True)
 class Estimate:
@@ -53,6 +47,11 @@ class Estimate:
     unweighted: Bool[Tensor, " token"] | None
     """The token's group has an empty side; None if no group has one."""
     discriminator: Discriminator
+
+    @property
+    def without_contrast(self) -> bool:
+        """Whether every group has an empty side."""
+        return self.unweighted is not None and bool(self.discriminator.degenerate.all())
 
 
 def estimate(
@@ -102,10 +101,6 @@ def _in_blocks(
     masses = (batch.reducer.sum(slots.sums(mass)) if masses is None else masses).view(-1, 2)
     degenerate = (masses <= 0).any(dim=1)
     without_contrast = degenerate.tolist()
-    if all(without_contrast):
-        # Single groups without a contrast are everyday in group scope; a batch without one is worth a word.
-        what = "this rollout batch" if config.scope == "batch" else "every group of this rollout batch"
-        warnings.warn(EMPTY_SIDE.format(what=what), stacklevel=2)
 
     numel = torch.Size(vectors.shape).numel()
     block = max(1, _CENTROID_BYTES // max(1, 2 * 8 * numel))
