@@ -6,7 +6,9 @@ import pytest
 
 from command_line import SMALL, metrics, refused, run_info
 from delta_rlvr.cli import main
+from delta_rlvr.commands.training_problems import default_prompt
 from delta_rlvr.runs import RunDescription, RunFolderError, RunWriter, read_run
+from delta_rlvr.tasks import Problem
 
 REWARD = '''
 def short(completions, completion_ids=None, wanted=None, **columns):
@@ -101,6 +103,20 @@ def test_the_same_reward_evaluates(own, trained, capsys, tmp_path):
     assert json.loads((tmp_path / "again.json").read_text())["benchmarks"]["mine"]["score"] == pytest.approx(
         mean
     )
+
+
+def test_the_default_prompt_is_said(trained):
+    """The hidden "put your final answer within a box" is part of what is trained."""
+    rows = [Problem("1", "Say 1.", "1", "math", {"question": "Say 1."})]
+    said = default_prompt("mine.jsonl?answer=label", rows)
+    assert "template 'math'" in said
+    assert "{question}\\n\\nPlease reason step by step, and put your final answer within \\boxed{}." in said
+    assert "--template_text" in said
+    for chosen in ("mine.jsonl?template=math", "mine.jsonl?template_text={question}", "mine.jsonl?shots=4"):
+        assert default_prompt(chosen, rows) is None
+    chat = [{"role": "user", "content": "Say 1."}]
+    assert default_prompt("mine.jsonl", [Problem("1", chat, "1", "math", {"question": chat})]) is None
+    assert "prompt: the template" not in (trained / "log.txt").read_text()
 
 
 @pytest.mark.parametrize(

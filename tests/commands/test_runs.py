@@ -130,6 +130,7 @@ def test_a_model_and_problems_from_files(finished, tmp_path):
     row = next(row for row in rows if row["question"] in first["prompt"])
     assert first["answer"] == row["answer"]
     assert run_info(tmp_path / "run")["model"] == str(folder / "model")
+    assert "prompt: the template 'math', as none was chosen" in (tmp_path / "run" / "log.txt").read_text()
 
 
 def test_a_small_file_in_more_than_one_epoch(tmp_path):

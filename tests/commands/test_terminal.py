@@ -185,19 +185,23 @@ def test_something_is_said_while_torch_loads(monkeypatch, capsys):
     assert capsys.readouterr().err.splitlines()[0] == "delta-rlvr train: loading ..."
 
 
-@pytest.mark.parametrize("inside", [[], ["notes.txt"], ["model/config.json"]])
-def test_a_folder_without_a_model(inside, tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("inside", "hint"),
+    [
+        ([], "it is empty"),
+        (["notes.txt"], "it has notes.txt"),
+        (["model/config.json", "checkpoint-6/config.json"], "did you mean {folder}/model?"),
+        (["checkpoint-6/config.json", "checkpoint-12/config.json"], "did you mean {folder}/checkpoint-12?"),
+        (["qwen/config.json", "notes.txt"], "did you mean {folder}/qwen?"),
+    ],
+)
+def test_a_folder_without_a_model(inside, hint, tmp_path, capsys):
     for name in inside:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("{}")
     told = refused(capsys, "train", "--model", tmp_path, "--steps", 1)
     assert f"--model {tmp_path}: the folder holds no model (no config.json)" in told
-    hint = {
-        "": "it is empty",
-        "notes.txt": "it has notes.txt",
-        "model/config.json": f"did you mean {tmp_path}/model?",
-    }
-    assert told.endswith(hint[inside[0] if inside else ""])
+    assert told.endswith(hint.format(folder=tmp_path))
 
 
 @pytest.mark.parametrize(

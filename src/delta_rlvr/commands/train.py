@@ -31,6 +31,7 @@ from delta_rlvr.commands.resuming import changes, finished, step_to_go_on_from
 from delta_rlvr.commands.terminal import plain_warnings
 from delta_rlvr.commands.training_problems import (
     TaskReward,
+    default_prompt,
     fit_context,
     own_or_task_reward,
     row,
@@ -80,9 +81,11 @@ def train(
         step, going_on = step_to_go_on_from(config) if options.resume else (None, [])
         model, tokenizer = load_policy(options.model)
         asked = [*problems, *heldout_problems(options, task)]
-        if cut := fit_context(model.config, tokenizer, asked, config, limit):
+        cut = fit_context(model.config, tokenizer, asked, config, limit)
+        unchosen = default_prompt(options.task, problems) if isinstance(task, ProblemSet) else None
+        for sentence in filter(None, (unchosen, cut)):
             # The later runs of a comparison repeat nothing.
-            (teller.say if same_start is None else teller.log)(cut)
+            (teller.say if same_start is None else teller.log)(sentence)
         settings = run_settings(options, config)  # before the trainer, which may change its arguments
         config.run_folder = False  # it is written here, with what the trainer alone does not know
         trainer = DeltaTrainer(

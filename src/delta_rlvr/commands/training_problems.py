@@ -10,11 +10,12 @@ from typing import Any
 from delta_rlvr.adapters.trl import DeltaTrainerConfig
 from delta_rlvr.commands.options import TrainOptions
 from delta_rlvr.rewards import RewardFunction, Verdict
-from delta_rlvr.spelling import shown_spec
+from delta_rlvr.spelling import shown_spec, split_spec
 from delta_rlvr.tasks import Problem, Task
 from delta_rlvr.tasks.own_reward import OwnReward
 from delta_rlvr.tasks.problem_set import ProblemSet
 from delta_rlvr.tasks.prompts import encode_prompt, prompt_text
+from delta_rlvr.tasks.templates import MATH
 
 
 class TaskReward(RewardFunction):
@@ -59,6 +60,16 @@ def own_or_task_reward(
     reward.problems = by_id
     reward.check(problems[0], training=True)
     return reward
+
+
+def default_prompt(spec: str, problems: Sequence[Problem]) -> str | None:
+    """A sentence about the prompt of rows for which nobody chose one: it is part of what is trained, and not seen otherwise."""
+    _, settings = split_spec(spec)
+    question = problems[0].meta.get("question")
+    if settings.keys() & {"template", "template_text", "shots"} or not isinstance(question, str):
+        return None
+    shown = MATH.fill("{question}").replace("\n", "\\n")
+    return f"prompt: the template {MATH.name!r}, as none was chosen: {shown} (--template NAME or --template_text TEXT gives another)"
 
 
 def fit_context(

@@ -49,13 +49,23 @@ def check_model_name(name: str) -> None:
     if path.is_dir():
         if not (path / "config.json").is_file():
             inside = sorted(one.name for one in path.iterdir())
-            inner = next((one for one in inside if (path / one / "config.json").is_file()), None)
+            inner = _trained_last([one for one in inside if (path / one / "config.json").is_file()])
             has = f"it has {', '.join(inside[:6])}" if inside else "it is empty"
             if inner:
                 has = f"did you mean {path / inner}?"
             raise FileNotFoundError(f"--model {name}: the folder holds no model (no config.json); {has}")
     elif name.startswith(("/", ".", "~")) and not path.exists():
         raise FileNotFoundError(f"--model {name}: there is no such folder or file")
+
+
+def _trained_last(folders: list[str]) -> str | None:
+    """Of the models in the folder of a run: the one after its last step, else the newest checkpoint."""
+
+    def age(folder: str) -> tuple[bool, int]:
+        number = folder.rpartition("-")[2]
+        return folder == "model", int(number) if number.isdecimal() else -1
+
+    return max(folders, key=age, default=None)
 
 
 def check_device(device: str) -> None:
