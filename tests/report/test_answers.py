@@ -605,3 +605,20 @@ def test_many_long_runs_stay_light(make_run, tmp_path):
         sums.save(run / "tokens.npz", lambda ids: [f"token {number}" for number in ids])
         runs.append(run)
     assert write_report(runs, tmp_path / "report.html").stat().st_size < 1.4e6  # beside 3.5 MB of tokens
+
+
+def test_it_opens_where_something_was_learned(browser, make_run, tmp_path):
+    """The last sampled step has no prompt with a signal; its tokens still have coefficients, which the readout explains."""
+    run = make_run(tmp_path / "run", steps=4, prompts=2)
+    file = run / "rollouts" / "step_000004.jsonl.gz"
+    with gzip.open(file, "rt") as lines:
+        responses = [json.loads(line) | {"advantage": 0.0} for line in lines]
+    with gzip.open(file, "wt") as lines:
+        lines.writelines(json.dumps(response) + "\n" for response in responses)
+    explained = "Its coefficient is not 1 because"
+    with opened(browser, write_report([run], tmp_path / "report.html")) as page:
+        assert page.locator("#tokens .step-output").text_content() == "step 2, sample 2 of 3"
+        assert explained not in page.text_content(".details")
+        set_range(page, "#tokens input[type=range]", 2)
+        page.wait_for_selector("#tokens-view[data-shown^='4/']")
+        assert explained in page.text_content(".details")

@@ -61,13 +61,15 @@ class RunAndStep {
     this.fields[0].hidden = runs.length === 1;
   }
 
-  /** Go where the page is, if this section has it; else stay, or start with the last step of the first run that has weights. */
+  /** Go where the page is, if this section has it; else stay, or start with the first run that has weights, at its last step that has a signal. */
   follow(shown) {
     const run = this.runs.find(({ place }) => place + 1 === Number(shown.run))
       ?? this.run ?? this.runs.find(({ weighted }) => weighted) ?? this.runs[0];
     const steps = this.stepsOf(run);
     let at = steps.indexOf(Number(shown.step));
-    if (at < 0) at = run === this.run ? this.at : steps.length - 1;
+    if (at < 0 && run === this.run) ({ at } = this);
+    if (at < 0) at = steps.indexOf(run.steps.findLast(({ prompts }) => prompts.some(({ signal }) => signal))?.step);
+    if (at < 0) at = steps.length - 1;
     if (run === this.run && at === this.at) return false;
     Object.assign(this, { run, at });
     this.runChoice.value = run.place + 1;

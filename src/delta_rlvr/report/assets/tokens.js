@@ -276,6 +276,8 @@ class TokenView {
       ...(response.margin_initial ? [["margin before", number(value("margin_initial"), 4)]] : []),
       ...(response.decisive ? [["decisive", value("decisive") ? "yes" : "no"]] : []),
     ];
+    const scaled = response.advantage === 0 && ![undefined, 1].includes(value("weight"))
+      ? el("p", { className: "hint" }, "The advantage is 0, so this token has no part in the update. Its coefficient is not 1 because all coefficients of the batch are scaled together, to a mean of 1.") : null;
     const others = Object.keys(response.other_weights ?? {});
     const row = (name, key) => el("tr", {}, el("th", { scope: "row" }, visible(name)),
       el("td", {}, number(read(key), 4)), el("td", {}, valueText({ key: "share:" }, read(`share:${key}`), 3)));
@@ -284,7 +286,7 @@ class TokenView {
     this.details.replaceChildren(
       el("div", { className: "token" }, el("bdi", {}, visibleToken(response.tokens[place])),
         el("small", {}, `token ${number(place + 1)} of ${number(response.tokens.length)}, response #${response.index ?? text.number}`)),
-      el("dl", {}, ...facts.map(([name, shown]) => el("div", {}, el("dt", {}, name), el("dd", {}, shown)))), ...(table ? [table] : []), hint);
+      el("dl", {}, ...facts.map(([name, shown]) => el("div", {}, el("dt", {}, name), el("dd", {}, shown)))), ...[scaled, table].filter(Boolean), hint);
   }
 
   // Tokens of this prompt by what they are shaded by; pressing again goes to the next in rank.
