@@ -9,6 +9,7 @@ import pytest
 
 from command_line import SMALL, refused
 from delta_rlvr.cli import main
+from delta_rlvr.commands import train
 from delta_rlvr.commands.train import advised_comparison
 
 
@@ -89,6 +90,13 @@ def test_a_folder_with_another_run(finished, resume, capsys):
     if resume:
         assert f"{resume[1].strip('-')} " in told
     assert contents(folder) == before
+
+
+def test_a_folder_with_another_run_is_refused_before_anything_is_loaded(finished, monkeypatch, capsys):
+    folder, _ = finished
+    monkeypatch.setattr(train, "load_policy", lambda _: pytest.fail("the model was loaded first"))
+    monkeypatch.setattr(train, "get_task", lambda *_, **__: pytest.fail("the problems were read first"))
+    assert "holds another run" in refused(capsys, "train", *SMALL, "--output", folder)
 
 
 def test_resume_without_a_run(capsys, tmp_path):

@@ -226,3 +226,17 @@ def test_commands(rollouts_file, run_folder, tmp_path, capsys):
     assert main(["explain", *arguments, "--output", str(page)]) == 0
     assert capsys.readouterr().out == f"{page}\n"
     assert unpacked(page)["page"]["comparison"]["agreeing"]["rule.proxy"] == "topk_hidden"
+
+
+def test_what_is_no_page_is_not_written_over(rollouts_file, tmp_path, capsys):
+    """Before the model is loaded; a page of ours is replaced, which the last line says."""
+    kept = rollouts_file.read_bytes()
+    arguments = ["explain", "--model", "builtin", "--rollouts", str(rollouts_file), "--methods", "delta"]
+    assert main([*arguments, "--output", str(rollouts_file)]) == 2
+    assert "is there already, and is no page of explain or report" in capsys.readouterr().err
+    assert rollouts_file.read_bytes() == kept
+    page = tmp_path / "again.html"
+    assert main([*arguments, "--output", str(page)]) == 0
+    assert capsys.readouterr().out == f"{page}\n"
+    assert main([*arguments, "--output", str(page)]) == 0
+    assert capsys.readouterr().out == f"{page} (the page that was there is replaced)\n"

@@ -55,6 +55,12 @@ class TestGroups:
         assert differing == {"lr": [1, 2]}
         assert agreeing["batch"] == 8
 
+    def test_a_rule_that_others_do_not_have_is_one_setting(self, tmp_path):
+        rule = {"lambda_min": 0.8, "refinements": 1}
+        runs = [bare_run(tmp_path / m, method=m, rule=r) for m, r in (("dapo", None), ("delta", rule))]
+        differing, _ = compare_settings(runs)
+        assert differing == {"method": ["dapo", "delta"], "rule": [None, "lambda_min=0.8, refinements=1"]}
+
 
 class TestComparison:
     def test_seeds_are_compared_as_by_the_command(self, tmp_path):

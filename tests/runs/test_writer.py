@@ -11,7 +11,7 @@ import pytest
 
 from delta_rlvr import runs
 from delta_rlvr.runs import RunDescription, RunFolderError, RunWriter, TokenSums, read_run
-from delta_rlvr.runs.layout import round_significant
+from delta_rlvr.runs.layout import round_significant, shown_text
 
 
 def describe(**changes):
@@ -92,6 +92,21 @@ def test_resume_refuses_another_run(tmp_path, change):
     RunWriter.create(tmp_path, describe()).interrupt()
     with pytest.raises(RunFolderError, match=f"holds another run \\({next(iter(change))} "):
         RunWriter.resume(tmp_path, describe(**change), 0)
+
+
+def test_resume_names_another_method_and_not_its_settings(tmp_path):
+    RunWriter.create(tmp_path, describe(method="dapo", rule=None)).interrupt()
+    with pytest.raises(RunFolderError, match=r"holds another run \(method 'dapo' is now 'delta'\): resume"):
+        RunWriter.resume(tmp_path, describe(method="delta", rule={"k": 1, "low": 0.8}), 0)
+    RunWriter.create(tmp_path / "same", describe(rule={"k": 1, "low": 0.8})).interrupt()
+    with pytest.raises(RunFolderError, match=r"holds another run \(rule low 0\.8 is now 0\.5\): resume"):
+        RunWriter.resume(tmp_path / "same", describe(rule={"k": 1, "low": 0.5}), 0)
+
+
+def test_a_chat_is_shown_line_by_line():
+    chat = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Add 1 and 2."}]
+    assert shown_text(chat) == "system: Be brief.\nuser: Add 1 and 2."
+    assert shown_text("Add 1 and 2.") == "Add 1 and 2."
 
 
 def test_resume_needs_a_run(tmp_path):

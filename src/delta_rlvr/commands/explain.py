@@ -80,6 +80,7 @@ def run(args: argparse.Namespace) -> int:
         from delta_rlvr.tasks import get_task
 
         measure = Continued(get_task(args.task), args.measured, args.temperature)
+    replaced = _check_output(Path(args.output))
     with plain_warnings(partial(print, file=sys.stderr)):
         page = explain(
             args.model,
@@ -92,8 +93,21 @@ def run(args: argparse.Namespace) -> int:
             reward_key=args.reward_key,
             measure=measure,
         )
-    print(page)
+    print(f"{page} (the page that was there is replaced)" if replaced else page)
     return 0
+
+
+def _check_output(path: Path) -> bool:
+    """Whether a page of ours stands there already; anything else is not written over."""
+    from delta_rlvr.report.page import PAGE_MARK
+
+    if path.is_file() and PAGE_MARK in path.read_bytes():
+        return True
+    if path.exists():
+        raise ValueError(
+            f"--output {path} is there already, and is no page of explain or report: give another --output"
+        )
+    return False
 
 
 def explain(

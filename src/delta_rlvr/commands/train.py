@@ -42,6 +42,7 @@ from delta_rlvr.exit_codes import at_work
 from delta_rlvr.rewards import OverlongReward, RewardFunction, SoftOverlong
 from delta_rlvr.runs import RunWriter
 from delta_rlvr.runs.model_card import write_card
+from delta_rlvr.runs.writer import check_is_free
 from delta_rlvr.spelling import command_line, shown_spec
 from delta_rlvr.tasks import Task, decisive_tokens, get_task, load_policy
 from delta_rlvr.tasks.models import check_model_name, gguf_digest, is_gguf
@@ -73,6 +74,8 @@ def train(
         if options.resume and (nothing_left := finished(run_settings(options, config), config)):
             teller.say(nothing_left)
             return
+        if not options.resume and config.process_index == 0:
+            check_is_free(Path(str(config.output_dir)))  # before seconds or minutes go into data and model
         task = get_task(options.task, graded=options.reward is None)
         limit = config.max_completion_length
         complete(config, options, task, teller.say)

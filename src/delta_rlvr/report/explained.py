@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -14,6 +13,7 @@ import numpy as np
 from delta_rlvr.report.page import write_report
 from delta_rlvr.report.rollout_files import Rollout
 from delta_rlvr.runs import RunDescription, RunWriter
+from delta_rlvr.runs.layout import shown_text
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -117,7 +117,7 @@ class Explained:
             line = {
                 "group": group,
                 "index": seen[group],
-                "prompt": prompt if isinstance(prompt, str) else json.dumps(prompt),
+                "prompt": shown_text(prompt),
                 "response": "".join(reading.texts),
                 "reward": rollout.reward,
                 "advantage": self.advantages[place],

@@ -55,8 +55,16 @@ def group_runs(runs: Sequence[RunReader]) -> list[RunGroup]:
 
 
 def compare_settings(runs: Sequence[RunReader]) -> tuple[dict[str, list[Any]], dict[str, Any]]:
-    """Settings that differ (one value per run, None where it has none) and those on which all runs agree."""
+    """Settings that differ (one value per run, None where it has none) and those on which all runs agree. Where methods have rules with
+    other settings, each run's rule is one value: a setting that the others cannot have does not differ from theirs."""
     tables = [settings_of(run) for run in runs]
+    rules = [{key: table[key] for key in table if key.startswith("rule.")} for table in tables]
+    if any(rule.keys() != rules[0].keys() for rule in rules):
+        for table, rule in zip(tables, rules, strict=True):
+            for key in rule:
+                del table[key]
+            named = (f"{key.removeprefix('rule.')}={value}" for key, value in rule.items())
+            table["rule"] = ", ".join(named) or None
     differing: dict[str, list[Any]] = {}
     agreeing: dict[str, Any] = {}
     for key in dict.fromkeys(key for table in tables for key in table):

@@ -37,6 +37,9 @@ _INFO = (
 _STYLES = ("vendor/uplot-1.6.32.min.css", "page.css", "tokens.css", "sections.css")
 _PLOTS = "vendor/uplot-1.6.32.min.js"
 
+PAGE_MARK = b'id="block-page"'
+"""What every page of ours has in it."""
+
 SECTIONS = ("tokens", "weights", "clouds", "dynamics", "discriminator", "comparison")
 """In their order on the page of one run; where runs are compared, the comparison comes first."""
 

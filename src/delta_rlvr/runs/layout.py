@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,17 @@ def rollout_steps(folder: Path) -> dict[int, Path]:
         if match := _ROLLOUT_NAME.fullmatch(path.name):
             by_step[int(match[1])] = path
     return dict(sorted(by_step.items()))
+
+
+def shown_text(value: Any) -> str:
+    """A prompt or an answer as text: chat messages line by line, anything else as JSON."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    if isinstance(value, list) and all(
+        isinstance(message, dict) and "content" in message for message in value
+    ):
+        return "\n".join(f"{message.get('role', '')}: {message['content']}" for message in value)
+    return json.dumps(value, default=str)
 
 
 def round_significant(values: Any, digits: int = 5) -> list[Any]:

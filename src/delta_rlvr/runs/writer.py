@@ -6,7 +6,7 @@ import gzip
 import json
 import math
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -80,16 +80,9 @@ class RunWriter:
         """Start a run in a new or empty folder (files that are not a run's may be there), or in one whose run ended before its first
         step."""
         folder = Path(path)
-        if folder.exists() and not folder.is_dir():
-            raise RunFolderError(f"{folder} is a file: give a folder for the run")
-        if ended_before_its_first_step(folder):
-            for name in (RUN, METRICS, TOKENS):
-                (folder / name).unlink(missing_ok=True)
-        if held := [name for name in (RUN, METRICS, ROLLOUTS, TOKENS) if (folder / name).exists()]:
-            raise RunFolderError(
-                f"{folder} holds another run ({', '.join(held)}): give another folder, resume that run, "
-                "or delete it"
-            )
+        check_is_free(folder)
+        for name in (RUN, METRICS, TOKENS):
+            (folder / name).unlink(missing_ok=True)
         folder.mkdir(parents=True, exist_ok=True)
         started = now()
         info = {"schema": SCHEMA, "status": "running", "started": started, "steps": 0, "final": {}}
@@ -225,6 +218,17 @@ class RunWriter:
             file.write((dump(self._info, indent=1) + "\n").encode())
 
 
+def check_is_free(folder: Path) -> None:
+    """Refuse a folder in which no run can start: a file, or the folder of a run that took a step."""
+    if folder.exists() and not folder.is_dir():
+        raise RunFolderError(f"{folder} is a file: give a folder for the run")
+    held = [name for name in (RUN, METRICS, ROLLOUTS, TOKENS) if (folder / name).exists()]
+    if held and not ended_before_its_first_step(folder):
+        raise RunFolderError(
+            f"{folder} holds another run ({', '.join(held)}): give another folder, resume that run, or delete it"
+        )
+
+
 def ended_before_its_first_step(folder: Path) -> bool:
     """Whether a folder's run failed or was interrupted before it took a step, so that nothing is lost with it."""
     try:
@@ -253,13 +257,26 @@ def _info_to_resume(folder: Path, description: RunDescription) -> dict[str, Any]
             f"{folder} was written with schema {info.get('schema')}, this version writes {SCHEMA}"
         )
     new = plain(asdict(description))
-    other = [f"{key} {info.get(key)!r} is now {new[key]!r}" for key in _IDENTITY if info.get(key) != new[key]]
+    other = list(_other_identity(info, new))
     if other:
         raise RunFolderError(
             f"{folder} holds another run ({'; '.join(other)}): resume it with what it was started with, "
             "or give another folder"
         )
     return dict(info)
+
+
+def _other_identity(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    """What makes it another run, in words. Another method has other settings: its name says enough."""
+    for key in _IDENTITY:
+        old, new = before.get(key), now[key]
+        if old == new or (key == "rule" and before.get("method") != now["method"]):
+            continue
+        if isinstance(old, dict) and isinstance(new, dict):
+            changed = [name for name in {**old, **new} if old.get(name) != new.get(name)]
+            yield from (f"{key} {name} {old.get(name)!r} is now {new.get(name)!r}" for name in changed)
+        else:
+            yield f"{key} {old!r} is now {new!r}"
 
 
 def _metrics_until(path: Path, step: int) -> tuple[dict[int, str], int]:

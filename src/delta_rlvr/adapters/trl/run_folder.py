@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,6 +14,7 @@ from delta_rlvr.adapters.trl.resume import read_seal, seal
 from delta_rlvr.adapters.trl.rollout_batch import RolloutBatch
 from delta_rlvr.rewards.functions import OVERLONG
 from delta_rlvr.runs import RunWriter
+from delta_rlvr.runs.layout import shown_text
 from delta_rlvr.tasks.token_texts import token_texts, vocabulary_texts
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class RunFolderCallback(TrainerCallback):
                 "reward": batch.rewards[row].item(),
                 "advantage": batch.advantages[row].item(),
                 "reason": reasons[row] if reasons and row < len(reasons) else None,
-                "answer": _as_text(batch.rows[row].get("answer")),
+                "answer": shown_text(batch.rows[row].get("answer")),
                 "tokens": tokens,
                 "ids": ids,
             }
@@ -159,7 +159,7 @@ class RunFolderCallback(TrainerCallback):
     def _prompt(self, batch: RolloutBatch, row: int) -> str:
         """The prompt as the data set has it; as the policy read it where an environment wrote it."""
         if "prompt" in batch.rows[row]:
-            return _as_text(batch.rows[row]["prompt"])
+            return shown_text(batch.rows[row]["prompt"])
         tokenizer: Any = self._trainer and self._trainer.processing_class
         read = batch.prompt_ids[row][batch.prompt_mask[row].bool()]
         return str(tokenizer.decode(read, skip_special_tokens=True))
@@ -285,14 +285,3 @@ def _constant_and_ungraded(line: Mapping[str, Any]) -> bool:
 
 def _checkpoint(args: TrainingArguments, step: int) -> Path:
     return Path(str(args.output_dir)) / f"checkpoint-{step}"
-
-
-def _as_text(value: Any) -> str:
-    """A prompt or an answer as text: chat messages line by line, anything else as JSON."""
-    if value is None or isinstance(value, str):
-        return value or ""
-    if isinstance(value, list) and all(
-        isinstance(message, dict) and "content" in message for message in value
-    ):
-        return "\n".join(f"{message.get('role', '')}: {message['content']}" for message in value)
-    return json.dumps(value, default=str)
