@@ -8,12 +8,14 @@ import sys
 
 import numpy as np
 import pytest
+import torch
 from safetensors.torch import load_file
 
 from command_line import SMALL, assert_same_run, metrics, reopen, run_info
 from delta_rlvr.cli import main
 from delta_rlvr.commands.options import parse_train_options
 from delta_rlvr.runs import read_run
+from delta_rlvr.tasks import load_policy
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -102,6 +104,15 @@ def test_an_adapter_goes_on_exactly(tmp_path):
         if "lora_B" in name:
             moved += weight.abs().sum().item()
     assert moved > 0  # they start at zero
+    # The run's model can be used by its name, like any other.
+    merged, _ = load_policy(str(tmp_path / "A" / "model"))
+    start, _ = load_policy("builtin")
+    description = json.loads((tmp_path / "A" / "model" / "adapter_config.json").read_text())
+    name = "model.layers.0.self_attn.q_proj"
+    up, down = (adapters[0][f"base_model.model.{name}.lora_{side}.weight"] for side in "BA")
+    change = merged.get_submodule(name).weight - start.get_submodule(name).weight
+    scale = description["lora_alpha"] / description["r"]
+    torch.testing.assert_close(change, scale * up @ down, atol=1e-6, rtol=1e-4)  # of float32 weights near one
 
 
 def test_a_model_and_problems_from_files(finished, tmp_path):

@@ -37,7 +37,7 @@ def test_from_a_file_to_a_comparison(reader, capsys):
         words_of(command.text)[1:] for command in commands(PAGE) if command.text.startswith("delta-rlvr ")
     ]
     (train,) = [line for line in lines if line[0] == "train"]
-    (evaluate,) = [line for line in lines if line[0] == "evaluate"]
+    evaluate = next(line for line in lines if line[0] == "evaluate")
     (check,) = [line for line in lines if line[0] == "methods"]
     compare = next(line for line in lines if line[0] == "compare")
     assert main([*train, *SMALL]) == 0

@@ -27,7 +27,7 @@ from delta_rlvr.runs.layout import RUN
 from delta_rlvr.runs.writer import ended_before_its_first_step
 from delta_rlvr.spelling import counted, shown_spec
 from delta_rlvr.tasks import get_task
-from delta_rlvr.tasks.models import check_model_name, load_pretrained
+from delta_rlvr.tasks.models import adapter_base, check_model_name, load_pretrained
 from delta_rlvr.tasks.problem import Problem
 
 
@@ -104,7 +104,7 @@ def _look_at_data(
 def _look_at_model(options: TrainOptions, checks: Checklist) -> Any | None:
     with checks.of("model"):
         check_model_name(options.model)
-        model = load_pretrained(AutoConfig, options.model)
+        model = load_pretrained(AutoConfig, adapter_base(options.model) or options.model)
         checks.saw("model", f"{options.model} ({model.model_type})")
         return model
     return None

@@ -47,15 +47,29 @@ def check_model_name(name: str) -> None:
     if name in (DEFAULT_POLICY, SMOLLM2):
         return
     if path.is_dir():
-        if not (path / "config.json").is_file():
+        if not _holds_model(path):
             inside = sorted(one.name for one in path.iterdir())
-            inner = _trained_last([one for one in inside if (path / one / "config.json").is_file()])
+            inner = _trained_last([one for one in inside if _holds_model(path / one)])
             has = f"it has {', '.join(inside[:6])}" if inside else "it is empty"
             if inner:
                 has = f"did you mean {path / inner}?"
             raise FileNotFoundError(f"--model {name}: the folder holds no model (no config.json); {has}")
     elif name.startswith(("/", ".", "~")) and not path.exists():
         raise FileNotFoundError(f"--model {name}: there is no such folder or file")
+
+
+def _holds_model(folder: Path) -> bool:
+    """Whether a folder has a model, or an adapter of one."""
+    return (folder / "config.json").is_file() or adapter_base(folder) is not None
+
+
+def adapter_base(folder: str | Path) -> str | None:
+    """The model that the LoRA adapter in a folder belongs to; None where there is no adapter, or a whole model beside it."""
+    description = Path(folder) / "adapter_config.json"
+    if not description.is_file() or (Path(folder) / "config.json").is_file():
+        return None
+    base: str = json.loads(description.read_text(encoding="utf-8"))["base_model_name_or_path"]
+    return base
 
 
 def _trained_last(folders: list[str]) -> str | None:
@@ -102,13 +116,19 @@ def gguf_digest(path: str) -> str:
 def load_policy(
     name_or_path: str = DEFAULT_POLICY, **options: Any
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """The model (float32 unless `dtype` says otherwise) and its tokenizer; `options` go to `from_pretrained`."""
+    """The model (float32 unless `dtype` says otherwise) and its tokenizer; `options` go to `from_pretrained`. A LoRA adapter is
+    merged into its model."""
     try:
         from transformers import AutoModelForCausalLM, AutoTokenizer
     except ImportError as error:
         raise ImportError('loading a policy needs transformers: pip install "delta-rlvr[trl]"') from error
     check_model_name(name_or_path)
-    model = load_pretrained(AutoModelForCausalLM, name_or_path, **{"dtype": "float32", **options})
+    base = adapter_base(name_or_path)
+    model = load_pretrained(AutoModelForCausalLM, base or name_or_path, **{"dtype": "float32", **options})
+    if base is not None:
+        from peft import PeftModel
+
+        model = PeftModel.from_pretrained(model, name_or_path).merge_and_unload()
     tokenizer = load_pretrained(AutoTokenizer, name_or_path)
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
