@@ -17,15 +17,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch import Tensor
+from untrained import GROUP, TASK, untrained_rollouts
 
-from delta_rlvr.study.judging import Judge
-from delta_rlvr.study.rollouts import Batch, Rollouts, make_collector
+from delta_rlvr.study.rollouts import Rollouts
 from delta_rlvr.study.weighing import Weigher, study_method
-from delta_rlvr.tasks import get_task, load_policy
 
-TASK = "reasoning-gym:chain_sum?min_terms=3&max_terms=3&min_digits=1&max_digits=1&shots=4&working=true&max_tokens=64"
-GROUP = 8
 AT_ONCE = 64
 """Prompts that are sampled together."""
 
@@ -39,33 +35,6 @@ def parts(whole: Rollouts, prompts: int) -> Iterator[Rollouts]:
             value = getattr(whole, field.name)
             cut[field.name] = None if value is None else value[rows]
         yield Rollouts(**cut)
-
-
-def sampled(options: argparse.Namespace) -> tuple[list[Rollouts], Tensor]:
-    """Rollouts of the untrained model, some prompts at a time, and its LM head."""
-    model, tokenizer = load_policy(options.model)
-    task = get_task(options.task)
-    problems = task.problems("train", options.prompts, options.seed)
-    with Judge(tokenizer, 1) as judge:
-        collector = make_collector(
-            model,
-            tokenizer,
-            runs=1,
-            one_line=task.one_line,
-            judge=judge,
-            device=options.device,
-            rows_at_once=AT_ONCE * GROUP,
-        )
-        limit = options.max_tokens or task.max_tokens
-        batches = [
-            Batch(task, problems[first : first + AT_ONCE], options.seed, limit)
-            for first in range(0, len(problems), AT_ONCE)
-        ]
-        made = [
-            collector.collect([batch], group=GROUP, number=number, temperature=1.0, ragged=task.one_line)[0]
-            for number, batch in enumerate(batches)
-        ]
-        return made, collector.policy.head[0]
 
 
 def joined(made: list[Rollouts]) -> Rollouts:
@@ -101,7 +70,16 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--seed", type=int, default=12345)
     options = parser.parse_args()
-    made, head = sampled(options)
+    made, head = untrained_rollouts(
+        options.model,
+        options.task,
+        seed=options.seed,
+        prompts=options.prompts,
+        max_tokens=options.max_tokens,
+        at_once=AT_ONCE,
+        device=options.device,
+        pass_rows=AT_ONCE * GROUP,
+    )
     whole = joined(made)
     print(
         f"{options.model} on {options.task}: {float(whole.correct.mean()):.1%} right, {int(whole.mask.sum()):,} tokens"

@@ -13,15 +13,13 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
+from untrained import TASK, untrained_rollouts
 
 from delta_rlvr.credit.diagnostics import rank_correlation
 from delta_rlvr.study.drawing import INK, LINES, MARGIN, RULE, SOFT, WIDTH, Canvas
-from delta_rlvr.study.judging import Judge
-from delta_rlvr.study.rollouts import Batch, Rollouts, make_collector
+from delta_rlvr.study.rollouts import Rollouts
 from delta_rlvr.study.weighing import Weigher, study_method
-from delta_rlvr.tasks import get_task, load_policy
 
-TASK = "reasoning-gym:chain_sum?min_terms=3&max_terms=3&min_digits=1&max_digits=1&shots=4&working=true&max_tokens=64"
 METHODS = {
     "delta": "as published",
     "delta-scalar": "the same estimator on 1 - p alone",
@@ -30,28 +28,6 @@ METHODS = {
 SIDES = {1: "right responses", -1: "wrong responses"}
 HEIGHT = 330
 LOW, HIGH = 0.6, 1.6
-
-
-def rollouts_of(
-    model_name: str, task_name: str, seed: int, prompts: int, limit: int
-) -> tuple[Rollouts, Tensor]:
-    """One rollout batch of the untrained model, and its LM head."""
-    model, tokenizer = load_policy(model_name)
-    task = get_task(task_name)
-    with Judge(tokenizer, 1) as judge:
-        collector = make_collector(
-            model,
-            tokenizer,
-            runs=1,
-            one_line=task.one_line,
-            judge=judge,
-            device="cpu",
-            compute_dtype=torch.float32,
-            rows_at_once=64,
-        )
-        batch = Batch(task, task.problems("train", prompts, seed), seed, limit, 0.0)
-        (found,) = collector.collect([batch], group=8, number=0, temperature=1.0, ragged=task.one_line)
-        return found, collector.policy.head[0]
 
 
 def figure(rollouts: Rollouts, head: Tensor, model: str) -> str:
@@ -121,8 +97,14 @@ def main() -> None:
     parser.add_argument("--max-tokens", type=int, default=48)
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args()
-    rollouts, head = rollouts_of(
-        options.model, options.task, options.seed, options.prompts, options.max_tokens
+    (rollouts,), head = untrained_rollouts(
+        options.model,
+        options.task,
+        seed=options.seed,
+        prompts=options.prompts,
+        max_tokens=options.max_tokens,
+        at_once=options.prompts,
+        pass_rows=64,
     )
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text(figure(rollouts, head, options.model), encoding="utf-8")

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from delta_rlvr.commands.options import (
+    differing,
     flag_of,
     given_options,
     parse_train_options,
@@ -22,7 +23,7 @@ from delta_rlvr.commands.options import (
 from delta_rlvr.commands.terminal import say
 from delta_rlvr.commands.train import run_settings, train
 from delta_rlvr.evaluate.seeds import mean_text, p_text, seed_table
-from delta_rlvr.files import plain, write_json
+from delta_rlvr.files import write_json
 from delta_rlvr.objectives import get_method
 from delta_rlvr.report import write_report
 from delta_rlvr.runs import read_run
@@ -144,13 +145,9 @@ def _one(
 
 def _check_same(place: Path, started: dict[str, Any], settings: dict[str, Any]) -> None:
     """Runs with other settings must not stand in one table."""
-    before = started.get("settings", {})
-    now = plain(settings)
-    # What is None here is filled in by the task when a run starts.
     other = [
-        f"{flag_of(key)} was {before[key]!r} and is now {now[key]!r}"
-        for key in sorted(before.keys() & now.keys())
-        if before[key] != now[key] and now[key] is not None and key not in _INCIDENTAL
+        f"{flag_of(name)} was {before!r} and is now {now!r}"
+        for name, (before, now) in differing(started.get("settings", {}), settings, _INCIDENTAL).items()
     ]
     if other:
         raise ValueError(

@@ -137,13 +137,12 @@ def tell_change(
         return
     name_of_score = score_name(own_reward)
     asked = [[result.summary()[key] for key in ("problems", "samples")] for result in (before, after)]
+    apart = "" if asked[0] == asked[1] else "not of the same problems and samples, so they cannot be compared"
     if compare is None:
         scores = [result.summary()["accuracy"] for result in (before, after)]
-        change = f"({100 * (scores[1] - scores[0]):+.1f} points)"
-        if asked[0] != asked[1]:
-            change = "(not of the same problems and samples, so they cannot be compared)"
+        change = apart or f"{100 * (scores[1] - scores[0]):+.1f} points"
         teller.say(
-            f"held-out {name_of_score}: {scores[0]:.1%} before training, {scores[1]:.1%} after {change}"
+            f"held-out {name_of_score}: {scores[0]:.1%} before training, {scores[1]:.1%} after ({change})"
         )
         return
     teller.say(f"held-out {name_of_score} ({sampling_text(after)}):")
@@ -155,8 +154,8 @@ def tell_change(
         spread = interval_text(score["low"], score["high"], "{:.1%} to {:.1%}")
         table.add_row(name, f"{score['accuracy']:.1%}", spread)
     teller.show(table)
-    if asked[0] != asked[1]:
-        teller.say("The two scores are not of the same problems and samples, so they cannot be compared.")
+    if apart:
+        teller.say(f"The two scores are {apart}.")
         return
     comparison = compare_results(before, after)
     gain = comparison.difference

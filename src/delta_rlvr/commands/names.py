@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import difflib
 import importlib.util
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from functools import cache
 from importlib.metadata import entry_points
 from itertools import zip_longest
@@ -84,14 +84,18 @@ def check_options(command: str, arguments: Sequence[str]) -> None:
         # Names may be shortened, as argparse has it, and a switch that is on by default has a --no_ form.
         if not word.startswith("--") or any(one.startswith(name.removeprefix("no_")) for one in known):
             continue
-        if name in _rule_settings():
-            method = next(_values(arguments, "method"), "delta")
-            spec = f"{method}{'&' if '?' in method else '?'}{name}=VALUE"
-            hint = f"settings of a method follow its name: --method {command_line(spec)}"
-        else:
-            close = difflib.get_close_matches(name, known, 1)
-            hint = f"did you mean --{close[0]}?" if close else "`delta-rlvr train --help-all` lists them"
+        hint = option_hint(name, known, next(_values(arguments, "method"), "delta"), _rule_settings())
         raise ValueError(f"there is no option {word.partition('=')[0]}; {hint}")
+
+
+def option_hint(name: str, known: Iterable[str], method: str, settings: Container[str]) -> str:
+    """What may be meant by an option that is not known; `settings` are those of the method's rule."""
+    setting = name.replace("-", "_")
+    if setting in settings:
+        spec = f"{method}{'&' if '?' in method else '?'}{setting}=VALUE"
+        return f"settings of a method follow its name: --method {command_line(spec)}"
+    close = difflib.get_close_matches(name, known, 1)
+    return f"did you mean --{close[0]}?" if close else "`delta-rlvr train --help-all` lists them"
 
 
 _OWN_OPTIONS = {"train": ("config",), "compare": ("config", "methods", "seeds")}

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import NoneType
@@ -16,7 +15,8 @@ import yaml
 from trl import TrlParser
 
 from delta_rlvr.adapters.trl import DeltaTrainerConfig
-from delta_rlvr.commands.names import check_trackers
+from delta_rlvr.commands.names import check_trackers, option_hint
+from delta_rlvr.files import plain
 from delta_rlvr.objectives import get_method
 from delta_rlvr.rewards.extract import EXTRACTORS
 from delta_rlvr.runs.layout import RUN
@@ -172,6 +172,19 @@ def flag_of(setting: str) -> str:
     return f"--{next((ours for ours, theirs in _SAME_SETTING.items() if theirs == setting), setting)}"
 
 
+def differing(
+    before: Mapping[str, Any], settings: Mapping[str, Any], but: Collection[str]
+) -> dict[str, tuple[Any, Any]]:
+    """The settings, by name, that a stored run was given otherwise than now, and both values."""
+    now = plain(dict(settings))
+    # What is None here is filled in by the task when a run starts.
+    return {
+        name: (before[name], now[name])
+        for name in sorted(before.keys() & now.keys() - set(but))
+        if before[name] != now[name] and now[name] is not None
+    }
+
+
 def stored_settings(folder: Path) -> dict[str, Any]:
     """The settings that a run was started with; {} where there is no run (a later check reports that)."""
     try:
@@ -191,8 +204,9 @@ def _restored(stored: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, 
     if "num_train_epochs" in said:
         known.discard("max_steps")
     kept = {name: value for name, value in stored.items() if name in known}
-    plain = (bool, int, float, str, NoneType)
-    return {name: value for name, value in kept.items() if isinstance(value, plain)}
+    return {
+        name: value for name, value in kept.items() if isinstance(value, (bool, int, float, str, NoneType))
+    }
 
 
 def _parser() -> TrlParser:
@@ -260,13 +274,9 @@ def known_options() -> set[str]:
     return {field.name for kind in (TrainOptions, DeltaTrainerConfig) for field in fields(kind)}
 
 
-def _hint(name: str, method: str = "delta") -> str:
-    setting = name.replace("-", "_")
-    if setting in {one.name for one in fields(get_method(method).rule)}:
-        mark = "&" if "?" in method else "?"
-        return f"settings of a method follow its name: --method '{method}{mark}{setting}=VALUE'"
-    close = difflib.get_close_matches(name, known_options(), 1)
-    return f"did you mean --{close[0]}?" if close else "`delta-rlvr train --help-all` lists them"
+def _hint(name: str, method: str) -> str:
+    settings = {one.name for one in fields(get_method(method).rule)}
+    return option_hint(name, known_options(), method, settings)
 
 
 def device_defaults() -> dict[str, Any]:

@@ -9,8 +9,7 @@ from typing import Any
 from delta_rlvr.adapters.trl import DeltaTrainerConfig
 from delta_rlvr.adapters.trl.own_run import MODEL
 from delta_rlvr.adapters.trl.resume import find_checkpoints
-from delta_rlvr.commands.options import NOT_RESTORED, flag_of
-from delta_rlvr.files import plain
+from delta_rlvr.commands.options import NOT_RESTORED, differing, flag_of
 from delta_rlvr.runs import RunFolderError, RunWriter, read_run
 from delta_rlvr.runs.layout import RUN
 from delta_rlvr.spelling import command_line
@@ -25,17 +24,13 @@ def finished(settings: Mapping[str, Any], config: DeltaTrainerConfig) -> str | N
         left = config.max_steps > int(info.get("steps") or 0)
     else:
         left = config.num_train_epochs != before.get("num_train_epochs")
-    now = plain(dict(settings))
-    other_run = any(before.get(name) != now[name] for name in ("model", "task", "method", "seed"))
-    if (
-        info.get("status") != "finished" or left or other_run
-    ):  # another run is refused where the folder is opened
+    # Another run is refused where the folder is opened.
+    other_run = any(before.get(name) != settings[name] for name in ("model", "task", "method", "seed"))
+    if info.get("status") != "finished" or left or other_run:
         return None
-    # What is None here is filled in by the task when a run starts.
     asked = [
-        f"{flag_of(name)} was {before[name]} and stays so"
-        for name in sorted(before.keys() & now.keys() - NOT_RESTORED)
-        if before[name] != now[name] and now[name] is not None
+        f"{flag_of(name)} was {value} and stays so"
+        for name, (value, _) in differing(before, settings, NOT_RESTORED).items()
     ]
     steps = info["steps"]
     again = command_line("delta-rlvr", "train", "--output", folder, "--resume", "--steps", 2 * steps)

@@ -178,6 +178,7 @@ class CreditStream:
             # No collective may stand in here: it raises on one rank alone.
             lengths = _joined(self._lengths, torch.int64, device)
             row = self._row(lengths, findings)
+            known = self._arrays(_named(logps, arrays), row, findings)
             batch = TokenBatch(
                 lengths=lengths,
                 row=row,
@@ -186,7 +187,7 @@ class CreditStream:
                 round_number=round_number,
                 reducer=reducer,
                 temperature=self.temperature,
-                given=self._given(rule, lengths, row, groups, _named(logps, arrays), findings),
+                given=self._given(rule, lengths, row, groups, known, findings),
                 stored=None if rule.stores is None else self.store,
             )
             findings.settle()
@@ -203,8 +204,7 @@ class CreditStream:
         record = weigh(batch, rule)
         if not diagnose:
             return record
-        known = self._array("logps", _named(logps, arrays), batch.row, Findings())
-        numbers = diagnostics(record, batch.advantages, known) | rule.diagnose(batch)
+        numbers = diagnostics(record, batch.advantages, known.get("logps")) | rule.diagnose(batch)
         return replace(record, diagnostics=numbers)
 
     def _row(self, lengths: Int[Tensor, " batch"], findings: Findings) -> Int[Tensor, " token"]:
@@ -222,14 +222,14 @@ class CreditStream:
         findings.ask(total, judge)
         return torch.searchsorted(ends, torch.arange(count, device=lengths.device), right=True)
 
-    def _array(
-        self, name: str, given: Mapping[str, Tensor], row: Int[Tensor, " token"], findings: Findings
-    ) -> Tensor | None:
-        """A token array from `add` or from `solve`, checked; None where neither was given it."""
-        added = self._added.get(name)
-        require(not (added and name in given), f"{name}: give it to `add` or to `solve`, not to both")
-        values = torch.cat(added) if added else given.get(name)
-        return None if values is None else _checked_values(name, values, row, findings)
+    def _arrays(
+        self, given: Mapping[str, Tensor], row: Int[Tensor, " token"], findings: Findings
+    ) -> dict[str, Tensor]:
+        """The token arrays that `add` or `solve` was given, checked."""
+        for name in given:
+            require(name not in self._added, f"{name}: give it to `add` or to `solve`, not to both")
+        whole = {**given, **{name: torch.cat(added) for name, added in self._added.items()}}
+        return {name: _checked_values(name, values, row, findings) for name, values in whole.items()}
 
     def _given(
         self,
@@ -237,7 +237,7 @@ class CreditStream:
         lengths: Int[Tensor, " batch"],
         row: Int[Tensor, " token"],
         groups: Tensor | None,
-        arrays: Mapping[str, Tensor],
+        known: Mapping[str, Tensor],
         findings: Findings,
     ) -> dict[str, Tensor]:
         """What the rule needs, checked: that and nothing else, so that it is right wherever the engine gives no more."""
@@ -253,14 +253,12 @@ class CreditStream:
                 lambda low, high: None if finite(low, high) else self._name_bad_hidden(row),
             )
         given: dict[str, Tensor] = {}
-        for name in TOKEN_ARRAYS:
-            values = self._array(name, arrays, row, findings)
-            if name in rule.needs:
-                require(
-                    values is not None or len(row) == 0,
-                    f"{name}: this method needs it; pass it to `add` or to `solve`",
-                )
-                given[name] = _no_tokens(name, row.device) if values is None else values
+        for name in (name for name in TOKEN_ARRAYS if name in rule.needs):
+            require(
+                name in known or len(row) == 0,
+                f"{name}: this method needs it; pass it to `add` or to `solve`",
+            )
+            given[name] = known[name] if name in known else _no_tokens(name, row.device)
         if "head" in rule.needs:
             assert self.head is not None
             given["head"] = self.head

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from delta_rlvr.adapters.metrics import untracked
 from delta_rlvr.adapters.verl.checks import select
-from delta_rlvr.adapters.verl.settings import SettingsError, VerlSettings
+from delta_rlvr.adapters.verl.settings import DETAIL, REWARDS, WEIGHTS, SettingsError, VerlSettings
 from delta_rlvr.objectives import rewarded_alike
 from delta_rlvr.runs import RunDescription, RunWriter
 from delta_rlvr.tasks.token_texts import token_texts, vocabulary_texts
@@ -43,10 +43,8 @@ _TIMES = {
 _TOKEN_ARRAYS = {
     "logps": "old_log_probs",
     "entropy": "entropy",
-    "weight": "delta_weights",
-    "alpha": "delta_alpha",
-    "margin": "delta_margin",
-    "margin_initial": "delta_margin_initial",
+    "weight": WEIGHTS,
+    **DETAIL,
 }
 
 Table = Mapping[str, Sequence[Any]]
@@ -184,8 +182,8 @@ class _Response:
     @property
     def weights(self) -> Tensor:
         """One for a method without any."""
-        if "delta_weights" in self.row:
-            return self.valid("delta_weights")
+        if WEIGHTS in self.row:
+            return self.valid(WEIGHTS)
         return torch.ones(int(self._mask.sum()), dtype=torch.float64)
 
     @property
@@ -215,7 +213,7 @@ def _group_metrics(table: Table, alike: Sequence[bool]) -> dict[str, float]:
 
 def _alike(table: Table) -> Bool[Tensor, " batch"]:
     """Which responses are of a group whose rewards are equal; with verl's KL penalty, where it takes one."""
-    rewards = torch.stack([scores.sum() for scores in table.get("token_level_rewards", table["rm_scores"])])
+    rewards = torch.stack([scores.sum() for scores in table[next(name for name in REWARDS if name in table)]])
     numbers = {uid: number for number, uid in enumerate(dict.fromkeys(table["uid"]))}
     return rewarded_alike(rewards, torch.tensor([numbers[uid] for uid in table["uid"]]))
 

@@ -16,6 +16,12 @@ BLOCK = "delta"
 """The block's name in a verl config."""
 GIVEN = ("hidden", "head", "groups", "logps", "entropy", "tokens")
 """What a rule may need on verl."""
+WEIGHTS = "delta_weights"
+"""The field of a batch with the token weights, from the solve to the update."""
+DETAIL = {name: f"delta_{name}" for name in ("alpha", "margin", "margin_initial")}
+"""Further arrays per token, at steps whose rollouts are written down, and their fields."""
+REWARDS = ("token_level_rewards", "rm_scores")
+"""The fields of a batch with its rewards: with verl's KL penalty, where it takes one, else the graders' alone."""
 
 
 class SettingsError(ValueError):

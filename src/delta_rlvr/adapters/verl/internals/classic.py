@@ -28,12 +28,11 @@ from verl.trainer.ppo.ray_trainer import RayPPOTrainer
 from verl.utils import tensordict_utils as tu
 from verl.utils import tracking
 
-from delta_rlvr.adapters.verl.internals.fields import DETAIL, REWARDS, WEIGHTS
 from delta_rlvr.adapters.verl.internals.front import CreditRun, put_worker
-from delta_rlvr.adapters.verl.settings import BLOCK, SettingsError
+from delta_rlvr.adapters.verl.settings import BLOCK, DETAIL, REWARDS, WEIGHTS, SettingsError
 
 _TOKEN_FIELDS = ("responses", "response_mask", "advantages", *REWARDS, WEIGHTS)
-_DUMPED_TOKEN_FIELDS = ("old_log_probs", *(f"delta_{name}" for name in DETAIL))
+_DUMPED_TOKEN_FIELDS = ("old_log_probs", *DETAIL.values())
 
 
 class DeltaRayTrainer(RayPPOTrainer):
@@ -98,7 +97,7 @@ class DeltaRayTrainer(RayPPOTrainer):
         tu.assign_non_tensor(asked, round_number=self.global_steps, detail=self._looks_closely())
         solved = self.actor_rollout_wg.compute_token_weights(asked)
         shape = tuple(batch.batch["response_mask"].shape)
-        for name in (WEIGHTS, *(f"delta_{name}" for name in DETAIL)):
+        for name in (WEIGHTS, *DETAIL.values()):
             if name in solved.keys():  # noqa: SIM118 - a TensorDict looks into its values
                 batch.batch[name] = solved[name].to_padded_tensor(0.0, output_size=shape)
         return {**tu.get(solved, "metrics"), "timing_s/credit": time.perf_counter() - began}

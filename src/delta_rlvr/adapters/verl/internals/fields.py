@@ -11,13 +11,8 @@ from torch import Tensor
 from verl.utils import tensordict_utils as tu
 
 from delta_rlvr.adapters.verl.capture import MicroBatch
+from delta_rlvr.adapters.verl.settings import REWARDS
 
-WEIGHTS = "delta_weights"
-"""The token weights, from the solve to the update."""
-DETAIL = ("alpha", "margin", "margin_initial")
-"""Further arrays per token, at steps whose rollouts are written down; their fields are called `delta_...` too."""
-REWARDS = ("token_level_rewards", "rm_scores")
-"""Where the rewards of a batch are: with verl's KL penalty, where it takes one, else the graders' alone."""
 ROW = "delta_row"
 """A sequence's number in the rank's batch, from the pass to its micro-batches."""
 

@@ -11,8 +11,7 @@ from torch import Tensor
 from verl.utils.metric import AggregationType, Metric
 from verl.workers.utils.padding import no_padding_2_padding
 
-from delta_rlvr.adapters.verl.internals.fields import WEIGHTS
-from delta_rlvr.adapters.verl.settings import VerlSettings
+from delta_rlvr.adapters.verl.settings import WEIGHTS, VerlSettings
 
 
 def weighted_loss(

@@ -14,9 +14,8 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils import tensordict_utils as tu
 from verl.utils.debug import marked_timer
 
-from delta_rlvr.adapters.verl.internals.fields import DETAIL, REWARDS, WEIGHTS
 from delta_rlvr.adapters.verl.internals.front import CreditRun, put_worker
-from delta_rlvr.adapters.verl.settings import BLOCK, SettingsError
+from delta_rlvr.adapters.verl.settings import BLOCK, DETAIL, REWARDS, WEIGHTS, SettingsError
 
 MODE = "delta_sync"
 # Modes that verl has and we do not: named so that a launch says why it stops.
@@ -35,7 +34,7 @@ _OF_EVERY_RESPONSE = (
     "extra_fields",
     WEIGHTS,
 )
-_OF_DUMPED_RESPONSES = ("old_log_probs", "entropy", *(f"delta_{name}" for name in DETAIL))
+_OF_DUMPED_RESPONSES = ("old_log_probs", "entropy", *DETAIL.values())
 
 
 @register_trainer(MODE)

@@ -17,7 +17,6 @@ from delta_rlvr.adapters.metrics import tracked
 from delta_rlvr.adapters.verl.capture import PassCapture, response_advantages, stable_numbers
 from delta_rlvr.adapters.verl.internals import engine as engines
 from delta_rlvr.adapters.verl.internals.fields import (
-    DETAIL,
     ROW,
     identities,
     nested,
@@ -26,7 +25,7 @@ from delta_rlvr.adapters.verl.internals.fields import (
     response_rewards,
 )
 from delta_rlvr.adapters.verl.internals.loss import weighted_loss
-from delta_rlvr.adapters.verl.settings import BLOCK, read_settings
+from delta_rlvr.adapters.verl.settings import BLOCK, DETAIL, WEIGHTS, read_settings
 
 
 class DeltaWorker(ActorRolloutRefWorker):
@@ -86,9 +85,9 @@ class DeltaWorker(ActorRolloutRefWorker):
         self.delta_store.clear()
         if not self.delta_engine.is_mp_src_rank_with_outputs():
             return None
-        wanted = ("weights", *(DETAIL if detail else ()))
+        wanted = {"weights": WEIGHTS} | (DETAIL if detail else {})
         fields: dict[str, Any] = {
-            f"delta_{name}": nested(arrays[name], lengths) for name in wanted if name in arrays
+            field: nested(arrays[name], lengths) for name, field in wanted.items() if name in arrays
         }
         return tu.get_tensordict(tensor_dict=fields, non_tensor_dict={"metrics": metrics})
 
