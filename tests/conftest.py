@@ -39,6 +39,14 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+def pytest_runtest_setup(item):
+    if item.get_closest_marker("gpu"):
+        import torch
+
+        if not torch.cuda.is_available():
+            pytest.skip("needs a CUDA device")
+
+
 def pytest_sessionfinish(session):
     gc.unfreeze()
     if "torch" not in sys.modules:

@@ -54,6 +54,8 @@ class TokenBatch:
     """What the rule needs, by name: read it through the properties below."""
     stored: RowStore | None = None
     """The stored rows, where the rule stores some."""
+    two_sided: bool = False
+    """Whether it is known, without a wait for the device, that this rank has advantages of both signs."""
     _known: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     # ------------------------------------------------------------------ what a rule may need

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
-
-from delta_rlvr.credit.reduce import wide
 
 
 def require(condition: bool, message: str) -> None:
@@ -56,20 +54,27 @@ class Findings:
     """What checks want to know of several tensors, for one wait for the device."""
 
     def __init__(self) -> None:
-        self._extremes: list[Tensor] = []
+        self._asked: list[Tensor] = []
         self._judges: list[Callable[[float, float], None]] = []
 
     def ask(self, values: Tensor, judge: Callable[[float, float], None]) -> None:
         """`judge` gets the smallest and the largest value, NaN if one is NaN; it is not called where there is none."""
         if values.numel():
-            self._extremes += values.to(wide(values.device)).aminmax()
+            self._asked.append(values)
             self._judges.append(judge)
 
-    def settle(self) -> None:
-        """Let every check judge, in the order in which they asked."""
-        extremes = torch.stack(self._extremes).tolist() if self._extremes else []
-        for number, judge in enumerate(self._judges):
-            judge(extremes[2 * number], extremes[2 * number + 1])
+    def settle(self, of: Tensor | None = None) -> tuple[float, float]:
+        """Let every check judge, in the order in which they asked. Gives the smallest and the largest value of one of them, 0 where it
+        has none."""
+        # Stacking makes one dtype of all, the widest.
+        extremes = [one for values in self._asked for one in _both(values)]
+        known = torch.stack(extremes).tolist() if extremes else []
+        pairs = list(zip(known[::2], known[1::2], strict=True))
+        for judge, pair in zip(self._judges, pairs, strict=True):
+            judge(*pair)
+        return next(
+            (pair for values, pair in zip(self._asked, pairs, strict=True) if values is of), (0.0, 0.0)
+        )
 
     def problem(self) -> ValueError | None:
         """What the first check that refuses says; None if none does."""
@@ -78,6 +83,11 @@ class Findings:
         except ValueError as error:
             return error
         return None
+
+
+def _both(values: Tensor) -> Sequence[Tensor]:
+    """The smallest and the largest value; a single one is both."""
+    return values.aminmax() if values.dim() else (values, values)
 
 
 def finite(low: float, high: float) -> bool:

@@ -40,10 +40,12 @@ def ready(device_type: str, dtype: torch.dtype) -> bool:
 if triton is not None:
 
     @triton.jit
-    def _part(table, part, kind: tl.constexpr):
-        """Where a part's rows lie, the number of its first token, and how many it has (`Parts.table`)."""
-        rows = tl.load(table + 3 * part).to(tl.pointer_type(kind))
-        return rows, tl.load(table + 3 * part + 1), tl.load(table + 3 * part + 2)
+    def _part(table, part, each, width, kind: tl.constexpr, tokens: tl.constexpr):
+        """Where a part's rows lie, the number of its first token, and how many it has, if any (see `Parts`)."""
+        chunk = table + 3 * (part // each)
+        start = (part % each) * tokens
+        rows = tl.load(chunk).to(tl.pointer_type(kind)) + start.to(tl.int64) * width
+        return rows, tl.load(chunk + 1) + start, tl.load(chunk + 2) - start
 
     @triton.jit
     def _tile(rows, place, there, columns, inside, width):
@@ -57,6 +59,7 @@ if triton is not None:
         weights,
         partial,
         count,
+        each,
         width,
         kind: tl.constexpr,
         tokens: tl.constexpr,
@@ -65,7 +68,7 @@ if triton is not None:
     ):
         """partial[part, side, :] = sum over the part's tokens of weights[side, token] * rows[token, :]."""
         part = tl.program_id(0)
-        rows, first, held = _part(table, part, kind)
+        rows, first, held = _part(table, part, each, width, kind, tokens)
         columns = tl.program_id(1) * block_d + tl.arange(0, block_d)
         inside = columns < width
         positive = tl.zeros((block_d,), tl.float32)
@@ -86,14 +89,16 @@ if triton is not None:
         vectors,
         slots,
         products,
+        each,
         width,
         kind: tl.constexpr,
+        tokens: tl.constexpr,
         block_n: tl.constexpr,
         block_d: tl.constexpr,
     ):
         """products[token] = <rows[token], vectors[slots[token]]>."""
         part = tl.program_id(0)
-        rows, first, held = _part(table, part, kind)
+        rows, first, held = _part(table, part, each, width, kind, tokens)
         place = (tl.program_id(1) * block_n + tl.arange(0, block_n)).to(tl.int64)
         there = place < held
         negative = tl.load(slots + first + place, there, other=0) > 0
@@ -152,13 +157,20 @@ if triton is not None:
         difference,
         gap,
         offset,
+        programs,
         width,
         floor,
         first: tl.constexpr,
         block: tl.constexpr,
     ):
         """The centroids mu (Eq. 3 and 7), mu+ - mu-, ||mu+ - mu-|| and ||mu+||^2 - ||mu-||^2: one program, for want of much to do."""
-        plus, minus = tl.load(masses), tl.load(masses + 1)
+        number = tl.arange(0, block)
+        plus = tl.sum(tl.zeros((block,), tl.float64), 0)
+        minus = plus
+        for start in range(0, programs, block):
+            here = start + number < programs
+            plus += tl.sum(tl.load(masses + 4 * (start + number), here, other=0.0), 0)
+            minus += tl.sum(tl.load(masses + 4 * (start + number) + 1, here, other=0.0), 0)
         square = tl.zeros((block,), tl.float64)
         less = tl.zeros((block,), tl.float64)
         for start in range(0, width, block):
@@ -189,15 +201,17 @@ if triton is not None:
         factor,
         margins,
         moments,
+        each,
         width,
         kind: tl.constexpr,
+        tokens: tl.constexpr,
         scaled: tl.constexpr,
         block_n: tl.constexpr,
         block_d: tl.constexpr,
     ):
         """D = +-(2 <v, mu+ - mu-> - (||mu+||^2 - ||mu-||^2)), 0 where A = 0, and its count, sum and squared deviations by side."""
         part = tl.program_id(0)
-        rows, first, held = _part(table, part, kind)
+        rows, first, held = _part(table, part, each, width, kind, tokens)
         place = (tl.program_id(1) * block_n + tl.arange(0, block_n)).to(tl.int64)
         there = place < held
         total = tl.zeros((block_n,), tl.float32)
@@ -254,24 +268,22 @@ if triton is not None:
 
 
 class Parts:
-    """Rows that lie in several tensors, cut into parts of at most `_TOKENS`: one launch reads them all."""
+    """Rows that lie in several tensors, cut into parts of `_TOKENS`: one launch reads them all.
+
+    Every chunk has as many parts as the longest needs (`each`); the last ones of a shorter chunk are short or empty.
+    """
 
     def __init__(self, chunks: Sequence[tuple[int, Float[Tensor, "token width"]]]):
         """`chunks`: the number of the first token, and the rows from there on; at least one chunk."""
         self.rows = [rows.contiguous() for _, rows in chunks]  # held, because the table has their addresses
         self.width, self.dtype, self.device = self.rows[0].shape[1], self.rows[0].dtype, self.rows[0].device
-        # Of each chunk once: asking a tensor is slow, and there are hundreds of parts.
-        row_bytes = self.width * self.rows[0].element_size()
-        known = [
-            (rows.data_ptr(), first, len(rows)) for (first, _), rows in zip(chunks, self.rows, strict=True)
-        ]
         table = [
-            (address + start * row_bytes, first + start, min(_TOKENS, count - start))
-            for address, first, count in known
-            for start in range(0, count, _TOKENS)
+            (rows.data_ptr(), first, rows.shape[0])
+            for (first, _), rows in zip(chunks, self.rows, strict=True)
         ]
-        self.count = len(table)
-        self.table = torch.tensor(table, dtype=torch.int64).view(-1, 3).to(self.device, non_blocking=True)
+        self.each = triton.cdiv(max(count for _, _, count in table), _TOKENS)
+        self.count = len(table) * self.each
+        self.table = torch.tensor(table, dtype=torch.int64).to(self.device, non_blocking=True)
 
 
 def add_side_sums(total: Float[Tensor, "2 width"], weights: Float[Tensor, "2 token"], parts: Parts) -> None:
@@ -289,6 +301,7 @@ def side_sums(weights: Float[Tensor, "2 token"], parts: Parts) -> Float[Tensor, 
         weights.float().contiguous(),
         partial,
         weights.shape[1],
+        parts.each,
         parts.width,
         _KINDS[parts.dtype],
         _TOKENS,
@@ -313,8 +326,10 @@ def store_side_products(
         vectors.float().contiguous(),
         slots.contiguous(),
         products,
+        parts.each,
         parts.width,
         _KINDS[parts.dtype],
+        _TOKENS,
         _ROWS,
         _WIDTH,
     )
@@ -373,14 +388,14 @@ class Centroids:
 
 def centroids(
     sums: Float[Tensor, "2 width"],
-    masses: Float[Tensor, " 2"],
+    masses: Float[Tensor, "part 4"],
     floor: float,
     previous: Centroids | None,
 ) -> Centroids:
-    """The sums over their masses; a side without mass keeps its previous centroid."""
+    """The sums over their masses, which `assign` gave in parts; a side without mass keeps its previous centroid."""
     width = sums.shape[1]
     difference = torch.empty(width, dtype=torch.float32, device=sums.device)
-    gap, offset = sums.new_empty(1), sums.new_empty(1)
+    gap, offset = sums.new_empty(2).split(1)
     made = Centroids(torch.empty_like(sums), difference, gap, offset)
     _centroid_kernel[(1,)](
         sums,
@@ -390,6 +405,7 @@ def centroids(
         difference,
         gap,
         offset,
+        masses.shape[0],
         width,
         floor,
         previous is None,
@@ -399,10 +415,9 @@ def centroids(
 
 
 def margins(
-    parts: Parts, tokens: Tokens, against: Centroids, floor: float
-) -> tuple[Float[Tensor, " token"], Float[Tensor, "4 2"]]:
-    """D of every token against the centroids; and by side how many there are, their mean, their summed squared deviation and their
-    standard deviation, at least `floor`."""
+    parts: Parts, tokens: Tokens, against: Centroids
+) -> tuple[Float[Tensor, " token"], Float[Tensor, "program 6"]]:
+    """D of every token against the centroids; and of some tokens at a time what `moments_of` joins."""
     device = tokens.side.device
     values = torch.empty(len(tokens.side), dtype=torch.float64, device=device)
     grid = (parts.count, triton.cdiv(_TOKENS, _ROWS))
@@ -415,12 +430,19 @@ def margins(
         tokens.mass if tokens.factor is None else tokens.factor,
         values,
         moments,
+        parts.each,
         parts.width,
         _KINDS[parts.dtype],
+        _TOKENS,
         tokens.factor is not None,
         _ROWS,
         _WIDTH,
     )
-    joined = torch.empty(4, 2, dtype=torch.float64, device=device)
-    _moments_kernel[(2,)](moments, joined, len(moments), floor, _BLOCK)
-    return values, joined
+    return values, moments
+
+
+def moments_of(moments: Float[Tensor, "program 6"], floor: float) -> Float[Tensor, "4 2"]:
+    """By side: the number of margins, their mean, their summed squared deviation and their standard deviation, at least `floor`."""
+    joined = moments.new_empty(4, 2)
+    _moments_kernel[(2,)](moments, joined, moments.shape[0], floor, _BLOCK)
+    return joined

@@ -39,11 +39,14 @@ def range_weights(
     return mean_one(batch, lambda_min + (lambda_max - lambda_min) * score)
 
 
-def mean_one(batch: TokenBatch, coefficients: Float[Tensor, " token"]) -> Float[Tensor, " token"]:
-    """lambda * N / Z: the mean over the batch is one (Eq. 8)."""
+def mean_one(
+    batch: TokenBatch, coefficients: Float[Tensor, " token"], *, positive: bool = False
+) -> Float[Tensor, " token"]:
+    """lambda * N / Z: the mean over the batch is one (Eq. 8). `positive`: no coefficient can be 0."""
     total = batch.total(coefficients)
+    weights = coefficients * (batch.token_count / total)
     # Hard assignment without the range map (or lambda_min = 0) may give every token 0: then nothing tells tokens apart.
-    return torch.where(total > 0, coefficients * (batch.token_count / total), 1.0)
+    return weights if positive else torch.where(total > 0, weights, 1.0)
 
 
 def kept_weights(batch: TokenBatch, kept: Bool[Tensor, " token"]) -> Float[Tensor, " token"]:

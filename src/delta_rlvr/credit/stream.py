@@ -179,18 +179,22 @@ class CreditStream:
             lengths = _joined(self._lengths, torch.int64, device)
             row = self._row(lengths, findings)
             known = self._arrays(_named(logps, arrays), row, findings)
+            wide_advantages = _checked_advantages(advantages, lengths, findings)
+            needed = self._given(rule, lengths, row, groups, known, findings)
+            key = _checked_ids("keys", keys, len(lengths), device)
+            low, high = findings.settle(wide_advantages)
             batch = TokenBatch(
                 lengths=lengths,
                 row=row,
-                advantages=_checked_advantages(advantages, lengths, findings),
-                keys=_checked_ids("keys", keys, len(lengths), device),
+                advantages=wide_advantages,
+                keys=key,
                 round_number=round_number,
                 reducer=reducer,
                 temperature=self.temperature,
-                given=self._given(rule, lengths, row, groups, known, findings),
+                given=needed,
                 stored=None if rule.stores is None else self.store,
+                two_sided=low < 0 < high,
             )
-            findings.settle()
         except ValueError as error:
             # A shape that does not fit may come of a wrong token_count.
             problem = findings.problem() or error
@@ -210,7 +214,7 @@ class CreditStream:
     def _row(self, lengths: Int[Tensor, " batch"], findings: Findings) -> Int[Tensor, " token"]:
         """The response of each token. What is stored says how many tokens there are: nothing waits for the device."""
         ends = lengths.cumsum(0)
-        total = ends[-1:].sum()  # 0 where there is no response
+        total = ends[-1] if len(ends) else ends.sum()
         count = len(self.store) if self.needs_hidden else int(total)
 
         def judge(known: float, _: float) -> None:

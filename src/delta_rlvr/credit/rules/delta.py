@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Collection
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any, Literal, get_args, get_type_hints
 
 import torch
@@ -189,7 +190,7 @@ class DeltaConfig(TokenRule):
         """Whether tokens are looked at; random weights look at none."""
         return self.source == "discriminator" and self.keep != "random"
 
-    @property
+    @cached_property
     def needs(self) -> Collection[str]:
         if not self.estimates:
             return ()
@@ -200,7 +201,7 @@ class DeltaConfig(TokenRule):
             reads["logps"] = None
         return tuple(reads)
 
-    @property
+    @cached_property
     def stores(self) -> HiddenStates | None:
         if self.estimates and self.proxy == "topk_hidden":
             return TopKHiddenGradients(self.top_k)
@@ -299,7 +300,7 @@ class DeltaConfig(TokenRule):
         if not self.normalize:
             return coefficients
         if self.mean_over == "tokens":
-            return mean_one(batch, coefficients)
+            return mean_one(batch, coefficients, positive=self.range_map and self.lambda_min > 0)
         mass = (batch.side != 0).to(coefficients.dtype)
         if self.mean_over == "mass":
             mass = batch.token_advantages.abs() * surprise(batch.logps)

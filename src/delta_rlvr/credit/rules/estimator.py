@@ -68,8 +68,9 @@ def estimate(
     fused = _FusedBlock.of(batch, vectors, config, mass)
     if fused is None:
         return _in_blocks(batch, vectors, config, mass)
-    masses = batch.reducer.sum(fused.masses)
-    if min(masses.tolist()) <= 0:
+    masses = fused.masses
+    # Nothing waits for the device where both sides are known to be there.
+    if not (batch.two_sided and counted is None) and min(masses.tolist()) <= 0:
         return _in_blocks(batch, vectors, config, mass, masses)
     fused.run()
     discriminator = Discriminator(
@@ -252,33 +253,41 @@ class _FusedBlock(_Block):
 
     def __init__(self, batch: TokenBatch, config: DeltaConfig, parts: kernels.Parts, tokens: kernels.Tokens):
         self.batch, self.config, self.parts, self.tokens = batch, config, parts, tokens
-        _, self.weights, partial = kernels.assign(self.tokens)
-        self.masses, self.counts = partial.sum(0).view(2, 2)
+        _, self.weights, self.partial = kernels.assign(self.tokens)
+        masses, self.counts = self.partial.sum(0).view(2, 2)
+        self.masses = batch.reducer.sum(masses)
 
     def run(self) -> None:
-        self.counts = self.batch.reducer.sum(self.counts).clamp(min=1)
+        self.counts = self.batch.reducer.sum(self.counts)
         super().run()
 
     def _centroids(self, alpha: Float[Tensor, " token"] | None, previous: Any) -> Any:
-        sums = self.batch.reducer.sum(kernels.side_sums(self.weights, self.parts))
-        masses = self.masses if alpha is None else self.batch.reducer.sum(self.partial[:, :2].sum(0))
-        return kernels.centroids(sums, masses, self.config.mass_floor, previous)
+        reducer = self.batch.reducer
+        sums = reducer.sum(kernels.side_sums(self.weights, self.parts))
+        if not reducer.alone:
+            mine = self.masses if alpha is None else reducer.sum(self.partial[:, :2].sum(0))
+            self.partial = torch.stack([mine, self.counts]).view(1, 4)
+        return kernels.centroids(sums, self.partial, self.config.mass_floor, previous)
 
     def _gap(self, means: Any) -> Float[Tensor, " group"]:
         return means.gap
 
     def _margins(self, means: Any) -> Float[Tensor, " token"]:
-        margins, self.moments = kernels.margins(self.parts, self.tokens, means, self.config.gamma_floor)
+        margins, self.moments = kernels.margins(self.parts, self.tokens, means)
         return margins
 
     def _temperatures(self, margins: Float[Tensor, " token"]) -> Float[Tensor, " slot"]:
         known = self.batch.reducer.alone and self.config.gamma != "initial"
-        return self.moments[3] if known else super()._temperatures(margins)
+        return self._joined()[3] if known else super()._temperatures(margins)
+
+    def _joined(self) -> Float[Tensor, "4 2"]:
+        return kernels.moments_of(self.moments, self.config.gamma_floor)
 
     def _variance(self, margins: Float[Tensor, " token"]) -> Float[Tensor, " slot"]:
-        count, mean, squares, _ = self.moments  # of this rank
-        apart = mean - self.batch.reducer.sum(count * mean) / self.counts
-        return self.batch.reducer.sum(torch.addcmul(squares, count * apart, apart)) / self.counts
+        count, mean, squares, _ = self._joined()  # of this rank
+        counts = self.counts.clamp(min=1)
+        apart = mean - self.batch.reducer.sum(count * mean) / counts
+        return self.batch.reducer.sum(torch.addcmul(squares, count * apart, apart)) / counts
 
     def _assign(self, margins: Float[Tensor, " token"]) -> Float[Tensor, " token"]:
         alpha, self.weights, self.partial = kernels.assign(self.tokens, margins, self.gamma)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -112,6 +112,12 @@ class _Step:
     prefix: int
     """Places of the responses."""
     temperature: float
+
+
+@cache
+def _capture_stream(device: torch.device) -> torch.cuda.Stream:
+    """One for all graphs of a process: cuBLAS keeps memory for every stream that it has ever worked on."""
+    return torch.cuda.Stream(device)
 
 
 class StackedSampler:
@@ -279,7 +285,7 @@ class StackedSampler:
 
     def _capture(self, step: _Step, slots: _Slots) -> torch.cuda.CUDAGraph:
         before = [tensor.clone() for tensor in slots.changed_by_a_step()]
-        aside = torch.cuda.Stream()
+        aside = _capture_stream(slots.token.device)
         aside.wait_stream(torch.cuda.current_stream())
         # Libraries set themselves up in a first step, which a graph must not contain.
         with torch.cuda.stream(aside):
@@ -290,7 +296,7 @@ class StackedSampler:
         graph = torch.cuda.CUDAGraph()
         # One pool: graphs never run at the same time, so that they can work in the same memory.
         pool = next(iter(self._graphs.values())).pool() if self._graphs else None
-        with torch.cuda.graph(graph, pool=pool):
+        with torch.cuda.graph(graph, pool=pool, stream=aside):
             self._decode(step, slots)
         return graph
 
