@@ -3,10 +3,16 @@
 import gzip
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from command_line import run, run_info
+from delta_rlvr.commands.compare import check_same
+from delta_rlvr.commands.options import parse_train_options
+from delta_rlvr.commands.resuming import changes
+from delta_rlvr.commands.train import run_settings
+from delta_rlvr.files import plain
 from report_pages import unpacked
 
 OWN = Path(__file__).parent.parent / "own_rule" / "my_rules.py"
@@ -133,3 +139,34 @@ def test_methods_and_its_check(tmp_path):
     told = run("methods", RULE, log=tmp_path / "log")
     assert "share=0.25  The share of a response that counts." in told
     assert "ok  number of ranks" in run("methods", RULE, "--check", log=tmp_path / "check")
+
+
+def test_an_edited_file_is_another_experiment(tmp_path):
+    """The settings read the same; what lies in the files does not."""
+    rule, reward, rows, heldout = (
+        tmp_path / name for name in ("rules.py", "rewards.py", "rows.jsonl", "heldout.jsonl")
+    )
+    rule.write_text(OWN.read_text())
+    reward.write_text("def length(completions, **_):\n    return [float(len(one)) for one in completions]\n")
+    for file in (rows, heldout):
+        file.write_text('{"question": "1 + 1?", "answer": "2"}\n')
+    words = ["--method", f"{rule}:FirstHalf?share=0.3", "--reward", f"{reward}:length"]
+    words += ["--task", f"{rows}?heldout={heldout}", "--output", str(tmp_path / "run")]
+
+    def settings():
+        return run_settings(*parse_train_options(words))
+
+    kept = plain(settings())
+    check_same(tmp_path, {"settings": kept}, settings())
+    for file, flag in ((rule, "method"), (reward, "reward"), (rows, "task"), (heldout, "task")):
+        before = file.read_bytes()
+        file.write_bytes(before + b"\n")
+        with pytest.raises(ValueError, match=f"the file that --{flag} names has changed since"):
+            check_same(tmp_path, {"settings": kept}, settings())
+        resumed = {"settings_changed": {f"{flag}_sha256": [kept[f"{flag}_sha256"], "other"]}}
+        writer = SimpleNamespace(info={"resumed": [resumed]})
+        assert changes(writer) == [f"the file that --{flag} names has changed since"]
+        file.write_bytes(before)
+        check_same(tmp_path, {"settings": kept}, settings())
+    older = SimpleNamespace(info={"resumed": [{"settings_changed": {"method_sha256": [None, "some"]}}]})
+    assert changes(older) == []

@@ -512,3 +512,15 @@ def test_a_folder_of_another_protocol_is_refused(tmp_path: Path) -> None:
     (other,) = read_protocols(write(tmp_path, TINY.replace("samples: 1", "samples: 2")))
     with pytest.raises(ValueError, match="another heldout"):
         Study(other, tmp_path / "out")
+
+
+def test_runs_of_a_rule_that_has_changed_since_are_not_added_to(tmp_path: Path) -> None:
+    rule = tmp_path / "mine.py"
+    rule.write_text((Path(__file__).parent.parent / "own_rule" / "my_rules.py").read_text())
+    arms = {"dapo": 2, f"{rule}:FirstHalf": 2}
+    protocol = Protocol("p", "q", ("phrased-sums",), arms, baseline="dapo")
+    Study(protocol, tmp_path / "out").write_protocol(Machine())
+    Study(protocol, tmp_path / "out").write_protocol(Machine())
+    rule.write_text(rule.read_text() + "\n")
+    with pytest.raises(ValueError, match="FirstHalf: its file has changed since the runs of"):
+        Study(protocol, tmp_path / "out").write_protocol(Machine())

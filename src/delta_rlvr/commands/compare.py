@@ -14,11 +14,11 @@ from rich.table import Table
 
 from delta_rlvr.commands.options import (
     differing,
-    flag_of,
     given_options,
     parse_train_options,
     settings_of_file,
     settings_of_flags,
+    told_difference,
 )
 from delta_rlvr.commands.terminal import say
 from delta_rlvr.commands.train import run_settings, train
@@ -129,7 +129,7 @@ def _one(
     options, config = parse_train_options(given)
     started = read_run(place).info if (place / "run.json").exists() else None
     if started is not None:
-        _check_same(place, started, run_settings(options, config))
+        check_same(place, started, run_settings(options, config))
         if started.get("status") == "finished":
             say(console, f"{which}: {place} is finished: kept")
             return place
@@ -143,12 +143,10 @@ def _one(
     return place
 
 
-def _check_same(place: Path, started: dict[str, Any], settings: dict[str, Any]) -> None:
+def check_same(place: Path, started: dict[str, Any], settings: dict[str, Any]) -> None:
     """Runs with other settings must not stand in one table."""
-    other = [
-        f"{flag_of(name)} was {before!r} and is now {now!r}"
-        for name, (before, now) in differing(started.get("settings", {}), settings, _INCIDENTAL).items()
-    ]
+    different = differing(started.get("settings", {}), settings, _INCIDENTAL)
+    other = [told_difference(name, *map(repr, values)) for name, values in different.items()]
     if other:
         raise ValueError(
             f"{place} was run with other settings ({'; '.join(other)}): use those, or give another --output"

@@ -164,12 +164,21 @@ def default_output(resume: bool) -> Path:
 
 # What a resumed run does not take over: where it is, what follows from other settings, and what says the same in another word.
 NOT_RESTORED = {"output", "output_dir", "resume", "steps", "generation_batch_size", "logging_dir", "report"}
+CONTENT = "_sha256"
+"""How the settings end that say what lies in a file which another setting names."""
 _SAME_SETTING = {"steps": "max_steps", "output": "output_dir"}
 
 
 def flag_of(setting: str) -> str:
     """The option that sets it, as `train --help` names it."""
     return f"--{next((ours for ours, theirs in _SAME_SETTING.items() if theirs == setting), setting)}"
+
+
+def told_difference(setting: str, before: Any, now: Any) -> str:
+    """How a setting differs from what a run was started with."""
+    if setting.endswith(CONTENT):
+        return f"the file that {flag_of(setting.removesuffix(CONTENT))} names has changed since"
+    return f"{flag_of(setting)} was {before} and is now {now}"
 
 
 def differing(

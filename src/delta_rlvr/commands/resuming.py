@@ -9,7 +9,7 @@ from typing import Any
 from delta_rlvr.adapters.trl import DeltaTrainerConfig
 from delta_rlvr.adapters.trl.own_run import MODEL
 from delta_rlvr.adapters.trl.resume import find_checkpoints
-from delta_rlvr.commands.options import NOT_RESTORED, differing, flag_of
+from delta_rlvr.commands.options import CONTENT, NOT_RESTORED, differing, flag_of, told_difference
 from delta_rlvr.runs import RunFolderError, RunWriter, read_run
 from delta_rlvr.runs.layout import RUN
 from delta_rlvr.spelling import command_line
@@ -29,8 +29,10 @@ def finished(settings: Mapping[str, Any], config: DeltaTrainerConfig) -> str | N
     if info.get("status") != "finished" or left or other_run:
         return None
     asked = [
-        f"{flag_of(name)} was {value} and stays so"
-        for name, (value, _) in differing(before, settings, NOT_RESTORED).items()
+        told_difference(name, *values)
+        if name.endswith(CONTENT)
+        else f"{flag_of(name)} was {values[0]} and stays so"
+        for name, values in differing(before, settings, NOT_RESTORED).items()
     ]
     steps = info["steps"]
     again = command_line("delta-rlvr", "train", "--output", folder, "--resume", "--steps", 2 * steps)
@@ -70,5 +72,9 @@ def step_to_go_on_from(config: DeltaTrainerConfig) -> tuple[int, list[str]]:
 def changes(writer: RunWriter) -> list[str]:
     """What the command line gives a resumed run that differs from what it was started with."""
     changed = writer.info["resumed"][-1]["settings_changed"]
-    rows = ((name, *values) for name, values in changed.items() if name not in NOT_RESTORED)
-    return [f"{flag_of(name)} was {before} and is now {now}" for name, before, now in rows]
+    return [
+        told_difference(name, *values)
+        for name, values in changed.items()
+        # A run that is older than these digests does not tell what lay in its files.
+        if name not in NOT_RESTORED and not (name.endswith(CONTENT) and values[0] is None)
+    ]

@@ -20,6 +20,7 @@ from delta_rlvr.adapters.trl.run_folder import RunFolderCallback
 from delta_rlvr.commands.endings import how_to_go_on, room_for_the_end
 from delta_rlvr.commands.heldout import HeldoutScore, heldout_problems, sampling_text, tell_change
 from delta_rlvr.commands.options import (
+    CONTENT,
     NOT_RESTORED,
     TrainOptions,
     flag_of,
@@ -45,6 +46,7 @@ from delta_rlvr.runs.model_card import write_card
 from delta_rlvr.runs.writer import check_is_free
 from delta_rlvr.spelling import command_line, shown_spec
 from delta_rlvr.tasks import Task, decisive_tokens, get_task, load_policy
+from delta_rlvr.tasks.contents import content_digest
 from delta_rlvr.tasks.models import check_model_name, gguf_digest, is_gguf
 from delta_rlvr.tasks.own_reward import OwnReward
 from delta_rlvr.tasks.problem_set import ProblemSet
@@ -292,6 +294,9 @@ def run_settings(options: TrainOptions, config: DeltaTrainerConfig) -> dict[str,
     settings = {**asdict(options), **config.to_dict()}
     if is_gguf(options.model):
         settings["model_sha256"] = gguf_digest(options.model)
+    for name, spec in (("method", config.method), ("reward", options.reward), ("task", options.task)):
+        if spec and (digest := content_digest(spec)):
+            settings[f"{name}{CONTENT}"] = digest
     return {key: value for key, value in settings.items() if key != "resume"}
 
 

@@ -23,6 +23,7 @@ from delta_rlvr.study.learning.settings import Run, TrainingSettings
 from delta_rlvr.study.learning.stopping import Stop, Stopped
 from delta_rlvr.study.phases import Phases
 from delta_rlvr.tasks import load_policy
+from delta_rlvr.tasks.contents import content_digests
 from delta_rlvr.tasks.models import gguf_digest, is_gguf
 from delta_rlvr.versions import installed_versions
 
@@ -124,8 +125,15 @@ class Study:
                 f"--model {self.model} has other weights (SHA-256 {digest}) than the protocol or the runs of {self.folder} (SHA-256 "
                 f"{expected})"
             )
+        contents = content_digests([*self.protocol.arms, *self.protocol.tasks])
+        earlier = written.get("contents", {})
+        if other := [name for name in contents if earlier.get(name, contents[name]) != contents[name]]:
+            raise ValueError(
+                f"{other[0]}: its file has changed since the runs of {self.folder} were made; put it back, or give another --output"
+            )
         document = {
             "protocol": asdict(self.protocol),
+            "contents": earlier | contents,
             "model_sha256": digest,
             "compute_dtype": machine.precision,
             "versions": installed_versions(*VERSIONS),

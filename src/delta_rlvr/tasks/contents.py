@@ -1,0 +1,46 @@
+"""What lies in the files that a spelling names: a rule or a reward of one's own, a file of problems.
+
+A file keeps its name when it is edited, so that two runs with the same settings may be two experiments; these digests tell.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+from delta_rlvr.spelling import split_spec
+from delta_rlvr.tasks.sources.rows import data_file, is_row_file
+
+
+def content_digest(spec: str) -> str | None:
+    """SHA-256 of what a method, reward or task is read from; None where it names no file. (What a file imports is not looked at.)"""
+    digests = [_digest(path, path.stat().st_mtime_ns) for path in _files(spec) if path.is_file()]
+    return hashlib.sha256("".join(digests).encode()).hexdigest() if digests else None
+
+
+def content_digests(specs: Iterable[str]) -> dict[str, str]:
+    """The digests of those that name a file."""
+    return {spec: digest for spec in specs if (digest := content_digest(spec))}
+
+
+def _files(spec: str) -> Iterator[Path]:
+    name, settings = split_spec(spec)
+    where = name.rpartition(":")[0]
+    if where.endswith(".py"):
+        yield Path(where).expanduser().resolve()
+    elif where:
+        with suppress(ImportError, ValueError):  # not a module: another kind of name has a colon too
+            module = importlib.util.find_spec(where)
+            if module is not None and module.origin is not None:
+                yield Path(module.origin)
+    yield from (data_file(Path(one)) for one in (name, settings.get("heldout", "")) if is_row_file(one))
+
+
+@cache
+def _digest(path: Path, _changed: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
