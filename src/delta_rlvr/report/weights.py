@@ -22,7 +22,7 @@ OWN, PLAIN, OTHER = "weight", "plain", "other:"
 SATURATED = 0.05
 """An assignment (alpha) that is this close to an end of its range counts as saturated."""
 SAME = 1e-4
-"""Weights that are all this close to one tell no token from another."""
+"""Weights that are all this close to each other tell no token from another."""
 # Tokens in the figure: of one side at one step, at least and at most; and of the whole page, so that it stays light.
 FEWEST, MOST, ON_PAGE = 60, 400, 30_000
 
@@ -37,7 +37,8 @@ Column = NDArray[np.float64]
 class StepTokens:
     """All tokens of a step's kept responses, one after another; NaN where a response does not have the value."""
 
-    responses: int
+    lengths: Sequence[int]
+    """Tokens of each response."""
     advantages: Column
     uncertain: Column
     """1 - p."""
@@ -61,7 +62,15 @@ class StepTokens:
 
     def varies(self, key: str) -> bool:
         """Whether these weights tell any token that has an advantage from another."""
-        return bool(np.any(np.abs(self.weights[key][self.side != 0] - 1) > SAME))
+        return _spread(self.weights[key][self.side != 0]) > SAME
+
+    def tells_responses(self, key: str) -> bool:
+        """Whether the weights tell responses apart and no token of a response from another."""
+        ends = np.cumsum(self.lengths)[:-1]
+        return self.varies(key) and all(
+            _spread(own) <= SAME
+            for own in np.split(np.where(self.side != 0, self.weights[key], np.nan), ends)
+        )
 
 
 def step_tokens(responses: Sequence[Mapping[str, Any]]) -> StepTokens:
@@ -82,7 +91,7 @@ def step_tokens(responses: Sequence[Mapping[str, Any]]) -> StepTokens:
     weights = {PLAIN: np.ones(sum(lengths)), OWN: column(lambda response: response.get("weight"))}
     weights |= {OTHER + name: other(name) for name in names}
     return StepTokens(
-        responses=len(responses),
+        lengths=lengths,
         advantages=column(lambda response: [response.get("advantage") or 0.0] * len(response["tokens"])),
         uncertain=-np.expm1(column(lambda response: response.get("logps"))),
         alpha=column(lambda response: response.get("alpha")),
@@ -107,11 +116,15 @@ def step_weights(
     drawn = OWN if OWN in telling else telling[0]
     return {
         "step": step,
-        "sentences": sentences({row["key"]: row for row in rows}, metrics.get("reliability")),
+        "sentences": sentences(
+            {row["key"]: row for row in rows},
+            metrics.get("reliability"),
+            OWN in tokens.weights and tokens.tells_responses(OWN),
+        ),
         "rows": rows,
         "drawn": {"key": drawn, "name": names[drawn]},
         "points": {name: _sample(tokens, drawn, sign, points) for name, sign in _SIDES},
-        "responses": tokens.responses,
+        "responses": len(tokens.lengths),
         "tokens": int(np.count_nonzero(tokens.side)),
     }
 
@@ -144,7 +157,9 @@ def numbers(tokens: StepTokens, key: str) -> dict[str, float]:
     return report
 
 
-def sentences(rows: Mapping[str, Mapping[str, Any]], reliability: Any = None) -> list[str]:
+def sentences(
+    rows: Mapping[str, Mapping[str, Any]], reliability: Any = None, tells_responses: bool = False
+) -> list[str]:
     """What the run's own weights follow, in words; the most telling first."""
     own, plain = rows.get(OWN, {}), rows.get(PLAIN, {})
     said = []
@@ -153,7 +168,14 @@ def sentences(rows: Mapping[str, Mapping[str, Any]], reliability: Any = None) ->
         ends = ""
         if "saturated" in own:
             ends = f"{own['saturated']:.0%} of the coefficients are at the ends of their range; "
-        tells = f"on this batch the weights tell {_tells(share)} (the side alone explains {share:.0%} of their variance)."
+        told = (
+            "responses, not tokens: all tokens of a response weigh the same"
+            if tells_responses
+            else _tells(share)
+        )
+        tells = (
+            f"on this batch the weights tell {told} (the side alone explains {share:.0%} of their variance)."
+        )
         said.append(_percent(_capital(ends + tells)))
     elif own:
         said.append("This run weighs all tokens alike.")
@@ -198,6 +220,11 @@ def _sample(tokens: StepTokens, key: str, sign: int, points: int) -> dict[str, A
         "weight": round_significant(tokens.weights[key][places].tolist(), 4),
         "of": count,
     }
+
+
+def _spread(values: Column) -> float:
+    known = values[np.isfinite(values)]
+    return float(np.ptp(known)) if len(known) else 0.0
 
 
 def _rank_correlation(first: Column, second: Column) -> float | None:

@@ -17,7 +17,11 @@ from delta_rlvr.study.learning.settings import TrainingSettings
 BENCH, COSTS = "credit_bench.json", "rule_costs.json"
 BASELINE = "dapo"
 SMOLLM2 = "SmolLM2-135M"
-_MODELS = {"builtin": "bundled policy", "smollm2-135m": SMOLLM2}
+_MODELS = {
+    "builtin": "bundled policy",
+    "smollm2-135m": SMOLLM2,
+    "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf": "Qwen2.5-Coder-0.5B",
+}
 """What a model is called in the table; from small to large, others after them."""
 _PLANTED = (
     ("right_auroc", "AUROC, right"),
