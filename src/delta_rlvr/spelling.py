@@ -7,9 +7,12 @@ import ast
 import difflib
 import importlib
 import importlib.util
+import inspect
 import shlex
 import sys
+import traceback
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
@@ -162,6 +165,16 @@ def module_at(where: str) -> ModuleType:
             ) from error
     path = _file_at(where)
     return _load_file(path, path.stat().st_mtime_ns)
+
+
+def line_in(thing: Any, error: BaseException) -> str:
+    """Where an error left the file of a function or class, for a message: the last line of that file, whatever it had called there."""
+    file = None
+    with suppress(TypeError, OSError):  # typed at a prompt
+        file = inspect.getsourcefile(thing)
+    frames = traceback.extract_tb(error.__traceback__)
+    frame = next((frame for frame in reversed(frames) if frame.filename == file), frames[-1])
+    return f"{frame.filename}, line {frame.lineno}"
 
 
 def check_place(spec: str) -> None:

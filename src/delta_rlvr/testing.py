@@ -45,6 +45,8 @@ def check_rule(rule: TokenRule, *, batches: int = 3, seed: int = 0) -> list[str]
     for number in range(batches):
         batch = random_batch(seed + number)
         expected = _weights(rule, batch, f"random_batch(seed={seed + number})")
+        repeated = _weights(rule, batch, f"random_batch(seed={seed + number})")
+        _compare(rule, "number of calls", f"random_batch(seed={seed + number})", expected, repeated)
         for name, layout in LAYOUTS.items():
             for variant, (again, back) in layout(batch):
                 where = f"random_batch(seed={seed + number}), {variant}"
@@ -53,7 +55,7 @@ def check_rule(rule: TokenRule, *, batches: int = 3, seed: int = 0) -> list[str]
             _check_mean(rule, expected, f"random_batch(seed={seed + number})")
     for name, batch in degenerate_batches(seed).items():
         _weights(rule, batch, name)
-    checked = [*LAYOUTS, *degenerate_batches(seed), "finite weights that are not negative"]
+    checked = ["number of calls", *LAYOUTS, *degenerate_batches(seed), "finite weights that are not negative"]
     return [*checked, "mean one"] if rule.mean_one else checked
 
 
@@ -197,7 +199,7 @@ def _solve(rule: TokenRule, ranks: list[list[Padded]], where: str) -> list[Weigh
         problems = [job.exception() for job in jobs]
     # Which of the two a rank meets that only heard of the problem depends on which thread is faster.
     heard = (threading.BrokenBarrierError, AnotherRankRefused)
-    first = next((problem for problem in problems if problem and not isinstance(problem, heard)), None)
+    first = next((one for one in problems if one and not isinstance(one.__cause__ or one, heard)), None)
     if first is None and any(problems):
         first = RuleError("the ranks did not meet: each must reduce the same things in the same order")
     if first is not None:

@@ -1,6 +1,7 @@
 """The protocol of rules: what they are given, what they may give back, and the check that anyone can run on a rule of his own."""
 
 from dataclasses import dataclass
+from itertools import count
 
 import pytest
 import torch
@@ -11,6 +12,9 @@ from delta_rlvr.credit import CreditRecord, RuleError
 from delta_rlvr.credit.rule import NEEDS, check_needs
 from delta_rlvr.objectives import all_methods
 from delta_rlvr.testing import RuleBroken, check_rule
+
+
+CALLS = count(1)
 
 
 def rule(needs=(), **promises):
@@ -162,6 +166,14 @@ def test_every_rule_of_ours_passes(name):
         ),
         (rule()(lambda b: b.ones() / b.lengths.min()), "inf"),
         (rule()(lambda b: b.ones()[1:]), "gave shape"),
+        (
+            rule()(lambda b: b.ones() * next(CALLS)),
+            "depends on the number of calls: .* 1 and then 2",
+        ),
+        (
+            rule()(lambda b: int("no number")),
+            r"(?s)breaks on .*weigh failed with ValueError: invalid literal.*\(.*test_rules.py, line \d+\)",
+        ),
     ],
 )
 def test_a_rule_that_breaks_one_is_told_which_and_on_what(broken, words):

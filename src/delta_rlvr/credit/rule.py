@@ -28,6 +28,8 @@ from torch import Tensor
 from delta_rlvr.credit.batch import TokenBatch
 from delta_rlvr.credit.checks import extremes, first_bad_row
 from delta_rlvr.credit.record import CreditRecord
+from delta_rlvr.credit.reduce import AnotherRankRefused
+from delta_rlvr.spelling import line_in
 
 NEEDS: dict[str, str] = {
     "hidden": "hidden states (they wait in the store, as the rule's `stores` says)",
@@ -186,13 +188,30 @@ def weigh(batch: TokenBatch, rule: TokenRule) -> CreditRecord:
     try:
         answer = rule.weigh(batch)
         problem = _problem(answer, batch, rule)
-    except ValueError as error:
+    except AnotherRankRefused as error:
         problem = error
+    except Exception as error:
+        # In a rule of somebody else's it is for them to put right, in words; in one of ours it is a bug unless it is about the input.
+        if type(rule).__module__.partition(".")[0] != __name__.partition(".")[0]:
+            problem = _failure(rule, error)
+        elif isinstance(error, ValueError):
+            problem = error
+        else:
+            raise
     batch.reducer.agree(problem)
     if isinstance(answer, CreditRecord):
         return answer
     assert isinstance(answer, Tensor)
     return CreditRecord.of(batch, answer)
+
+
+def _failure(rule: TokenRule, error: Exception) -> RuleError:
+    kind = type(rule)
+    failure = RuleError(
+        f"{kind.__name__}.weigh failed with {type(error).__name__}: {error} ({line_in(kind, error)})"
+    )
+    failure.__cause__ = error
+    return failure
 
 
 def _problem(answer: object, batch: TokenBatch, rule: TokenRule) -> RuleError | None:

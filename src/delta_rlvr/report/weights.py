@@ -168,13 +168,13 @@ def sentences(
         ends = ""
         if "saturated" in own:
             ends = f"{own['saturated']:.0%} of the coefficients are at the ends of their range; "
-        told = (
+        what = (
             "responses, not tokens: all tokens of a response weigh the same"
             if tells_responses
             else _tells(share)
         )
         tells = (
-            f"on this batch the weights tell {told} (the side alone explains {share:.0%} of their variance)."
+            f"on this batch the weights tell {what} (the side alone explains {share:.0%} of their variance)."
         )
         said.append(_percent(_capital(ends + tells)))
     elif own:

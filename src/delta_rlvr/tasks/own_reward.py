@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import inspect
 import math
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from delta_rlvr.rewards.verdict import Verdict
-from delta_rlvr.spelling import did_you_mean, module_at
+from delta_rlvr.spelling import did_you_mean, line_in, module_at
 from delta_rlvr.tasks.problem import Problem
 
 GRADER = "own reward"
@@ -101,8 +100,7 @@ class OwnReward:
         try:
             scores = self.function(**given)
         except Exception as error:
-            frames = traceback.extract_tb(error.__traceback__)
-            place = f"{frames[-1].filename}, line {frames[-1].lineno}"
+            place = line_in(self.function, error)
             hint = ""
             if completions and not isinstance(completions[0], str):
                 hint = "; the prompt is a chat here, so that a completion is a list of messages: its text is completion[0]['content']"
