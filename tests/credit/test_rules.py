@@ -13,7 +13,6 @@ from delta_rlvr.credit.rule import NEEDS, check_needs
 from delta_rlvr.objectives import all_methods
 from delta_rlvr.testing import RuleBroken, check_rule
 
-
 CALLS = count(1)
 
 
