@@ -39,6 +39,12 @@ def contents(folder):
         (["--train_problems", "2"], "2 training problems are too few for a batch of 4 prompts"),
         (["--model", "smollm2-135m", "--learning_rate", "1e-5"], "give the length of the run"),
         (["--config"], "expected one argument"),
+        (
+            ["--temperature", "0"],
+            "--temperature 0.0: responses are sampled in training; give a positive number",
+        ),
+        (["--learning_rate=-1e-4"], "--learning_rate -0.0001: give 0 or more"),
+        (["--reward", "a.py:f,a.py:g"], "--reward a.py:f,a.py:g: give one function"),
     ],
 )
 def test_options(arguments, words, capsys, tmp_path):

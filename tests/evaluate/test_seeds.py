@@ -91,7 +91,7 @@ def test_one_seed_has_no_spread_and_no_test():
         (
             3,
             6,
-            "With 6 seeds and 2 comparisons the test (sign flips, paired by seed) cannot come below p = 0.0625",
+            "2 comparisons the test (sign flips, paired by seed) cannot come below p = 0.0625 after Holm's correction,",
         ),
         (3, 6, "take 7 seeds or more"),
     ],

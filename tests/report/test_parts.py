@@ -10,7 +10,7 @@ from delta_rlvr.report.clouds import clouds, default_minimum
 from delta_rlvr.report.comparison import comparison
 from delta_rlvr.report.discriminator import overlap, step_view, summary
 from delta_rlvr.report.dynamics import POINTS, columns, notes, panels
-from delta_rlvr.report.groups import compare_settings, group_runs
+from delta_rlvr.report.groups import compare_settings, group_runs, run_labels
 from delta_rlvr.report.scales import nice
 from delta_rlvr.report.tokenview import token_view
 from delta_rlvr.runs import RunDescription, RunWriter, TokenSums, read_run
@@ -18,9 +18,18 @@ from report_pages import unpacked
 
 
 def bare_run(
-    path, *, method="delta", seed=0, after=None, interval=0.05, settings=None, rule=None, rewards=()
+    path,
+    *,
+    method="delta",
+    seed=0,
+    after=None,
+    interval=0.05,
+    settings=None,
+    rule=None,
+    rewards=(),
+    task="t",
 ):
-    description = RunDescription("minimal", method, seed, "m", "t", settings or {}, rule)
+    description = RunDescription("minimal", method, seed, "m", task, settings or {}, rule)
     with RunWriter.create(path, description) as writer:
         for step, reward in enumerate(rewards, start=1):
             writer.log({"step": step, "reward": reward})
@@ -130,6 +139,40 @@ class TestComparison:
             runs.append(read_run(run.path))
         result = comparison(runs, group_runs(runs))
         assert result["sentence"].startswith("delta (run) ends at 60.0 %, delta (run) (group 2) at 50.0 %.")
+
+    @pytest.mark.parametrize(
+        ("other", "words"),
+        [
+            ({"task": "u"}, "their scores are of 2 tasks or rewards (t; u)"),
+            (
+                {"settings": {"reward": "mine.py:f"}},
+                "their scores are of 2 tasks or rewards (t; t judged by mine.py:f)",
+            ),
+        ],
+    )
+    def test_scores_of_other_tasks_or_rewards_are_not_compared(self, tmp_path, other, words):
+        runs = [
+            bare_run(tmp_path / "a", method="dapo", after=0.5),
+            bare_run(tmp_path / "b", after=0.7, **other),
+        ]
+        result = comparison(runs, group_runs(runs))
+        assert words in result["sentence"]
+        assert result["tests"] == []
+
+    def test_runs_without_a_score_are_named(self, tmp_path):
+        runs = [
+            bare_run(tmp_path / "a", method="dapo", after=0.5),
+            bare_run(tmp_path / "b", seed=1, after=0.7),
+            bare_run(tmp_path / "c", seed=2),
+        ]
+        result = comparison(runs, group_runs(runs))
+        assert result["sentence"].endswith(" Without a score, and left out: delta · seed 2.")
+        assert [group.get("scored") for group in result["groups"]] == [1, 1]
+
+    def test_labels_that_several_runs_share_have_their_folder(self, tmp_path):
+        runs = [bare_run(tmp_path / name, task=name) for name in ("a", "b")]
+        assert run_labels(runs) == ["delta · seed 0 (a)", "delta · seed 0 (b)"]
+        assert run_labels(runs[:1]) == ["delta · seed 0"]
 
     def test_nothing_to_compare_is_said(self, tmp_path):
         runs = [bare_run(tmp_path / "a")]

@@ -6,6 +6,8 @@ from __future__ import annotations
 import gzip
 import json
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 import torch
 
@@ -47,6 +49,25 @@ def own_run(folder, tokenizer, decisive=True):
         lines.append(line)
     with RunWriter.create(folder, RunDescription("trl", "delta", 0, "builtin", "sums")) as writer:
         return writer.write_rollouts(1, lines)
+
+
+def test_a_reward_under_another_name(tmp_path):
+    rows = [
+        {"prompt": PROMPT, "response": RIGHT, "score": 0.5},
+        {"prompt": PROMPT, "response": WRONG, "score": 0.25},
+    ]
+    lines, table = tmp_path / "lines.jsonl", tmp_path / "table.parquet"
+    lines.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), table)
+    for path in (lines, table):
+        assert [one.reward for one in read_rollouts(path, "score")] == [0.5, 0.25]
+        with pytest.raises(RolloutFileError, match=r"has no reward \(it has prompt, response, score\)"):
+            read_rollouts(path)
+    dump = tmp_path / "verl.jsonl"
+    dump.write_text(json.dumps({"input": PROMPT, "output": RIGHT, "score": 1.0, "acc": 0.0}) + "\n")
+    assert [read_rollouts(dump, key)[0].reward for key in (None, "acc")] == [1.0, 0.0]
+    with pytest.raises(RolloutFileError, match="has no other"):
+        read_rollouts(dump, "other")
 
 
 def test_a_runs_own_rollouts(tokenizer, tmp_path):
@@ -97,7 +118,7 @@ def test_verl_writes_what_is_read(tmp_path):
     page = explain("builtin", tmp_path / "12.jsonl", tmp_path / "x.html")
     (response,) = responses_of(page)
     assert response["advantage"] == pytest.approx(0.5 / (0.5**0.5 + 1e-4))
-    assert "(1 more responses have no token)" in unpacked(page)["page"]["lede"]
+    assert "(1 more response without a token)" in unpacked(page)["page"]["lede"]
 
 
 def trl_table(tmp_path, **columns):

@@ -155,6 +155,25 @@ class TestSentences:
     def test_sides_or_tokens(self, share, words):
         assert f"tell {words} (" in sentences({"weight": {"between_sides": share}})[0]
 
+    @pytest.mark.parametrize(
+        ("weights", "words"),
+        [
+            (([1.2, 1.2], [1.2, 1.2]), "This run weighs all tokens alike."),
+            (
+                ([1.2, 1.2], [0.8, 0.8]),
+                "tell responses, not tokens: all tokens of a response weigh the same (",
+            ),
+            (([1.2, 1.1], [0.8, 0.8]), "tell sides, not tokens ("),
+        ],
+    )
+    def test_weights_that_are_alike(self, weights, words):
+        responses = [response(a, [0.5, 0.9], own) for a, own in zip((1.0, -1.0), weights, strict=True)]
+        other = response(1.0, [0.5, 0.9], [1.2, 0.9], other_weights={"other": [2.0, 0.0]})["other_weights"]
+        shown = step_weights(
+            step_tokens([one | {"other_weights": other} for one in responses]), 1, "mine", 9, {}
+        )
+        assert words in shown["sentences"][0]
+
     def test_a_method_without_weights(self):
         rows = {"weight": {"update_share_positive": 0.5}, "plain": {"update_share_positive": 0.5}}
         assert sentences(rows) == [

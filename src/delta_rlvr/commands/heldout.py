@@ -15,6 +15,7 @@ from delta_rlvr.evaluate import EvaluationResult, compare_results, evaluate_poli
 from delta_rlvr.evaluate.bootstrap import interval_text
 from delta_rlvr.evaluate.questions import Grade
 from delta_rlvr.runs.model_card import score_name
+from delta_rlvr.spelling import counted
 from delta_rlvr.tasks import Problem, Task
 from delta_rlvr.tasks.phrased_sums import PhrasedSums
 from delta_rlvr.tasks.problem_set import ProblemSet
@@ -118,8 +119,8 @@ def sampling_text(result: EvaluationResult) -> str:
     """How a score's responses were drawn."""
     settings, numbers = result.document["settings"], result.summary()
     return (
-        f"{numbers['problems']} problems, {settings['samples']} samples each, temperature {settings['temperature']:g}, "
-        f"top-p {settings['top_p']:g}, up to {settings['max_tokens']} tokens"
+        f"{counted(numbers['problems'], 'problem')}, {counted(settings['samples'], 'sample')} each, "
+        f"temperature {settings['temperature']:g}, top-p {settings['top_p']:g}, up to {settings['max_tokens']} tokens"
     )
 
 

@@ -38,6 +38,8 @@ def check_names(command: str, arguments: Sequence[str]) -> None:
         check_task_name(spec)
         check_rows(spec, graded)
     for spec in rewards:
+        if "," in spec:
+            raise ValueError(f"--reward {spec}: give one function; it may add several rewards up")
         check_place(spec)
     name_of, text, extract = (
         next(_values(arguments, name), None) for name in ("template", "template_text", "extract")

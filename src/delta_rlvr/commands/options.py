@@ -122,6 +122,12 @@ def parse_train_options(arguments: list[str]) -> tuple[TrainOptions, DeltaTraine
     if resume:
         defaults |= _restored(stored_settings(Path(str(folder))), given)
     options, config = _parse(arguments, defaults, given)
+    if not config.temperature > 0:
+        raise ValueError(
+            f"--temperature {config.temperature}: responses are sampled in training; give a positive number"
+        )
+    if config.learning_rate < 0:
+        raise ValueError(f"--learning_rate {config.learning_rate}: give 0 or more")
     check_trackers(config.report_to)
     return options, config
 

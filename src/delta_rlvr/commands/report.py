@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -57,6 +58,10 @@ def runs_below(folders: Sequence[str]) -> list[Path]:
     for folder in map(Path, folders):
         inside = [] if (folder / RUN).exists() else [file.parent for file in folder.glob(f"*/{RUN}")]
         runs += sorted(inside, key=_begun) or [folder]
+        if inside and (deeper := sorted({file.parent.parent.name for file in folder.glob(f"*/*/{RUN}")})):
+            print(
+                f"not on this page, because they hold runs themselves: {', '.join(deeper)}", file=sys.stderr
+            )
     return runs
 
 

@@ -15,6 +15,7 @@ from delta_rlvr.evaluate.questions import Questions
 from delta_rlvr.evaluate.records import Sample
 from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey
 from delta_rlvr.files import write_json
+from delta_rlvr.runs.layout import EVALUATIONS
 from delta_rlvr.tasks.own_reward import GRADER
 from delta_rlvr.versions import installed_versions
 
@@ -38,7 +39,9 @@ class EvaluationResult:
         if path.is_dir():
             path = path / "result.json"
         if not path.is_file():
-            raise EvaluationError(f"no result {path}")
+            own = path.parent / EVALUATIONS / "heldout_after.json"
+            hint = f"; the held-out score of this run is {own}" if own.is_file() else ""
+            raise EvaluationError(f"no result {path}{hint}")
         try:
             document = json.loads(path.read_bytes())
         except ValueError as error:

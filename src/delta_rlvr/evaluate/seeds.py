@@ -197,9 +197,10 @@ class SeedTable:
             enough = next(n for n in count(2) if len(others) * self._floor(n, n) < SIGNIFICANCE)
             fewest, most = min(row.seeds for row in self.rows), max(row.seeds for row in self.rows)
             seeds = counted(most, "seed") if fewest == most else f"{fewest} to {most} seeds"
+            corrected = " after Holm's correction" if len(others) > 1 else ""
             return (
                 f"With {seeds} and {counted(len(others), 'comparison')} the test ({self.test_name}) cannot come below "
-                f"p = {least:.3g}, whatever the difference: take {enough} seeds or more to tell methods apart."
+                f"p = {least:.3g}{corrected}, whatever the difference: take {enough} seeds or more to tell methods apart."
             )
         how = f"({self.test_name}, two-sided, Holm's correction)"
         apart = [

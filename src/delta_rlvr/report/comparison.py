@@ -17,10 +17,10 @@ from delta_rlvr.evaluate.seeds import (
     student_interval,
 )
 from delta_rlvr.files import is_number
-from delta_rlvr.report.groups import RunGroup, compare_settings, run_label
+from delta_rlvr.report.groups import RunGroup, compare_settings, run_labels
 from delta_rlvr.runs import RunReader
 from delta_rlvr.runs.layout import EVALUATIONS
-from delta_rlvr.spelling import counted
+from delta_rlvr.spelling import counted, shown_spec
 
 HOW_TO_SCORE = (
     f"delta-rlvr evaluate --model RUN/model --benchmarks FILE --output RUN/{EVALUATIONS}/heldout_after.json"
@@ -41,23 +41,54 @@ def comparison(runs: Sequence[RunReader], groups: Sequence[RunGroup]) -> dict[st
         steps, scores = _training_rewards(runs)
     summaries = [_summary(group, [scores[place]["after"] for place in group.members]) for group in groups]
     by_group = _seed_scores(runs, groups, scores)
-    compared = seed_table(by_group, REWARD if steps else POINTS) if len(by_group) > 1 else None
+    asked = _asked(runs)
+    comparable = len(by_group) > 1 and len(asked) == 1
+    compared = seed_table(by_group, REWARD if steps else POINTS) if comparable else None
+    labels = run_labels(runs)
     differing, agreeing = compare_settings(runs)
     return {
-        "runs": [{"label": run_label(run), **score} for run, score in zip(runs, scores, strict=True)],
+        "runs": [{"label": label, **score} for label, score in zip(labels, scores, strict=True)],
         "groups": summaries,
         "tests": _tests(compared) if compared else [],
         "gap": compared.gap_name if compared else None,
         "reward_steps": steps,
-        "sentence": _reward_sentence(by_group, compared, steps)
-        if steps
-        else compared.sentence
-        if compared
-        else _alone(by_group, scores),
+        "sentence": _sentence(by_group, compared, steps, scores, asked) + _without_score(labels, scores),
         "differing": differing,
         "agreeing": agreeing,
         "evaluations": [{name: _facts(value) for name, value in run.evaluations.items()} for run in runs],
     }
+
+
+def _asked(runs: Sequence[RunReader]) -> list[str]:
+    """What the runs were asked and judged by: scores of different tasks or rewards are different things."""
+    kinds = {}
+    for run in runs:
+        settings = run.info.get("settings")
+        reward = settings.get("reward") if isinstance(settings, dict) else None
+        task = str(run.info.get("task") or "an unknown task")
+        kinds[task, reward] = f"{task.partition('?')[0]} judged by {reward}" if reward else shown_spec(task)
+    return list(kinds.values())
+
+
+def _sentence(
+    by_group: Mapping[str, Mapping[int, float]],
+    compared: SeedTable | None,
+    steps: int | None,
+    scores: Sequence[dict[str, Any]],
+    asked: Sequence[str],
+) -> str:
+    if len(asked) > 1 and len(by_group) > 1:
+        return f"These runs are not compared: their scores are of {len(asked)} tasks or rewards ({'; '.join(asked)})."
+    if steps:
+        return _reward_sentence(by_group, compared, steps)
+    return compared.sentence if compared else _alone(by_group, scores)
+
+
+def _without_score(labels: Sequence[str], scores: Sequence[dict[str, Any]]) -> str:
+    missing = [label for label, score in zip(labels, scores, strict=True) if not score["after"]]
+    if not missing or len(missing) == len(labels):
+        return ""
+    return f" Without a score, and left out: {', '.join(missing)}."
 
 
 def _scores(run: RunReader) -> dict[str, Any]:
@@ -119,7 +150,7 @@ def _summary(group: RunGroup, finals: list[dict[str, Any] | None]) -> dict[str, 
     summary: dict[str, Any] = {"label": group.label, "mean": None, "low": None, "high": None, "seeds": []}
     if not values:
         return {**summary, "interval": "no final score"}
-    summary["mean"] = statistics.fmean(values)
+    summary |= {"mean": statistics.fmean(values), "scored": len(values)}
     if len(values) > 1:
         interval = student_interval(values)
         if interval is None:
@@ -180,7 +211,8 @@ def _reward_sentence(
     return (
         f"There is no held-out score. The mean reward over the first {counted(steps, 'step')} of training is: "
         f"{', '.join(means)}.{verdict} "
-        f"To compare held-out scores, run this for each run, and make the page again: {HOW_TO_SCORE}"
+        f"To compare held-out scores, run this for each run, and make the page again: {HOW_TO_SCORE} (with --reward FILE.py:NAME "
+        "where you have a reward of your own, and --template_text where your prompts are not the built-in one's)"
     )
 
 

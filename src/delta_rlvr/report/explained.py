@@ -14,6 +14,7 @@ from delta_rlvr.report.page import write_report
 from delta_rlvr.report.rollout_files import Rollout
 from delta_rlvr.runs import RunDescription, RunWriter
 from delta_rlvr.runs.layout import shown_text
+from delta_rlvr.spelling import counted
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -143,9 +144,10 @@ class Explained:
     def _lede(self) -> str:
         pairs = zip(self.groups, self.advantages, strict=True)
         signal = len({group for group, advantage in pairs if advantage})
-        said = f"{len(self.rollouts)} responses to {len(set(self.groups))} prompts, {signal} of them with rewards that differ"
+        asked = f"{counted(len(self.rollouts), 'response')} to {counted(len(set(self.groups)), 'prompt')}"
+        said = f"{asked}, {signal} of them with rewards that differ"
         if self.without_tokens:
-            said += f" ({self.without_tokens} more responses have no token)"
+            said += f" ({counted(self.without_tokens, 'more response')} without a token)"
         if not signal:
             return f"{said}: no response is better than another of its group, so every coefficient is 1."
         weights = self.records[self.method.name].weights

@@ -81,6 +81,15 @@ def run_label(run: RunReader) -> str:
     return f"{method} · seed {run.info['seed']}" if method and "seed" in run.info else run.path.resolve().name
 
 
+def run_labels(runs: Sequence[RunReader]) -> list[str]:
+    """The runs' labels; those that several share have the folder beside them."""
+    labels = [run_label(run) for run in runs]
+    return [
+        label if labels.count(label) == 1 else f"{label} ({run.path.resolve().name})"
+        for label, run in zip(labels, runs, strict=True)
+    ]
+
+
 def _label(runs: Sequence[RunReader], places: list[int], members: list[list[int]]) -> str:
     """The method's name; where two groups share it, up to two settings that tell them apart, else the folder."""
     first = runs[places[0]]

@@ -18,7 +18,7 @@ from delta_rlvr.report.clouds import TYPES, clouds
 from delta_rlvr.report.comparison import comparison
 from delta_rlvr.report.discriminator import summary
 from delta_rlvr.report.dynamics import POINTS, columns, notes, panels
-from delta_rlvr.report.groups import group_runs, run_label
+from delta_rlvr.report.groups import group_runs, run_label, run_labels
 from delta_rlvr.report.shading import check_shadings
 from delta_rlvr.report.tokenview import compress, token_view
 from delta_rlvr.report.weights import points_for
@@ -132,13 +132,13 @@ def _page_model(
     types = min(TYPES, max(100, CLOUD_TYPES // len(runs)))
     blocks: dict[str, str] = {}
     described = []
-    for place, run in enumerate(runs):
+    for place, (run, label) in enumerate(zip(runs, run_labels(runs), strict=True)):
         view = token_view(run, f"r{place}", limit, methods, points)
         blocks |= view.blocks
         described.append(
             {
                 "name": run.path.resolve().name,
-                "label": run_label(run),
+                "label": label,
                 "group": next(number for number, group in enumerate(groups) if place in group.members),
                 "info": {**{key: run.info.get(key) for key in _INFO}, "task": _task(run)},
                 "metrics": columns(run, shown, curve_points),

@@ -14,7 +14,7 @@ from delta_rlvr.files import is_number
 from delta_rlvr.rewards.functions import completion_text
 
 FORMATS = (
-    "JSON Lines with prompt, response, reward (such as a run's own rollouts/*.jsonl.gz), TRL's completions_*.parquet, "
+    "JSON Lines or Parquet with prompt, response, reward (such as a run's own rollouts/*.jsonl.gz), TRL's completions_*.parquet, "
     "verl's rollout dumps (.jsonl), prime-rl's traces.jsonl, or slime's debug rollout data (.pt)"
 )
 
@@ -53,7 +53,7 @@ class Rollout:
 
 def read_rollouts(path: str | Path, reward_key: str | None = None) -> list[Rollout]:
     """The file's rollouts. A line that cannot be used is an error with its number. `reward_key` names the reward where a file has
-    several: a key of slime's reward, a column of TRL's table."""
+    several: a key of slime's reward, a column of TRL's table, a key of a line."""
     source = Path(path)
     if source.is_dir():
         inside = sorted(file.name for file in source.iterdir() if file.is_file())
@@ -67,7 +67,7 @@ def read_rollouts(path: str | Path, reward_key: str | None = None) -> list[Rollo
         elif source.suffix in (".pt", ".pth"):
             rollouts = list(_slime(source, reward_key))
         else:
-            rollouts = _json_lines(source)
+            rollouts = _json_lines(source, reward_key)
     except RolloutFileError as error:
         raise RolloutFileError(f"{source} {error}") from error
     if not rollouts:
@@ -80,20 +80,20 @@ def read_rollouts(path: str | Path, reward_key: str | None = None) -> list[Rollo
 # ---------------------------------------------------------------- JSON Lines: ours, plain ones, verl, prime-rl
 
 
-def _json_lines(source: Path) -> list[Rollout]:
+def _json_lines(source: Path, reward_key: str | None) -> list[Rollout]:
     opener: Callable[..., Any] = gzip.open if source.suffix == ".gz" else open
     rollouts: list[Rollout] = []
     try:
         with opener(source, "rb") as file:
             for number, line in enumerate(file, start=1):
                 if line.strip():
-                    rollouts += _line(line, f"line {number}")
+                    rollouts += _line(line, f"line {number}", reward_key)
     except (gzip.BadGzipFile, EOFError) as error:
         raise RolloutFileError(f"is not a whole gzip file ({error})") from error
     return rollouts
 
 
-def _line(line: bytes, where: str) -> list[Rollout]:
+def _line(line: bytes, where: str, reward_key: str | None) -> list[Rollout]:
     try:
         row = json.loads(line)
     except ValueError as error:
@@ -108,16 +108,15 @@ def _line(line: bytes, where: str) -> list[Rollout]:
                 f"{where} is no episode of verifiers' schema 1 ({type(error).__name__}: {error})"
             ) from error
     if {"input", "output", "score"} <= row.keys():
-        return [_verl(row, where)]
-    return [_plain(row, where)]
+        return [_verl(row, where, reward_key or "score")]
+    return [_plain(row, where, reward_key or "reward")]
 
 
-def _plain(row: Row, where: str) -> Rollout:
-    missing = [key for key in ("prompt", "response", "reward") if key not in row]
+def _plain(row: Row, where: str, reward_key: str) -> Rollout:
+    missing = [key for key in ("prompt", "response", reward_key) if key not in row]
     if missing:
-        raise RolloutFileError(
-            f"{where} has no {' and no '.join(missing)} (it has {', '.join(row) or 'no key'})"
-        )
+        keys = ", ".join([*row][:12]) + (", ..." if len(row) > 12 else "")
+        raise RolloutFileError(f"{where} has no {' and no '.join(missing)} (it has {keys or 'no key'})")
     own = "tokens" in row and "ids" in row  # a run of ours
     response = row["response"]
     if not isinstance(response, str) or not (response or own):
@@ -128,7 +127,7 @@ def _plain(row: Row, where: str) -> Rollout:
         where,
         _prompt(row.get("messages") or row["prompt"], where),
         response,
-        _number(row["reward"], where, "reward"),
+        _number(row[reward_key], where, reward_key),
         _group(row, row["prompt"]),
         advantage=_number(advantage, where, "advantage") if own and advantage is not None else None,
         ids=tuple(row["ids"]) if own and response else None,
@@ -137,7 +136,7 @@ def _plain(row: Row, where: str) -> Rollout:
     )
 
 
-def _verl(row: Row, where: str) -> Rollout:
+def _verl(row: Row, where: str, reward_key: str) -> Rollout:
     """`trainer.rollout_data_dir` of verl: input, output, gts, score, step."""
     for key in ("input", "output"):
         if not isinstance(row[key], str):
@@ -145,7 +144,9 @@ def _verl(row: Row, where: str) -> Rollout:
                 f"{where}: {key} must be a text, as verl writes it, got {type(row[key]).__name__}"
             )
     # verl decodes prompts with the chat template in them: they are text, whatever they were.
-    reward = _number(row["score"], where, "score")
+    if reward_key not in row:
+        raise RolloutFileError(f"{where} has no {reward_key} (it has {', '.join(row)})")
+    reward = _number(row[reward_key], where, reward_key)
     return Rollout(where, row["input"], row["output"], reward, row["input"], answer=row.get("gts"))
 
 
@@ -206,7 +207,7 @@ def _message(message: Row) -> dict[str, str]:
 
 
 def _trl(source: Path, reward_key: str | None) -> Iterator[Rollout]:
-    """`log_completions=True` of TRL: completions/completions_NNNNN.parquet."""
+    """`log_completions=True` of TRL: completions/completions_NNNNN.parquet; or a table with prompt, response, reward."""
     try:
         import pyarrow
         import pyarrow.parquet
@@ -217,6 +218,10 @@ def _trl(source: Path, reward_key: str | None) -> Iterator[Rollout]:
     except (pyarrow.ArrowInvalid, OSError) as error:
         raise RolloutFileError(f"is not a Parquet file ({error})") from error
     names = table.column_names
+    if "completion" not in names and "response" in names:
+        for number, row in enumerate(table.to_pylist(), start=1):
+            yield _plain(row, f"row {number}", reward_key or "reward")
+        return
     if missing := [name for name in ("prompt", "completion", "advantage") if name not in names]:
         raise RolloutFileError(
             f"has no column {' and no '.join(missing)}: TRL's tables of completions have (this one: {', '.join(names)})"

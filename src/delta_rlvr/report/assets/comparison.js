@@ -13,7 +13,7 @@ function comparisonView(root, model) {
     const members = group.members.map((member) => ({ ...comparison.runs[member], place }));
     if (members.length === 1) return members;
     const before = members.map((run) => run.before?.accuracy).filter(Number.isFinite);
-    return summary.mean === null ? [] : [{ label: group.label, place, note: plural(members.length, "seed"), after: { accuracy: summary.mean, low: summary.low, high: summary.high }, seeds: summary.seeds,
+    return summary.mean === null ? [] : [{ label: group.label, place, note: summary.scored < members.length ? `${summary.scored} of ${plural(members.length, "seed")}` : plural(members.length, "seed"), after: { accuracy: summary.mean, low: summary.low, high: summary.high }, seeds: summary.seeds,
       before: before.length ? { accuracy: before.reduce((sum, value) => sum + value, 0) / before.length } : null }];
   });
   const over = [...new Set(groups.map(({ members }, place) => (members.length === 1 ? overProblems : comparison.groups[place].seeds.length ? "Each seed" : "95 % interval over seeds")))].filter(Boolean).join(", or ");

@@ -165,7 +165,7 @@ class TokenView {
     this.decisiveLegend.hidden = !block.responses.some(({ decisive }) => decisive);
     this.note.textContent = this.run.left_out ?? "";
     this.promptBox.replaceChildren(el("h3", {}, "Prompt"), el("pre", {}, visible(String(block.prompt ?? "not recorded").trimEnd())));
-    if (block.answer !== null && block.answer !== undefined) {
+    if (String(block.answer ?? "").trim()) {
       this.promptBox.append(el("p", { className: "answer" }, el("span", {}, "Reference answer "), el("bdi", {}, visible(String(block.answer)))));
     }
     const titles = { positive: "Positive advantage", negative: "Negative advantage", zero: "No advantage" };

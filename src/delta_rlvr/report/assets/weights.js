@@ -17,7 +17,7 @@ class WeightsView {
 
   #draw(run, view) {
     this.sentences.replaceChildren(...view.sentences.map((sentence) => el("p", { className: "verdict" }, sentence)),
-      el("p", { className: "note" }, `Over ${plural(view.tokens, "token")} with an advantage, of the ${plural(view.responses, "response")} kept of this step; the curves under Training are over whole batches. Right responses are those with a positive advantage.`));
+      el("p", { className: "note" }, `Over ${plural(view.tokens, "token")} with an advantage, of the ${plural(view.responses, "response")} kept of this step${document.getElementById("dynamics") ? "; the curves under Training are over whole batches" : ""}. Right responses are those with a positive advantage.`));
     // One axis for the whole run: the range of the colours.
     const { span } = run.shadings.find(({ key }) => key === view.drawn.key);
     const sides = [["positive", "Right responses"], ["negative", "Wrong responses"]];
