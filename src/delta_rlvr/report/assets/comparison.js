@@ -102,7 +102,7 @@ function settings(root, { comparison, runs }) {
     root.append(fold(`${plural(differing.length, "setting")} that ${differing.length === 1 ? "differs" : "differ"}: ${differing.slice(0, 3).map(([key]) => key).join(", ")}${differing.length > 3 ? ", ..." : ""}`,
       el("div", { className: "table-holder wide", tabIndex: 0, role: "region", "aria-label": "Settings that differ" },
         el("table", { className: "settings" },
-          el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Setting"), ...runs.map((run) => el("th", { scope: "col" }, visible(run.label))))),
+          el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Setting"), ...runs.map((run) => el("th", { scope: "col", className: "text" }, visible(run.label))))),
           el("tbody", {}, ...differing.map(([key, values]) => el("tr", {}, el("th", { scope: "row" }, visible(key)),
             ...values.map((value) => el("td", { className: "words" }, setting(value))))))))));
   }
