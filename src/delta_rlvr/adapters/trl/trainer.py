@@ -110,6 +110,7 @@ class DeltaTrainer(GRPOTrainer):
         # Of the loss that is being computed:
         self._late: Rollout | None = None
         self._loss_inputs: dict[str, Any] | None = None
+        self._unwrapped: tuple[Any, Any] | None = None
         self._check_head()
         self.add_callback(ExactResume(self))
 
@@ -427,8 +428,11 @@ class DeltaTrainer(GRPOTrainer):
         )
 
     def _causal_model(self) -> Any:
-        model = self.accelerator.unwrap_model(self.model)
-        return model.get_base_model() if is_peft_model(model) else model
+        # Kept, because to unwrap looks at every module: milliseconds, in every step.
+        if self._unwrapped is None or self._unwrapped[0] is not self.model:
+            model = self.accelerator.unwrap_model(self.model)
+            self._unwrapped = self.model, model.get_base_model() if is_peft_model(model) else model
+        return self._unwrapped[1]
 
     def _backbone(self) -> Any:
         """The module whose output is the LM head's input."""
