@@ -2,7 +2,8 @@
 
 import pytest
 
-from delta_rlvr.tasks import BUILT_IN, grading
+from delta_rlvr.rewards.code import datasets
+from delta_rlvr.tasks import BUILT_IN
 from delta_rlvr.tasks.grading import grade_batch
 from delta_rlvr.tasks.problem import Problem
 from delta_rlvr.tasks.registry import grade_problem
@@ -39,13 +40,13 @@ def test_what_cannot_be_graded_is_named() -> None:
 def parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The first input of every test set that is parsed."""
     seen: list[str] = []
-    parse = grading._parse
+    parse = datasets.parse_tests
 
     def watch(answer: dict[str, list[str]]) -> object:
         seen.append(answer["inputs"][0])
         return parse(answer)
 
-    monkeypatch.setattr(grading, "_parse", watch)
+    monkeypatch.setattr(datasets, "parse_tests", watch)
     return seen
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from delta_rlvr.adapters.trl import DeltaTrainerConfig
 from delta_rlvr.commands.options import TrainOptions
 from delta_rlvr.rewards import RewardFunction, Verdict
+from delta_rlvr.rewards.functions import Columns
 from delta_rlvr.spelling import shown_spec, split_spec
 from delta_rlvr.tasks import Problem, Task
 from delta_rlvr.tasks.own_reward import OwnReward
@@ -26,9 +27,7 @@ class TaskReward(RewardFunction):
         self.task = task
         self.problems = problems
 
-    def judge(
-        self, completions: list[str], lengths: list[int] | None, columns: Mapping[str, Any]
-    ) -> list[Verdict]:
+    def judge(self, completions: list[str], lengths: list[int] | None, columns: Columns) -> list[Verdict]:
         return self.task.grade_batch([self.problems[name] for name in columns["id"]], completions)
 
 

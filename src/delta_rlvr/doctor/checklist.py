@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 _COLUMNS = 100
@@ -13,14 +13,13 @@ _HEAD = 11
 class Checklist:
     """Lines of what was seen, printed as they come, and the problems among them."""
 
-    def __init__(self, tell: Callable[[str], None] = print):
-        self._tell = tell
+    def __init__(self) -> None:
         self.problems: list[str] = []
         """What to change, in the order in which it was seen."""
 
     def saw(self, what: str, text: str) -> None:
         """Something that is as it should be, or a fact."""
-        self._tell(_laid_out(f"{what:{_HEAD}}", text))
+        print(_laid_out(f"{what:{_HEAD}}", text))
 
     def wrong(self, what: str, text: str) -> None:
         """Something that has to change; `text` says what to do."""

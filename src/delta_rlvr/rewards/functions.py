@@ -20,6 +20,8 @@ OVERLONG = "overlong_reward"
 """What the overlong penalty is logged under."""
 
 TRLReward = Callable[..., list[float]]
+Columns = Mapping[str, Any]
+"""What the data set has for each completion, by the column's name."""
 
 
 def completion_text(completion: Any) -> str:
@@ -49,9 +51,7 @@ class RewardFunction:
         self.__name__ = name
         self.last_verdicts: list[Verdict] = []
 
-    def judge(
-        self, completions: list[str], lengths: list[int] | None, columns: Mapping[str, Any]
-    ) -> list[Verdict]:
+    def judge(self, completions: list[str], lengths: list[int] | None, columns: Columns) -> list[Verdict]:
         """One verdict for each completion; `lengths` in tokens, where the caller knows them."""
         raise NotImplementedError
 
@@ -76,8 +76,14 @@ class RewardFunction:
 
     def log(self, verdicts: list[Verdict], log_metric: Callable[[str, float], None]) -> None:
         """Scalars beside the mean reward, which TRL logs itself."""
+        for name, count in self.counts(verdicts).items():
+            log_metric(f"{self.__name__}/{name}", count / max(len(verdicts), 1))
 
-    def needed(self, column: str, columns: Mapping[str, Any]) -> Any:
+    def counts(self, verdicts: list[Verdict]) -> dict[str, int]:
+        """How many verdicts are of a kind whose share is logged."""
+        return {}
+
+    def needed(self, column: str, columns: Columns) -> Any:
         """A column that the data set must have."""
         if columns.get(column) is None:
             known = sorted(name for name in columns if name != "trainer_state")
@@ -97,7 +103,7 @@ class AnswerReward(RewardFunction):
         self.extract = extract
         extractor(extract)  # an unknown name is an error now, not at the first step
 
-    def answers(self, columns: Mapping[str, Any], count: int) -> list[Any]:
+    def answers(self, columns: Columns, count: int) -> list[Any]:
         answers = self.needed(self.column, columns)
         if isinstance(answers, str) or len(answers) != count:
             raise ValueError(
@@ -105,12 +111,9 @@ class AnswerReward(RewardFunction):
             )
         return list(answers)
 
-    def log(self, verdicts: list[Verdict], log_metric: Callable[[str, float], None]) -> None:
-        total = max(len(verdicts), 1)
+    def counts(self, verdicts: list[Verdict]) -> dict[str, int]:
         unanswered = sum(verdict.reason == "no final answer" for verdict in verdicts)
-        failed = sum(verdict.failed for verdict in verdicts)
-        log_metric(f"{self.__name__}/no_answer", unanswered / total)
-        log_metric(f"{self.__name__}/not_graded", failed / total)
+        return {"no_answer": unanswered, "not_graded": sum(verdict.failed for verdict in verdicts)}
 
 
 class MathReward(AnswerReward):
@@ -127,9 +130,7 @@ class MathReward(AnswerReward):
         super().__init__(name, column, extract)
         self.timeout = timeout
 
-    def judge(
-        self, completions: list[str], lengths: list[int] | None, columns: Mapping[str, Any]
-    ) -> list[Verdict]:
+    def judge(self, completions: list[str], lengths: list[int] | None, columns: Columns) -> list[Verdict]:
         answers = self.answers(columns, len(completions))
         return grade_math_batch(completions, answers, timeout=self.timeout, extract=self.extract)
 
@@ -146,9 +147,7 @@ class ChoiceReward(AnswerReward):
     ) -> None:
         super().__init__(name, column, extract)
 
-    def judge(
-        self, completions: list[str], lengths: list[int] | None, columns: Mapping[str, Any]
-    ) -> list[Verdict]:
+    def judge(self, completions: list[str], lengths: list[int] | None, columns: Columns) -> list[Verdict]:
         return grade_choice_batch(completions, self.answers(columns, len(completions)), extract=self.extract)
 
 
@@ -160,9 +159,7 @@ class FormatReward(RewardFunction):
         check_form("", form)  # an unknown form is an error now
         self.form = form
 
-    def judge(
-        self, completions: list[str], lengths: list[int] | None, columns: Mapping[str, Any]
-    ) -> list[Verdict]:
+    def judge(self, completions: list[str], lengths: list[int] | None, columns: Columns) -> list[Verdict]:
         return [check_form(completion, self.form) for completion in completions]
 
 
@@ -173,9 +170,7 @@ class OverlongReward(RewardFunction):
         super().__init__(name)
         self.settings = settings
 
-    def judge(
-        self, completions: list[str], lengths: list[int] | None, columns: Mapping[str, Any]
-    ) -> list[Verdict]:
+    def judge(self, completions: list[str], lengths: list[int] | None, columns: Columns) -> list[Verdict]:
         if lengths is None:
             raise ValueError(f"{self.__name__} counts tokens: pass completion_ids (TRL does)")
         if len(lengths) != len(completions):
@@ -184,9 +179,8 @@ class OverlongReward(RewardFunction):
             )
         return [self.settings.verdict(length) for length in lengths]
 
-    def log(self, verdicts: list[Verdict], log_metric: Callable[[str, float], None]) -> None:
-        total = max(len(verdicts), 1)
-        log_metric(f"{self.__name__}/penalised", sum(verdict.score < 0 for verdict in verdicts) / total)
+    def counts(self, verdicts: list[Verdict]) -> dict[str, int]:
+        return {"penalised": sum(verdict.score < 0 for verdict in verdicts)}
 
 
 class WeightedReward(RewardFunction):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from delta_rlvr.rewards.verdict import Verdict
 from delta_rlvr.tasks.problem import Problem
@@ -50,43 +49,33 @@ def _grade_alike(
 
         # Once a problem, however the batch is ordered and however many problems it has.
         distinct = {id(problem): problem for problem in problems}
-        tests = {key: _TESTS.of(problem) for key, problem in distinct.items()}
+        tests = {key: _tests(_Itself(problem)) for key, problem in distinct.items()}
         judged = grade_code_batch(completions, [tests[id(problem)] for problem in problems])
         # The program stands in the completion already: as an "answer" it would double the size of what is kept.
         return [replace(verdict, answer=None) for verdict in judged]
     raise ValueError(f"{problems[0].id}: no grader is called {grader!r} here; there are {', '.join(GRADERS)}")
 
 
-class _TestsOfProblems:
-    """Parsed tests of the last problems. EvalPlus' expectations come from running a reference in the sandbox, and
+@dataclass(frozen=True, eq=False)
+class _Itself:
+    """A problem as a key: it, and none like it. The key holds it, so that its id stays its own."""
+
+    problem: Problem
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Itself) and other.problem is self.problem
+
+    def __hash__(self) -> int:
+        return id(self.problem)
+
+
+@lru_cache(maxsize=64)
+def _tests(key: _Itself) -> CodeTests:
+    """Parsed tests of a problem, kept for the last ones. EvalPlus' expectations come from running a reference in the sandbox, and
     LiveCodeBench's archives unpack to megabytes: neither should happen once a response."""
-
-    KEPT = 64
-
-    def __init__(self) -> None:
-        self._kept: OrderedDict[int, tuple[Problem, CodeTests]] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def of(self, problem: Problem) -> CodeTests:
-        with self._lock:
-            kept = self._kept.get(id(problem))
-            if kept is not None:
-                self._kept.move_to_end(id(problem))
-                return kept[1]
-        tests = _parse(problem.answer)
-        with self._lock:
-            self._kept[id(problem)] = (problem, tests)  # the problem is held, so that its id stays its own
-            while len(self._kept) > self.KEPT:
-                self._kept.popitem(last=False)
-        return tests
-
-
-_TESTS = _TestsOfProblems()
-
-
-def _parse(answer: Any) -> CodeTests:
     from delta_rlvr.rewards.code.datasets import evalplus_tests, parse_tests
 
+    answer = key.problem.answer
     if isinstance(answer, dict) and "plus_input" in answer:
         return evalplus_tests(answer)
     return parse_tests(answer)

@@ -103,12 +103,7 @@ class Endless:
 
 def token_spans(tokens: Sequence[str]) -> list[Span]:
     """Where each token stands in the text that the tokens make when joined."""
-    spans = []
-    position = 0
-    for token in tokens:
-        spans.append((position, position + len(token)))
-        position += len(token)
-    return spans
+    return list(itertools.pairwise(itertools.accumulate(map(len, tokens), initial=0)))
 
 
 def flag_tokens(decisive: Sequence[Span], tokens: Sequence[Span]) -> list[int]:

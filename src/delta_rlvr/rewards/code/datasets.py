@@ -170,13 +170,6 @@ def _alternatives(entry: str, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     return ()
 
 
-def _tuples(value: Any, depth: int) -> Any:
-    """Lists as tuples at `depth` levels below the argument list; JSON has no tuples."""
-    if depth == 0:
-        return tuple(value)
-    return [_tuples(item, depth - 1) for item in value]
-
-
 def _deep_tuples(value: Any) -> Any:
     return tuple(map(_deep_tuples, value)) if isinstance(value, list) else value
 
@@ -191,7 +184,7 @@ def _mbpp_arguments(task: int, given: list[Any]) -> Sequence[Any]:
     if task in ARGUMENTS_ARE_TUPLES:
         return [tuple(item) for item in given]
     if task in LISTS_OF_TUPLES:
-        return _tuples(given, 2)  # type: ignore[no-any-return]
+        return [[tuple(item) for item in argument] for argument in given]
     if task in {75, 413, 444, 753}:
         return [[tuple(item) for item in given[0]], given[1]]
     if task in {106, 750}:

@@ -9,7 +9,7 @@ import contextlib
 import logging
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any
 
@@ -20,7 +20,7 @@ from delta_rlvr.rewards.code.extract import continue_prompt, extract_code
 from delta_rlvr.rewards.code.sandbox.errors import ProgramFailure, SandboxError, Stopped
 from delta_rlvr.rewards.code.sandbox.runner import Runner
 from delta_rlvr.rewards.code.settings import CodeSettings
-from delta_rlvr.rewards.functions import RewardFunction
+from delta_rlvr.rewards.functions import Columns, RewardFunction
 from delta_rlvr.rewards.reporting import Progress, reporter
 from delta_rlvr.rewards.verdict import Verdict
 
@@ -161,19 +161,15 @@ class CodeReward(RewardFunction):
         self.settings = settings
         self.column = column
 
-    def judge(
-        self, completions: list[str], lengths: list[int] | None, columns: Mapping[str, Any]
-    ) -> list[Verdict]:
+    def judge(self, completions: list[str], lengths: list[int] | None, columns: Columns) -> list[Verdict]:
         return grade_code_batch(completions, self.needed(self.column, columns), settings=self.settings)
 
-    def log(self, verdicts: list[Verdict], log_metric: Callable[[str, float], None]) -> None:
-        counts = {
+    def counts(self, verdicts: list[Verdict]) -> dict[str, int]:
+        return {
             "no_code": sum(verdict.reason == "no code" for verdict in verdicts),
             "timed_out": sum(verdict.reason.startswith("timed out") for verdict in verdicts),
             "not_graded": sum(verdict.failed for verdict in verdicts),
         }
-        for name, count in counts.items():
-            log_metric(f"{self.__name__}/{name}", count / max(len(verdicts), 1))
 
 
 code_reward = CodeReward()

@@ -94,9 +94,7 @@ def _same(asked: Node, given: Node, algebra: Algebra, *, in_list: bool = False) 
     if asked.kind == given.kind == "leaf":
         return same_leaf(asked, given, algebra, in_list=in_list)
     if "words" in (asked.kind, given.kind) or {_phrase(asked), _phrase(given)} <= _SAME_WORDS.keys():
-        if _same_words(asked, given):
-            return True
-        return _same_sets(asked, given, algebra)
+        return _same_words(asked, given) or _same_sets(asked, given, algebra)
     if "residue" in (asked.kind, given.kind):
         return _same_residues(asked, given, algebra)
     if "relation" in (asked.kind, given.kind):
@@ -110,9 +108,7 @@ def _same_shape(asked: Node, given: Node, algebra: Algebra) -> bool:
     kinds = {asked.kind, given.kind}
     if kinds == {"list"} and _in_order(asked, given):
         return _same_in_order(_values(asked), _values(given), algebra)
-    if kinds <= {"list", "set"} and _same_unordered(asked, given, algebra):
-        return True
-    if kinds == {"union"} and _same_unordered(asked, given, algebra):
+    if (kinds <= {"list", "set"} or kinds == {"union"}) and _same_unordered(asked, given, algebra):
         return True
     if kinds == {"tuple"}:
         return _same_brackets(asked, given) and _same_in_order(asked.items, given.items, algebra)
@@ -308,7 +304,8 @@ def _same_families(asked: Node, given: Node, algebra: Algebra) -> bool:
     if one and other and [s for _, s in one] != [s for _, s in other]:
         return False
     if len(one) == len(other) == 1 and one != other:
-        given = _renamed(given, other[0][0], one[0][0])
+        ours, theirs = one[0][0], other[0][0]
+        given = read(tuple(ours if token == theirs else token for token in given.tokens))
     asked, given = replace(asked, ranges=()), replace(given, ranges=())
     if _same(asked, given, algebra):
         return True
@@ -320,10 +317,6 @@ def _same_families(asked: Node, given: Node, algebra: Algebra) -> bool:
         return False
     left, right = ([parse(item.tokens) for item in part] for part in members)
     return algebra.families(left, right, one[0][0])
-
-
-def _renamed(node: Node, name: str, other: str) -> Node:
-    return read(tuple(other if token == name else token for token in node.tokens))
 
 
 # --- relations ---

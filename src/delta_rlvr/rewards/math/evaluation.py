@@ -210,13 +210,6 @@ class Evaluation:
         return 1 + mp.mpf(number) / 2**64
 
 
-def _times(factors: Sequence[Value]) -> Value:
-    result = factors[0]
-    for factor in factors[1:]:
-        result = result * factor
-    return result
-
-
 def _stepped(step: Callable[[Value], Value], value: Value) -> Value:
     """Rounded up or down; what is a whole number but for noise is that number."""
     nearest = mp.nint(value)
@@ -247,7 +240,7 @@ _BOUNDED = listed(
 )
 _FUNCTIONS: dict[str, Callable[..., Value]] = {
     "+": lambda *terms: sum(terms[1:], terms[0]),
-    "*": lambda *factors: _times(factors),
+    "*": lambda *factors: math.prod(factors[1:], start=factors[0]),
     "/": lambda top, bottom: top / bottom,
     "-": lambda value: -value,
     "!": mp.factorial,

@@ -73,12 +73,6 @@ class _Exact:
             self.checked(_bits(total))
         return total
 
-    def product(self, *factors: Fraction) -> Fraction:
-        return math.prod(factors, start=Fraction(1))
-
-    def quotient(self, top: Fraction, bottom: Fraction) -> Fraction | None:
-        return top / bottom if bottom else None
-
     def power(self, base: Fraction, exponent: Fraction) -> Fraction | None:
         if exponent.denominator != 1:
             root = self.root(base, Fraction(exponent.denominator))
@@ -99,19 +93,12 @@ class _Exact:
             return None
         return Fraction(top if value >= 0 else -top, bottom)
 
-    def factorial(self, value: Fraction) -> Fraction | None:
+    def factorial(self, value: Fraction, product: Callable[[int], int] = math.factorial) -> Fraction | None:
         if value.denominator != 1 or value < 0:
             return None
         number = int(value)
         self.checked(number * number.bit_length())
-        return Fraction(math.factorial(number))
-
-    def double_factorial(self, value: Fraction) -> Fraction | None:
-        if value.denominator != 1 or value < 0:
-            return None
-        number = int(value)
-        self.checked(number * number.bit_length())
-        return Fraction(math.prod(range(number, 0, -2)))
+        return Fraction(product(number))
 
     def binomial(self, above: Fraction, below: Fraction) -> Fraction | None:
         if above.denominator != 1 or below.denominator != 1 or above < 0 or below < 0:
@@ -134,13 +121,13 @@ class _Exact:
 
 _OPERATIONS: dict[str, Callable[..., Fraction | None]] = {
     "+": lambda exact, *terms: sum(terms, Fraction(0)),
-    "*": _Exact.product,
-    "/": _Exact.quotient,
+    "*": lambda exact, *factors: math.prod(factors, start=Fraction(1)),
+    "/": lambda exact, top, bottom: top / bottom if bottom else None,
     "-": lambda exact, value: -value,
     "^": _Exact.power,
     "root": _Exact.root,
     "!": _Exact.factorial,
-    "!!": _Exact.double_factorial,
+    "!!": lambda exact, value: exact.factorial(value, lambda number: math.prod(range(number, 0, -2))),
     "binom": _Exact.binomial,
     "arrangements": _Exact.arrangements,
     "abs": lambda exact, value: abs(value),

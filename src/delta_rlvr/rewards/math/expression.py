@@ -12,6 +12,7 @@ Nothing is worked out here, and nothing is guessed: what has no plain reading ra
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -104,32 +105,26 @@ class _Parser:
         self.depth += 1
         if self.depth > 2 * MAX_NESTING:
             raise UnreadableAnswer("nested too deeply")
-        terms = []
-        while True:
-            negative = self.signs()
-            term = self.product()
-            terms.append(("-", term) if negative else term)
-            if self.peek() not in ("+", "-"):
-                break
+        terms = [self.signed(self.product)]
+        while self.peek() in ("+", "-"):
+            terms.append(self.signed(self.product))
         self.depth -= 1
         return terms[0] if len(terms) == 1 else ("+", *terms)
 
-    def signs(self) -> bool:
+    def signed(self, read: Callable[[], Expression]) -> Expression:
+        """What `read` takes from behind the signs that stand here."""
         negative = False
         while self.peek() in ("+", "-"):
             negative ^= self.take() == "-"
-        return negative
+        return ("-", read()) if negative else read()
 
     def product(self) -> Expression:
-        result = self.power()
-        factors = [result]
+        factors = [self.power()]
         while True:
             token = self.peek()
             if token == "\\cdot" or token == "/":
                 self.take()
-                negative = self.signs()
-                factor = self.power()
-                factor = ("-", factor) if negative else factor
+                factor = self.signed(self.power)
                 if token == "/":
                     factors = [("/", _product(factors), factor)]
                 else:
@@ -187,11 +182,7 @@ class _Parser:
 
     def group(self) -> Expression:
         self.expect("{")
-        bars, self.bars = self.bars, 0
-        inner = self.sum()
-        self.bars = bars
-        self.expect("}")
-        return inner
+        return self.bracket("{")
 
     # --- what a factor may be ---
 
@@ -263,15 +254,10 @@ class _Parser:
                 raise UnreadableAnswer("the period of a decimal is not a number")
             return ("number", _repeating(token, period))
         value = Fraction(token)
-        if token.isdigit():
-            part, width = self.proper_fraction()
-            if part is not None:
-                self.at += width
-                return ("number", value + part)
-        return ("number", value)
+        return ("number", value + self.proper_fraction() if token.isdigit() else value)
 
-    def proper_fraction(self) -> tuple[Fraction | None, int]:
-        r"""The fraction of a mixed number that follows: 1\frac{4}{5} is 9/5 by the convention of every school text; so is 1 4/5."""
+    def proper_fraction(self) -> Fraction:
+        r"""The fraction of a mixed number that follows, else 0: 1\frac{4}{5} is 9/5 by the convention of school texts; so is 1 4/5."""
         following = self.tokens[self.at : self.at + 7]
         if len(following) == 7 and following[0] == "\\frac":
             top, bottom, width = following[2], following[5], 7
@@ -280,17 +266,14 @@ class _Parser:
             top, bottom, width = *(following[1:2] or ("",)), *(following[3:4] or ("",)), 4
             fits = following[:1] == (" ",) and following[2:3] == ("/",)
         if not fits or not (top.isdigit() and bottom.isdigit()) or not 0 <= int(top) < int(bottom):
-            return None, 0
-        return Fraction(int(top), int(bottom)), width
+            return Fraction(0)
+        self.at += width
+        return Fraction(int(top), int(bottom))
 
     def bracket(self, opener: str) -> Expression:
         bars, self.bars = self.bars, 0
-        items = [self.sum()]
-        while self.peek() in (",", ";") and opener != "{":
-            self.take()
-            items.append(self.sum())
+        items = self.items(_CLOSERS[opener], () if opener == "{" else (",", ";"))
         self.bars = bars
-        self.expect(_CLOSERS[opener])
         return ("vector", *items) if len(items) > 1 else items[0]
 
     def counted(self) -> Expression:
@@ -302,9 +285,9 @@ class _Parser:
             raise UnreadableAnswer(f"an index stands before {letter!r}")
         return (_COUNTED[letter], above, self.group())
 
-    def items(self, closer: str) -> list[Expression]:
+    def items(self, closer: str, separators: tuple[str, ...] = (",",)) -> list[Expression]:
         items = [self.sum()]
-        while self.peek() == ",":
+        while self.peek() in separators:
             self.take()
             items.append(self.sum())
         self.expect(closer)
@@ -387,14 +370,15 @@ class _Parser:
         """A function's argument: a bracket, or the product that follows up to a sign, another function or a bracket."""
         if self.peek() in ("(", "[", "{", "|"):
             return self.primary()
-        negative = self.signs()
+        return self.signed(self.bare_argument)
+
+    def bare_argument(self) -> Expression:
         factors = [self.power()]
-        while True:
-            token = self.peek()
-            if not self.starts_factor(token) or token in _NO_ARGUMENT or token[1:] in _FUNCTIONS:
-                product = _product(factors)
-                return ("-", product) if negative else product
+        while self.starts_factor(token := self.peek()):
+            if token in _NO_ARGUMENT or token[1:] in _FUNCTIONS:
+                break
             factors.append(self.power())
+        return _product(factors)
 
     def symbol(self, token: str) -> Expression:
         if is_word(token) and len(token) == len("\\text{x}"):

@@ -62,16 +62,11 @@ def is_rounding(exact: Node, rounded: Node, algebra: Algebra) -> bool:
         or not re.fullmatch(r"-?[0-9]+(?:\.[0-9]+)?", rounded.text)
     ):
         return False
-    return _rounds(parse(exact.tokens), rounded.text, algebra, least_digits=1)
-
-
-def _rounds(
-    value: Expression, decimal: str, algebra: Algebra, *, least_digits: int, cut: bool = False
-) -> bool:
-    exact = exact_value(value, QUICK_BITS)
-    if exact is None:
-        return algebra.rounds(value, decimal, least_digits, cut)
-    return rounds_to(exact, decimal, least_digits=least_digits, cut=cut)
+    expression = parse(exact.tokens)
+    value = exact_value(expression, QUICK_BITS)
+    if value is None:
+        return algebra.rounds(expression, rounded.text, 1, False)
+    return rounds_to(value, rounded.text, least_digits=1)
 
 
 def same_leaf(asked: Node, given: Node, algebra: Algebra, *, in_list: bool = False) -> bool:

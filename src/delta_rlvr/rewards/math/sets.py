@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import reduce
 
 from .expression import parse
 from .numeric import real_value
@@ -46,19 +47,17 @@ def real_set(node: Node) -> Stretches | None:
         includes_infinity = (low[0] and node.form[0] == "[") or (high[0] and node.form[1] == "]")
         return None if includes_infinity else ((low, high),)
     if node.kind == "set":
-        points = [_point(item) for item in node.items]
-        known = [point for point in points if point is not None]
-        return _union(known) if len(known) == len(points) else None
+        points = _known([_point(item) for item in node.items])
+        return None if points is None else _union(points)
     if node.kind in ("union", "intersection", "difference"):
-        members = _all(node.items)
+        members = _members(node)
         if members is None:
             return None
         if node.kind == "union":
             return _union(members)
-        result = members[0]
-        for member in members[1:]:
-            result = _intersection(result, member if node.kind == "intersection" else _complement(member))
-        return result
+        if node.kind == "difference":
+            members[1:] = map(_complement, members[1:])
+        return reduce(_intersection, members)
     if node.kind == "list":
         return _of_list(node)
     if node.kind == "relation":
@@ -71,13 +70,10 @@ def real_set(node: Node) -> Stretches | None:
 
 def _of_list(node: Node) -> Stretches | None:
     """x < 1 or x > 3 is a union, x > 1 and x < 3 an intersection; a comma is whichever of them says something."""
-    members = _all(node.items)
-    if members is None or not any(item.kind != "leaf" for item in node.items):
+    members = _members(node)
+    if members is None or all(item.kind == "leaf" for item in node.items):
         return None
-    both = members[0]
-    for member in members[1:]:
-        both = _intersection(both, member)
-    either = _union(members)
+    both, either = reduce(_intersection, members), _union(members)
     if all(item.operators == ("\\ne",) for item in node.items):
         return both
     if node.form == "and":
@@ -114,10 +110,16 @@ def _of_relation(node: Node) -> Stretches | None:
     return _mirrored(result) if absolute else result
 
 
-def _all(nodes: Sequence[Node]) -> list[Stretches] | None:
-    members = [
-        real_set(node) if node.kind != "leaf" or node.text in _NAMED else _point(node) for node in nodes
-    ]
+def _members(node: Node) -> list[Stretches] | None:
+    return _known(
+        [
+            real_set(item) if item.kind != "leaf" or item.text in _NAMED else _point(item)
+            for item in node.items
+        ]
+    )
+
+
+def _known(members: Sequence[Stretches | None]) -> list[Stretches] | None:
     known = [member for member in members if member is not None]
     return known if len(known) == len(members) else None
 
