@@ -64,7 +64,9 @@ def run(arguments: list[str]) -> int:
             raise ValueError(f"--{name} is not for compare: it runs --methods, and goes on by itself")
     console = Console()
     folder = Path(mine.output)
-    unused = _settings_without_use(theirs)
+    # What a file that `train` was given says and a comparison decides by itself.
+    taken = ("method", "resume", "output", "output_dir")
+    unused = {name: value for name, value in settings_of_file(theirs).items() if name in taken}
     if "resume" in unused:
         theirs += ["--resume", "false"]
     # Seed by seed, so that an interrupted comparison has the same seeds of every method.
@@ -100,18 +102,13 @@ def _seed_count(text: str) -> int:
     return int(text)
 
 
-def _settings_without_use(arguments: list[str]) -> dict[str, Any]:
-    """What a file that `train` was given says and a comparison decides by itself."""
-    return {
-        name: value
-        for name, value in settings_of_file(arguments).items()
-        if name in ("method", "resume", "output", "output_dir")
-    }
-
-
 def folder_name(method: str) -> str:
     """A method's name as part of a folder's: what a path cannot have, or a shell would trip over, becomes a dash."""
     return re.sub(r"[^\w.=-]+", "-", method)
+
+
+def _place(folder: Path, method: str, seed: int) -> Path:
+    return folder / f"{folder_name(method)}-seed{seed}"
 
 
 def _one(
@@ -124,7 +121,7 @@ def _one(
     scored: Path | None,
 ) -> Path:
     """Make a run, or keep it where it is finished; its folder."""
-    place = folder / f"{folder_name(method)}-seed{seed}"
+    place = _place(folder, method, seed)
     given = [*arguments, "--method", method, "--seed", str(seed), "--output", str(place)]
     options, config = parse_train_options(given)
     started = read_run(place).info if (place / "run.json").exists() else None
@@ -155,15 +152,16 @@ def check_same(place: Path, started: dict[str, Any], settings: dict[str, Any]) -
 
 def conclude(folder: Path, methods: Sequence[str], seeds: Sequence[int], console: Console) -> int:
     """The table, what it can tell, and the report of all runs."""
-    names = {method: folder_name(method) for method in methods}
-    places = {name: {seed: folder / f"{names[name]}-seed{seed}" for seed in seeds} for name in methods}
+    places = {method: {seed: _place(folder, method, seed) for seed in seeds} for method in methods}
     scores = {
         method: {seed: _final_accuracy(place) for seed, place in by_seed.items()}
         for method, by_seed in places.items()
     }
     compared = seed_table(scores)
+    # The runs of a comparison share all settings but method and seed.
+    settings = read_run(places[methods[0]][seeds[0]]).info.get("settings") or {}
     table = Table(
-        title=f"held-out {_score_name(folder, methods[0], seeds[0])} after training, in % (seeds: {len(seeds)})",
+        title=f"held-out {score_name(settings.get('reward'))} after training, in % (seeds: {len(seeds)})",
         caption=f"difference to {methods[0]} (in brackets: {compared.gap_name}); p: {compared.test_name}; "
         "Holm: corrected for all comparisons",
         title_justify="left",
@@ -190,12 +188,6 @@ def conclude(folder: Path, methods: Sequence[str], seeds: Sequence[int], console
     page = write_report(runs, folder / "report.html")
     say(console, f"report: {page}")
     return 0
-
-
-def _score_name(folder: Path, method: str, seed: int) -> str:
-    """What the scores are; the runs of a comparison share all settings but method and seed."""
-    settings = read_run(folder / f"{folder_name(method)}-seed{seed}").info.get("settings") or {}
-    return score_name(settings.get("reward"))
 
 
 def _final_accuracy(place: Path) -> float:

@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -18,8 +17,6 @@ from delta_rlvr.evaluate.benchmarks import load_benchmark, load_benchmarks
 from delta_rlvr.evaluate.compare import compare_many
 from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.presets import PRESETS
-from delta_rlvr.evaluate.questions import Questions
-from delta_rlvr.evaluate.records import Sample
 from delta_rlvr.evaluate.rescoring import score_samples
 from delta_rlvr.evaluate.results import EvaluationResult
 from delta_rlvr.evaluate.runner import identity, run_evaluation
@@ -132,10 +129,9 @@ def _rescore(args: argparse.Namespace, console: Console) -> int:
         names = comma_list(args.benchmarks) or list(dict.fromkeys(sample.key.benchmark for sample in samples))
         benchmarks = load_benchmarks(names, **options.question_options(args))
     else:
-        benchmarks = [
-            load_benchmark(**_load_options(name, description))
-            for name, description in stored["benchmarks"].items()
-        ]
+        described = stored["benchmarks"].items()
+        loads = {name: facts.get("load") if isinstance(facts, dict) else None for name, facts in described}
+        benchmarks = [load_benchmark(**(load or {"name": name})) for name, load in loads.items()]
     if stored.get("settings"):
         settings = EvaluationSettings.from_dict(stored["settings"])
     else:
@@ -144,7 +140,8 @@ def _rescore(args: argparse.Namespace, console: Console) -> int:
         settings = replace(settings, samples=args.k)
         samples = [sample for sample in samples if sample.key.sample < args.k]
     if args.limit is not None:
-        samples = _within(samples, benchmarks)
+        kept = {(benchmark.name, problem.id) for benchmark in benchmarks for problem in benchmark.problems}
+        samples = [one for one in samples if (one.key.benchmark, one.key.problem) in kept]
     target = _result_path(args.output or str(path.parent / f"{path.name.split('.')[0]}.rescored.json"))
     if target.exists():
         raise EvaluationError(f"{target} is there already: choose another --output")
@@ -169,9 +166,7 @@ def _rescore(args: argparse.Namespace, console: Console) -> int:
 def _compare(args: argparse.Namespace, console: Console) -> int:
     if len(args.compare) < 2:
         raise EvaluationError("--compare needs at least two results: the baseline first")
-    sides: dict[str, Sequence[EvaluationResult]] = {}
-    for text in args.compare:
-        sides[text] = [EvaluationResult.load(path) for path in comma_list(text)]
+    sides = {text: [EvaluationResult.load(path) for path in comma_list(text)] for text in args.compare}
     if len(sides) < len(args.compare):
         raise EvaluationError("--compare: a result is given twice")
     baseline, *others = sides
@@ -209,16 +204,6 @@ def _select(args: argparse.Namespace, console: Console) -> int:
     for step, score in choice["scores"].items():
         say(f"{'*' if int(step) == choice['step'] else ' '} checkpoint-{step}: {100 * score:.2f}")
     return ExitCode.DONE
-
-
-def _load_options(name: str, description: Any) -> dict[str, Any]:
-    load = description.get("load") if isinstance(description, dict) else None
-    return dict(load) if load else {"name": name}
-
-
-def _within(samples: Sequence[Sample], benchmarks: Sequence[Questions]) -> list[Sample]:
-    kept = {(benchmark.name, problem.id) for benchmark in benchmarks for problem in benchmark.problems}
-    return [sample for sample in samples if (sample.key.benchmark, sample.key.problem) in kept]
 
 
 def _result_path(output: str) -> Path:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from delta_rlvr.commands.terminal import plain_warnings
 from delta_rlvr.report.rollout_files import FORMATS, Rollout, RolloutFileError, read_rollouts
@@ -24,14 +24,9 @@ GIVEN = ("hidden", "head", "groups", "logps", "entropy", "tokens")
 """What a rule may need here: one forward pass over texts gives it. Labels of decisive tokens come from the file, where it has them."""
 
 
-class Measure(Protocol):
-    """Measures the credit of tokens (`explain_measured` has one that does so by continuations)."""
-
-    def __call__(
-        self, policy: Any, tokenizer: Any, rollouts: Sequence[Rollout], passes: Sequence[Forward]
-    ) -> Measured:
-        """Credit and standard error of each token of each response."""
-        ...
+Measure = Callable[[Any, Any, Sequence[Rollout], Sequence["Forward"]], "Measured"]
+"""From a policy, its tokenizer, rollouts and passes over them: credit and standard error of each token of each response
+(`explain_measured` has one that measures by continuations)."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -119,7 +114,6 @@ def explain(
     temperature: float = 1.0,
     chat: bool = False,
     title: str | None = None,
-    megabytes: float = 20.0,
     reward_key: str | None = None,
     measure: Measure | None = None,
 ) -> Path:
@@ -178,7 +172,7 @@ def explain(
         groups=groups,
         records=records,
         measured=None if measure is None else measure(policy, tokenizer, rollouts, passes),
-    ).write_page(output, title, megabytes)
+    ).write_page(output, title, megabytes=20.0)
 
 
 def advantages_and_groups(rollouts: Sequence[Rollout]) -> tuple[list[float], list[int]]:

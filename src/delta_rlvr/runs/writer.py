@@ -92,9 +92,8 @@ class RunWriter:
     def resume(cls, path: str | Path, description: RunDescription, step: int) -> RunWriter:
         """Go on from the checkpoint at `step` (0: from the start): what was written after it is dropped,
         since those steps will be taken again. The folder must hold the same run."""
-        folder = Path(path)
-        info = _info_to_resume(folder, description)
-        new = plain(asdict(description))
+        folder, new = Path(path), plain(asdict(description))
+        info = _info_to_resume(folder, new)
         settings, before = new["settings"], info.get("settings", {})
         kept, unreadable = _metrics_until(folder / METRICS, step)
         with atomic(folder / METRICS) as file:
@@ -243,7 +242,7 @@ def ended_before_its_first_step(folder: Path) -> bool:
     return ended and not stepped and not rollout_steps(folder) and not any(folder.glob("checkpoint-*"))
 
 
-def _info_to_resume(folder: Path, description: RunDescription) -> dict[str, Any]:
+def _info_to_resume(folder: Path, new: Mapping[str, Any]) -> dict[str, Any]:
     try:
         info = json.loads((folder / RUN).read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -256,9 +255,7 @@ def _info_to_resume(folder: Path, description: RunDescription) -> dict[str, Any]
         raise RunFolderError(
             f"{folder} was written with schema {info.get('schema')}, this version writes {SCHEMA}"
         )
-    new = plain(asdict(description))
-    other = list(_other_identity(info, new))
-    if other:
+    if other := list(_other_identity(info, new)):
         raise RunFolderError(
             f"{folder} holds another run ({'; '.join(other)}): resume it with what it was started with, "
             "or give another folder"

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
 from delta_rlvr.tasks.sum_language import ANSWER_WORD
 from delta_rlvr.tasks.task import Span
@@ -21,21 +20,8 @@ _SENTENCE = re.compile(r"[^.]+\.?")
 _NUMBER = re.compile(r"\d+")
 _STATED = re.compile(rf"\b{ANSWER_WORD}\b[^\d.]*(\d+)", re.IGNORECASE)
 
-
-@dataclass(frozen=True)
-class Number:
-    """A number as it stands in the text."""
-
-    text: str
-    start: int
-
-    @property
-    def value(self) -> int:
-        return int(self.text)
-
-    @property
-    def span(self) -> Span:
-        return self.start, self.start + len(self.text)
+Number = re.Match[str]
+"""A number as it stands in the text."""
 
 
 def stated_answer(completion: str) -> str | None:
@@ -50,11 +36,11 @@ def sum_digits(completion: str) -> list[Span]:
     for is_answer, numbers in _sentences(completion):
         if is_answer:
             stated = numbers[-1]
-            if all(number.text != stated.text for number in worked_out):
+            if all(number[0] != stated[0] for number in worked_out):
                 worked_out.append(stated)
         elif len(numbers) > 1:
             worked_out.append(numbers[-1])
-    return [number.span for number in worked_out]
+    return [number.span() for number in worked_out]
 
 
 def first_wrong_digit(addends: Sequence[int], facts: Sequence[int], completion: str) -> list[Span]:
@@ -62,46 +48,44 @@ def first_wrong_digit(addends: Sequence[int], facts: Sequence[int], completion: 
     left = Counter(addends)  # addends that no step has used yet
     total: int | None = None
     for is_answer, numbers in _sentences(completion):
+        *inputs, result = numbers
+        value = int(result[0])
         if is_answer:
-            if numbers[-1].value != sum(addends):
-                return [_difference(numbers[-1], [sum(addends)], completion)]
+            if value != sum(addends):
+                return [_difference(result, [sum(addends)], completion)]
             continue
-        if len(numbers) == 1:
-            mentioned, allowed = numbers[0], {*addends, *facts}
-            if mentioned.value not in allowed and mentioned.value != total:
-                return [_difference(mentioned, sorted(allowed), completion)]
-            if total is None and left[mentioned.value]:  # "Start with 37."
-                total = mentioned.value
+        if not inputs:
+            allowed = {*addends, *facts}
+            if value not in allowed and value != total:
+                return [_difference(result, sorted(allowed), completion)]
+            if total is None and left[value]:  # "Start with 37."
+                total = value
                 left[total] -= 1
             continue
-        *inputs, result = numbers
         expected = total or 0
         total_named = total is None
         for number in inputs:
-            if not total_named and number.value == total:
+            added = int(number[0])
+            if not total_named and added == total:
                 total_named = True
                 continue
             allowed = {addend for addend, count in left.items() if count}
-            if number.value not in allowed:
+            if added not in allowed:
                 candidates = sorted(allowed) + ([] if total_named or total is None else [total])
                 return [_difference(number, candidates, completion)]
-            left[number.value] -= 1
-            expected += number.value
-        if result.value != expected:
+            left[added] -= 1
+            expected += added
+        if value != expected:
             return [_difference(result, [expected], completion)]
         total = expected
     return []
 
 
-def _sentences(completion: str) -> list[tuple[bool, list[Number]]]:
+def _sentences(completion: str) -> Iterator[tuple[bool, list[Number]]]:
     """The sentences that have a number, each with whether it states the answer."""
-    sentences = []
     for sentence in _SENTENCE.finditer(completion):
-        matches = _NUMBER.finditer(sentence.group())
-        numbers = [Number(one.group(), sentence.start() + one.start()) for one in matches]
-        if numbers:
-            sentences.append((_STATED.search(sentence.group()) is not None, numbers))
-    return sentences
+        if numbers := list(_NUMBER.finditer(completion, *sentence.span())):
+            yield _STATED.search(sentence.group()) is not None, numbers
 
 
 def _difference(number: Number, candidates: Sequence[int], completion: str) -> Span:
@@ -111,9 +95,9 @@ def _difference(number: Number, candidates: Sequence[int], completion: str) -> S
     """
 
     def shared(candidate: int) -> int:
-        pairs = zip(number.text, str(candidate), strict=False)
-        return next((place for place, (ours, theirs) in enumerate(pairs) if ours != theirs), len(number.text))
+        pairs = zip(number[0], str(candidate), strict=False)
+        return next((place for place, (ours, theirs) in enumerate(pairs) if ours != theirs), len(number[0]))
 
     place = max((min(shared(candidate), len(str(candidate))) for candidate in candidates), default=0)
-    position = min(number.start + place, len(completion) - 1)
+    position = min(number.start() + place, len(completion) - 1)
     return position, position + 1

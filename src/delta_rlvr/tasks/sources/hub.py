@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
+from typing import Any
 
 
 @cache
@@ -30,20 +31,19 @@ def little_patience() -> Iterator[None]:
     if hub_answers() or constants.HF_HUB_OFFLINE:
         yield
         return
-    try:
-        from datasets import config as data_sets
-    except ImportError:
-        data_sets = None
-    before = constants.HF_HUB_OFFLINE, data_sets and data_sets.HF_HUB_OFFLINE
-    constants.HF_HUB_OFFLINE = True
-    if data_sets:
-        data_sets.HF_HUB_OFFLINE = True
+    places: list[Any] = [constants]
+    with suppress(ImportError):
+        from datasets import config
+
+        places.append(config)
+    before = [place.HF_HUB_OFFLINE for place in places]
+    for place in places:
+        place.HF_HUB_OFFLINE = True
     try:
         yield
     finally:
-        constants.HF_HUB_OFFLINE = before[0]
-        if data_sets:
-            data_sets.HF_HUB_OFFLINE = before[1]
+        for place, was in zip(places, before, strict=True):
+            place.HF_HUB_OFFLINE = was
 
 
 def reason(error: Exception) -> str:

@@ -130,12 +130,15 @@ def _read_json(path: Path) -> Iterator[tuple[str, Row]]:
             raise ValueError(f"{path}: give a list of objects, each with a question and an answer")
         rows = lists[0]
     for number, row in enumerate(rows):
-        where = f"{path}, row {number}"
-        if not isinstance(row, dict):
-            raise ValueError(
-                f"{where}: expected an object with a question and an answer, got {type(row).__name__}"
-            )
-        yield where, row
+        yield _checked(f"{path}, row {number}", row)
+
+
+def _checked(where: str, row: Any) -> tuple[str, Row]:
+    if not isinstance(row, dict):
+        raise ValueError(
+            f"{where}: expected an object with a question and an answer, got {type(row).__name__}"
+        )
+    return where, row
 
 
 def _read_csv(path: Path) -> Iterator[tuple[str, Row]]:
@@ -175,11 +178,7 @@ def _read_json_lines(path: Path) -> Iterator[tuple[str, Row]]:
                 row = json.loads(line)
             except json.JSONDecodeError as error:
                 raise ValueError(f"{where}: not JSON ({error.msg} at column {error.colno})") from error
-            if not isinstance(row, dict):
-                raise ValueError(
-                    f"{where}: expected an object with a question and an answer, got {type(row).__name__}"
-                )
-            yield where, row
+            yield _checked(where, row)
 
 
 def _read_data_set(source: str, subset: str | None, part: str) -> Iterator[tuple[str, Row]]:

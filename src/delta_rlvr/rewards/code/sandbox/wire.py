@@ -23,7 +23,9 @@ MOST_ALIKE = 32  # keys with one hash: a set of n of them takes n * n steps to b
 LONGEST_DECIMAL = 10_000  # characters, and the largest exponent: 1e200000000 as a fraction fills the memory
 LONGEST_FRACTION = 200_000  # bits of numerator and denominator, whose common divisor takes quadratic time
 LONGEST_FLOAT = 32
-DATES = {"date": 3, "time": 4, "datetime": 7, "timedelta": 3}  # how many integers make one
+DATE, TIME = ("year", "month", "day"), ("hour", "minute", "second", "microsecond")
+DATES = {"date": DATE, "time": TIME, "datetime": DATE + TIME}  # the integers that make one
+DATES["timedelta"] = ("days", "seconds", "microseconds")
 
 
 class WireError(ValueError):
@@ -110,48 +112,36 @@ def _encode_list(values: list[Any], put: Callable[[bytes], None], depth: int) ->
 
 def _encode_rare(value: Any, put: Callable[[bytes], None], depth: int) -> None:
     module, name = type(value).__module__, type(value).__qualname__
-    if isinstance(value, range):
-        put(b"r")
-        _encode((value.start, value.stop, value.step), put, depth + 1)
-    elif module == "collections" and name == "deque":
-        put(b"q")
-        _encode(list(value), put, depth + 1)
-    elif module == "decimal" and name == "Decimal":
+    if module == "decimal" and name == "Decimal":
         put(_counted(b"m", str(value).encode()))
+        return
+    tag: bytes
+    inner: Any
+    if isinstance(value, range):
+        tag, inner = b"r", (value.start, value.stop, value.step)
+    elif module == "collections" and name == "deque":
+        tag, inner = b"q", list(value)
     elif module == "fractions" and name == "Fraction":
-        put(b"x")
-        _encode((value.numerator, value.denominator), put, depth + 1)
+        tag, inner = b"x", (value.numerator, value.denominator)
     elif module == "datetime" and name in DATES and getattr(value, "tzinfo", None) is None:
-        put(b"D")
-        _encode((name, *_date_numbers(value)), put, depth + 1)
+        tag, inner = b"D", (name, *(getattr(value, part) for part in DATES[name]))
     elif module == "builtins" and name in ("dict_keys", "odict_keys"):
-        put(b"k")
-        _encode(list(value), put, depth + 1)
+        tag, inner = b"k", list(value)
     elif module.split(".")[0] == "numpy" and hasattr(value, "tolist"):
-        plain = value.tolist()  # arrays and scalars alike; an object array may still hold anything
-        if type(plain) is type(value):
+        tag, inner = b"", value.tolist()  # arrays and scalars alike; an object array may still hold anything
+        if type(inner) is type(value):
             raise WireError("a numpy value without a plain form: " + name)
-        _encode(plain, put, depth + 1)
     elif hasattr(type(value), "__next__") or (module == "builtins" and name in ("dict_values", "dict_items")):
         items = []
         for item in value:
             items.append(item)
             if len(items) > LONGEST_STREAM:
                 raise WireError(f"an iterator with more than {LONGEST_STREAM} items")
-        put(b"g")
-        _encode(items, put, depth + 1)
+        tag, inner = b"g", items
     else:
-        put(b"o")
-        _encode((name[:200], bool(value)), put, depth + 1)
-
-
-def _date_numbers(value: Any) -> list[int]:
-    parts = ("days", "seconds", "microseconds")
-    if not hasattr(value, "days"):
-        date = ("year", "month", "day") if hasattr(value, "year") else ()
-        time = ("hour", "minute", "second", "microsecond") if hasattr(value, "hour") else ()
-        parts = (*date, *time)
-    return [getattr(value, part) for part in parts]
+        tag, inner = b"o", (name[:200], bool(value))
+    put(tag)
+    _encode(inner, put, depth + 1)
 
 
 def decode(data: bytes, most_items: int = MOST_ITEMS) -> Any:
@@ -309,6 +299,6 @@ def _fraction(numerator: int, denominator: int) -> Any:
 def _date(name: str, *numbers: int) -> Any:
     import datetime
 
-    if len(numbers) != DATES.get(name) or any(type(number) is not int for number in numbers):
+    if name not in DATES or [type(number) for number in numbers] != [int] * len(DATES[name]):
         raise WireError("malformed date")
     return getattr(datetime, name)(*numbers)
