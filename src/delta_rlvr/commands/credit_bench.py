@@ -133,9 +133,7 @@ def run(options: argparse.Namespace) -> int:
 
 def bench_settings(options: argparse.Namespace) -> BenchSettings:
     """The settings that the options stand for."""
-    chosen: dict[str, Any] = (dict(QUICK) if options.quick else {}) | _given(options)
-    if options.shots is not None:
-        chosen["shots"] = options.shots
+    chosen = (QUICK if options.quick else {}) | _given(options) | given_settings(options, ["shots"])
     if options.methods is not None:
         chosen["stability"] = options.methods
     return BenchSettings(**chosen)

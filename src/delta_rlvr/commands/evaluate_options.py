@@ -186,19 +186,15 @@ def load_model(name: str, args: argparse.Namespace) -> tuple[Any, Any]:
         raise EvaluationError(f"the model {name} cannot be loaded: {error}") from error
 
 
-def prompt_style(args: argparse.Namespace) -> str:
-    """Chat or plain text, or "auto" where it is for the model to say."""
+def question_options(args: argparse.Namespace) -> dict[str, Any]:
+    """How questions are put and judged, as `load_benchmark` takes it."""
+    keys = ("limit", "style", "template", "template_text", "extract", "reward")
+    given = {key: getattr(args, key) for key in keys}
     if args.server and args.api == "completions":
         if args.style == "chat":
             raise EvaluationError("--style chat needs --api chat: the completions API takes plain text")
-        return "plain"
-    return str(args.style)
-
-
-def question_options(args: argparse.Namespace) -> dict[str, Any]:
-    """How questions are put and judged, as `load_benchmark` takes it."""
-    keys = ("limit", "template", "template_text", "extract", "reward")
-    return {key: getattr(args, key) for key in keys} | {"style": prompt_style(args)}
+        given["style"] = "plain"
+    return given
 
 
 def fit_context(

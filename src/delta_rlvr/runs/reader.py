@@ -158,12 +158,9 @@ class RunReader:
         return None
 
     def _read_evaluations(self) -> dict[str, dict[str, Any]]:
-        by_name = {}
-        for path in sorted((self.path / EVALUATIONS).glob("*.json")):
-            value = self._read_object(f"{EVALUATIONS}/{path.name}", missing=None)
-            if value is not None:
-                by_name[path.stem] = value
-        return by_name
+        files = sorted((self.path / EVALUATIONS).glob("*.json"))
+        read = {path.stem: self._read_object(f"{EVALUATIONS}/{path.name}", missing=None) for path in files}
+        return {name: value for name, value in read.items() if value is not None}
 
     def _fit(self, response: dict[str, Any], name: str) -> None:
         """Leave out of a response what is not of its documented kind."""
@@ -199,12 +196,9 @@ def _response(line: bytes) -> dict[str, Any] | None:
         value = json.loads(line, parse_constant=lambda _: None)  # NaN of another writer is no JSON
     except ValueError:
         return None
-    if not isinstance(value, dict):
-        return None
-    tokens = value.get("tokens")
-    if isinstance(tokens, list) and all(isinstance(token, str) for token in tokens):
-        return value
-    return None
+    tokens = value.get("tokens") if isinstance(value, dict) else None
+    are_texts = isinstance(tokens, list) and all(isinstance(token, str) for token in tokens)
+    return value if are_texts else None
 
 
 def _is_column(value: Any, length: int) -> bool:

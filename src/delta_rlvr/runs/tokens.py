@@ -65,10 +65,6 @@ class TokenSums:
             column[: len(array)] += array.astype(column.dtype)
 
     @property
-    def size(self) -> int:
-        return len(self.count_positive)
-
-    @property
     def ids(self) -> NDArray[np.int64]:
         """Vocabulary ids that occurred on either side."""
         return np.flatnonzero(self.count_positive + self.count_negative)
@@ -118,7 +114,7 @@ class TokenSums:
         return column
 
     def _grow(self, size: int) -> None:
-        if size > self.size:
+        if size > len(self.count_positive):
             for name in _COLUMNS:
                 column = self._column(name)
                 setattr(self, name, np.concatenate([column, np.zeros(size - len(column), column.dtype)]))

@@ -10,7 +10,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from typing import Any
 
 from delta_rlvr.rewards.code.cases import CodeTests, FunctionTests, StdioTests
@@ -123,7 +123,8 @@ def grade_code_batch(
     settings = settings or CodeSettings()
     if len(completions) != len(tests):
         raise ValueError(f"{len(completions)} completions and {len(tests)} tests: they must pair up")
-    if prompts is not None and len(prompts) != len(completions):
+    prompts = [None] * len(completions) if prompts is None else prompts
+    if len(prompts) != len(completions):
         raise ValueError(f"{len(completions)} completions and {len(prompts)} prompts: they must pair up")
     stop = threading.Event()
     pool = ThreadPoolExecutor(settings.workers or len(os.sched_getaffinity(0)), "grade-code")
@@ -131,16 +132,9 @@ def grade_code_batch(
         stack.callback(pool.shutdown, wait=True, cancel_futures=True)
         stack.callback(stop.set)  # before the pool waits for its threads
         report = reporter(progress, len(completions), stack)
-        futures: list[Future[Verdict]] = [
-            pool.submit(
-                grade_code,
-                completion,
-                tests[row],
-                settings=settings,
-                prompt=None if prompts is None else prompts[row],
-                stop=stop,
-            )
-            for row, completion in enumerate(completions)
+        futures = [
+            pool.submit(grade_code, completion, test, settings=settings, prompt=prompt, stop=stop)
+            for completion, test, prompt in zip(completions, tests, prompts, strict=True)
         ]
         waiting = set(futures)
         while waiting:

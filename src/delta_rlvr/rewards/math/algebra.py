@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from . import numeric
+from .exact import rounds_to
 from .expression import Expression, symbols
 from .leaves import Algebra, Sides
 from .sets import same_set
@@ -18,7 +19,8 @@ class ValueAlgebra(Algebra):
         return numeric.equal(reference, prediction)
 
     def rounds(self, value: Expression, decimal: str, least_digits: int, cut: bool) -> bool:
-        return numeric.rounds(value, decimal, least_digits=least_digits, cut=cut)
+        known = None if symbols(value) else numeric.real_value(value)
+        return known is not None and rounds_to(known, decimal, least_digits=least_digits, cut=cut)
 
     def equations(self, reference: Sides, prediction: Sides) -> bool:
         """One is a multiple of the other, or one is solved for a name and the other is not."""

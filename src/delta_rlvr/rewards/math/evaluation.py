@@ -59,10 +59,6 @@ class Spread:
                 self.largest, self.smallest = max(self.largest, size), min(self.smallest, size)
         return value
 
-    @property
-    def bits(self) -> int:
-        return int(self.largest - self.smallest)
-
 
 class Evaluation:
     """The values of some expressions at one point, and whether two of them are one."""
@@ -75,7 +71,7 @@ class Evaluation:
         self.point = point
         self.bits = FIRST_BITS
         self.work_out(expressions)
-        needed = 256 + 4 * self.spread.bits
+        needed = 256 + 4 * int(self.spread.largest - self.spread.smallest)
         if needed <= self.bits or (are_two and self.clearly_differ(*self.values)):
             return
         if needed > MOST_BITS:

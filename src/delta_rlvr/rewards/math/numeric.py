@@ -12,7 +12,7 @@ import mpmath
 from mpmath import mp
 
 from .evaluation import Value, equal_exactly, evaluations
-from .exact import TooLarge, exact_value, rounds_to
+from .exact import TooLarge, exact_value
 from .expression import Expression, symbols
 
 _ENOUGH = 3
@@ -138,14 +138,6 @@ def solves(name: str, value: Expression, equation: Expression) -> bool:
             return False
         agreed += 1
     return agreed >= _ENOUGH
-
-
-def rounds(expression: Expression, decimal: str, *, least_digits: int, cut: bool = False) -> bool:
-    """Whether the decimal is the expression's value correctly rounded."""
-    if symbols(expression):
-        return False
-    value = real_value(expression)
-    return value is not None and rounds_to(value, decimal, least_digits=least_digits, cut=cut)
 
 
 def real_value(expression: Expression) -> Fraction | None:

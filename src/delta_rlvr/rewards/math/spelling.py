@@ -118,10 +118,9 @@ COMMAND_WORDS = {
     **{
         name: name
         for name in listed(
-            "pi theta alpha beta gamma delta epsilon lambda mu sigma phi omega rho tau psi sqrt"
+            "pi theta alpha beta gamma delta epsilon lambda mu sigma phi omega rho tau psi sqrt frac cdot times cup cap infty pm"
         )
     },
-    **{name: name for name in listed("frac cdot times cup cap infty pm")},
 }
 """Bare words that stand for a command."""
 WORDS = listed(

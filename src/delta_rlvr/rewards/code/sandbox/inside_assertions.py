@@ -16,19 +16,6 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-class Calls:
-    """How the tests reach the candidate; counts the calls, because a test that makes none tests nothing."""
-
-    def __init__(self, requests: int, replies: int, in_place: bool) -> None:
-        self.requests, self.replies, self.in_place = requests, replies, in_place
-        self.count = 0
-
-    def make(self, positional: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        write_message(self.replies, ("call", self.count, encode((positional, named))))
-        self.count += 1
-        return receive(read_message(self.requests), positional, named, self.in_place)
-
-
 def receive(
     message: tuple[Any, ...], positional: tuple[Any, ...], named: dict[str, Any], in_place: bool
 ) -> Any:
@@ -64,11 +51,15 @@ def copy_back(positional: Any, named: Any, new_positional: Any, new_named: Any) 
             old.update(new)
 
 
-def run_tests(job: dict[str, Any], calls: Calls) -> tuple[Any, ...]:
+def run_tests(job: dict[str, Any], requests: int, replies: int) -> tuple[Any, ...]:
     """("passed", calls) or ("failed", base, type, text): the test source's own opinion."""
+    calls = 0  # counted, because a test that makes none tests nothing
 
     def candidate(*positional: Any, **named: Any) -> Any:
-        return calls.make(positional, named)
+        nonlocal calls
+        write_message(replies, ("call", calls, encode((positional, named))))
+        calls += 1
+        return receive(read_message(requests), positional, named, job["in_place"])
 
     candidate.__name__ = candidate.__qualname__ = job["entry"]
     names = {"__name__": "tests", "__builtins__": builtins}
@@ -81,9 +72,9 @@ def run_tests(job: dict[str, Any], calls: Calls) -> tuple[Any, ...]:
         exec(compiled(job["source"], "tests.py"), names)
     except BaseException as error:
         return ("failed", *describe(error))
-    return ("passed", calls.count)
+    return ("passed", calls)
 
 
 def serve_assertions(job: dict[str, Any], requests: int, replies: int) -> None:
     write_message(replies, ("ready",))
-    write_message(replies, run_tests(job, Calls(requests, replies, job["in_place"])))
+    write_message(replies, run_tests(job, requests, replies))

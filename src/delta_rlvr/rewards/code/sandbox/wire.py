@@ -23,6 +23,7 @@ MOST_ALIKE = 32  # keys with one hash: a set of n of them takes n * n steps to b
 LONGEST_DECIMAL = 10_000  # characters, and the largest exponent: 1e200000000 as a fraction fills the memory
 LONGEST_FRACTION = 200_000  # bits of numerator and denominator, whose common divisor takes quadratic time
 LONGEST_FLOAT = 32
+CONSTANTS = {b"N": None, b"T": True, b"F": False}
 DATE, TIME = ("year", "month", "day"), ("hour", "minute", "second", "microsecond")
 DATES = {"date": DATE, "time": TIME, "datetime": DATE + TIME}  # the integers that make one
 DATES["timedelta"] = ("days", "seconds", "microseconds")
@@ -202,12 +203,8 @@ class _Reader:
             raise WireError("nested too deep")
         tag = self.data[self.at : self.at + 1]
         self.at += 1
-        if tag == b"N":
-            return None
-        if tag == b"T":
-            return True
-        if tag == b"F":
-            return False
+        if tag in CONSTANTS:
+            return CONSTANTS[tag]
         if tag == b"i":
             return int(self.until(b";"), 16)  # in a base that is a power of two this takes linear time
         if tag == b"f":
