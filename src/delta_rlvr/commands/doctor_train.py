@@ -50,7 +50,11 @@ def look_at_run(arguments: list[str], *, steps: bool, processes: int, checks: Ch
     if model is not None and asked is not None:
         problems, heldout = asked
         with checks.of("lengths"):
-            _look_at_lengths(model, [*problems, *heldout], options, config, limit, checks)
+            tokenizer = load_pretrained(AutoTokenizer, options.model)
+            said = fit_context(model, tokenizer, [*problems, *heldout], config, limit)
+            context = getattr(model.get_text_config(), "max_position_embeddings", None)
+            fits = f"a prompt and {config.max_completion_length} tokens of response fit the model's context"
+            checks.saw("lengths", said or fits + (f" of {context} tokens" if context else ""))
         planned = _planned_steps(config, len(problems))
         shape = ModelShape.of(model, options.lora_rank)
         _look_at_memory(shape, config, processes, checks)
@@ -108,21 +112,6 @@ def _look_at_model(options: TrainOptions, checks: Checklist) -> Any | None:
         checks.saw("model", f"{options.model} ({model.model_type})")
         return model
     return None
-
-
-def _look_at_lengths(
-    model: Any,
-    problems: list[Problem],
-    options: TrainOptions,
-    config: DeltaTrainerConfig,
-    limit: int | None,
-    checks: Checklist,
-) -> None:
-    tokenizer = load_pretrained(AutoTokenizer, options.model)
-    said = fit_context(model, tokenizer, problems, config, limit)
-    context = getattr(model.get_text_config(), "max_position_embeddings", None)
-    fits = f"a prompt and {config.max_completion_length} tokens of response fit the model's context"
-    checks.saw("lengths", said or fits + (f" of {context} tokens" if context else ""))
 
 
 def _planned_steps(config: DeltaTrainerConfig, problems: int) -> int:

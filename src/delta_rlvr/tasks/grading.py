@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from delta_rlvr.rewards.verdict import Verdict
+from delta_rlvr.rewards import Verdict, grade_choice_batch, grade_math_batch
 from delta_rlvr.tasks.problem import Problem
 
 if TYPE_CHECKING:
@@ -37,12 +37,8 @@ def _grade_alike(
 ) -> list[Verdict]:
     answers = [problem.answer for problem in problems]
     if grader == "math":
-        from delta_rlvr.rewards import grade_math_batch
-
         return grade_math_batch(completions, answers, extract=extract)
     if grader == "choice":
-        from delta_rlvr.rewards import grade_choice_batch
-
         return grade_choice_batch(completions, answers, extract=extract)
     if grader == "code":
         from delta_rlvr.rewards.code import grade_code_batch

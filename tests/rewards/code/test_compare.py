@@ -25,20 +25,20 @@ NAN, INFINITY = float("nan"), float("inf")
         ([1, 2], (1, 2), {}, False),
         ([(1, 2)], [[1, 2]], {"tuples_as_lists": True}, True),
         (NAN, NAN, {}, True),
-        ([NAN], [1.0], {"absolute": 1e9}, False),
+        ([NAN], [1.0], {"absolute_tolerance": 1e9}, False),
         (0.3, 0.1 + 0.2, {}, False),
-        (0.3, 0.1 + 0.2, {"absolute": 1e-9}, True),
-        ([1.0, 2.1], [1.0, 2.0], {"relative": 0.06}, True),
-        ([1.0, 2.1], [1.0, 2.0], {"relative": 0.04}, False),
-        ({"a": 1.0000001}, {"a": 1}, {"absolute": 1e-6}, True),
+        (0.3, 0.1 + 0.2, {"absolute_tolerance": 1e-9}, True),
+        ([1.0, 2.1], [1.0, 2.0], {"relative_tolerance": 0.06}, True),
+        ([1.0, 2.1], [1.0, 2.0], {"relative_tolerance": 0.04}, False),
+        ({"a": 1.0000001}, {"a": 1}, {"absolute_tolerance": 1e-6}, True),
         ({"a": 1, "b": 2}, {"a": 1}, {}, False),
         ({1, 2}, {2, 1}, {}, True),
-        (1 + 1e-9j, 1 + 0j, {"absolute": 1e-6}, True),
-        (INFINITY, 1e308, {"absolute": 1e308}, False),
-        (0.0, INFINITY, {"relative": 1e-5}, False),  # everything is within a share of infinity
-        (-INFINITY, INFINITY, {"relative": 1e-5}, False),
-        (INFINITY, INFINITY, {"relative": 1e-5}, True),
-        (10**400, 1.0, {"absolute": 1e-6}, False),
+        (1 + 1e-9j, 1 + 0j, {"absolute_tolerance": 1e-6}, True),
+        (INFINITY, 1e308, {"absolute_tolerance": 1e308}, False),
+        (0.0, INFINITY, {"relative_tolerance": 1e-5}, False),  # everything is within a share of infinity
+        (-INFINITY, INFINITY, {"relative_tolerance": 1e-5}, False),
+        (INFINITY, INFINITY, {"relative_tolerance": 1e-5}, True),
+        (10**400, 1.0, {"absolute_tolerance": 1e-6}, False),
         (2**200 + 1, 2**200, {}, False),
         (None, False, {}, False),
         ([], None, {}, False),
@@ -49,7 +49,8 @@ NAN, INFINITY = float("nan"), float("inf")
     ],
 )
 def test_values(value, wanted, options, equal):
-    assert values_match(value, wanted, **options) is equal
+    tests = FunctionTests("f", (Call((), wanted),), **options)
+    assert values_match(value, wanted, tests) is equal
 
 
 def matches(encoded, expected, comparison="equal", **options):

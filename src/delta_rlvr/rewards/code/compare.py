@@ -40,8 +40,7 @@ def answer_matches(encoded: bytes, call: Call, tests: FunctionTests) -> bool:
             return any(_same_elements(value, wanted) for wanted in accepted)
     except WireError:
         return False
-    absolute, relative = tests.absolute_tolerance, tests.relative_tolerance
-    return any(values_match(value, wanted, absolute, relative, tests.tuples_as_lists) for wanted in accepted)
+    return any(values_match(value, wanted, tests) for wanted in accepted)
 
 
 def _same_elements(value: Any, wanted: Any) -> bool:
@@ -54,14 +53,11 @@ def _same_elements(value: Any, wanted: Any) -> bool:
         return False
 
 
-def values_match(
-    value: Any, wanted: Any, absolute: float = 0.0, relative: float = 0.0, tuples_as_lists: bool = False
-) -> bool:
-    """Equality of plain values: Python's own, with not-a-number equal to itself and numbers within a tolerance."""
-    tolerances = (absolute, relative, tuples_as_lists)
+def values_match(value: Any, wanted: Any, tests: FunctionTests) -> bool:
+    """Equality of plain values: Python's own, with not-a-number equal to itself and numbers within the tests' tolerance."""
     if isinstance(value, NUMBERS) and isinstance(wanted, NUMBERS):
-        return _numbers_match(value, wanted, absolute, relative)
-    if tuples_as_lists:
+        return _numbers_match(value, wanted, tests)
+    if tests.tuples_as_lists:
         value = list(value) if isinstance(value, tuple) else value
         wanted = list(wanted) if isinstance(wanted, tuple) else wanted
     if isinstance(value, Iterator) and isinstance(wanted, Iterator):
@@ -71,20 +67,19 @@ def values_match(
         return (
             type(value) is type(wanted)
             and len(value) == len(wanted)
-            and all(
-                values_match(mine, theirs, *tolerances) for mine, theirs in zip(value, wanted, strict=True)
-            )
+            and all(values_match(mine, theirs, tests) for mine, theirs in zip(value, wanted, strict=True))
         )
     if isinstance(wanted, dict):
         return (
             isinstance(value, dict)
             and value.keys() == wanted.keys()
-            and all(values_match(value[key], wanted[key], *tolerances) for key in wanted)
+            and all(values_match(value[key], wanted[key], tests) for key in wanted)
         )
     return bool(value == wanted)
 
 
-def _numbers_match(value: Any, wanted: Any, absolute: float, relative: float) -> bool:
+def _numbers_match(value: Any, wanted: Any, tests: FunctionTests | StdioTests) -> bool:
+    absolute, relative = tests.absolute_tolerance, tests.relative_tolerance
     if value == wanted or (value != value and wanted != wanted):
         return True
     if absolute == 0 and relative == 0:
@@ -131,4 +126,4 @@ def _number_words_match(left: str, right: str, tests: StdioTests) -> bool:
     # Tolerance is for numbers with a fraction: 10**17 and 10**17 + 1 are different answers.
     if "." not in right and "e" not in right.lower():
         return False
-    return _numbers_match(float(mine), float(theirs), tests.absolute_tolerance, tests.relative_tolerance)
+    return _numbers_match(float(mine), float(theirs), tests)

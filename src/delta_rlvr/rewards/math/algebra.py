@@ -8,7 +8,7 @@ from . import numeric
 from .exact import rounds_to
 from .expression import Expression, symbols
 from .leaves import Algebra, Sides
-from .sets import same_set
+from .sets import real_set
 from .structure import Node
 
 
@@ -35,7 +35,8 @@ class ValueAlgebra(Algebra):
         return numeric.proportional(_difference(reference), _difference(prediction), positive=True)
 
     def sets(self, reference: Node, prediction: Node) -> bool:
-        return same_set(reference, prediction)
+        one, other = real_set(reference), real_set(prediction)
+        return one is not None and one == other
 
     def families(
         self, reference: Sequence[Expression], prediction: Sequence[Expression], parameter: str

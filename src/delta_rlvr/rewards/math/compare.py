@@ -18,14 +18,11 @@ from .expression import parse, symbols
 from .latex import tokens_of
 from .leaves import Algebra, Sides, UnreadableReference, is_rounding, reference_expression, same_leaf
 from .structure import ALL_WORDS, EMPTY_WORDS, FLIPPED, ORDER, Node, is_name, letters, plain_words, read
-from .tokens import Tokens, UnreadableAnswer, listed, word_of
+from .tokens import Tokens, UnreadableAnswer, commands, listed, word_of
 
 UNREADABLE_REFERENCE = "unparsable reference answer"
 # A prediction that only restates the task (\int_0^1 x dx where 1/2 is asked) is not an answer, although it equals one.
-_TASKS = {
-    "\\" + name
-    for name in listed("int iint iiint oint sum prod lim limsup liminf max min sup inf det gcd lcm bmod")
-}
+_TASKS = commands("int iint iiint oint sum prod lim limsup liminf max min sup inf det gcd lcm bmod")
 _SAME_WORDS = {
     phrase: phrases[0]
     for phrases in (

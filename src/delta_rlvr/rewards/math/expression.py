@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import Any
 
 from .characters import MAX_NESTING
-from .tokens import Tokens, UnreadableAnswer, is_word, join, listed, word_of
+from .tokens import Tokens, UnreadableAnswer, commands, is_word, join, listed, word_of
 from .units import UNITS
 
 Expression = tuple[Any, ...]
@@ -33,19 +33,16 @@ _SEVERAL_ARGUMENTS = frozenset({"max", "min", "gcd", "lcm"})
 _FUNCTIONS = _ONE_ARGUMENT | _SEVERAL_ARGUMENTS
 _NO_ARGUMENT = frozenset({"(", "[", "{", "|", "\\cdot"})
 TRIGONOMETRIC = frozenset({"sin", "cos", "tan", "cot", "sec", "csc", "cis"})
-_GREEK = {
-    "\\" + name
-    for name in listed(
-        "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi rho sigma tau upsilon phi chi psi omega "
-        "Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega ell hbar aleph partial nabla wp dots top perp"
-    )
-}
+_GREEK = commands(
+    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi rho sigma tau upsilon phi chi psi omega "
+    "Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega ell hbar aleph partial nabla wp dots top perp"
+)
 # Letters that call rather than multiply when a bracket follows: f(x + 1), but a(b + c).
 _CALLING = frozenset(
     {*"fghFGHO", "\\phi", "\\psi", "\\Phi", "\\Psi", "\\Gamma", "\\zeta", "\\Theta", "\\Omega"}
 )
 _COUNTED = {"C": "binom", "P": "arrangements"}
-_UNWORKED = {"\\" + name for name in listed("int iint iiint oint lim limsup liminf sup inf bigcup bigcap")}
+_UNWORKED = commands("int iint iiint oint lim limsup liminf sup inf bigcup bigcap")
 _CLOSERS = {"(": ")", "[": "]", "{": "}", "\\langle": "\\rangle"}
 _BRACKETS = {"\\lfloor": ("floor", "\\rfloor"), "\\lceil": ("ceil", "\\rceil")}
 _ENDS = frozenset(

@@ -32,12 +32,6 @@ _NAMED: dict[str, Stretches] = {
 }
 
 
-def same_set(asked: Node, given: Node) -> bool:
-    """Whether both are sets of real numbers, and the same one."""
-    one, other = real_set(asked), real_set(given)
-    return one is not None and one == other
-
-
 def real_set(node: Node) -> Stretches | None:
     """The set that an answer describes; None where it is none of real numbers."""
     if node.kind == "tuple" and len(node.items) == 2 and node.form in ("()", "(]", "[)", "[]"):

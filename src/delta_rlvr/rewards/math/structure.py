@@ -17,6 +17,7 @@ from .tokens import (
     UnreadableAnswer,
     bare,
     closes,
+    commands,
     filled,
     is_word,
     join,
@@ -309,10 +310,7 @@ def letters(tokens: Tokens) -> bool:
     )
 
 
-_GREEK = {
-    "\\" + name
-    for name in listed("theta alpha beta gamma delta lambda mu sigma phi omega rho tau psi epsilon")
-}
+_GREEK = commands("theta alpha beta gamma delta lambda mu sigma phi omega rho tau psi epsilon")
 
 
 # --- names ---

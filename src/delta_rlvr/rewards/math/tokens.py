@@ -22,6 +22,11 @@ def listed(names: str) -> frozenset[str]:
     return frozenset(names.split())
 
 
+def commands(names: str) -> frozenset[str]:
+    """The same as LaTeX commands, with their backslash."""
+    return frozenset("\\" + name for name in names.split())
+
+
 def is_word(token: str) -> bool:
     return token.startswith("\\text{")
 

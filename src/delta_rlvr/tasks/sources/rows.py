@@ -105,13 +105,8 @@ def read_rows(path: Path) -> Iterator[tuple[str, Row]]:
         raise FileNotFoundError(
             f"{path}: there is no such file (the environment variable DELTA_RLVR_DATA can name its folder)"
         )
-    if path.suffix == ".json":
-        return _read_json(path)
-    if path.suffix == ".csv":
-        return _read_csv(path)
-    if path.suffix == ".parquet":
-        return _read_parquet(path)
-    return _read_json_lines(path)
+    readers = {".json": _read_json, ".csv": _read_csv, ".parquet": _read_parquet}
+    return readers.get(path.suffix, _read_json_lines)(path)
 
 
 def _read_json(path: Path) -> Iterator[tuple[str, Row]]:
