@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from rich.table import Table
 
-from delta_rlvr.adapters.trl import DeltaTrainer, DeltaTrainerConfig
+from delta_rlvr.adapters.trl import DeltaTrainer
 from delta_rlvr.commands.evaluate_display import ConsoleProgress
 from delta_rlvr.commands.options import TrainOptions
 from delta_rlvr.commands.progress import Teller
@@ -34,21 +35,20 @@ class HeldoutScore:
     """Scores the policy in memory on held-out problems."""
 
     def __init__(
-        self,
-        options: TrainOptions,
-        config: DeltaTrainerConfig,
-        task: Task,
-        trainer: DeltaTrainer,
-        teller: Teller,
-        grade: Grade,
+        self, options: TrainOptions, task: Task, trainer: DeltaTrainer, teller: Teller, grade: Grade
     ):
-        self.grade = grade
-        self.options, self.config, self.task, self.trainer = options, config, task, trainer
-        self.teller = teller
+        self.options, self.trainer, self.teller, self.grade = options, trainer, teller, grade
+        config = trainer.args
         self.folder = Path(str(config.output_dir)) / "evaluations"
         self.name = score_name(options.reward)
         built_in = isinstance(task, PhrasedSums)
-        self.sampling = HELDOUT_SAMPLING | ({} if built_in else {"temperature": config.temperature})
+        self.drawn: dict[str, Any] = {
+            **HELDOUT_SAMPLING,
+            **({} if built_in else {"temperature": config.temperature}),
+            "samples": options.eval_samples,
+            "max_tokens": config.max_completion_length or task.max_tokens,
+        }
+        """How responses are drawn."""
         self.problems = heldout_problems(options, task)
         if options.eval_problems and not self.problems:
             teller.say("the task holds out no problems, so there is no held-out score")
@@ -69,10 +69,7 @@ class HeldoutScore:
                 model,
                 self.trainer.processing_class,
                 self.problems,
-                samples=self.options.eval_samples,
-                temperature=self.sampling["temperature"],
-                top_p=self.sampling["top_p"],
-                max_tokens=self._max_tokens,
+                **self.drawn,
                 seed=0,
                 grade=self.grade,
                 batch_size=128,
@@ -90,10 +87,8 @@ class HeldoutScore:
             return None
         result = EvaluationResult.load(path)
         settings = result.document["settings"]
-        same = {"samples": self.options.eval_samples, "max_tokens": self._max_tokens, **self.sampling}
-        if result.summary()["problems"] != len(self.problems) or any(
-            settings[key] != same[key] for key in same
-        ):
+        same = all(settings[key] == value for key, value in self.drawn.items())
+        if result.summary()["problems"] != len(self.problems) or not same:
             return None
         if self.trainer.accelerator.is_main_process:
             self.teller.say(
@@ -102,10 +97,6 @@ class HeldoutScore:
             result.write(self.folder / "heldout_before.json")
         self.trainer.accelerator.wait_for_everyone()
         return result if self.trainer.accelerator.is_main_process else None
-
-    @property
-    def _max_tokens(self) -> int:
-        return self.config.max_completion_length or self.task.max_tokens
 
     def load(self, when: str) -> EvaluationResult | None:
         """The score that an earlier start of the run kept."""

@@ -149,7 +149,7 @@ class _Run:
                 for sentence in (*self.going_on, *(changes(writer) if self.step is not None else ())):
                     self.teller.say(sentence)
             grade = self.reward.grade if isinstance(self.reward, OwnReward) else self.task.grade
-            heldout = HeldoutScore(self.options, self.config, self.task, self.trainer, self.teller, grade)
+            heldout = HeldoutScore(self.options, self.task, self.trainer, self.teller, grade)
             before = self._score_before(heldout)
             if writer and before:
                 writer.update(final={"before": before.summary()})
@@ -173,7 +173,9 @@ class _Run:
                 compare=advised_comparison(self.config.method, self.words) if self.options.report else None,
             )
             if self.options.report:
-                _report(self.folder, self.teller)
+                from delta_rlvr.report import write_report
+
+                self.teller.say(f"report: {write_report([self.folder], self.folder / 'report.html')}")
 
     def _open_writer(self) -> RunWriter:
         model, task, steps = self.options.model, self.options.task, self.trainer.planned_steps
@@ -312,10 +314,3 @@ def _failure_told(teller: Teller) -> Iterator[None]:
         with suppress(OSError):  # a full disk must not hide the failure itself
             teller.log(traceback.format_exc())
         raise
-
-
-def _report(folder: Path, teller: Teller) -> None:
-    from delta_rlvr.report import write_report
-
-    page = write_report([folder], folder / "report.html")
-    teller.say(f"report: {page}")

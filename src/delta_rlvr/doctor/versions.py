@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from importlib.metadata import requires
 
 from packaging.requirements import Requirement
@@ -22,29 +21,22 @@ LOOKED_AT = frozenset(
 """The packages that have to go together; what else an engine requires is pip's business."""
 
 
-@dataclass(frozen=True)
-class Want:
-    """That one package asks for a version of another."""
-
-    by: str
-    """Who asks, with its extra, as pip writes it."""
-    requirement: Requirement
-
-    def problem(self) -> str | None:
-        """Why it is not met, and the command that meets it; None where it is."""
-        name, wanted = self.requirement.name, self.requirement.specifier
-        install = f'pip install "{name}{wanted}"'
-        installed = installed_version(name)
-        if installed is None:
-            return f"{name} is not installed, and {self.by} needs it: {install}"
-        # A local part ("2.13.0+cpu") or a development version must not fail a bound that the release itself meets.
-        if not wanted.contains(Version(installed).base_version, prereleases=True):
-            return f"{name} {installed} is installed, and {self.by} needs {wanted}: {install}"
-        return None
+def unmet(by: str, requirement: Requirement) -> str | None:
+    """Why a requirement is not met, and the command that meets it; None where it is."""
+    name, wanted = requirement.name, requirement.specifier
+    install = f'pip install "{name}{wanted}"'
+    installed = installed_version(name)
+    if installed is None:
+        return f"{name} is not installed, and {by} needs it: {install}"
+    # A local part ("2.13.0+cpu") or a development version must not fail a bound that the release itself meets.
+    if not wanted.contains(Version(installed).base_version, prereleases=True):
+        return f"{name} {installed} is installed, and {by} needs {wanted}: {install}"
+    return None
 
 
-def wants(package: str, extra: str | None = None) -> Iterator[Want]:
-    """What an installed package requires; with `extra`, what that extra adds, too. Extras of itself are followed."""
+def wants(package: str, extra: str | None = None) -> Iterator[tuple[str, Requirement]]:
+    """What an installed package requires, with the package that asks (and its extra, as pip writes it). With `extra`, what that extra
+    adds, too. Extras of itself are followed."""
     by = f"{package}[{extra}]" if extra else package
     for line in requires(package) or []:
         requirement = Requirement(line)
@@ -55,7 +47,7 @@ def wants(package: str, extra: str | None = None) -> Iterator[Want]:
             for inner in requirement.extras:
                 yield from wants(package, inner)
         else:
-            yield Want(by, requirement)
+            yield by, requirement
 
 
 def version_problems(sources: Mapping[str, str | None]) -> list[str]:
@@ -65,9 +57,9 @@ def version_problems(sources: Mapping[str, str | None]) -> list[str]:
         if installed_version(package) is None:
             problems.setdefault(package, f"{package} is not installed: pip install {package}")
             continue
-        for want in wants(package, extra):
-            name = canonicalize_name(want.requirement.name)
-            if name in LOOKED_AT and (problem := want.problem()) is not None:
+        for by, requirement in wants(package, extra):
+            name = canonicalize_name(requirement.name)
+            if name in LOOKED_AT and (problem := unmet(by, requirement)) is not None:
                 problems.setdefault(name, problem)
     return list(problems.values())
 

@@ -67,10 +67,6 @@ class _Worker:
         self._ready = False
         self.tasks = 0
 
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
     def ask(self, request: dict[str, Any], timeout: float) -> dict[str, Any]:
         if not self._ready:  # starting up is not on the sample's clock
             try:
@@ -78,7 +74,7 @@ class _Worker:
             except WorkerOverran:
                 raise RuntimeError(f"a grading worker did not start within {START_LIMIT:.0f} s") from None
             except WorkerDied as error:
-                raise RuntimeError(_start_failure(str(error), self._error_text())) from None
+                raise RuntimeError(self._start_failure(str(error))) from None
             self._ready = True
         self.tasks += 1
         assert self._process.stdin is not None
@@ -112,9 +108,13 @@ class _Worker:
         code = self._process.wait()
         return f"killed by signal {-code}" if code < 0 else f"exit status {code}"
 
-    def _error_text(self) -> str:
+    def _start_failure(self, ending: str) -> str:
         self._errors.seek(0)
-        return self._errors.read()[-2000:].decode(errors="replace").strip()
+        errors = self._errors.read()[-2000:].decode(errors="replace").strip()
+        if "No module named" in errors:
+            missing = errors.rsplit("No module named", 1)[1].strip()
+            return f"the math grader needs {missing}: pip install 'delta-rlvr[math]'"
+        return f"a grading worker could not start ({ending}): {errors or 'no message'}"
 
     def end(self) -> None:
         """Kills the process and collects it, so that no zombie stays."""
@@ -127,13 +127,6 @@ class _Worker:
         for stream in (self._process.stdin, self._process.stdout, self._errors):
             if stream is not None:
                 stream.close()
-
-
-def _start_failure(ending: str, errors: str) -> str:
-    if "No module named" in errors:
-        missing = errors.rsplit("No module named", 1)[1].strip()
-        return f"the math grader needs {missing}: pip install 'delta-rlvr[math]'"
-    return f"a grading worker could not start ({ending}): {errors or 'no message'}"
 
 
 def usable_cores() -> int:
@@ -166,7 +159,7 @@ class WorkerPool:
     def pids(self) -> list[int]:
         """Process ids of the workers there are now."""
         with self._change:
-            return [worker.pid for worker in self._all]
+            return [worker._process.pid for worker in self._all]
 
     def _take(self) -> _Worker:
         with self._change:

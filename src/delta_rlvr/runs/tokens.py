@@ -61,7 +61,7 @@ class TokenSums:
             if array.ndim != 1 or not np.isfinite(array).all():
                 raise ValueError(f"{name} must be a flat array of finite numbers, got shape {array.shape}")
             self._grow(len(array))
-            column = self._column(name)
+            column = getattr(self, name)
             column[: len(array)] += array.astype(column.dtype)
 
     @property
@@ -82,7 +82,7 @@ class TokenSums:
             if len(texts) != len(unknown):
                 raise ValueError(f"text_of gave {len(texts)} texts for {len(unknown)} ids")
             self._text.update(zip(unknown, texts, strict=True))
-        arrays: dict[str, Any] = {name: self._column(name)[ids] for name in _COLUMNS}
+        arrays: dict[str, Any] = {name: getattr(self, name)[ids] for name in _COLUMNS}
         arrays["ids"] = ids
         arrays["text"] = np.array([_storable(text) for text in self.text(ids.tolist())], dtype=np.str_)
         with atomic(path) as file:
@@ -105,18 +105,14 @@ class TokenSums:
             raise RunFolderError(f"{path}: its arrays do not belong together (lengths {sorted(lengths)})")
         sums._grow(int(ids.max()) + 1 if len(ids) else 0)
         for name, column in columns.items():
-            sums._column(name)[ids] = column
+            getattr(sums, name)[ids] = column
         sums._text = {int(token): text for token, text in zip(ids, texts, strict=True) if text}
         return sums
-
-    def _column(self, name: str) -> NDArray[Any]:
-        column: NDArray[Any] = getattr(self, name)
-        return column
 
     def _grow(self, size: int) -> None:
         if size > len(self.count_positive):
             for name in _COLUMNS:
-                column = self._column(name)
+                column = getattr(self, name)
                 setattr(self, name, np.concatenate([column, np.zeros(size - len(column), column.dtype)]))
 
 

@@ -84,8 +84,7 @@ class RunWriter:
         for name in (RUN, METRICS, TOKENS):
             (folder / name).unlink(missing_ok=True)
         folder.mkdir(parents=True, exist_ok=True)
-        started = now()
-        info = {"schema": SCHEMA, "status": "running", "started": started, "steps": 0, "final": {}}
+        info = {"schema": SCHEMA, "status": "running", "started": now(), "steps": 0, "final": {}}
         return cls(folder, {**info, **plain(asdict(description))}, TokenSums(), 0)
 
     @classmethod

@@ -53,6 +53,7 @@ class OwnReward:
         self.spec = spec
         self.function: Callable[..., Any] = function
         self.parameters = inspect.signature(function).parameters
+        self._takes_any = any(one.kind is one.VAR_KEYWORD for one in self.parameters.values())
         self.problems: Mapping[str, Problem] = {}
         """By id; what TRL's rows are looked up in."""
         if "completions" not in self.parameters and not self._takes_any:
@@ -60,10 +61,6 @@ class OwnReward:
                 f"--reward {spec} takes {', '.join(self.parameters) or 'nothing'}: it must take `completions`, "
                 "and columns of the rows by their names"
             )
-
-    @property
-    def _takes_any(self) -> bool:
-        return any(one.kind is inspect.Parameter.VAR_KEYWORD for one in self.parameters.values())
 
     def check(self, problem: Problem, training: bool) -> None:
         """Refuse at once a function that asks for a column that the rows do not have."""

@@ -136,6 +136,8 @@ class Evaluation:
             return mp.matrix([cells[row * columns : (row + 1) * columns] for row in range(rows)])
         if head in ("sum", "prod"):
             return self.repeated(head, parts)
+        if head == "apply" and parts[0] in _FUNCTIONS and len(parts) == 2:
+            head, *parts = parts
         if head == "^":
             return self.power(*parts)
         if head == "apply":
@@ -195,10 +197,6 @@ class Evaluation:
 
     def unknown(self, name: str, values: list[Value], parts: list[Expression]) -> Value:
         """A function that nothing is known of: some number that depends on its name and its arguments alone."""
-        if name in _NAMED and len(values) == 1:
-            if name in _TAILS:
-                self.spread.meet(_TAILS[name](values[0]))
-            return _NAMED[name](values[0])
         if name == "\\overline" and not symbols(parts[0]):
             return mp.conj(values[0])
         digits = [mp.nstr(mp.chop(value, mp.mpf(10) ** -30), 25) for value in values]
@@ -230,7 +228,6 @@ _TAILS: dict[str, Callable[[Value], Value]] = {
     "erf": lambda value: mp.exp(-(abs(value) ** 2)),
     "\\zeta": lambda value: mp.mpf(2) ** -abs(mp.re(value)),
 }
-_NAMED: dict[str, Callable[[Value], Value]] = {"\\Gamma": mp.gamma, "\\zeta": mp.zeta}
 _BOUNDED = listed(
     "sin cos tan cot sec csc cis sinh cosh tanh coth sech csch exp ! !! binom arrangements erf root"
 )
@@ -254,7 +251,7 @@ _FUNCTIONS: dict[str, Callable[..., Value]] = {
     "arcsinh": mp.asinh, "arccosh": mp.acosh, "arctanh": mp.atanh,
     "sin": mp.sin, "cos": mp.cos, "tan": mp.tan, "cot": mp.cot, "sec": mp.sec, "csc": mp.csc,
     "sinh": mp.sinh, "cosh": mp.cosh, "tanh": mp.tanh, "coth": mp.coth, "sech": mp.sech, "csch": mp.csch,
-    "sign": mp.sign, "arg": mp.arg, "erf": mp.erf, "Re": mp.re, "Im": mp.im,
+    "sign": mp.sign, "arg": mp.arg, "erf": mp.erf, "Re": mp.re, "Im": mp.im, "\\Gamma": mp.gamma, "\\zeta": mp.zeta,
     "max": lambda *values: max(values), "min": lambda *values: min(values),
     "gcd": lambda *values: _whole(values, "gcd"), "lcm": lambda *values: _whole(values, "lcm"),
     "det": lambda matrix: mp.det(matrix), "transpose": lambda matrix: matrix.T,
