@@ -114,6 +114,7 @@ def explain(
     temperature: float = 1.0,
     chat: bool = False,
     title: str | None = None,
+    megabytes: float = 20.0,
     reward_key: str | None = None,
     measure: Measure | None = None,
 ) -> Path:
@@ -172,7 +173,7 @@ def explain(
         groups=groups,
         records=records,
         measured=None if measure is None else measure(policy, tokenizer, rollouts, passes),
-    ).write_page(output, title, megabytes=20.0)
+    ).write_page(output, title, megabytes)
 
 
 def advantages_and_groups(rollouts: Sequence[Rollout]) -> tuple[list[float], list[int]]:

@@ -182,9 +182,7 @@ def _read_data_set(source: str, subset: str | None, part: str) -> Iterator[tuple
     except ImportError as error:
         raise ImportError(f'{source}: data sets need `pip install "delta-rlvr[tasks]"`') from error
     folder = Path(source)
-    if folder.is_dir() and (
-        (folder / "dataset_info.json").is_file() or (folder / "dataset_dict.json").is_file()
-    ):
+    if any((folder / name).is_file() for name in ("dataset_info.json", "dataset_dict.json")):
         loaded = datasets.load_from_disk(source)
         if isinstance(loaded, datasets.DatasetDict):
             if part not in loaded:
