@@ -23,17 +23,14 @@ class Task(Protocol):
     @property
     def name(self) -> str:
         """The name it is asked for by."""
-        ...
 
     @property
     def max_tokens(self) -> int:
         """How many tokens a response to it may take: the default of the completion limit."""
-        ...
 
     @property
     def one_line(self) -> bool:
         """Whether a response ends at its first line break, and what a model goes on to write after it is not part of it."""
-        ...
 
     def problems(self, split: Split, count: int | None, seed: int = 0, start: int = 0) -> list[Problem]:
         """`count` problems of a split, the same for the same seed; `start` skips as many.
@@ -41,19 +38,15 @@ class Task(Protocol):
         Splits never share a problem, whatever the seeds. None asks for all there are, which an endless task
         refuses.
         """
-        ...
 
     def grade(self, problem: Problem, completion: str) -> Verdict:
         """Judge one completion."""
-        ...
 
     def grade_batch(self, problems: Sequence[Problem], completions: Sequence[str]) -> list[Verdict]:
         """Judge many, in parallel where a judgement is slow."""
-        ...
 
     def decisive(self, problem: Problem, completion: str) -> list[Span] | None:
         """The characters that decided whether the completion is right, or None where the task cannot know."""
-        ...
 
 
 HELDOUT_SAMPLING = {"temperature": 1.0, "top_p": 1.0}
