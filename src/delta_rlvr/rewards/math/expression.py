@@ -12,7 +12,6 @@ Nothing is worked out here, and nothing is guessed: what has no plain reading ra
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -102,18 +101,19 @@ class _Parser:
         self.depth += 1
         if self.depth > 2 * MAX_NESTING:
             raise UnreadableAnswer("nested too deeply")
-        terms = [self.signed(self.product)]
-        while self.peek() in ("+", "-"):
-            terms.append(self.signed(self.product))
+        terms: list[Expression] = []
+        while not terms or self.peek() in ("+", "-"):
+            negative = self.signs()
+            term = self.product()
+            terms.append(("-", term) if negative else term)
         self.depth -= 1
         return terms[0] if len(terms) == 1 else ("+", *terms)
 
-    def signed(self, read: Callable[[], Expression]) -> Expression:
-        """What `read` takes from behind the signs that stand here."""
+    def signs(self) -> bool:
         negative = False
         while self.peek() in ("+", "-"):
             negative ^= self.take() == "-"
-        return ("-", read()) if negative else read()
+        return negative
 
     def product(self) -> Expression:
         factors = [self.power()]
@@ -121,7 +121,9 @@ class _Parser:
             token = self.peek()
             if token == "\\cdot" or token == "/":
                 self.take()
-                factor = self.signed(self.power)
+                negative = self.signs()
+                factor = self.power()
+                factor = ("-", factor) if negative else factor
                 if token == "/":
                     factors = [("/", _product(factors), factor)]
                 else:
@@ -251,10 +253,11 @@ class _Parser:
                 raise UnreadableAnswer("the period of a decimal is not a number")
             return ("number", _repeating(token, period))
         value = Fraction(token)
-        return ("number", value + self.proper_fraction() if token.isdigit() else value)
+        part = self.proper_fraction() if token.isdigit() else None
+        return ("number", value if part is None else value + part)
 
-    def proper_fraction(self) -> Fraction:
-        r"""The fraction of a mixed number that follows, else 0: 1\frac{4}{5} is 9/5 by the convention of school texts; so is 1 4/5."""
+    def proper_fraction(self) -> Fraction | None:
+        r"""The fraction of a mixed number that follows: 1\frac{4}{5} is 9/5 by the convention of every school text; so is 1 4/5."""
         following = self.tokens[self.at : self.at + 7]
         if len(following) == 7 and following[0] == "\\frac":
             top, bottom, width = following[2], following[5], 7
@@ -263,7 +266,7 @@ class _Parser:
             top, bottom, width = *(following[1:2] or ("",)), *(following[3:4] or ("",)), 4
             fits = following[:1] == (" ",) and following[2:3] == ("/",)
         if not fits or not (top.isdigit() and bottom.isdigit()) or not 0 <= int(top) < int(bottom):
-            return Fraction(0)
+            return None
         self.at += width
         return Fraction(int(top), int(bottom))
 
@@ -367,15 +370,14 @@ class _Parser:
         """A function's argument: a bracket, or the product that follows up to a sign, another function or a bracket."""
         if self.peek() in ("(", "[", "{", "|"):
             return self.primary()
-        return self.signed(self.bare_argument)
-
-    def bare_argument(self) -> Expression:
+        negative = self.signs()
         factors = [self.power()]
-        while self.starts_factor(token := self.peek()):
-            if token in _NO_ARGUMENT or token[1:] in _FUNCTIONS:
-                break
+        while True:
+            token = self.peek()
+            if not self.starts_factor(token) or token in _NO_ARGUMENT or token[1:] in _FUNCTIONS:
+                product = _product(factors)
+                return ("-", product) if negative else product
             factors.append(self.power())
-        return _product(factors)
 
     def symbol(self, token: str) -> Expression:
         if is_word(token) and len(token) == len("\\text{x}"):
