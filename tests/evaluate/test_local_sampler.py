@@ -9,7 +9,7 @@ from delta_rlvr.evaluate.records import SampleRequest
 from delta_rlvr.evaluate.runner import run_evaluation
 from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey
 from delta_rlvr.tasks.prompts import encode_prompt
-from evaluation_support import digit_grade, sums, tiny_model, tiny_tokenizer
+from evaluation_support import sums, tiny_model, tiny_tokenizer
 
 SETTINGS = EvaluationSettings(samples=4, max_tokens=24, temperature=1.0, top_p=0.9, seed=3)
 
@@ -33,7 +33,7 @@ def _texts(result):
 
 def _evaluate(model, tokenizer, batch_size, settings=SETTINGS, count=5):
     sampler = LocalSampler(model, tokenizer, settings, batch_size=batch_size)
-    return run_evaluation([sums(count)], sampler, settings, digit_grade, model={"name": "tiny"})
+    return run_evaluation([sums(count)], sampler, settings, model={"name": "tiny"})
 
 
 def test_a_sample_does_not_depend_on_its_batch(model, tokenizer):

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -51,11 +52,11 @@ class Scripted:
 
 
 def _run(sampler, settings, path=None, benchmarks=None, grade=digit_grade):
-    benchmarks = benchmarks or [sums(6), sums(3, "more")]
+    benchmarks = [replace(one, grade=grade) for one in benchmarks or [sums(6), sums(3, "more")]]
     if path is None:
-        return run_evaluation(benchmarks, sampler, settings, grade, model=MODEL)
+        return run_evaluation(benchmarks, sampler, settings, model=MODEL)
     with SampleFile(path, identity(benchmarks, settings, MODEL, sampler.describe())) as store:
-        return run_evaluation(benchmarks, sampler, settings, grade, model=MODEL, store=store)
+        return run_evaluation(benchmarks, sampler, settings, model=MODEL, store=store)
 
 
 def _same(first, second):
@@ -242,7 +243,7 @@ def test_stored_samples_are_scored_without_a_model(tmp_path):
     whole = _run(Scripted(), SETTINGS, path)
     header, samples = read_samples(path)
     result = score_samples(
-        benchmarks, samples, digit_grade, settings=SETTINGS, model=header["model"], backend=header["backend"]
+        benchmarks, samples, settings=SETTINGS, model=header["model"], backend=header["backend"]
     )
     _same(result, whole)
     result.write(tmp_path / "result.json")
@@ -254,14 +255,15 @@ def test_stored_samples_are_scored_without_a_model(tmp_path):
     def stern(problem, completion):
         return digit_grade(problem, "")
 
-    harsh = score_samples(benchmarks, samples, stern, settings=SETTINGS, model=MODEL, backend={})
+    sternly = [replace(benchmark, grade=stern) for benchmark in benchmarks]
+    harsh = score_samples(sternly, samples, settings=SETTINGS, model=MODEL, backend={})
     assert harsh.accuracy == 0.0
     lacking = [sample for sample in samples if sample.key != SampleKey("sums", "q0", 0)]
-    part = score_samples(benchmarks, lacking, digit_grade, settings=SETTINGS, model=MODEL, backend={})
+    part = score_samples(benchmarks, lacking, settings=SETTINGS, model=MODEL, backend={})
     assert [whole_key(failure) for failure in part.document["failures"]] == [SampleKey("sums", "q0", 0)]
     assert not part.complete
     with pytest.raises(EvaluationError, match=r"more q\d sample \d: there is no such problem"):
-        score_samples(benchmarks[:1], samples, digit_grade, settings=SETTINGS, model=MODEL, backend={})
+        score_samples(benchmarks[:1], samples, settings=SETTINGS, model=MODEL, backend={})
 
 
 def test_ids_must_be_there_and_unique():

@@ -76,7 +76,7 @@ def test_one_seed_has_no_spread_and_no_test():
         assert first.sd is None
         assert second.difference.mean == pytest.approx(0.1, rel=EXACT)
         assert second.p_paired is second.p_mann_whitney is second.p_holm is None
-        assert gap_text(second) == "+10.0"
+        assert gap_text(second.difference) == "+10.0"
         assert mean_text(second) == "60.0"
     with pytest.raises(ValueError, match="baseline 'dapo' is not among delta"):
         compare_seeds({"delta": {0: 0.5}}, "dapo")

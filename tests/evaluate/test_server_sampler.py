@@ -19,7 +19,7 @@ from delta_rlvr.evaluate.sample_file import SampleFile, read_samples
 from delta_rlvr.evaluate.server_sampler import ServerSampler, ServerSettings, _PassingTrouble, read_completion
 from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey
 from delta_rlvr.files import dump
-from evaluation_support import digit_grade, sums
+from evaluation_support import sums
 from stub_server import StubServer, chat_answer, seeded_digit, stub_server, text_answer
 
 SETTINGS = EvaluationSettings(samples=3, max_tokens=50, temperature=0.8, top_p=0.9, seed=2, stop=("Q:",))
@@ -42,9 +42,9 @@ def _run(stub, benchmarks=None, path=None, settings=SETTINGS, **changes):
     benchmarks = benchmarks or [sums(5)]
     sampler = ServerSampler(_server(stub, **changes), settings)
     if path is None:
-        return run_evaluation(benchmarks, sampler, settings, digit_grade, model=MODEL)
+        return run_evaluation(benchmarks, sampler, settings, model=MODEL)
     with SampleFile(path, identity(benchmarks, settings, MODEL, sampler.describe())) as store:
-        return run_evaluation(benchmarks, sampler, settings, digit_grade, model=MODEL, store=store)
+        return run_evaluation(benchmarks, sampler, settings, model=MODEL, store=store)
 
 
 def _right(path, body, tries):
@@ -147,7 +147,7 @@ def test_the_server_says_when_to_come_back(status, header, least):
     said = []
     with stub_server(answer) as stub:
         sampler = ServerSampler(_server(stub, concurrency=1), SETTINGS, say=said.append)
-        result = run_evaluation([sums(2)], sampler, SETTINGS, digit_grade, model=MODEL)
+        result = run_evaluation([sums(2)], sampler, SETTINGS, model=MODEL)
     assert result.complete
     assert len(stub.requests) == 7
     assert stub.times[1] - stub.times[0] >= least
@@ -430,7 +430,7 @@ def test_a_real_server(tmp_path, api):
     def run(path):
         sampler = ServerSampler(server, settings)
         with SampleFile(path, identity([sums(4)], settings, MODEL, sampler.describe())) as store:
-            return run_evaluation([sums(4)], sampler, settings, digit_grade, model=MODEL, store=store)
+            return run_evaluation([sums(4)], sampler, settings, model=MODEL, store=store)
 
     first, second = run(tmp_path / "first.jsonl"), run(tmp_path / "second.jsonl")
     assert first.complete

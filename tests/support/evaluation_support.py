@@ -48,14 +48,14 @@ def tiny_model(seed: int = 0) -> Qwen3ForCausalLM:
 
 
 def sums(count: int, name: str = "sums") -> Questions:
-    """Sums of prompts of different lengths."""
+    """Sums of prompts of different lengths, graded by `digit_grade`."""
     problems = tuple(
         Problem(
             f"q{number}", f"what is {number}+{7 ** (number % 5)}=?", str(number + 7 ** (number % 5)), "math"
         )
         for number in range(count)
     )
-    return Questions(name, problems, {"title": "Sums", "note": "a benchmark's own note"})
+    return Questions(name, problems, {"title": "Sums", "note": "a benchmark's own note"}, digit_grade)
 
 
 def digit_grade(problem: Problem, completion: str) -> Verdict:

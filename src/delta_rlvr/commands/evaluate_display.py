@@ -113,7 +113,7 @@ def list_table() -> Table:
         table.add_row(
             benchmark.name,
             str(benchmark.questions),
-            benchmark.grader,
+            benchmark.template.grader,
             benchmark.files[0],
             "yes" if local_file(benchmark.files) else "no",
             str(benchmark.hub),

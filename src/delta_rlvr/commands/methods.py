@@ -86,7 +86,8 @@ def listed(methods: Iterable[Method]) -> list[str]:
 
 def markdown(methods: Iterable[Method], board: Leaderboard) -> str:
     """The table of docs/methods.md: every method, and what was measured of it."""
-    from delta_rlvr.study.leaderboard import SMOLLM2, gap_text, share_text
+    from delta_rlvr.evaluate.seeds import gap_text
+    from delta_rlvr.study.leaderboard import SMOLLM2, share_text
 
     measured = {row.method: row for row in board.rows}
     lines = [f"| name | paper | what | needs | cost | over training, {SMOLLM2} |", "|---" * 6 + "|"]

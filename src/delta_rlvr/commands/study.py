@@ -150,7 +150,7 @@ def show(table: StudyTable, console: Console) -> None:
                     str(row.seeds),
                     f"{column.measure.unit.scale * row.mean:.1f}",
                     "-" if row.sd is None else f"{column.measure.unit.scale * row.sd:.1f}",
-                    gap_text(row, column.measure.unit),
+                    gap_text(row.difference, column.measure.unit),
                     p_text(row.p_paired),
                     "primary" if row is table.primary else p_text(row.p_holm),
                 )

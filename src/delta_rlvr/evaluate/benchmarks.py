@@ -19,6 +19,7 @@ from delta_rlvr.spelling import command_line, did_you_mean, split_spec, with_set
 from delta_rlvr.tasks import templates
 from delta_rlvr.tasks.own_reward import GRADER, OwnReward
 from delta_rlvr.tasks.problem import Problem
+from delta_rlvr.tasks.registry import BUILT_IN, GENERATOR_PREFIX, check_rows, check_task_name, get_task
 from delta_rlvr.tasks.sources.rows import ROW_FILES, data_file, is_row_file, label_of, read_rows
 from delta_rlvr.tasks.sources.schemas import FieldNames, RowError, question_hash
 from delta_rlvr.tasks.task import HELDOUT_SAMPLING
@@ -47,10 +48,6 @@ class Benchmark:
     drawn_from: int | None = None
     """Size of the whole set, where `questions` of it are drawn."""
     note: str | None = None
-
-    @property
-    def grader(self) -> str:
-        return self.template.grader
 
 
 def _math(name: str, title: str, hub: HubSource, questions: int = 30) -> Benchmark:
@@ -169,8 +166,6 @@ def load_benchmark(
 
 
 def _load(name: str, load: dict[str, Any], style: str, has_template: bool, seed: int) -> Questions:
-    from delta_rlvr.tasks.registry import BUILT_IN
-
     if name.startswith(TASK_PREFIX) or name.partition("?")[0] in BUILT_IN:
         # A task writes its own prompts, and a policy is trained on them as they are: a chat only where asked for.
         load |= {"style": "chat" if style == "chat" else "plain", "seed": seed}
@@ -188,8 +183,6 @@ def _load(name: str, load: dict[str, Any], style: str, has_template: bool, seed:
 
 def check_benchmark(name: str, graded: bool = True) -> None:
     """Refuse a name that no benchmark has, and a file or task whose first row cannot be read. Nothing that takes seconds is loaded."""
-    from delta_rlvr.tasks.registry import BUILT_IN, check_rows, check_task_name
-
     if name.startswith(TASK_PREFIX):
         spec = name.removeprefix(TASK_PREFIX)
         check_task_name(spec)
@@ -203,8 +196,6 @@ def check_benchmark(name: str, graded: bool = True) -> None:
 
 
 def _no_such_benchmark(name: str) -> EvaluationError:
-    from delta_rlvr.tasks.registry import BUILT_IN
-
     known = [*BENCHMARKS, *BUILT_IN]
     return EvaluationError(
         f"there is no benchmark {name!r}{did_you_mean(name, known)} (there are: {', '.join(known)}, any file of "
@@ -223,7 +214,7 @@ def _named(benchmark: Benchmark, load: dict[str, Any]) -> Questions:
             f"{benchmark.name} has {benchmark.questions} questions, and the data ({data.source}) has {len(problems)}: "
             "an average over another set would not compare. Ask for the file by its path if it is meant"
         )
-    description: dict[str, Any] = {"title": benchmark.title, "grader": benchmark.grader, **_described(asked)}
+    description = {"title": benchmark.title, "grader": benchmark.template.grader, **_described(asked)}
     description |= {"source": data.source, "note": benchmark.note}
     return _questions(benchmark.name, problems, description, load)
 
@@ -267,7 +258,7 @@ def _with_reward(questions: Questions, reward: OwnReward) -> Questions:
     return replace(questions, problems=problems, description=description, grade=reward.grade)
 
 
-def _described(template: Template) -> dict[str, str]:
+def _described(template: Template) -> dict[str, Any]:
     return {"template": template.name, "prompt": template.text, "extract": template.extract}
 
 
@@ -334,8 +325,6 @@ def _own_file(spec: str, load: dict[str, Any]) -> Questions:
 
 
 def _task(spec: str, load: dict[str, Any]) -> Questions:
-    from delta_rlvr.tasks.registry import BUILT_IN, GENERATOR_PREFIX, get_task
-
     endless = spec.partition("?")[0] in BUILT_IN or spec.startswith(GENERATOR_PREFIX)
     asked = {key: load.get(key) for key in ("template", "template_text", "extract")}
     if endless and (unused := [key for key, value in asked.items() if value is not None]):

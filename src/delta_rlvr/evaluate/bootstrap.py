@@ -39,14 +39,8 @@ def interval_text(low: float | None, high: float | None, form: str) -> str:
     return form.format(low, high) if low is not None and high is not None and low < high else NO_INTERVAL
 
 
-def mean_interval(
-    strata: Sequence[Sequence[float]], *, seed: int, level: float = LEVEL, resamples: int = RESAMPLES
-) -> Interval:
+def mean_interval(strata: Sequence[Sequence[float]], *, seed: int) -> Interval:
     """BCa interval of the mean over all questions; `strata` has one sequence of question scores a benchmark."""
-    if not 0 < level < 1:
-        raise ValueError(f"level = {level} must lie between 0 and 1")
-    if resamples < 100:
-        raise ValueError(f"resamples = {resamples}: an interval needs at least 100")
     groups = _check(strata)
     size = sum(len(group) for group in groups)
     mean = sum(float(group.sum()) for group in groups) / size
@@ -54,7 +48,7 @@ def mean_interval(
     if not varied:
         where = "every question" if len(groups) == 1 else "within each benchmark every question"
         note = f"{where} scored the same: resampling them cannot show any spread, so this is no interval"
-        return Interval(mean, mean, mean, level, resamples, note)
+        return Interval(mean, mean, mean, LEVEL, RESAMPLES, note)
     # A benchmark whose questions all scored the same adds a constant to every resample.
     constant = sum(float(group.sum()) for group in groups if np.ptp(group) == 0)
 
@@ -64,15 +58,15 @@ def mean_interval(
     interval = stats.bootstrap(
         varied,
         statistic,
-        n_resamples=resamples,
+        n_resamples=RESAMPLES,
         batch=max(1, _BATCH_ENTRIES // size),
         vectorized=True,
-        confidence_level=level,
+        confidence_level=LEVEL,
         method="BCa",
         random_state=np.random.default_rng(seed),
     ).confidence_interval
     rough = f"only {size} questions: the interval itself is rough" if size < 20 else None
-    return Interval(mean, float(interval.low), float(interval.high), level, resamples, rough)
+    return Interval(mean, float(interval.low), float(interval.high), LEVEL, RESAMPLES, rough)
 
 
 def _check(strata: Sequence[Sequence[float]]) -> list[NDArray[np.float64]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from delta_rlvr.evaluate.bootstrap import NO_INTERVAL, Interval, interval_text, mean_interval
@@ -46,7 +46,7 @@ class Comparison:
     """Repeated evaluations of baseline and candidate."""
     detectable: float | None
     """The smallest true difference that so many questions would show in four of five such comparisons."""
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
     """What the data can and cannot tell, in sentences."""
 
 

@@ -110,14 +110,12 @@ class LocalSampler:
             for row, token in zip(rows, drawn.tolist(), strict=True):
                 if row not in active:
                     continue
-                if token in self._ends:
-                    finishes[row] = "stop"
-                    active.discard(row)
-                    continue
-                responses[row].append(token)
-                if settings.stop and self._meets_stop(responses[row]):
-                    finishes[row] = "stop"
-                    active.discard(row)
+                if token not in self._ends:
+                    responses[row].append(token)
+                    if not (settings.stop and self._meets_stop(responses[row])):
+                        continue
+                finishes[row] = "stop"
+                active.discard(row)
             if not active:
                 break
             tokens, positions = drawn[:, None], positions[:, -1:] + 1

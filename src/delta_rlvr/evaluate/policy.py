@@ -11,6 +11,7 @@ from delta_rlvr.evaluate.results import EvaluationResult
 from delta_rlvr.evaluate.runner import Progress, run_evaluation
 from delta_rlvr.evaluate.settings import EvaluationSettings
 from delta_rlvr.tasks.problem import Problem
+from delta_rlvr.tasks.registry import grade_problem
 
 
 def evaluate_policy(
@@ -38,6 +39,7 @@ def evaluate_policy(
     settings = EvaluationSettings(
         samples=samples, max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed
     )
-    questions = Questions(name, tuple(problems), {"title": name, "source": {"problems": "in memory"}}, grade)
+    description = {"title": name, "source": {"problems": "in memory"}}
+    questions = Questions(name, tuple(problems), description, grade or grade_problem)
     sampler = LocalSampler(model, tokenizer, settings, batch_size=batch_size)
     return run_evaluation([questions], sampler, settings, model={"name": label}, progress=progress)

@@ -11,6 +11,7 @@ from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.files import dump
 from delta_rlvr.rewards.verdict import Verdict
 from delta_rlvr.tasks.problem import Problem
+from delta_rlvr.tasks.registry import grade_problem
 
 Grade = Callable[[Problem, str], Verdict]
 
@@ -23,8 +24,8 @@ class Questions:
     problems: tuple[Problem, ...]
     description: Mapping[str, Any]
     """Where they are from and how they are asked and graded; stored with the result."""
-    grade: Grade | None = None
-    """Its own grader, where the problems' `grader` does not say it all (a task's)."""
+    grade: Grade = grade_problem
+    """By each problem's `grader`; or its own, where those do not say it all (a task's)."""
 
     def __post_init__(self) -> None:
         if not self.problems:

@@ -6,12 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from delta_rlvr.evaluate.errors import EvaluationError
-from delta_rlvr.evaluate.questions import Grade, Questions
+from delta_rlvr.evaluate.questions import Questions
 from delta_rlvr.evaluate.records import Failure, Outcome, Sample, SampleRequest
 from delta_rlvr.evaluate.results import EvaluationResult
 from delta_rlvr.evaluate.runner import Progress, run_evaluation
 from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey
-from delta_rlvr.tasks.registry import grade_problem
 
 
 class _StoredCompletions:
@@ -36,7 +35,6 @@ class _StoredCompletions:
 def score_samples(
     benchmarks: Sequence[Questions],
     samples: Iterable[Sample],
-    grade: Grade = grade_problem,
     *,
     settings: EvaluationSettings,
     model: Mapping[str, Any],
@@ -56,7 +54,7 @@ def score_samples(
                 f"({', '.join(b.name for b in benchmarks)})"
             )
     sampler = _StoredCompletions(stored, backend)
-    result = run_evaluation(benchmarks, sampler, settings, grade, model=model, progress=progress)
+    result = run_evaluation(benchmarks, sampler, settings, model=model, progress=progress)
     # The seed is what a sample was made with, not what we would use.
     for values in result.document["samples"]:
         values["seed"] = stored[SampleKey(values["benchmark"], values["problem"], values["sample"])].seed

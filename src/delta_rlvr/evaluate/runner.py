@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from typing import Any
@@ -18,7 +18,6 @@ from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey, sample_s
 from delta_rlvr.files import now
 from delta_rlvr.tasks.own_reward import RewardError
 from delta_rlvr.tasks.problem import Problem
-from delta_rlvr.tasks.registry import grade_problem
 
 
 class Progress:
@@ -57,7 +56,6 @@ def run_evaluation(
     benchmarks: Sequence[Questions],
     sampler: Sampler,
     settings: EvaluationSettings,
-    grade: Grade = grade_problem,
     *,
     model: Mapping[str, Any],
     store: SampleFile | None = None,
@@ -72,8 +70,8 @@ def run_evaluation(
     began, started = time.monotonic(), now()
     requests = _requests(benchmarks, settings)
     for benchmark in benchmarks:
-        _try_graders(benchmark.problems, benchmark.grade or grade)
-    grading = _Grading(benchmarks, grade, store, progress)
+        _try_graders(benchmark)
+    grading = _Grading(benchmarks, store, progress)
     wanted = {request.key for request in requests} - grading.samples.keys()
     failures: dict[SampleKey, str] = {}
     kept = len(requests) - len(wanted)
@@ -115,11 +113,9 @@ def run_evaluation(
 class _Grading:
     """Grades samples in threads, and keeps each as soon as its verdict is there. `samples`: all that are kept."""
 
-    def __init__(
-        self, benchmarks: Sequence[Questions], grade: Grade, store: SampleFile | None, progress: Progress
-    ) -> None:
+    def __init__(self, benchmarks: Sequence[Questions], store: SampleFile | None, progress: Progress) -> None:
         self._problems = {
-            (benchmark.name, problem.id): (problem, benchmark.grade or grade)
+            (benchmark.name, problem.id): (problem, benchmark.grade)
             for benchmark in benchmarks
             for problem in benchmark.problems
         }
@@ -185,20 +181,20 @@ def _judge(sample: Sample, problem: Problem, grade: Grade) -> Sample:
     return replace(sample, score=float(verdict.score), reason=verdict.reason, answer=verdict.answer)
 
 
-def _try_graders(problems: Iterable[Problem], grade: Grade) -> None:
+def _try_graders(benchmark: Questions) -> None:
     """Grade nothing with every grader once: a missing sandbox or package shows before hours of sampling."""
-    tried: set[str] = set()
-    for problem in problems:
-        if problem.grader not in tried:
-            tried.add(problem.grader)
-            try:
-                grade(problem, "")
-            except RewardError as error:
-                raise EvaluationError(
-                    f"{error}. It was tried with an empty completion, which a model may give too"
-                ) from error
-            except Exception as error:
-                cause = f"{type(error).__name__}: {error}"
-                raise EvaluationError(
-                    f"the grader {problem.grader!r} of {problem.id} does not work here: {cause}"
-                ) from error
+    first: dict[str, Problem] = {}
+    for problem in benchmark.problems:
+        first.setdefault(problem.grader, problem)
+    for problem in first.values():
+        try:
+            benchmark.grade(problem, "")
+        except RewardError as error:
+            raise EvaluationError(
+                f"{error}. It was tried with an empty completion, which a model may give too"
+            ) from error
+        except Exception as error:
+            cause = f"{type(error).__name__}: {error}"
+            raise EvaluationError(
+                f"the grader {problem.grader!r} of {problem.id} does not work here: {cause}"
+            ) from error

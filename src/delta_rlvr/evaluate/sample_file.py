@@ -11,7 +11,6 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from delta_rlvr.evaluate.errors import EvaluationError
@@ -57,9 +56,7 @@ class SampleFile:
     def __enter__(self) -> SampleFile:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _resume(self, identity: dict[str, Any]) -> None:
@@ -81,24 +78,15 @@ class SampleFile:
                 f"{self.path} was begun with other settings: {'; '.join(changed)}. "
                 "Give the same ones to go on, or choose another output"
             )
-        for sample in _read_lines(self._file, self.path, start=2):
-            self.samples[sample.key] = sample
+        self.samples = {sample.key: sample for sample in _read_lines(self._file, self.path, start=2)}
 
     def _cut_torn_line(self) -> None:
         """A kill in the middle of a write leaves a last line without its end: that sample is made again."""
-        end = position = self._file.seek(0, os.SEEK_END)
-        while position > 0:
-            step = min(65536, position)
-            self._file.seek(position - step)
-            position -= step
-            newline = self._file.read(step).rfind(b"\n")
-            if newline >= 0:
-                position += newline + 1
-                break
-        if position < end:
-            self._file.truncate(position)
-            torn = f"the last line was torn ({end - position} bytes) and is made again"
-            self.notes.append(f"{self.path}: {torn}")
+        self._file.seek(0)
+        whole = sum(len(line) for line in self._file if line.endswith(b"\n"))
+        if torn := self._file.tell() - whole:
+            self._file.truncate(whole)
+            self.notes.append(f"{self.path}: the last line was torn ({torn} bytes) and is made again")
 
 
 def read_samples(path: Path) -> tuple[dict[str, Any] | None, list[Sample]]:
@@ -108,13 +96,11 @@ def read_samples(path: Path) -> tuple[dict[str, Any] | None, list[Sample]]:
     with path.open("rb") as file:
         if path.suffix == ".json":
             return _read_result(file.read(), path)
-        first = file.readline()
-        header = _header(first, path)
+        header = _header(file.readline(), path)
         if header is None:
             file.seek(0)
-        by_key: dict[SampleKey, Sample] = {}
-        for sample in _read_lines(file, path, start=1 if header is None else 2):
-            by_key[sample.key] = sample
+        lines = _read_lines(file, path, start=1 if header is None else 2)
+        by_key = {sample.key: sample for sample in lines}
     if not by_key:
         raise EvaluationError(f"{path} holds no samples")
     return header, list(by_key.values())

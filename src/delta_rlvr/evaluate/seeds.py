@@ -169,7 +169,7 @@ class SeedTable:
     def gap(self, row: SeedComparison) -> str:
         """The difference to the baseline, in points, with what `gap_name` says in brackets."""
         each = ", ".join(self.unit.signed(difference) for difference in self.few.get(row.method, ()))
-        return f"{gap_text(row, self.unit)} ({each})" if each else gap_text(row, self.unit)
+        return gap_text(row.difference, self.unit) + (f" ({each})" if each else "")
 
     @property
     def gap_name(self) -> str:
@@ -227,33 +227,19 @@ class SeedTable:
 
 def seed_table(scores: Mapping[str, SeedScores], unit: Unit = POINTS) -> SeedTable:
     """Every method against the first."""
-    baseline = next(iter(scores))
-    same_seeds = all(own.keys() == scores[baseline].keys() for own in scores.values())
-    rows = adjust(compare_seeds(scores, baseline))
-    few = {
-        row.method: [
-            scores[row.method][seed] - scores[baseline][seed]
-            for seed in _shared(scores, row.method, baseline)
-        ]
-        for row in rows
-        if row.difference is not None and (row.pairs or min(row.seeds, rows[0].seeds)) < INTERVAL_SEEDS
-    }
-    shown = [_without_interval(row) if row.method in few else row for row in rows]
-    return SeedTable(shown, "paired" if same_seeds else "unpaired", few, unit)
-
-
-def _without_interval(row: SeedComparison) -> SeedComparison:
-    assert row.difference is not None
-    gap = row.difference.mean
-    return replace(
-        row, difference=Interval(gap, gap, gap, 0.0, 0, f"fewer than {INTERVAL_SEEDS} seeds: no interval")
-    )
-
-
-def _shared(scores: Mapping[str, SeedScores], method: str, baseline: str) -> list[Any]:
-    """The seeds that both have; none where that is one alone, whose difference is the mean itself."""
-    shared = sorted(scores[method].keys() & scores[baseline].keys())
-    return shared if len(shared) > 1 else []
+    baseline, base = next(iter(scores.items()))
+    same_seeds = all(own.keys() == base.keys() for own in scores.values())
+    rows, few = [], {}
+    for row in adjust(compare_seeds(scores, baseline)):
+        if row.difference is not None and (row.pairs or min(row.seeds, len(base))) < INTERVAL_SEEDS:
+            own, gap = scores[row.method], row.difference.mean
+            # The difference of a lone pair is the mean itself.
+            shared = sorted(own.keys() & base.keys()) if row.pairs > 1 else []
+            few[row.method] = [own[seed] - base[seed] for seed in shared]
+            note = f"fewer than {INTERVAL_SEEDS} seeds: no interval"
+            row = replace(row, difference=Interval(gap, gap, gap, 0.0, 0, note))
+        rows.append(row)
+    return SeedTable(rows, "paired" if same_seeds else "unpaired", few, unit)
 
 
 def student_interval(values: Sequence[float]) -> tuple[float, float] | None:
@@ -275,11 +261,9 @@ def mean_text(row: SeedComparison, unit: Unit = POINTS) -> str:
     return unit.plain(row.mean) + ("" if row.sd is None else f" ± {unit.plain(row.sd)}")
 
 
-def gap_text(row: SeedComparison, unit: Unit = POINTS) -> str:
+def gap_text(gap: Interval | None, unit: Unit = POINTS) -> str:
     """The difference to the baseline as a table shows it, with its interval where there is one."""
-    if row.difference is None:
-        return "-"
-    return f"{unit.signed(row.difference.mean)}{_interval(row.difference, unit)}"
+    return "-" if gap is None else f"{unit.signed(gap.mean)}{_interval(gap, unit)}"
 
 
 def gap_words(row: SeedComparison, unit: Unit = POINTS) -> str:

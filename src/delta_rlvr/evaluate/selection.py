@@ -46,18 +46,15 @@ class SelectionRule:
 
     def score(self, result: EvaluationResult) -> float:
         """The deciding number of one result. It must hold k samples of every question."""
-        name = self._name_in(result)
+        # A file and a task are asked for by more than the name that their result goes under.
+        asked_for = self.benchmark.removeprefix("task:")
+        name = asked_for if asked_for in result.benchmarks() else label_of(Path(asked_for))
         scores = result.scores(name)
         asked = result.document["benchmarks"][name]["questions_asked"]
         if len(scores) != asked or any(len(values) < self.k for values in scores.values()):
             raise EvaluationError(f"a result has not all {self.k} samples of every question of {name}")
         chosen = {"avg": average_at_k, "pass": pass_at_k}[self.metric]
         return average_at_k([chosen(values[: self.k], self.k) for values in scores.values()])
-
-    def _name_in(self, result: EvaluationResult) -> str:
-        # A file and a task are asked for by more than the name that their result goes under.
-        asked = self.benchmark.removeprefix("task:")
-        return asked if asked in result.benchmarks() else label_of(Path(asked))
 
 
 def checkpoints(run: Path, say: Callable[[str], None] = lambda text: None) -> dict[int, Path]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from delta_rlvr.evaluate.bootstrap import Interval, mean_interval
+from delta_rlvr.evaluate.seeds import gap_text
 from delta_rlvr.objectives import get_method
 from delta_rlvr.study.learning.runner import PROTOCOL, RUNS, read_outcomes
 from delta_rlvr.study.learning.settings import TrainingSettings
@@ -166,14 +167,6 @@ def _number(value: float | None, form: str, scale: float = 1.0) -> str:
 def share_text(share: float | None) -> str:
     """A cost, in percent."""
     return _number(share, "{:.1f} %", 100)
-
-
-def gap_text(gap: Interval | None) -> str:
-    """A difference in points with its interval."""
-    if gap is None:
-        return "-"
-    interval = f" ({100 * gap.low:+.1f} to {100 * gap.high:+.1f})" if gap.high > gap.low else ""
-    return f"{100 * gap.mean:+.1f}{interval}"
 
 
 def replace_table(page: str, table: str) -> str:

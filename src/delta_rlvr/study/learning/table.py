@@ -216,7 +216,7 @@ def sentences(table: StudyTable) -> list[str]:
     for task in table.tasks:
         for column in task.columns:
             apart = [
-                f"{row.method} {gap_text(row, column.measure.unit)}"
+                f"{row.method} {gap_text(row.difference, column.measure.unit)}"
                 for row in column.rows
                 if is_significant(row.p_mann_whitney_holm)
             ]
@@ -248,7 +248,7 @@ def markdown(table: StudyTable) -> str:
         for rows in zip(*(column.rows for column in task.columns), strict=True):
             cells = [rows[0].method, str(rows[0].seeds)]
             for column, row in zip(task.columns, rows, strict=True):
-                cells += [mean_text(row, column.measure.unit), gap_text(row, column.measure.unit)]
+                cells += [mean_text(row, column.measure.unit), gap_text(row.difference, column.measure.unit)]
                 cells += [p_text(row.p_paired)] if column.measure.key in paired else []
                 cells += ["primary" if row is table.primary else p_text(row.p_holm)]
                 cells += [p_text(row.p_mann_whitney_holm)]
