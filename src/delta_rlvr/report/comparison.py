@@ -39,7 +39,6 @@ def comparison(runs: Sequence[RunReader], groups: Sequence[RunGroup]) -> dict[st
     steps = None
     if not any(score["before"] or score["after"] for score in scores):
         steps, scores = _training_rewards(runs)
-    summaries = [_summary(group, [scores[place]["after"] for place in group.members]) for group in groups]
     by_group = _seed_scores(runs, groups, scores)
     asked = _asked(runs)
     comparable = len(by_group) > 1 and len(asked) == 1
@@ -48,7 +47,7 @@ def comparison(runs: Sequence[RunReader], groups: Sequence[RunGroup]) -> dict[st
     differing, agreeing = compare_settings(runs)
     return {
         "runs": [{"label": label, **score} for label, score in zip(labels, scores, strict=True)],
-        "groups": summaries,
+        "groups": [_summary(group, [scores[at]["after"] for at in group.members]) for group in groups],
         "tests": _tests(compared) if compared else [],
         "gap": compared.gap_name if compared else None,
         "reward_steps": steps,
@@ -147,25 +146,27 @@ def _summary(group: RunGroup, finals: list[dict[str, Any] | None]) -> dict[str, 
     interval."""
     known = [final for final in finals if final is not None]
     values = [float(final["accuracy"]) for final in known]
-    summary: dict[str, Any] = {"label": group.label, "mean": None, "low": None, "high": None, "seeds": []}
+    low, high, seeds = None, None, []
     if not values:
-        return {**summary, "interval": "no final score"}
-    summary |= {"mean": statistics.fmean(values), "scored": len(values)}
-    if len(values) > 1:
-        interval = student_interval(values)
-        if interval is None:
-            return {
-                **summary,
-                "seeds": sorted(values),
-                "interval": f"an interval needs {INTERVAL_SEEDS} seeds",
-            }
+        words = "no final score"
+    elif len(values) == 1:
+        low, high = known[0]["low"], known[0]["high"]
+        words = "one run: interval over its problems, blind to the seed"
+    elif interval := student_interval(values):
         low, high = interval
         if min(values) >= 0 and max(values) <= 1:  # shares; rewards of one's own may be anything
             low, high = max(0.0, low), min(1.0, high)
         words = f"95 % interval of the mean over {len(values)} seeds"
-        return {**summary, **_interval(low, high), "interval": words}
-    words = "one run: interval over its problems, blind to the seed"
-    return {**summary, "low": known[0]["low"], "high": known[0]["high"], "interval": words}
+    else:
+        seeds, words = sorted(values), f"an interval needs {INTERVAL_SEEDS} seeds"
+    return {
+        "label": group.label,
+        "mean": statistics.fmean(values) if values else None,
+        **_interval(low, high),
+        "seeds": seeds,
+        **({"scored": len(values)} if values else {}),
+        "interval": words,
+    }
 
 
 def _seed_scores(

@@ -133,8 +133,8 @@ def _page_model(
     blocks: dict[str, str] = {}
     described = []
     for place, (run, label) in enumerate(zip(runs, run_labels(runs), strict=True)):
-        view = token_view(run, f"r{place}", limit, methods, points)
-        blocks |= view.blocks
+        view = vars(token_view(run, f"r{place}", limit, methods, points))
+        blocks |= view.pop("blocks")
         described.append(
             {
                 "name": run.path.resolve().name,
@@ -144,13 +144,8 @@ def _page_model(
                 "metrics": columns(run, shown, curve_points),
                 "notes": notes(run),
                 "clouds": clouds(run.tokens, types) if run.tokens is not None else None,
-                "steps": view.steps,
-                "left_out": view.left_out,
-                "shadings": view.shadings,
-                "weighted": view.weighted,
-                "weights": view.weights,
-                "discriminator": view.discriminator,
-                "discriminator_summary": summary(view.discriminator) if view.discriminator else None,
+                **view,
+                "discriminator_summary": summary(view["discriminator"]) if view["discriminator"] else None,
                 "proxy_agreement": _agreement(run),
                 "problems": run.problems,
             }

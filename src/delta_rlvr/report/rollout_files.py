@@ -122,13 +122,13 @@ def _plain(row: Row, where: str, reward_key: str) -> Rollout:
     if not isinstance(response, str) or not (response or own):
         raise RolloutFileError(f"{where}: response must be a text that is not empty, got {response!r}")
     decisive = row.get("decisive") if own else None
-    advantage = row.get("advantage")
+    advantage, group = row.get("advantage"), row.get("group", row["prompt"])
     return Rollout(
         where,
         _prompt(row.get("messages") or row["prompt"], where),
         response,
         _number(row[reward_key], where, reward_key),
-        _group(row, row["prompt"]),
+        group if isinstance(group, str) else json.dumps(group),
         advantage=_number(advantage, where, "advantage") if own and advantage is not None else None,
         ids=tuple(row["ids"]) if own and response else None,
         decisive=tuple(map(bool, decisive)) if decisive is not None else None,
@@ -305,11 +305,6 @@ def _prompt(prompt: Any, where: str) -> str | list[dict[str, str]]:
     ):
         raise RolloutFileError(f"{where}: prompt must be a text or a list of messages with role and content")
     return [{"role": turn["role"], "content": turn["content"]} for turn in turns]
-
-
-def _group(row: Row, prompt: Any) -> str:
-    group = row.get("group", prompt)
-    return group if isinstance(group, str) else json.dumps(group)
 
 
 def _number(value: Any, where: str, name: str) -> float:

@@ -23,16 +23,12 @@ class Scales:
     def __init__(self, method: str) -> None:
         self._method = method
         self._extent: dict[str, float] = {}
-        self._weighted = False
-
-    @property
-    def weighted(self) -> bool:
+        self.weighted = False
         """Whether the run's own weights tell tokens apart."""
-        return self._weighted
 
     def add(self, tokens: StepTokens, responses: Sequence[Mapping[str, Any]]) -> None:
         """Take a step into account."""
-        self._weighted |= OWN in tokens.weights and tokens.varies(OWN)
+        self.weighted |= OWN in tokens.weights and tokens.varies(OWN)
         for key, values in tokens.weights.items():
             if key != PLAIN:
                 self._widen(key, np.abs(values - 1))
@@ -64,7 +60,7 @@ class Scales:
             group = f"{self._method} (this run)" if key == OWN else key.removeprefix(OTHER)
             add(key, "coefficient", group, nice(extent.get(key, 0.0)) or 0.2, centre=1)
             add(SHARE + key, "share of the update", group, shares)
-        if self._weighted:
+        if self.weighted:
             add(SHARE + PLAIN, "share of the update", "every weight 1", shares)
         if extent.get("measured"):
             add("measured", "measured credit", "measured", nice(extent["measured"]), centre=0)

@@ -31,10 +31,12 @@ _FACTS = ("index", "reward", "advantage", "reason", "tokens")
 class TokenView:
     """What the page embeds for one run."""
 
-    steps: list[dict[str, Any]] = field(default_factory=list)
-    """Sampled steps in order, each with its prompts (a prompt names its blocks) and what shares of the update are shares of."""
     blocks: dict[str, str] = field(default_factory=dict)
     """Block name -> base64 of gzipped JSON."""
+    steps: list[dict[str, Any]] = field(default_factory=list)
+    """Sampled steps in order, each with its prompts (a prompt names its blocks) and what shares of the update are shares of."""
+    left_out: str | None = None
+    """A sentence, where the size limit cut something."""
     shadings: list[dict[str, Any]] = field(default_factory=list)
     """What tokens can be shaded by, with the range of each scale over the run."""
     weighted: bool = False
@@ -43,8 +45,6 @@ class TokenView:
     """What the weights of each sampled step follow, where any do."""
     discriminator: list[dict[str, Any]] = field(default_factory=list)
     """The discriminator view of each sampled step that has one."""
-    left_out: str | None = None
-    """A sentence, where the size limit cut something."""
 
 
 def token_view(
@@ -65,11 +65,9 @@ def token_view(
         tokens = step_tokens(responses)
         scales.add(tokens, responses)
         totals[step] = tokens.totals()
-        followed = step_weights(tokens, step, method, points, metrics.get(step, {}))
-        if followed is not None:
+        if followed := step_weights(tokens, step, method, points, metrics.get(step, {})):
             view.weights.append(followed)
-        seen = step_view(responses, step)
-        if seen is not None:
+        if seen := step_view(responses, step):
             view.discriminator.append(seen)
         by_prompt: dict[Any, list[dict[str, Any]]] = {}
         for response in responses:
