@@ -33,7 +33,7 @@ def parts(whole: Rollouts, prompts: int) -> Iterator[Rollouts]:
         cut: dict[str, Any] = {}
         for field in dataclasses.fields(whole):
             value = getattr(whole, field.name)
-            cut[field.name] = None if value is None else value[rows]
+            cut[field.name] = value[rows] if isinstance(value, list | torch.Tensor) else value
         yield Rollouts(**cut)
 
 
@@ -44,8 +44,10 @@ def joined(made: list[Rollouts]) -> Rollouts:
 
     def whole(name: str) -> Any:
         values = [getattr(batch, name) for batch in made]
-        if values[0] is None or isinstance(values[0], list):
-            return values[0] and [one for value in values for one in value]
+        if isinstance(values[0], list):
+            return [one for value in values for one in value]
+        if not isinstance(values[0], torch.Tensor):
+            return values[0]
         if name == "groups":
             return torch.cat([value + number * AT_ONCE for number, value in enumerate(values)])
         length = prompt if name.startswith("prompt") else time

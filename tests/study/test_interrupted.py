@@ -475,8 +475,8 @@ def test_streams_do_not_meet_and_early_ones_are_those_of_kept_outcomes() -> None
 def test_progress_comes_from_beside_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("delta_rlvr.study.learning.progress.EVERY", 0.02)
     told: list[str] = []
-    phases = Phases()
-    with Progress(told.append, phases) as progress:
+    phases = Phases(tell=told.append)
+    with Progress(phases) as progress:
         progress.left, progress.where = 10, "stack 1/2"
         with phases("sampling"):
             end = time.monotonic() + 30

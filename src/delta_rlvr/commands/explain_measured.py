@@ -33,8 +33,8 @@ class Continued:
         self, policy: Any, tokenizer: Any, rollouts: Sequence[Rollout], passes: Sequence[Forward]
     ) -> list[tuple[Sequence[float], Sequence[float]]]:
         device = policy.get_output_embeddings().weight.device
-        phases = Phases(device=device)
-        progress = Progress(lambda line: print(line, file=sys.stderr), phases)
+        phases = Phases(device=device, tell=lambda line: print(line, file=sys.stderr))
+        progress = Progress(phases)
         with Judge(tokenizer) as judge, progress, phases("continuations"):
             responses = {0: self._responses(judge, rollouts, passes)}
             collector = make_collector(

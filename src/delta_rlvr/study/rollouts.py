@@ -52,6 +52,8 @@ class Rollouts:
     """The tokens that decided, where the task knows and somebody asked."""
     measured: Float[Tensor, "batch time"] | None = None
     """Measured credit, where somebody measured it; 0 elsewhere."""
+    temperature: float = 1.0
+    """Of sampling, and of the log-probs and the entropy."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,14 @@ class Collector:
             "entropy": entropy,
         }
         return [
-            _rollouts(batch, verdict, group, number, **{name: part[place] for name, part in tensors.items()})
+            _rollouts(
+                batch,
+                verdict,
+                group,
+                number,
+                temperature,
+                {name: part[place] for name, part in tensors.items()},
+            )
             for place, (batch, verdict) in enumerate(zip(batches, judged, strict=True))
         ]
 
@@ -288,7 +297,9 @@ def flip(correct: Float[Tensor, " batch"], noise: float, seed: int, number: int)
     return torch.where(drawn.to(correct.device) < noise, 1 - correct, correct)
 
 
-def _rollouts(batch: Batch, verdict: Judged, group: int, number: int, **tensors: Tensor) -> Rollouts:
+def _rollouts(
+    batch: Batch, verdict: Judged, group: int, number: int, temperature: float, tensors: dict[str, Tensor]
+) -> Rollouts:
     device = tensors["mask"].device
     correct = torch.tensor(verdict.correct, device=device)
     rewards = flip(correct, batch.reward_noise, batch.seed, number)
@@ -307,5 +318,6 @@ def _rollouts(batch: Batch, verdict: Judged, group: int, number: int, **tensors:
         advantages=group_advantages(rewards, group),
         groups=torch.arange(prompts, device=device).repeat_interleave(group),
         decisive=decisive,
+        temperature=temperature,
         **tensors,
     )

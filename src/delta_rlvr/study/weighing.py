@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from delta_rlvr.credit import CreditRecord, CreditStream, TokenRule
@@ -31,13 +31,13 @@ class Weigher:
         head: Float[Tensor, "vocab width"],
         *,
         number: int,
-        temperature: float = 1.0,
-        keys: Int[Tensor, " batch"] | None = None,
+        seed: int = 0,
     ):
-        """`number` tells the batches of a run apart; `keys` its responses from those of another seed."""
-        self.rollouts, self.head = rollouts, head
-        self.number, self.temperature = number, temperature
-        self.keys = torch.arange(len(rollouts.rewards), device=rollouts.mask.device) if keys is None else keys
+        """`number` tells the batches of a run apart, and `seed` its responses from those of another run, as random weights and ties
+        must."""
+        self.rollouts, self.head, self.number = rollouts, head, number
+        count = len(rollouts.rewards)
+        self.keys = torch.arange(count, device=rollouts.mask.device) + seed * count
         self._streams: dict[object, CreditStream] = {}
 
     def weights(
@@ -63,8 +63,8 @@ class Weigher:
     def _stream(self, rule: TokenRule) -> CreditStream:
         """A stream that stores what the rule reads."""
         if rule.stores not in self._streams:
-            stream = CreditStream(rule, head=self.head, temperature=self.temperature)
             batch = self.rollouts
+            stream = CreditStream(rule, head=self.head, temperature=batch.temperature)
             stream.add(
                 batch.hidden,
                 batch.logps,

@@ -71,17 +71,14 @@ def batch_statistics(
 ) -> BatchStatistics:
     """Of one run's batch, with the losses and gradient norms of its updates."""
     sided = rollouts.mask & (rollouts.advantages != 0)[:, None]
-    values = torch.stack(
-        [
-            rollouts.correct.mean(),
-            rollouts.rewards.mean(),
-            mixed_share(rollouts.rewards, group),
-            rollouts.mask.sum(1).float().mean(),
-            rollouts.entropy[rollouts.mask].mean(),
-            weights[sided].std(correction=0) if sided.any() else weights.new_zeros(()),
-        ]
-    ).tolist()
-    accuracy, reward, signal_groups, length, entropy, weight_sd = values
-    return BatchStatistics(
-        number, accuracy, reward, signal_groups, length, entropy, weight_sd, losses, norms, diagnostics
-    )
+    means = {
+        "accuracy": rollouts.correct.mean(),
+        "reward": rollouts.rewards.mean(),
+        "signal_groups": mixed_share(rollouts.rewards, group),
+        "length": rollouts.mask.sum(1).float().mean(),
+        "entropy": rollouts.entropy[rollouts.mask].mean(),
+        "weight_sd": weights[sided].std(correction=0) if sided.any() else weights.new_zeros(()),
+    }
+    # Stacked: one wait for the device.
+    values = dict(zip(means, torch.stack(list(means.values())).tolist(), strict=True))
+    return BatchStatistics(number, losses=losses, gradient_norms=norms, diagnostics=diagnostics, **values)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from typing import Self
 
 from delta_rlvr.spelling import duration
@@ -16,14 +15,13 @@ EVERY = 10.0  # seconds
 class Progress:
     """Tells from a thread of its own, so that one long step does not keep it silent."""
 
-    def __init__(self, tell: Callable[[str], None], phases: Phases):
+    def __init__(self, phases: Phases):
         self.where = "preparing"
         """What the lines begin with."""
         self.left = 0
         """Rollout batches to go, over all runs."""
         self._made = 0
         self.phases = phases
-        self._tell = tell
         self._began = time.monotonic()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -38,7 +36,11 @@ class Progress:
         self.left -= batches
 
     def line(self) -> str:
-        return f"  {self.where}, {self.phases.now}{self._time_left()}"
+        line = f"  {self.where}, {self.phases.now}"
+        if not self._made:
+            return line
+        seconds = (time.monotonic() - self._began) / self._made * self.left
+        return f"{line}; about {duration(seconds)} left"
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -50,10 +52,4 @@ class Progress:
 
     def _run(self) -> None:
         while not self._over.wait(EVERY):
-            self._tell(self.line())
-
-    def _time_left(self) -> str:
-        if not self._made:
-            return ""
-        seconds = (time.monotonic() - self._began) / self._made * self.left
-        return f"; about {duration(seconds)} left"
+            self.phases.tell(self.line())

@@ -169,7 +169,7 @@ class Study:
             raise ValueError(
                 f"export: {', '.join(unknown)} is not among the arms {', '.join(self.protocol.arms)}"
             )
-        with locked(self.folder), Progress(tell, Phases(tell=tell)) as progress:
+        with locked(self.folder), Progress(Phases(tell=tell)) as progress:
             self.write_protocol(machine)
             model, tokenizer = load_policy(self.model)
             with Judge(tokenizer, machine.workers) as judge:

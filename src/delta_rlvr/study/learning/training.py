@@ -219,15 +219,7 @@ class StackedTraining:
             if place in self.diverged:
                 weights.append(torch.zeros_like(batch.logps))
                 continue
-            # Keys tell the responses of two seeds apart, as random weights and ties must.
-            keys = torch.arange(len(batch.rewards), device=batch.mask.device) + run.seed * len(batch.rewards)
-            weigher = Weigher(
-                batch,
-                self.policy.head[place],
-                number=number,
-                temperature=self.settings.temperature,
-                keys=keys,
-            )
+            weigher = Weigher(batch, self.policy.head[place], number=number, seed=run.seed)
             diagnose = number % DIAGNOSED_EVERY == 0
             record = weigher.record(method.rule, diagnose=diagnose)
             weights.append(record.padded(record.weights, batch.mask))

@@ -67,7 +67,7 @@ class MeasuredBench(Bench[MeasuredSettings]):
         super().__init__(settings, folder, device, say)
         self.server, self.workers, self.stop = server, workers, stop or Stop()
         self.phases = Phases(device=device, timed=True, tell=say)
-        self.progress = Progress(say, self.phases)
+        self.progress = Progress(self.phases)
 
     def prepare(self) -> None:
         """Refuse tasks without a verifiable reward and a folder of other settings; leave ours there."""
@@ -212,11 +212,6 @@ class MeasuredBench(Bench[MeasuredSettings]):
             with self.phases("weights"):
                 weights.append(cell.weights(batches[-1], number))
             self.progress.advance(1)
-
-        def on_batch() -> None:
-            self._look()
-            self.progress.advance(1)
-
         for names in parts:
             with self.phases("updates"):
                 document["methods"] |= update_products(
@@ -225,9 +220,8 @@ class MeasuredBench(Bench[MeasuredSettings]):
                     [{name: by_name[name] for name in names} for by_name in weights],
                     gradient,
                     group=settings.group,
-                    temperature=settings.temperature,
                     pass_rows=settings.pass_rows,
-                    on_batch=on_batch,
+                    on_batch=lambda: self._done(1),
                 )
             write_json(path, document, indent=None)
         path.with_suffix(".gradient").unlink(missing_ok=True)

@@ -67,7 +67,7 @@ class Cell:
         policy, settings = self.collector.policy, self.settings
         return method_weights(
             policy,
-            Weigher(rollouts, policy.head[0].detach(), number=number, temperature=settings.temperature),
+            Weigher(rollouts, policy.head[0].detach(), number=number),
             self.methods,
             learning_rate=settings.learning_rate,
             rows_at_once=settings.pass_rows,

@@ -61,11 +61,8 @@ def estimate(
     last = after == nodes.unknown
     total, number = sums.sum(1), counts.sum(1)
 
-    def with_end(values: np.ndarray, end: float) -> np.ndarray:
-        return np.append(values, end)
-
     def differences(values: np.ndarray) -> np.ndarray:
-        known = with_end(values, reward)
+        known = np.append(values, reward)
         credit = np.zeros(len(surprise))
         credit[tokens] = known[after] - known[before]
         return np.clip(credit, -surprise, surprise)
@@ -77,15 +74,15 @@ def estimate(
     # As the node after a token, the same node has the plain addition.
     plain = (total + 1) / (number + 2)
     plain_variance = plain * (1 - plain) / (number + 2)
-    middle = with_end(plain, reward)[after] - centre
-    error = np.sqrt(with_end(plain_variance, 0.0)[after] + variance)
+    middle = np.append(plain, reward)[after] - centre
+    error = np.sqrt(np.append(plain_variance, 0.0)[after] + variance)
     low, high, errors = -surprise.copy(), surprise.copy(), np.zeros(len(surprise))
     errors[tokens] = error
     reach = Z * error + nodes.drift[after]
     low[tokens] = np.clip(middle - reach, -surprise[tokens], surprise[tokens])
     high[tokens] = np.clip(middle + reach, -surprise[tokens], surprise[tokens])
     samples = np.zeros(len(surprise), np.int64)
-    samples[tokens] = with_end(number, 0)[after] + number
+    samples[tokens] = np.append(number, 0)[after] + number
     halves = sums / counts
     return MeasuredCredit(
         credit=differences(total / number),
@@ -95,6 +92,6 @@ def estimate(
         bound=surprise,
         first=differences(halves[:, 0]),
         second=differences(halves[:, 1]),
-        value=with_end(total / number, reward)[nodes.of],
-        samples=samples.astype(np.int64),
+        value=np.append(total / number, reward)[nodes.of],
+        samples=samples,
     )

@@ -77,7 +77,6 @@ def add_gradient(
             plain,
             [torch.ones_like(plain.logps)],
             rows_at_once=pass_rows,
-            temperature=temperature,
             copies=group,
         )[0]
         parts[number % PARTS] += update * (PARTS / (numbers * len(plain.mask)))
@@ -102,7 +101,6 @@ def update_products(
     gradient: Float[Tensor, "part parameters"],
     *,
     group: int,
-    temperature: float,
     pass_rows: int,
     on_batch: Callable[[], None] = lambda: None,
 ) -> dict[str, dict[str, Any]]:
@@ -112,12 +110,7 @@ def update_products(
     for place, (rollouts, by_name) in enumerate(zip(batches, weights, strict=True)):
         on_batch()
         held[:, place] = update_vectors(
-            policy,
-            rollouts,
-            list(by_name.values()),
-            rows_at_once=pass_rows,
-            temperature=temperature,
-            copies=group,
+            policy, rollouts, list(by_name.values()), rows_at_once=pass_rows, copies=group
         )
     return {
         name: {

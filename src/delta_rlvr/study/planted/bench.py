@@ -71,9 +71,7 @@ class CreditBench(Bench[BenchSettings]):
         policy, rollouts = collector.policy, self._collect(collector, unit)
         records: list[dict[str, Any]] = []
         if bool((rollouts.advantages != 0).any()):
-            weigher = Weigher(
-                rollouts, policy.head[0].detach(), number=unit.number, temperature=settings.temperature
-            )
+            weigher = Weigher(rollouts, policy.head[0].detach(), number=unit.number)
             weights = method_weights(
                 policy,
                 weigher,
@@ -152,13 +150,8 @@ class CreditBench(Bench[BenchSettings]):
         some = take_rows(rollouts, rows)
 
         def updates(names: Sequence[str]) -> Float[Tensor, "method parameters"]:
-            return update_vectors(
-                policy,
-                some,
-                [weights[name][rows] for name in names],
-                rows_at_once=self.settings.rows_at_once,
-                temperature=self.settings.temperature,
-            )
+            chosen = [weights[name][rows] for name in names]
+            return update_vectors(policy, some, chosen, rows_at_once=self.settings.rows_at_once)
 
         reference = updates([REFERENCE])[0]
         at_once = max(1, _GRADIENT_FLOATS // len(reference))
@@ -213,9 +206,7 @@ class CreditBench(Bench[BenchSettings]):
             for scope in SCOPES
             for refinements in (0, 1)
         ]
-        agreements = full_gradient_agreement(
-            policy, sample, configs=configs, proxies=PROXIES, temperature=self.settings.temperature
-        )
+        agreements = full_gradient_agreement(policy, sample, configs=configs, proxies=PROXIES)
         return [
             {
                 "proxy": proxy,

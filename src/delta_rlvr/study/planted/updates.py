@@ -22,21 +22,17 @@ MAX_GRAD_NORM = 1.0
 
 def take_rows(rollouts: Rollouts, rows: Int[Tensor, " some"]) -> Rollouts:
     """Some responses of a rollout batch. Their advantages stay those of the whole group."""
-    picked: dict[str, Any] = {}
-    for name, value in vars(rollouts).items():
+
+    def picked(value: Any) -> Any:
         if isinstance(value, list):
-            picked[name] = [value[row] for row in rows.tolist()]
-        else:
-            picked[name] = None if value is None else value[rows]
-    return Rollouts(**picked)
+            return [value[row] for row in rows.tolist()]
+        return value[rows] if isinstance(value, Tensor) else value
+
+    return Rollouts(**{name: picked(value) for name, value in vars(rollouts).items()})
 
 
 def response_logps(
-    policy: StackedPolicy,
-    rollouts: Rollouts,
-    rows: slice = slice(None),
-    temperature: float = 1.0,
-    copies: int = 1,
+    policy: StackedPolicy, rollouts: Rollouts, rows: slice = slice(None), copies: int = 1
 ) -> Float[Tensor, "batch time"]:
     """log pi_theta of a lone policy's responses, with its graph. Where `copies` responses to each prompt stand side by side, and
     `rows` are whole groups of them, a prompt is read once for all of them, and nothing is read of padding."""
@@ -50,7 +46,7 @@ def response_logps(
     hidden = policy.response_hidden(
         rollouts.prompt_ids[None, first], rollouts.prompt_mask[None, first], ids, copies=copies, mask=mask
     )
-    return policy.token_logps(hidden, ids, temperature, mask=mask)[0][0]
+    return policy.token_logps(hidden, ids, rollouts.temperature, mask=mask)[0][0]
 
 
 def update_vectors(
@@ -59,7 +55,6 @@ def update_vectors(
     weights: Sequence[Float[Tensor, "batch time"]],
     *,
     rows_at_once: int = 256,
-    temperature: float = 1.0,
     copies: int = 1,
 ) -> Float[Tensor, "method parameters"]:
     """sum rho A grad log pi over all parameters for each set of weights (Eq. 2 under rho): one backward pass each. `copies` as in
@@ -69,7 +64,7 @@ def update_vectors(
         len(weights), sum(parameter.numel() for parameter in parameters), device=rollouts.mask.device
     )
     for rows in row_pieces(len(rollouts.mask), 1, rows_at_once, copies):
-        logps = response_logps(policy, rollouts, rows, temperature, copies)
+        logps = response_logps(policy, rollouts, rows, copies)
         for place, rho in enumerate(weights):
             strength = torch.where(rollouts.mask[rows], rho[rows] * rollouts.advantages[rows, None], 0.0)
             gradients = torch.autograd.grad(logps, parameters, strength.to(logps), retain_graph=True)
@@ -91,7 +86,6 @@ def weights_after_a_step(
     *,
     learning_rate: float,
     rows_at_once: int = 256,
-    temperature: float = 1.0,
 ) -> Float[Tensor, "batch time"]:
     """FIPO's token weights as they are in the second of two mini-batches.
 
@@ -101,17 +95,11 @@ def weights_after_a_step(
     """
     weights = torch.zeros_like(rollouts.logps)
     for trained_on, weighed in _halves(rollouts.groups):
-        updated = _dapo_step(
-            policy, take_rows(rollouts, trained_on), learning_rate, rows_at_once, temperature
-        )
+        updated = _dapo_step(policy, take_rows(rollouts, trained_on), learning_rate, rows_at_once)
         here = take_rows(rollouts, weighed)
+        pieces = row_pieces(len(weighed), 1, rows_at_once)
         with torch.no_grad():
-            logps = torch.cat(
-                [
-                    response_logps(updated, here, rows, temperature)
-                    for rows in row_pieces(len(weighed), 1, rows_at_once)
-                ]
-            )
+            logps = torch.cat([response_logps(updated, here, rows) for rows in pieces])
         shift = LossInputs(logps, here.logps, here.advantages, here.mask).log_ratio
         advantages = here.advantages[:, None].expand_as(shift)
         weights[weighed] = surrogate.reweigh(shift, advantages, here.mask)
@@ -136,7 +124,6 @@ def method_weights(
                 method.surrogate,
                 learning_rate=learning_rate,
                 rows_at_once=rows_at_once,
-                temperature=weigher.temperature,
             )
         else:
             weights[method.name] = weigher.weights(method.rho)
@@ -149,7 +136,6 @@ def full_gradient_agreement(
     *,
     configs: Sequence[DeltaConfig],
     proxies: Sequence[str],
-    temperature: float = 1.0,
 ) -> list[dict[str, Agreement]]:
     """Each proxy's agreement with the gradients of all parameters under each setting of the estimator.
 
@@ -159,8 +145,7 @@ def full_gradient_agreement(
     # Response by response: a token's gradient goes back through its own response alone.
     by_response = [
         full_token_gradients(
-            response_logps(policy, rollouts, slice(row, row + 1), temperature)[rollouts.mask[row : row + 1]],
-            parameters,
+            response_logps(policy, rollouts, slice(row, row + 1))[rollouts.mask[row : row + 1]], parameters
         )
         for row in range(len(rollouts.mask))
     ]
@@ -174,7 +159,7 @@ def full_gradient_agreement(
             rollouts.mask,
             head=policy.head[0].detach(),
             tokens=rollouts.completion_ids,
-            temperature=temperature,
+            temperature=rollouts.temperature,
             groups=rollouts.groups,
             config=config,
             proxies=tuple(proxies),
@@ -206,18 +191,14 @@ def _halves(groups: Int[Tensor, " batch"]) -> list[tuple[Int[Tensor, " half"], I
 
 
 def _dapo_step(
-    policy: StackedPolicy,
-    rollouts: Rollouts,
-    learning_rate: float,
-    rows_at_once: int,
-    temperature: float,
+    policy: StackedPolicy, rollouts: Rollouts, learning_rate: float, rows_at_once: int
 ) -> StackedPolicy:
     """A copy of the policy after one DAPO step on these rollouts."""
     updated, surrogate = copy.deepcopy(policy), get_method("dapo").surrogate
     optimizer = torch.optim.AdamW(updated.parameters(), lr=learning_rate, weight_decay=0.0)
     for rows in row_pieces(len(rollouts.mask), 1, rows_at_once):
         inputs = LossInputs(
-            response_logps(updated, rollouts, rows, temperature),
+            response_logps(updated, rollouts, rows),
             rollouts.logps[rows],
             rollouts.advantages[rows],
             rollouts.mask[rows],
