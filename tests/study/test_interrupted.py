@@ -24,14 +24,13 @@ from delta_rlvr.study.judging import Judge, Judged
 from delta_rlvr.study.learning import training as training_module
 from delta_rlvr.study.learning.batch_statistics import BatchStatistics
 from delta_rlvr.study.learning.checkpoint import begun_stacks, path_of, write_state
-from delta_rlvr.study.learning.progress import Progress
 from delta_rlvr.study.learning.protocol import Protocol, read_protocols
 from delta_rlvr.study.learning.runner import Study
 from delta_rlvr.study.learning.session import Machine
 from delta_rlvr.study.learning.settings import Run, TrainingSettings
 from delta_rlvr.study.learning.stopping import Stop
 from delta_rlvr.study.learning.training import StackedTraining
-from delta_rlvr.study.phases import Phases
+from delta_rlvr.study.phases import Phases, Progress
 from delta_rlvr.study.rollouts import draws, make_collector
 from delta_rlvr.study.stack.memory import bytes_per_run, runs_that_fit
 from delta_rlvr.study.stack.model_weights import shape_of
@@ -473,7 +472,7 @@ def test_streams_do_not_meet_and_early_ones_are_those_of_kept_outcomes() -> None
 
 
 def test_progress_comes_from_beside_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("delta_rlvr.study.learning.progress.EVERY", 0.02)
+    monkeypatch.setattr("delta_rlvr.study.phases.EVERY", 0.02)
     told: list[str] = []
     phases = Phases(tell=told.append)
     with Progress(phases) as progress:

@@ -12,11 +12,10 @@ import numpy as np
 from delta_rlvr.report.explained import Forward
 from delta_rlvr.report.rollout_files import Rollout, RolloutFileError
 from delta_rlvr.study.judging import Asked, Judge
-from delta_rlvr.study.learning.progress import Progress
 from delta_rlvr.study.measured.bench import check_verifiable
 from delta_rlvr.study.measured.continuations import Response, StackContinuations, checked_reward
 from delta_rlvr.study.measured.measure import TOLERANCE, check_budget, measure
-from delta_rlvr.study.phases import Phases
+from delta_rlvr.study.phases import Phases, Progress
 from delta_rlvr.study.rollouts import make_collector
 from delta_rlvr.tasks import Problem, Task
 

@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from delta_rlvr.evaluate import prompts, readers
+from delta_rlvr.evaluate import readers
 from delta_rlvr.evaluate.data import AbsentData, FoundRows, HubSource, find_rows, read_file
 from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.questions import Questions
@@ -99,7 +99,7 @@ BENCHMARKS: dict[str, Benchmark] = {
             ("code/mbpp_plus.jsonl", "code/MbppPlus.jsonl.gz", "code/MbppPlus.jsonl"),
             HubSource("evalplus/mbppplus", "test"),
             readers.read_mbpp_plus,
-            prompts.DESCRIBED_FUNCTION,
+            readers.DESCRIBED_FUNCTION,
         ),
         Benchmark(
             "livecodebench",
@@ -346,12 +346,24 @@ def _task(spec: str, load: dict[str, Any]) -> Questions:
         "sampling": dict(HELDOUT_SAMPLING),
         "load": load,
     }
-    return Questions(spec, prompts.with_style(problems, load["style"]), description, task.grade)
+    return Questions(spec, _with_style(problems, load["style"]), description, task.grade)
 
 
 def _questions(
     name: str, problems: Sequence[Problem], description: dict[str, Any], load: dict[str, Any]
 ) -> Questions:
-    kept = prompts.with_style(problems[: load["limit"]], load["style"])
+    kept = _with_style(problems[: load["limit"]], load["style"])
     partial = {"questions_of_benchmark": len(problems)} if len(kept) < len(problems) else {}
     return Questions(name, kept, description | partial | {"load": load})
+
+
+def _with_style(problems: Sequence[Problem], style: str) -> tuple[Problem, ...]:
+    """The problems as plain text, or as one message of a user; problems that are chats already stay."""
+    if style == "plain":
+        return tuple(problems)
+    return tuple(
+        replace(problem, prompt=[{"role": "user", "content": problem.prompt}])
+        if isinstance(problem.prompt, str)
+        else problem
+        for problem in problems
+    )

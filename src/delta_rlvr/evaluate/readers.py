@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from delta_rlvr.evaluate.prompts import STARTED_CLASS
 from delta_rlvr.rewards.code.datasets import mbpp_tests
 from delta_rlvr.tasks.problem import Problem
 from delta_rlvr.tasks.sources import schemas
@@ -14,6 +13,24 @@ from delta_rlvr.tasks.sources.schemas import RowError, answer_text, question_has
 from delta_rlvr.tasks.templates import LETTERS, Template
 
 Row = Mapping[str, Any]
+
+DESCRIBED_FUNCTION = Template(
+    "described_function",
+    "Write the Python function that this text asks for; the assertion shows its name and its arguments.\n\n"
+    "{question}\n\n"
+    "Think step by step, and give the whole function with its imports in one ```python code block at the end.",
+    grader="code",
+    extract="code_block",
+)
+"""MBPP+. Ours; the paper gives none."""
+STARTED_CLASS = Template(
+    "started_class",
+    "{question}\n\nThink step by step, and give the whole class, completed, with its imports in one ```python code "
+    "block at the end.",
+    grader="code",
+    extract="code_block",
+)
+"""Those problems of LiveCodeBench that begin a `class Solution`: the question holds the beginning. Ours, too."""
 
 
 def read_math(

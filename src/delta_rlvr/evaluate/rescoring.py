@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from typing import Any
 
 from delta_rlvr.evaluate.errors import EvaluationError
@@ -13,21 +14,21 @@ from delta_rlvr.evaluate.runner import Progress, run_evaluation
 from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey
 
 
+@dataclass(frozen=True)
 class _StoredCompletions:
     """A sampler that only remembers."""
 
-    def __init__(self, samples: Mapping[SampleKey, Sample], backend: Mapping[str, Any]) -> None:
-        self._samples = samples
-        self._backend = dict(backend)
+    samples: Mapping[SampleKey, Sample]
+    backend: Mapping[str, Any]
 
     def describe(self) -> dict[str, Any]:
-        return self._backend
+        return dict(self.backend)
 
     def sample(
         self, requests: Sequence[SampleRequest], wanted: Set[SampleKey]
     ) -> Iterator[Sequence[Outcome]]:
         for request in requests:
-            stored = self._samples.get(request.key)
+            stored = self.samples.get(request.key)
             absent = Failure("not among the stored samples")
             yield [(request, absent if stored is None else stored.completion)]
 

@@ -33,6 +33,7 @@ Read = TypeVar("Read")
 # Worth another try besides every 5xx: the server was busy or dropped the request. Anything else is our request's fault.
 _PASSING = {408, 409, 425, 429}
 _LONGEST_PAUSE = 60.0
+_CONNECT_SECONDS = 10.0
 
 
 class _PassingTrouble(Exception):
@@ -60,8 +61,6 @@ class ServerSettings:
     """Requests under way at once."""
     timeout: float = 3600.0
     """Seconds to wait for one completion: 30,000 tokens take long on a busy server."""
-    connect_timeout: float = 10.0
-    """Seconds to wait for a connection."""
     retries: int = 5
     """Further tries of a request that failed in passing."""
     backoff: float = 1.0
@@ -79,9 +78,8 @@ class ServerSettings:
         for name, least in (("concurrency", 1), ("retries", 0), ("backoff", 0)):
             if getattr(self, name) < least:
                 raise EvaluationError(f"{name} = {getattr(self, name)} must be at least {least}")
-        for name in ("timeout", "connect_timeout"):
-            if not getattr(self, name) > 0:
-                raise EvaluationError(f"{name} = {getattr(self, name)} must be above 0 seconds")
+        if not self.timeout > 0:
+            raise EvaluationError(f"timeout = {self.timeout} must be above 0 seconds")
 
 
 class ServerSampler:
@@ -150,7 +148,7 @@ class ServerSampler:
 
         async with httpx.AsyncClient(
             headers=self._headers,
-            timeout=httpx.Timeout(self.server.timeout, connect=self.server.connect_timeout, pool=None),
+            timeout=httpx.Timeout(self.server.timeout, connect=_CONNECT_SECONDS, pool=None),
             limits=httpx.Limits(max_connections=self.server.concurrency),
         ) as client:
             await self._check(client)
@@ -160,8 +158,7 @@ class ServerSampler:
 
     async def _check(self, client: httpx.AsyncClient) -> None:
         """Ask the server for its models: is it there, does it let us in, does it know ours?"""
-        seconds = self.server.connect_timeout * 3
-        request = client.build_request("GET", f"{self._address}/models", timeout=seconds)
+        request = client.build_request("GET", f"{self._address}/models", timeout=_CONNECT_SECONDS * 3)
         failure = await self._patiently(client, "models", request, self._check_models, wait_if_down=False)
         if failure is not None:
             raise EvaluationFailed(f"{self.server.url}/models: {failure.reason}")

@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
-import torch
-
 from delta_rlvr.files import dump, write_json
 from delta_rlvr.study.planted.methods import bench_method
 
@@ -70,12 +68,14 @@ class Cells:
 S = TypeVar("S", bound=Cells)
 
 
+@dataclass
 class Bench(Generic[S]):
     """A benchmark and its folder: what is there is not measured again."""
 
-    def __init__(self, settings: S, folder: Path, device: str, say: Say):
-        self.settings, self.folder, self.say = settings, folder, say
-        self.device = torch.device(device)
+    settings: S
+    folder: Path
+    device: str = "cpu"
+    say: Say = lambda _: None
 
     def keep_settings(self, free: Collection[str], **instead: Any) -> None:
         """Refuse a folder whose settings differ in more than the `free` ones: results of two kinds must not stand in one table.

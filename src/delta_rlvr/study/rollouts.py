@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -84,26 +84,17 @@ class Answers(NamedTuple):
     """In the making: they are waited for where they are read."""
 
 
+@dataclass
 class Collector:
     """Makes rollout batches with one set of policies, tokenizer and sampler."""
 
-    def __init__(
-        self,
-        policy: StackedPolicy,
-        sampler: StackedSampler,
-        tokenizer: Any,
-        *,
-        judge: Judge,
-        rows_at_once: int = 1024,
-        phases: Phases | None = None,
-    ):
-        self.policy = policy
-        self.sampler = sampler
-        self.tokenizer = tokenizer
-        self.judge = judge
-        self.phases = phases or Phases()
-        self.rows_at_once = rows_at_once
-        """Rows (over all policies) that go through the old-log-prob pass together; fewer once the device ran out of memory."""
+    policy: StackedPolicy
+    sampler: StackedSampler
+    tokenizer: Any
+    judge: Judge
+    rows_at_once: int
+    """Rows (over all policies) that go through the old-log-prob pass together; fewer once the device ran out of memory."""
+    phases: Phases
 
     @torch.no_grad()
     def collect(
@@ -156,14 +147,7 @@ class Collector:
     def alone(self, run: int) -> Collector:
         """The same for one of the policies as it is at the time of each call."""
         policy = self.policy.alone(run)
-        return Collector(
-            policy,
-            self.sampler.another(policy),
-            self.tokenizer,
-            judge=self.judge,
-            rows_at_once=self.rows_at_once,
-            phases=self.phases,
-        )
+        return replace(self, policy=policy, sampler=self.sampler.another(policy))
 
     def encode(
         self, questions: Sequence[Sequence[Problem]]
@@ -258,7 +242,7 @@ def make_collector(
     ends = end_tokens(model, tokenizer) | (line_ends(tokenizer) if one_line else set())
     policy = StackedPolicy.from_model(model, runs, compute_dtype=compute_dtype, device=device)
     sampler = StackedSampler(policy, ends=ends, pad=tokenizer.pad_token_id)
-    return Collector(policy, sampler, tokenizer, judge=judge, rows_at_once=rows_at_once, phases=phases)
+    return Collector(policy, sampler, tokenizer, judge, rows_at_once, phases or Phases())
 
 
 def left_padded(

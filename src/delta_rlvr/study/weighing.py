@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -22,23 +24,17 @@ def study_method(spec: str) -> Method:
     return method
 
 
+@dataclass
 class Weigher:
     """The weights of any number of rules on one rollout batch; what waits in a store is captured once."""
 
-    def __init__(
-        self,
-        rollouts: Rollouts,
-        head: Float[Tensor, "vocab width"],
-        *,
-        number: int,
-        seed: int = 0,
-    ):
-        """`number` tells the batches of a run apart, and `seed` its responses from those of another run, as random weights and ties
-        must."""
-        self.rollouts, self.head, self.number = rollouts, head, number
-        count = len(rollouts.rewards)
-        self.keys = torch.arange(count, device=rollouts.mask.device) + seed * count
-        self._streams: dict[object, CreditStream] = {}
+    rollouts: Rollouts
+    head: Float[Tensor, "vocab width"]
+    number: int
+    """Tells the batches of a run apart."""
+    seed: int = 0
+    """Tells the responses of two runs apart, as random weights and ties must."""
+    _streams: dict[object, CreditStream] = field(default_factory=dict)
 
     def weights(
         self, rule: TokenRule, advantages: Float[Tensor, " batch"] | None = None
@@ -51,10 +47,11 @@ class Weigher:
         self, rule: TokenRule, advantages: Float[Tensor, " batch"] | None = None, *, diagnose: bool = False
     ) -> CreditRecord:
         """All that the rule says of the batch; `diagnose`: with numbers about the weights (`credit.diagnostics`)."""
+        count = len(self.rollouts.rewards)
         return self._stream(rule).solve(
             self.rollouts.advantages if advantages is None else advantages,
             groups=self.rollouts.groups,
-            keys=self.keys,
+            keys=torch.arange(count, device=self.rollouts.mask.device) + self.seed * count,
             round_number=self.number,
             config=rule,
             diagnose=diagnose,

@@ -16,18 +16,15 @@ from delta_rlvr.study.judging import Judge
 from delta_rlvr.study.learning.batch_statistics import BatchStatistics
 from delta_rlvr.study.learning.checkpoint import Stack, path_of, write_state
 from delta_rlvr.study.learning.heldout import heldout_accuracies
-from delta_rlvr.study.learning.progress import Progress
 from delta_rlvr.study.learning.protocol import Protocol
 from delta_rlvr.study.learning.stopping import Stop, Stopped
 from delta_rlvr.study.learning.training import StackedTraining
+from delta_rlvr.study.phases import Phases, Progress
 from delta_rlvr.study.rollouts import Collector, make_collector
 from delta_rlvr.study.stack.layers import round_up
 from delta_rlvr.study.stack.memory import bytes_per_run, free_memory, runs_that_fit
 from delta_rlvr.tasks import Task, get_task
 from delta_rlvr.tasks.prompts import encode_prompt
-
-# Bytes a second that a checkpoint is expected to be written at, before the first one was.
-_WRITING_SPEED = 5e8
 
 
 @dataclass(frozen=True)
@@ -79,29 +76,27 @@ class Trained:
     """The batch in which it did."""
 
 
+@dataclass
 class Session:
     """Trains and scores stacks. Nothing of a stack outlives its `run`."""
 
-    def __init__(
-        self,
-        protocol: Protocol,
-        folder: Path,
-        machine: Machine,
-        model: Any,
-        tokenizer: Any,
-        judge: Judge,
-        *,
-        stop: Stop,
-        progress: Progress,
-        exported: Collection[str] = (),
-    ):
-        self.protocol, self.folder, self.machine = protocol, folder, machine
-        self.model, self.tokenizer, self.judge = model, tokenizer, judge
-        self.stop, self.progress, self.phases = stop, progress, progress.phases
-        self.exported = exported
-        """Arms whose trained weights are written to the folder as transformers models."""
-        self._batch_seconds = 0.0
-        self._writing_speed = _WRITING_SPEED
+    protocol: Protocol
+    folder: Path
+    machine: Machine
+    model: Any
+    tokenizer: Any
+    judge: Judge
+    stop: Stop
+    progress: Progress
+    exported: Collection[str]
+    """Arms whose trained weights are written to the folder as transformers models."""
+    _batch_seconds: float = 0.0
+    _writing_speed: float = 5e8
+    """Bytes a second that a checkpoint is expected to be written at, before the first one was."""
+
+    @property
+    def phases(self) -> Phases:
+        return self.progress.phases
 
     def runs_at_once(self) -> int:
         """Runs of a stack: as asked for, or as many as there is memory for."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -13,9 +14,8 @@ from torch import Tensor
 
 from delta_rlvr.evaluate.server_sampler import ServerSettings
 from delta_rlvr.files import atomic, write_json
-from delta_rlvr.study.bench import Bench, Say, Unit, read
+from delta_rlvr.study.bench import Bench, Unit, read
 from delta_rlvr.study.judging import Judge, knows_decisive
-from delta_rlvr.study.learning.progress import Progress
 from delta_rlvr.study.learning.stopping import Stop, Stopped
 from delta_rlvr.study.measured.agreement import choose
 from delta_rlvr.study.measured.cell import Cell
@@ -33,7 +33,7 @@ from delta_rlvr.study.measured.fidelity import (
 from delta_rlvr.study.measured.measure import measure
 from delta_rlvr.study.measured.served import ServedContinuations
 from delta_rlvr.study.measured.settings import MeasuredSettings
-from delta_rlvr.study.phases import Phases
+from delta_rlvr.study.phases import Phases, Progress
 from delta_rlvr.study.rollouts import make_collector
 from delta_rlvr.study.stack.memory import free_memory
 from delta_rlvr.study.stack.model_weights import shape_of
@@ -46,27 +46,20 @@ BATCHES_AT_ONCE = 8
 T = TypeVar("T")
 
 
+@dataclass
 class MeasuredBench(Bench[MeasuredSettings]):
     """Runs into a folder. Continuations that were judged are not sampled again."""
 
-    def __init__(
-        self,
-        settings: MeasuredSettings,
-        folder: Path,
-        *,
-        device: str = "cpu",
-        workers: int = 1,
-        server: ServerSettings | None = None,
-        stop: Stop | None = None,
-        say: Say = lambda _: None,
-    ):
-        """`server`: where continuations come from, if not from the policy in this process; `settings.served` is the model's name
-        there."""
-        if (server.model if server is not None else None) != settings.served:
-            raise ValueError(f"served={settings.served!r}: give the server of this model, or none for None")
-        super().__init__(settings, folder, device, say)
-        self.server, self.workers, self.stop = server, workers, stop or Stop()
-        self.phases = Phases(device=device, timed=True, tell=say)
+    workers: int = 1
+    server: ServerSettings | None = None
+    """Where continuations come from, if not from the policy in this process; `settings.served` is the model's name there."""
+    stop: Stop = field(default_factory=Stop)
+
+    def __post_init__(self) -> None:
+        served = self.settings.served
+        if (self.server.model if self.server is not None else None) != served:
+            raise ValueError(f"served={served!r}: give the server of this model, or none for None")
+        self.phases = Phases(device=self.device, timed=True, tell=self.say)
         self.progress = Progress(self.phases)
 
     def prepare(self) -> None:
@@ -175,13 +168,12 @@ class MeasuredBench(Bench[MeasuredSettings]):
                 say=self.say,
             )
         return StackContinuations(
-            cell.collector,
+            cell.continuing,
             cell.task,
             responses,
             seed=settings.seed,
             temperature=settings.temperature,
             rows_at_once=settings.rows_at_once,
-            sampler=cell.sampler,
         )
 
     # ------------------------------------------------------------------ fidelity of updates

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import torch
@@ -33,8 +33,8 @@ class Cell:
     ):
         self.settings, self.policy, self.task_name, self.task = settings, policy, task_name, task
         self.collector = collector
-        self.sampler = collector.sampler.another()
-        """Of continuations."""
+        self.continuing = replace(collector, sampler=collector.sampler.another())
+        """For continuations: batches of another size must not cost rollouts their memory."""
         self.decisive = knows_decisive(task)
         self.methods = settings.compared(self.decisive)
         self.limit = settings.max_tokens or task.max_tokens

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import cycle, islice
 from typing import NamedTuple, Protocol
 
@@ -14,7 +14,6 @@ from jaxtyping import Float
 from delta_rlvr.study.judging import Asked
 from delta_rlvr.study.rollouts import Collector, Rollouts, left_padded
 from delta_rlvr.study.stack.memory import with_fewer_rows
-from delta_rlvr.study.stack.sampling import StackedSampler
 from delta_rlvr.tasks import Problem, Task
 
 COPIES = 8
@@ -80,31 +79,22 @@ def responses_of(rollouts: Rollouts, rows: Iterable[int], limit: int) -> list[Re
     return responses
 
 
+@dataclass
 class StackContinuations:
     """From a stacked policy on its own device. A chunk's draws are its own, so that it does not matter what is sampled beside it."""
 
-    def __init__(
-        self,
-        collector: Collector,
-        task: Task,
-        responses: Mapping[int, Sequence[Response]],
-        *,
-        seed: int,
-        temperature: float = 1.0,
-        rows_at_once: int = 1024,
-        sampler: StackedSampler | None = None,
-    ):
-        """`responses` by the number of their rollout batch, which tells the batches of one seed apart; `sampler` is one of the
-        collector's policy, its own if none is given."""
-        if collector.policy.runs != 1:
-            raise ValueError(
-                f"{collector.policy.runs} runs in the stack: credit is measured of one at a time"
-            )
-        self.collector, self.task, self.responses = collector, task, responses
-        self.sampler = sampler or collector.sampler
-        self.temperature, self.rows_at_once = temperature, rows_at_once
-        self._seed = seed + _STREAM
-        self._known: dict[tuple[tuple[int, int], tuple[int, ...]], float] = {}
+    collector: Collector
+    task: Task
+    responses: Mapping[int, Sequence[Response]]
+    """By the number of their rollout batch, which tells the batches of one seed apart."""
+    seed: int
+    temperature: float = 1.0
+    rows_at_once: int = 1024
+    _known: dict[tuple[tuple[int, int], tuple[int, ...]], float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if (runs := self.collector.policy.runs) != 1:
+            raise ValueError(f"{runs} runs in the stack: credit is measured of one at a time")
 
     def __call__(self, chunks: Sequence[Chunk]) -> Iterator[tuple[Sequence[Chunk], list[float]]]:
         # Alike in length: little padding, and few lengths of the cache.
@@ -178,7 +168,7 @@ class StackContinuations:
             for place, chunk in enumerate(filled):
                 drawn = slice(place * COPIES, (place + 1) * COPIES)
                 uniforms[drawn, : left[place]] = self._draws(chunk, left[place])
-            sampled, mask = self.sampler.sample(
+            sampled, mask = self.collector.sampler.sample(
                 ids[None], real[None], torch.from_numpy(uniforms)[None], self.temperature, COPIES
             )
             lengths = (
@@ -191,7 +181,7 @@ class StackContinuations:
         return continued
 
     def _draws(self, chunk: Chunk, left: int) -> Float[np.ndarray, "copy time"]:
-        source = np.random.SeedSequence(self._seed, spawn_key=chunk)
+        source = np.random.SeedSequence(self.seed + _STREAM, spawn_key=chunk)
         return np.random.Generator(np.random.Philox(source)).random((COPIES, left))
 
 

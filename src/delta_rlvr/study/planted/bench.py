@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
-from pathlib import Path
+from dataclasses import asdict, dataclass
 from typing import Any
 from urllib.parse import quote
 
@@ -14,7 +13,7 @@ from torch import Tensor
 
 from delta_rlvr.credit import DeltaConfig
 from delta_rlvr.files import write_json
-from delta_rlvr.study.bench import Bench, Say, Unit
+from delta_rlvr.study.bench import Bench, Unit
 from delta_rlvr.study.judging import Judge, knows_decisive
 from delta_rlvr.study.planted.conditions import CLEAN, PERTURBED
 from delta_rlvr.study.planted.labelled import batch_facts, length_terciles, measure_weights, small_sample
@@ -41,14 +40,11 @@ TERCILES = ("shortest third", "middle third", "longest third")
 _GRADIENT_FLOATS = 1 << 29
 
 
+@dataclass
 class CreditBench(Bench[BenchSettings]):
     """Runs a benchmark into a folder, one file per rollout batch."""
 
-    def __init__(
-        self, settings: BenchSettings, folder: Path, *, device: str = "cpu", say: Say = lambda _: None
-    ):
-        super().__init__(settings, folder, device, say)
-        self._loaded: tuple[str, Collector] | None = None
+    _loaded: tuple[str, Collector] | None = None
 
     def prepare(self) -> None:
         """Refuse tasks without planted credit, policies that cannot be made, and a folder of other settings; leave ours there."""
