@@ -19,8 +19,7 @@ from delta_rlvr.evaluate.benchmarks import (
     load_benchmarks,
 )
 from delta_rlvr.evaluate.errors import EvaluationError
-from delta_rlvr.evaluate.presets import PRESETS
-from delta_rlvr.evaluate.settings import EvaluationSettings
+from delta_rlvr.evaluate.settings import PRESETS, EvaluationSettings
 from delta_rlvr.spelling import with_settings
 from delta_rlvr.tasks import templates
 from delta_rlvr.tasks.registry import get_task, grade_problem

@@ -37,7 +37,7 @@ from delta_rlvr.study.measured.fidelity import (
     leave_one_out,
 )
 from delta_rlvr.study.measured.measure import measure
-from delta_rlvr.study.measured.nodes import cut, importance, pilot_ends, pilot_next, share_out
+from delta_rlvr.study.measured.nodes import cut, importance, pilot_next, share_out
 from delta_rlvr.study.measured.served import ServedContinuations
 from delta_rlvr.study.planted.updates import update_vectors
 from delta_rlvr.study.rollouts import Batch, make_collector
@@ -328,9 +328,8 @@ def test_nodes_by_hand():
 
 def test_the_pilot_looks_where_the_value_moves():
     nodes = cut(np.full(20, 0.5), 0.0)
-    assert pilot_ends(nodes) == [0, 8, 16]
-    assert pilot_next(nodes, {0: 0.5, 8: 0.52, 16: 0.9, 20: 1.0}) == [12]
-    assert pilot_next(nodes, {8: 0.5, 9: 0.9}) == []
+    assert pilot_next({0: 0.5, 8: 0.52, 16: 0.9, 20: 1.0}) == [12]
+    assert pilot_next({8: 0.5, 9: 0.9}) == []
     shares = importance(nodes, np.full(20, 0.5), {0: 0.5, 8: 0.5, 9: 0.9, 20: 0.9})
     assert shares.argmax() == 8  # beside the move, and less certain than the node after it
     counts = share_out([shares], 1000)

@@ -10,7 +10,7 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-from delta_rlvr.study.stack.layers import causal_attention
+from delta_rlvr.study.stack.layers import attention
 from delta_rlvr.study.stack.model_weights import layer_weights
 from delta_rlvr.study.stack.policy import StackedPolicy
 
@@ -59,5 +59,5 @@ def row_hidden(policy, ids, mask):
     """
     order = torch.argsort(~mask, dim=-1, stable=True)
     places = torch.arange(ids.shape[-1], device=ids.device)
-    hidden = policy.run_layers(ids.gather(-1, order), places, [causal_attention] * len(policy.layers))
+    hidden = policy.run_layers(ids.gather(-1, order), places, [attention] * len(policy.layers))
     return hidden.gather(2, torch.argsort(order, dim=-1)[..., None].expand_as(hidden))

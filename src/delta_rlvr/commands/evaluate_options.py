@@ -11,12 +11,11 @@ from typing import Any
 from delta_rlvr.commands.evaluate_display import ConsoleProgress
 from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.local_sampler import LocalSampler
-from delta_rlvr.evaluate.presets import PRESETS
 from delta_rlvr.evaluate.questions import Questions
 from delta_rlvr.evaluate.records import Sampler
 from delta_rlvr.evaluate.selection import PAPER_RULE
 from delta_rlvr.evaluate.server_sampler import ServerSampler, ServerSettings
-from delta_rlvr.evaluate.settings import EvaluationSettings
+from delta_rlvr.evaluate.settings import PRESETS, EvaluationSettings
 from delta_rlvr.rewards.extract import EXTRACTORS
 from delta_rlvr.tasks.prompts import encode_prompt
 from delta_rlvr.tasks.sources import hub

@@ -198,7 +198,8 @@ def _benchmark_numbers(
     if shared == settings.samples:
         metrics[f"avg@{shared}"] = interval.mean
     right_or_wrong = all(score in (0, 1) for values in scores.values() for score in values)
-    for k in _powers(shared) if right_or_wrong else ():
+    powers = {1 << exponent for exponent in range(shared.bit_length())}
+    for k in sorted({*powers, shared}) if right_or_wrong else ():
         metrics[f"pass@{k}"] = sum(pass_at_k(values, k) for values in scores.values()) / len(scores)
     voteless = any(problem.grader in _VOTELESS for problem in benchmark.problems)
     if not voteless:
@@ -223,9 +224,3 @@ def _benchmark_numbers(
 def _interval(interval: Interval) -> dict[str, Any]:
     named = {name: getattr(interval, name) for name in ("low", "high", "level", "resamples")}
     return named | {"interval_note": interval.note}
-
-
-def _powers(n: int) -> list[int]:
-    """1, 2, 4, ... up to n, and n itself."""
-    powers = [1 << exponent for exponent in range(n.bit_length())]
-    return powers if powers[-1] == n else [*powers, n]

@@ -204,7 +204,8 @@ class SeedTable:
             )
         how = f"({self.test_name}, two-sided, Holm's correction)"
         apart = [
-            f"{row.method} differs from {baseline.method} by {gap_words(row, self.unit)}, {p_words(self.p_adjusted(row))}"
+            f"{row.method} differs from {baseline.method} by {gap_text(row.difference, self.unit, named=True)}, "
+            f"{p_words(self.p_adjusted(row))}"
             for row in others
             if is_significant(self.p_adjusted(row))
         ]
@@ -261,15 +262,13 @@ def mean_text(row: SeedComparison, unit: Unit = POINTS) -> str:
     return unit.plain(row.mean) + ("" if row.sd is None else f" ± {unit.plain(row.sd)}")
 
 
-def gap_text(gap: Interval | None, unit: Unit = POINTS) -> str:
-    """The difference to the baseline as a table shows it, with its interval where there is one."""
-    return "-" if gap is None else f"{unit.signed(gap.mean)}{_interval(gap, unit)}"
-
-
-def gap_words(row: SeedComparison, unit: Unit = POINTS) -> str:
-    """The same in a sentence: "+5.3 points (+4.0 to +6.7)"."""
-    assert row.difference is not None
-    return f"{unit.signed(row.difference.mean)} {unit.name}{_interval(row.difference, unit)}"
+def gap_text(gap: Interval | None, unit: Unit = POINTS, *, named: bool = False) -> str:
+    """The difference to the baseline as a table shows it, with its interval where there is one; with its unit `named` as in a
+    sentence: "+5.3 points (+4.0 to +6.7)"."""
+    if gap is None:
+        return "-"
+    interval = f" ({unit.signed(gap.low)} to {unit.signed(gap.high)})" if gap.low < gap.high else ""
+    return f"{unit.signed(gap.mean)}{f' {unit.name}' if named else ''}{interval}"
 
 
 def p_text(p: float | None) -> str:
@@ -286,7 +285,8 @@ def p_words(p: float | None) -> str:
 def paired_sentence(row: SeedComparison, baseline: str, where: str = "", unit: Unit = POINTS) -> str:
     """What a comparison comes to that is tested alone, by its pairs; `where` says on what it was made."""
     place = f" {where}" if where else ""
-    compared = f"{row.method} against {baseline}{place}, {row.pairs} paired seeds: {gap_words(row, unit)}"
+    gap = gap_text(row.difference, unit, named=True)
+    compared = f"{row.method} against {baseline}{place}, {row.pairs} paired seeds: {gap}"
     if row.p_paired is None:
         return f"{compared}: one pair cannot be tested."
     compared = f"{compared}, {p_words(row.p_paired)}"
@@ -296,7 +296,3 @@ def paired_sentence(row: SeedComparison, baseline: str, where: str = "", unit: U
         f"{compared}: indistinguishable from seed-to-seed variation. A true difference of "
         f"{unit.plain(row.detectable or 0)} {unit.name} would have been found in four of five such studies."
     )
-
-
-def _interval(gap: Interval, unit: Unit) -> str:
-    return f" ({unit.signed(gap.low)} to {unit.signed(gap.high)})" if gap.low < gap.high else ""

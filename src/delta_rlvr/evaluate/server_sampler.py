@@ -17,7 +17,7 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Literal, TypeVar
@@ -82,24 +82,21 @@ class ServerSettings:
             raise EvaluationError(f"timeout = {self.timeout} must be above 0 seconds")
 
 
+@dataclass
 class ServerSampler:
     """Samples over HTTP. Requests run in a thread of their own, so that an interrupt ends them at once."""
 
-    def __init__(
-        self,
-        server: ServerSettings,
-        settings: EvaluationSettings,
-        *,
-        say: Callable[[str], None] = lambda text: None,
-    ) -> None:
-        self.server = server
-        self.settings = settings
-        self._say = say
-        self._jitter = random.Random()
-        self._reported: Counter[str] = Counter()
-        self._not_before = 0.0  # of the event loop's clock: the server asked everybody to wait until then
-        self._address = server.url.rstrip("/")
-        self._headers = {"Authorization": f"Bearer {server.api_key}"} if server.api_key else {}
+    server: ServerSettings
+    settings: EvaluationSettings
+    say: Callable[[str], None] = lambda text: None
+    _jitter: random.Random = field(default_factory=random.Random)
+    _reported: Counter[str] = field(default_factory=Counter)
+    _not_before: float = 0.0
+    """Of the event loop's clock: the server asked everybody to wait until then."""
+
+    @property
+    def _address(self) -> str:
+        return self.server.url.rstrip("/")
 
     def describe(self) -> dict[str, Any]:
         # The address is left out: the same model behind another port gives the same samples.
@@ -147,7 +144,7 @@ class ServerSampler:
                 tell((request, await self._complete(client, request)))
 
         async with httpx.AsyncClient(
-            headers=self._headers,
+            headers={"Authorization": f"Bearer {self.server.api_key}"} if self.server.api_key else {},
             timeout=httpx.Timeout(self.server.timeout, connect=_CONNECT_SECONDS, pool=None),
             limits=httpx.Limits(max_connections=self.server.concurrency),
         ) as client:
@@ -244,7 +241,7 @@ class ServerSampler:
     def _tell(self, what: str, reason: str) -> None:
         self._reported[reason] += 1
         if self._reported[reason] <= 3:  # many requests meet the same trouble
-            self._say(f"{what}, because {reason}")
+            self.say(f"{what}, because {reason}")
 
     def _body(self, request: SampleRequest) -> tuple[str, dict[str, Any]]:
         settings = self.settings

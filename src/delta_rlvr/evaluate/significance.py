@@ -99,7 +99,10 @@ def mann_whitney(
     pooled = np.round(pooled / (np.abs(pooled).max() or 1.0), 12)
     first, second = pooled[: len(first)], pooled[len(first) :]
     ties = len(np.unique(pooled)) < len(pooled)
-    if ties and _rank_sum_cells(len(first), len(second)) <= _RANK_SUM_LIMIT:
+    few = min(len(first), len(second))
+    # Of the table of (values dealt to the smaller side, twice their rank sum).
+    cells = (few + 1) * (few * (2 * len(pooled) - few + 1) + 1)
+    if ties and cells <= _RANK_SUM_LIMIT:
         u, p = _exact_with_ties(pooled, len(first), alternative)
         return TestResult(p, alternative, "exact, ties included", u)
     how = "asymptotic" if ties else "exact"
@@ -162,12 +165,6 @@ def detectable_difference(differences: Sequence[float]) -> float | None:
         return None
     reach = stats.norm.ppf(1 - SIGNIFICANCE / 2) + stats.norm.ppf(0.8)
     return float(reach * values.std(ddof=1) / math.sqrt(len(values)))
-
-
-def _rank_sum_cells(first: int, second: int) -> int:
-    """Cells of the table of (values dealt to the smaller side, twice their rank sum)."""
-    few = min(first, second)
-    return (few + 1) * (few * (2 * (first + second) - few + 1) + 1)
 
 
 def _exact_with_ties(

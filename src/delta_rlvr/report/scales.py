@@ -4,6 +4,7 @@ step and prompt."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -17,14 +18,14 @@ SHARE = "share:"
 _QUANTILE = 0.995
 
 
+@dataclass
 class Scales:
     """Gathers the extent of every shading, step by step."""
 
-    def __init__(self, method: str) -> None:
-        self._method = method
-        self._extent: dict[str, float] = {}
-        self.weighted = False
-        """Whether the run's own weights tell tokens apart."""
+    method: str
+    weighted: bool = False
+    """Whether the run's own weights tell tokens apart."""
+    _extent: dict[str, float] = field(default_factory=dict)
 
     def add(self, tokens: StepTokens, responses: Sequence[Mapping[str, Any]]) -> None:
         """Take a step into account."""
@@ -57,7 +58,7 @@ class Scales:
                 scales.append({"key": key, "label": label, "group": group, **centre, "span": span})
 
         for key in (OWN, *(key for key in extent if key.startswith(OTHER))):
-            group = f"{self._method} (this run)" if key == OWN else key.removeprefix(OTHER)
+            group = f"{self.method} (this run)" if key == OWN else key.removeprefix(OTHER)
             add(key, "coefficient", group, nice(extent.get(key, 0.0)) or 0.2, centre=1)
             add(SHARE + key, "share of the update", group, shares)
         if self.weighted:

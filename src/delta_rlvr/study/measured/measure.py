@@ -17,7 +17,7 @@ from delta_rlvr.files import write_json
 from delta_rlvr.study.bench import read
 from delta_rlvr.study.measured.continuations import COPIES, Chunk, Continuations, Response
 from delta_rlvr.study.measured.estimate import MeasuredCredit, estimate
-from delta_rlvr.study.measured.nodes import Nodes, cut, importance, pilot_ends, pilot_next, share_out
+from delta_rlvr.study.measured.nodes import STRIDE, Nodes, cut, importance, pilot_next, share_out
 
 TOLERANCE = 0.005
 """Tokens between which the sum of 1 - p is at most this share their value, if nothing else is said."""
@@ -123,7 +123,7 @@ def _pilot(
 ) -> dict[Key, dict[int, float]]:
     """Values of some nodes of each response: segment ends first, then within the segments in which the value moves."""
     values = {key: {nodes[key].unknown: one.reward} for key, one in responses.items()}
-    wanted = {key: pilot_ends(cuts) for key, cuts in nodes.items()}
+    wanted = {key: list(range(0, cuts.unknown, STRIDE)) for key, cuts in nodes.items()}
     while any(wanted.values()):
         chunks = {
             (key, node): [Chunk(*key, int(nodes[key].at[node]), number) for number in range(PILOT)]
@@ -134,5 +134,5 @@ def _pilot(
         for (key, node), of_node in chunks.items():
             total = math.fsum(outcomes.known[chunk] for chunk in of_node)
             values[key][node] = total / (PILOT * COPIES)
-        wanted = {key: pilot_next(nodes[key], known) for key, known in values.items()}
+        wanted = {key: pilot_next(known) for key, known in values.items()}
     return values

@@ -66,12 +66,7 @@ def cut(surprise: Float[np.ndarray, " token"], tolerance: float) -> Nodes:
     return Nodes(of, at, drift)
 
 
-def pilot_ends(nodes: Nodes) -> list[int]:
-    """The nodes that the pilot samples first: segment ends."""
-    return list(range(0, nodes.unknown, STRIDE))
-
-
-def pilot_next(nodes: Nodes, values: Mapping[int, float]) -> list[int]:
+def pilot_next(values: Mapping[int, float]) -> list[int]:
     """The middles of the segments in which the value moves; none once it is known where. `values` has the last node's too."""
     ordered = sorted(values)
     return [

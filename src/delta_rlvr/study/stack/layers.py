@@ -97,14 +97,15 @@ class StackedLayer(nn.Module):
         )
 
 
-def causal_attention(
+def attention(
     query: Float[Tensor, "row head time head_width"],
-    key: Float[Tensor, "row kv_head time head_width"],
-    value: Float[Tensor, "row kv_head time head_width"],
+    key: Float[Tensor, "row kv_head key head_width"],
+    value: Float[Tensor, "row kv_head key head_width"],
+    bias: Float[Tensor, "some_rows one time key"] | None = None,
 ) -> Float[Tensor, "row head time head_width"]:
-    """Each token attends to itself and to those before it."""
+    """With the bias added to the scores; without one, each token attends to itself and to those before it."""
     key, value = for_all_heads(query, key, value)
-    return F.scaled_dot_product_attention(query, key, value, is_causal=True)
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=bias, is_causal=bias is None)
 
 
 @dataclass(frozen=True)

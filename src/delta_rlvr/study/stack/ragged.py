@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-from delta_rlvr.study.stack.layers import as_bias, causal_attention, for_all_heads, response_bias, round_up
+from delta_rlvr.study.stack.layers import as_bias, attention, response_bias, round_up
 
 
 @dataclass(frozen=True)
@@ -134,11 +134,11 @@ class SharedPrompts:
     ) -> Float[Tensor, "run head row head_width"]:
         """What the prompts' tokens see. `keys` and `values` are those of whole prompts, which others look at too."""
         rests = query[:, :, self.prefix : self.length].unflatten(2, (self.count, -1)).transpose(1, 2)
-        mixed = _attention(rests.flatten(0, 1), keys, values, self.bias)
+        mixed = attention(rests.flatten(0, 1), keys, values, self.bias)
         mixed = mixed.unflatten(0, (-1, self.count)).transpose(1, 2).flatten(2, 3)
         if not self.prefix:
             return mixed
-        first = causal_attention(*(part[:, :, : self.prefix] for part in (query, key, value)))
+        first = attention(*(part[:, :, : self.prefix] for part in (query, key, value)))
         return torch.cat([first, mixed], dim=2)
 
     def ends(self, hidden: Float[Tensor, "run token width"]) -> Float[Tensor, "run prompt width"]:
@@ -200,7 +200,7 @@ class Ragged:
             torch.cat([prompt.repeat_interleave(self.copies, dim=0), self._placed(own)], dim=2)
             for prompt, own in ((keys, key), (values, value))
         )
-        of_responses = _attention(self._placed(query), keys, values, self.bias)
+        of_responses = attention(self._placed(query), keys, values, self.bias)
         places = of_responses.transpose(1, 2).unflatten(0, (len(query), -1)).flatten(1, 2)
         return torch.cat([of_prompts, self.packing.pack(places).transpose(1, 2)], dim=2)
 
@@ -224,13 +224,3 @@ def shared_prefix(prompts: Int[Tensor, "run prompt prompt_time"], lengths: Int[T
     same = (prompts == prompts[:, :1]).all(dim=1).long().cumprod(dim=-1).sum(dim=-1)
     shared = torch.minimum(same.min(), lengths.min() - 1)
     return int(shared) // 8 * 8
-
-
-def _attention(
-    query: Float[Tensor, "row head time head_width"],
-    key: Float[Tensor, "row kv_head key head_width"],
-    value: Float[Tensor, "row kv_head key head_width"],
-    bias: Float[Tensor, "some_rows one time key"],
-) -> Float[Tensor, "row head time head_width"]:
-    key, value = for_all_heads(query, key, value)
-    return F.scaled_dot_product_attention(query, key, value, attn_mask=bias)

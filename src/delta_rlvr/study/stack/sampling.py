@@ -17,7 +17,7 @@ from torch import Tensor
 
 from delta_rlvr.credit.checks import require, require_mask
 from delta_rlvr.evaluate.drawing import draw_tokens
-from delta_rlvr.study.stack.layers import Shape, causal_attention, round_up
+from delta_rlvr.study.stack.layers import Shape, attention, round_up
 from delta_rlvr.study.stack.policy import StackedPolicy, pack
 from delta_rlvr.study.stack.ragged import SharedPrompts, shared_prefix
 
@@ -244,7 +244,7 @@ class StackedSampler:
 
         def attend_and_keep(cache: Tensor, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
             cache[0, :, :, :time], cache[1, :, :, :time] = key, value
-            return causal_attention(query, key, value)
+            return attention(query, key, value)
 
         hidden = self._weights.run_layers(
             prompts,
