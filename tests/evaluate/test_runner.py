@@ -16,9 +16,8 @@ from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.local_sampler import LocalSampler
 from delta_rlvr.evaluate.questions import Questions
 from delta_rlvr.evaluate.records import Completion, Failure
-from delta_rlvr.evaluate.rescoring import score_samples
 from delta_rlvr.evaluate.results import EvaluationResult
-from delta_rlvr.evaluate.runner import identity, run_evaluation
+from delta_rlvr.evaluate.runner import identity, run_evaluation, score_samples
 from delta_rlvr.evaluate.sample_file import SampleFile, read_samples
 from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey, sample_seed
 from delta_rlvr.tasks.own_reward import RewardError

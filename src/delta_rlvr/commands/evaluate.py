@@ -16,9 +16,8 @@ from delta_rlvr.commands.terminal import make_console
 from delta_rlvr.evaluate.benchmarks import load_benchmark, load_benchmarks
 from delta_rlvr.evaluate.compare import compare_many
 from delta_rlvr.evaluate.errors import EvaluationError
-from delta_rlvr.evaluate.rescoring import score_samples
 from delta_rlvr.evaluate.results import EvaluationResult
-from delta_rlvr.evaluate.runner import identity, run_evaluation
+from delta_rlvr.evaluate.runner import identity, run_evaluation, score_samples
 from delta_rlvr.evaluate.sample_file import SampleFile, read_samples
 from delta_rlvr.evaluate.selection import SelectionRule, select_checkpoint
 from delta_rlvr.evaluate.settings import PRESETS, EvaluationSettings

@@ -47,17 +47,13 @@ class SampleFile:
         self._file.write(block)
         self._file.flush()
 
-    def close(self) -> None:
-        if not self._file.closed:
-            self._file.flush()
-            os.fsync(self._file.fileno())
-            self._file.close()
-
     def __enter__(self) -> SampleFile:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
 
     def _resume(self, identity: dict[str, Any]) -> None:
         self._cut_torn_line()

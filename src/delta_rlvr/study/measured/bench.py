@@ -24,7 +24,7 @@ from delta_rlvr.study.measured.fidelity import (
     GRADIENT_STREAM,
     PARTS,
     UPDATE_STREAM,
-    add_gradient,
+    batch_gradient,
     gradient_batches,
     inner_products,
     methods_at_once,
@@ -221,26 +221,23 @@ class MeasuredBench(Bench[MeasuredSettings]):
 
     def _gradient(self, cell: Cell, path: Path) -> tuple[Float[Tensor, "part parameters"], dict[str, float]]:
         """The gradient of the expected reward on the first batch's prompts; kept while updates are compared with it."""
-        settings = self.settings
+        settings, policy = self.settings, cell.collector.policy
         if path.is_file():
             kept = torch.load(path, map_location=self.device, weights_only=True)
             return kept["parts"], kept["facts"]
         numbers, group = gradient_batches(settings.gradient_rollouts)
-        size = sum(weight.numel() for weight in cell.collector.policy.parameters())
+        size = sum(weight.numel() for weight in policy.parameters())
         parts = torch.zeros(PARTS, size, device=self.device)
         batch = cell.batch(GRADIENT_STREAM)
         accuracy = 0.0
         for number in self._one_by_one(f"{cell}, gradient of the expected reward", range(numbers)):
-            accuracy += add_gradient(
-                parts,
-                cell.collector,
-                batch,
-                number,
-                numbers,
-                group=group,
-                temperature=settings.temperature,
-                pass_rows=settings.pass_rows,
+            (rollouts,) = cell.collector.collect(
+                [batch], group=group, number=number, temperature=settings.temperature, ragged=True
             )
+            with self.phases("gradient"):
+                update = batch_gradient(policy, rollouts, group=group, pass_rows=settings.pass_rows)
+                parts[number % PARTS] += update * (PARTS / (numbers * len(rollouts.mask)))
+            accuracy += rollouts.correct.mean().item()
         facts = {"accuracy": accuracy / numbers}
         with atomic(path) as file:
             torch.save({"parts": parts, "facts": facts}, file)

@@ -26,7 +26,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from delta_rlvr.study.planted.updates import update_vectors
-from delta_rlvr.study.rollouts import Batch, Collector, Rollouts
+from delta_rlvr.study.rollouts import Rollouts
 from delta_rlvr.study.stack.policy import StackedPolicy
 
 MEASURES = ("gain", "over", "aim", "noise")
@@ -57,30 +57,13 @@ def leave_one_out(rewards: Float[Tensor, " batch"], group: int) -> Float[Tensor,
     return ((grouped - grouped.mean(1, keepdim=True)) * group / (group - 1)).flatten()
 
 
-def add_gradient(
-    parts: Float[Tensor, "part parameters"],
-    collector: Collector,
-    batch: Batch,
-    number: int,
-    numbers: int,
-    *,
-    group: int,
-    temperature: float,
-    pass_rows: int,
-) -> float:
-    """Add one batch of plain rollouts to its part of the gradient of the expected reward; their mean reward."""
-    rollouts = collector.collect([batch], group=group, number=number, temperature=temperature, ragged=True)[0]
+def batch_gradient(
+    policy: StackedPolicy, rollouts: Rollouts, *, group: int, pass_rows: int
+) -> Float[Tensor, " parameters"]:
+    """The gradient of the expected reward from one batch of plain rollouts, summed over them."""
     plain = replace(rollouts, advantages=leave_one_out(rollouts.correct, group))
-    with collector.phases("gradient"):
-        update = update_vectors(
-            collector.policy,
-            plain,
-            [torch.ones_like(plain.logps)],
-            rows_at_once=pass_rows,
-            copies=group,
-        )[0]
-        parts[number % PARTS] += update * (PARTS / (numbers * len(plain.mask)))
-    return rollouts.correct.mean().item()
+    weights = [torch.ones_like(plain.logps)]
+    return update_vectors(policy, plain, weights, rows_at_once=pass_rows, copies=group)[0]
 
 
 def inner_products(

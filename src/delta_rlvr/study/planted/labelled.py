@@ -62,12 +62,8 @@ def length_terciles(rollouts: Rollouts) -> list[Bool[Tensor, " batch"]]:
     """The responses with an advantage in three parts of like size, shortest first."""
     live = (rollouts.advantages != 0).nonzero()[:, 0]
     order = live[rollouts.mask[live].sum(1).argsort(stable=True)]
-    parts = []
-    for rows in order.tensor_split(3):
-        part = torch.zeros_like(rollouts.advantages, dtype=torch.bool)
-        part[rows] = True
-        parts.append(part)
-    return parts
+    every = torch.arange(len(rollouts.advantages), device=order.device)
+    return [torch.isin(every, rows) for rows in order.tensor_split(3)]
 
 
 def small_sample(rollouts: Rollouts, tokens: int) -> Int[Tensor, " some"]:
