@@ -11,7 +11,7 @@ from delta_rlvr.report.comparison import comparison
 from delta_rlvr.report.discriminator import overlap, step_view, summary
 from delta_rlvr.report.dynamics import POINTS, columns, notes, panels
 from delta_rlvr.report.groups import compare_settings, group_runs, run_labels
-from delta_rlvr.report.scales import nice
+from delta_rlvr.report.shading import nice
 from delta_rlvr.report.tokenview import token_view
 from delta_rlvr.runs import RunDescription, RunWriter, TokenSums, read_run
 from report_pages import unpacked

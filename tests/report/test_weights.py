@@ -9,7 +9,7 @@ import torch
 from delta_rlvr.credit import CreditStream
 from delta_rlvr.credit.diagnostics import SATURATED as CORE_SATURATED
 from delta_rlvr.objectives import get_method
-from delta_rlvr.report.scales import Scales
+from delta_rlvr.report.shading import Scales
 from delta_rlvr.report.weights import (
     MOST,
     SATURATED,

@@ -11,7 +11,7 @@ from delta_rlvr.credit import DeltaConfig, credit_record, full_token_gradients
 from delta_rlvr.objectives import FutureClip, group_advantages
 from delta_rlvr.objectives.advantages import FLOOR as ADVANTAGE_FLOOR
 from delta_rlvr.study.planted.conditions import NOISE, SHUFFLED, one_right_a_group
-from delta_rlvr.study.planted.labelled import batch_facts, length_terciles, measure_weights, small_sample
+from delta_rlvr.study.planted.measures import batch_facts, length_terciles, measure_weights, small_sample
 from delta_rlvr.study.planted.methods import bench_method, every_method, grid, label
 from delta_rlvr.study.planted.updates import (
     cosines,

@@ -13,8 +13,7 @@ from rich.table import Table
 from delta_rlvr.commands.terminal import add_columns
 from delta_rlvr.study.planted.bench import TERCILES
 from delta_rlvr.study.planted.conditions import CLEAN, PERTURBED, SHUFFLED
-from delta_rlvr.study.planted.labelled import BINS, SIDES
-from delta_rlvr.study.planted.measures import Spread
+from delta_rlvr.study.planted.measures import BINS, SIDES, Spread
 from delta_rlvr.study.planted.methods import label
 from delta_rlvr.study.planted.settings import BASELINE, RIVAL, BenchSettings
 from delta_rlvr.study.planted.table import select, value

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from delta_rlvr.evaluate.compare import Comparison, compare_many, compare_results
     from delta_rlvr.evaluate.errors import EvaluationError
-    from delta_rlvr.evaluate.policy import evaluate_policy
+    from delta_rlvr.evaluate.local_sampler import evaluate_policy
     from delta_rlvr.evaluate.results import EvaluationResult
 
 __all__ = [
@@ -18,7 +18,7 @@ __all__ = [
     "evaluate_policy",
 ]
 
-_MODULES = {"EvaluationError": "errors", "EvaluationResult": "results", "evaluate_policy": "policy"}
+_MODULES = {"EvaluationError": "errors", "EvaluationResult": "results", "evaluate_policy": "local_sampler"}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,21 +1,28 @@
-"""The transformers backend: one model in this process, on a CPU or a GPU."""
+"""The transformers backend: one model in this process, on a CPU or a GPU; and its score, which training takes before and after."""
 
 from __future__ import annotations
 
 import hashlib
 import inspect
 from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from delta_rlvr.evaluate.drawing import UniformStreams, draw_tokens
 from delta_rlvr.evaluate.errors import EvaluationError
+from delta_rlvr.evaluate.questions import Grade, Questions
 from delta_rlvr.evaluate.records import Completion, Outcome, SampleRequest
+from delta_rlvr.evaluate.results import EvaluationResult
+from delta_rlvr.evaluate.runner import Progress, run_evaluation
 from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey
+from delta_rlvr.tasks.problem import Problem
 from delta_rlvr.tasks.prompts import encode_prompt
+from delta_rlvr.tasks.registry import grade_problem
 
 
+@dataclass
 class LocalSampler:
     """Samples from a transformers causal language model.
 
@@ -23,17 +30,16 @@ class LocalSampler:
     (then as a whole, if any of it is missing): equal to the last bit on the same machine.
     """
 
-    def __init__(
-        self, model: Any, tokenizer: Any, settings: EvaluationSettings, *, batch_size: int = 16
-    ) -> None:
-        if batch_size < 1:
-            raise EvaluationError(f"batch_size = {batch_size} must be at least 1")
-        self.model = model
-        self.tokenizer = tokenizer
-        self.settings = settings
-        self.batch_size = batch_size
-        self._ends = end_tokens(model, tokenizer)
-        self._accepts = set(inspect.signature(model.forward).parameters)
+    model: Any
+    tokenizer: Any
+    settings: EvaluationSettings
+    batch_size: int = 16
+
+    def __post_init__(self) -> None:
+        if self.batch_size < 1:
+            raise EvaluationError(f"batch_size = {self.batch_size} must be at least 1")
+        self._ends = end_tokens(self.model, self.tokenizer)
+        self._accepts = set(inspect.signature(self.model.forward).parameters)
 
     def describe(self) -> dict[str, Any]:
         parameter = next(self.model.parameters())
@@ -149,6 +155,37 @@ class LocalSampler:
         text = self.tokenizer.decode(response, skip_special_tokens=True)
         cut = min((text.find(stop) for stop in self.settings.stop if stop in text), default=len(text))
         return Completion(text[:cut], finish, len(response))
+
+
+def evaluate_policy(
+    model: Any,
+    tokenizer: Any,
+    problems: Sequence[Problem],
+    samples: int = 4,
+    temperature: float = 1.0,
+    top_p: float = 1.0,
+    max_tokens: int = 128,
+    seed: int = 0,
+    *,
+    grade: Grade | None = None,
+    batch_size: int = 64,
+    progress: Progress | None = None,
+    name: str = "heldout",
+    label: str = "in memory",
+) -> EvaluationResult:
+    """Sample and grade `problems` with a transformers model and its tokenizer.
+
+    `result.summary()` is what `run.json` keeps; two results of the same problems go to `compare_results`. The same seed gives two
+    states of a model the same random numbers, which makes their difference less noisy. Prompts are used as they are: text as text,
+    messages through the chat template. `grade` (a task's own) judges; without it the problem's grader does.
+    """
+    settings = EvaluationSettings(
+        samples=samples, max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed
+    )
+    description = {"title": name, "source": {"problems": "in memory"}}
+    questions = Questions(name, tuple(problems), description, grade or grade_problem)
+    sampler = LocalSampler(model, tokenizer, settings, batch_size=batch_size)
+    return run_evaluation([questions], sampler, settings, model={"name": label}, progress=progress)
 
 
 def weights_digest(model: Any) -> str:

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from delta_rlvr.report.discriminator import step_view
-from delta_rlvr.report.scales import Scales
-from delta_rlvr.report.shading import shade_by
+from delta_rlvr.report.shading import Scales, shade_by
 from delta_rlvr.report.weights import MOST, step_tokens, step_weights
 from delta_rlvr.runs import RunReader
 from delta_rlvr.runs.layout import TOKEN_ARRAYS

@@ -124,8 +124,7 @@ class Session:
         """Held-out accuracy on each task before training: the same for every run."""
         if not names:
             return {}
-        if self.stop.due():
-            raise Stopped
+        self.stop.check()
         tasks = [get_task(name) for name in names]
         with self.phases("held-out score of the start"):
             return dict(zip(names, self._score(self._collector(tasks), tasks), strict=True))
@@ -163,8 +162,8 @@ class Session:
         saved, began = time.monotonic(), time.monotonic()
 
         def look() -> None:
-            if not training.within_batch and self.stop.due(self._writing_seconds(training)):
-                raise Stopped
+            if not training.within_batch:
+                self.stop.check(self._writing_seconds(training))
 
         def after_batch(number: int, statistics: list[BatchStatistics]) -> None:
             nonlocal saved, began
@@ -178,14 +177,12 @@ class Session:
             if time.monotonic() - saved >= self.machine.checkpoint_seconds:
                 self._save(training)
                 saved = began = time.monotonic()
-            if self.stop.due(self._batch_seconds + self._writing_seconds(training)):
-                raise Stopped
+            self.stop.check(self._batch_seconds + self._writing_seconds(training))
 
         self.phases.on_enter = look
         try:
             training.train(after_batch)
-            if self.stop.due(self._scoring_seconds() + self._writing_seconds(training)):
-                raise Stopped
+            self.stop.check(self._scoring_seconds() + self._writing_seconds(training))
             with self.phases("held-out"):
                 after = self._score(training.collector, tasks)
         except (Stopped, torch.OutOfMemoryError):

@@ -33,6 +33,11 @@ class Stop:
         """Whether to stop now, as a signal came or `needed` more seconds would be too many."""
         return self.signal is not None or (self._end is not None and time.monotonic() + needed > self._end)
 
+    def check(self, needed: float = 0.0) -> None:
+        """Stop here where that is due."""
+        if self.due(needed):
+            raise Stopped
+
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():  # others cannot set handlers
             for number in (signal.SIGINT, signal.SIGTERM):

@@ -11,8 +11,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from delta_rlvr.study.measured.estimate import MeasuredCredit
-from delta_rlvr.study.planted.labelled import SIDES
-from delta_rlvr.study.planted.measures import auroc, rank_agreement
+from delta_rlvr.study.planted.measures import SIDES, auroc, rank_agreement
 from delta_rlvr.study.rollouts import Rollouts
 
 TOP = 0.1

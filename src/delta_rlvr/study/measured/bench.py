@@ -199,7 +199,7 @@ class MeasuredBench(Bench[MeasuredSettings]):
         )
         batches, weights = [], []
         for number in range(settings.update_batches):
-            self._look()
+            self.stop.check()
             batches.append(cell.collect(number, UPDATE_STREAM))
             with self.phases("weights"):
                 weights.append(cell.weights(batches[-1], number))
@@ -260,17 +260,13 @@ class MeasuredBench(Bench[MeasuredSettings]):
         """Pieces of work, shown as progress; it ends between two of them where a stop is due."""
         self.progress.begin(where, len(pieces))
         for piece in pieces:
-            self._look()
+            self.stop.check()
             yield piece
             self.progress.advance(1)
 
     def _done(self, chunks: int) -> None:
         self.progress.advance(chunks)
-        self._look()
-
-    def _look(self) -> None:
-        if self.stop.due():
-            raise Stopped
+        self.stop.check()
 
 
 def check_verifiable(task: Task) -> None:

@@ -14,8 +14,7 @@ from delta_rlvr.study.measured.estimate import Z
 from delta_rlvr.study.measured.fidelity import MEASURES as FIDELITY
 from delta_rlvr.study.measured.fidelity import fidelity_rows, gradient_facts
 from delta_rlvr.study.measured.settings import PLAIN, MeasuredSettings
-from delta_rlvr.study.planted.labelled import SIDES
-from delta_rlvr.study.planted.measures import Spread
+from delta_rlvr.study.planted.measures import SIDES, Spread
 from delta_rlvr.study.planted.methods import label
 from delta_rlvr.study.planted.settings import BASELINE
 from delta_rlvr.study.planted.table import Document, Row, by_method, facts, or_nan, slices, table, value

@@ -16,8 +16,13 @@ from delta_rlvr.files import write_json
 from delta_rlvr.study.bench import Bench, Unit
 from delta_rlvr.study.judging import Judge, knows_decisive
 from delta_rlvr.study.planted.conditions import CLEAN, PERTURBED
-from delta_rlvr.study.planted.labelled import batch_facts, length_terciles, measure_weights, small_sample
-from delta_rlvr.study.planted.measures import drift
+from delta_rlvr.study.planted.measures import (
+    batch_facts,
+    drift,
+    length_terciles,
+    measure_weights,
+    small_sample,
+)
 from delta_rlvr.study.planted.methods import PROXIES, SCOPES
 from delta_rlvr.study.planted.policies import get_continuation, is_variant, make_variant
 from delta_rlvr.study.planted.settings import BASELINE, REFERENCE, BenchSettings

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from delta_rlvr.study.planted.conditions import CLEAN, SHUFFLED
-from delta_rlvr.study.planted.labelled import SIDES
-from delta_rlvr.study.planted.measures import Spread, spread
+from delta_rlvr.study.planted.measures import SIDES, Spread, spread
 from delta_rlvr.study.planted.methods import label
 from delta_rlvr.study.planted.settings import RIVAL, BenchSettings
 
