@@ -14,8 +14,7 @@ import pytest
 
 from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.local_sampler import LocalSampler
-from delta_rlvr.evaluate.questions import Questions
-from delta_rlvr.evaluate.records import Completion, Failure
+from delta_rlvr.evaluate.records import Completion, Failure, Questions
 from delta_rlvr.evaluate.results import EvaluationResult
 from delta_rlvr.evaluate.runner import identity, run_evaluation, score_samples
 from delta_rlvr.evaluate.sample_file import SampleFile, read_samples

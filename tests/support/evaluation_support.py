@@ -6,8 +6,7 @@ import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from delta_rlvr.evaluate.questions import Questions
-from delta_rlvr.evaluate.records import Completion, Sample
+from delta_rlvr.evaluate.records import Completion, Questions, Sample
 from delta_rlvr.evaluate.results import EvaluationResult, build_result
 from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey
 from delta_rlvr.rewards.verdict import Verdict

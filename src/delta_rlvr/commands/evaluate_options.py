@@ -11,8 +11,7 @@ from typing import Any
 from delta_rlvr.commands.evaluate_display import ConsoleProgress
 from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.local_sampler import LocalSampler
-from delta_rlvr.evaluate.questions import Questions
-from delta_rlvr.evaluate.records import Sampler
+from delta_rlvr.evaluate.records import Questions, Sampler
 from delta_rlvr.evaluate.selection import PAPER_RULE
 from delta_rlvr.evaluate.server_sampler import ServerSampler, ServerSettings
 from delta_rlvr.evaluate.settings import PRESETS, EvaluationSettings

@@ -14,7 +14,7 @@ from delta_rlvr.commands.progress import Teller
 from delta_rlvr.commands.terminal import add_columns
 from delta_rlvr.evaluate import EvaluationResult, compare_results, evaluate_policy
 from delta_rlvr.evaluate.bootstrap import interval_text
-from delta_rlvr.evaluate.questions import Grade
+from delta_rlvr.evaluate.records import Grade
 from delta_rlvr.runs.model_card import score_name
 from delta_rlvr.spelling import counted
 from delta_rlvr.tasks import Problem, Task

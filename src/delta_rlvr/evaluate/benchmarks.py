@@ -14,7 +14,7 @@ from typing import Any, Literal
 from delta_rlvr.evaluate import readers
 from delta_rlvr.evaluate.data import AbsentData, FoundRows, HubSource, find_rows, read_file
 from delta_rlvr.evaluate.errors import EvaluationError
-from delta_rlvr.evaluate.questions import Questions
+from delta_rlvr.evaluate.records import Questions
 from delta_rlvr.spelling import command_line, did_you_mean, split_spec, with_settings
 from delta_rlvr.tasks import templates
 from delta_rlvr.tasks.own_reward import GRADER, OwnReward

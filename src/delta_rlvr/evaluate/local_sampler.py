@@ -12,8 +12,7 @@ import torch
 
 from delta_rlvr.evaluate.drawing import UniformStreams, draw_tokens
 from delta_rlvr.evaluate.errors import EvaluationError
-from delta_rlvr.evaluate.questions import Grade, Questions
-from delta_rlvr.evaluate.records import Completion, Outcome, SampleRequest
+from delta_rlvr.evaluate.records import Completion, Grade, Outcome, Questions, SampleRequest
 from delta_rlvr.evaluate.results import EvaluationResult
 from delta_rlvr.evaluate.runner import Progress, run_evaluation
 from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey

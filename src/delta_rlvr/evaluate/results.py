@@ -11,8 +11,7 @@ from typing import Any
 from delta_rlvr.evaluate.bootstrap import Interval, mean_interval
 from delta_rlvr.evaluate.errors import EvaluationError, EvaluationFailed
 from delta_rlvr.evaluate.metrics import average_at_k, majority_vote, pass_at_k
-from delta_rlvr.evaluate.questions import Questions
-from delta_rlvr.evaluate.records import Sample
+from delta_rlvr.evaluate.records import Questions, Sample
 from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey
 from delta_rlvr.files import write_json
 from delta_rlvr.runs.layout import EVALUATIONS

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from delta_rlvr.evaluate.errors import EvaluationError
-from delta_rlvr.evaluate.questions import Grade, Questions
-from delta_rlvr.evaluate.records import Failure, Outcome, Sample, Sampler, SampleRequest
+from delta_rlvr.evaluate.records import Failure, Grade, Outcome, Questions, Sample, Sampler, SampleRequest
 from delta_rlvr.evaluate.results import EvaluationResult, build_result
 from delta_rlvr.evaluate.sample_file import SampleFile
 from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey, sample_seed

@@ -169,7 +169,10 @@ class ServerSampler:
             return  # a server without a list of models; the first completion will tell
         if response.is_error:
             raise EvaluationError(f"{self.server.url}/models answers {_words(response)}")
-        names = _model_names(response)
+        try:
+            names = {entry["id"] for entry in response.json()["data"]}
+        except (ValueError, KeyError, TypeError):
+            return
         if names and self.server.model not in names:
             raise EvaluationError(
                 f"{self.server.url} does not serve {self.server.model!r}: it has {', '.join(sorted(names))}"
@@ -215,7 +218,9 @@ class ServerSampler:
                 self._not_before = max(self._not_before, now() + trouble.wait)
                 longest = min(_LONGEST_PAUSE, self.server.backoff * 2 ** (attempt - 1))
                 pause = trouble.wait + longest * self._jitter.uniform(0.5, 1.0)
-                self._tell(f"{name}: try {attempt + 1} of {tries} in {pause:.0f} s", str(trouble))
+                self._reported[str(trouble)] += 1
+                if self._reported[str(trouble)] <= 3:  # many requests meet the same trouble
+                    self.say(f"{name}: try {attempt + 1} of {tries} in {pause:.0f} s, because {trouble}")
                 await asyncio.sleep(pause)
         if trouble.down:  # not this request's fault: the others would fail as well
             raise EvaluationFailed(str(trouble))
@@ -237,11 +242,6 @@ class ServerSampler:
         if response.status_code in _PASSING or response.is_server_error:
             raise _PassingTrouble(f"the server answered {_words(response)}", wait=_retry_after(response))
         return response
-
-    def _tell(self, what: str, reason: str) -> None:
-        self._reported[reason] += 1
-        if self._reported[reason] <= 3:  # many requests meet the same trouble
-            self.say(f"{what}, because {reason}")
 
     def _body(self, request: SampleRequest) -> tuple[str, dict[str, Any]]:
         settings = self.settings
@@ -336,10 +336,3 @@ def _words(response: httpx.Response) -> str:
     except ValueError:
         text = response.text
     return f"{response.status_code}: {str(text).strip()[:300]}"
-
-
-def _model_names(response: httpx.Response) -> set[str]:
-    try:
-        return {entry["id"] for entry in response.json()["data"]}
-    except (ValueError, KeyError, TypeError):
-        return set()

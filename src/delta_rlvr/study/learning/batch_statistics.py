@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -51,12 +50,6 @@ class BatchStatistics:
     """Before clipping."""
     diagnostics: Mapping[str, float] = field(default_factory=dict)
     """What the weights do to the update (`DIAGNOSTICS`), in every `DIAGNOSED_EVERY`-th batch."""
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> BatchStatistics:
-        """From a checkpoint, where lists stand for tuples."""
-        lists = {name: tuple(one) for name, one in values.items() if isinstance(one, list)}
-        return cls(**{**values, **lists})
 
 
 def batch_statistics(

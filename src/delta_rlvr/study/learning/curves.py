@@ -69,24 +69,21 @@ class _Line:
 
     label: str
     colour: str
-    low: list[float]
-    middle: list[float]
-    high: list[float]
+    points: list[tuple[float, float, float]]
+    """Low, mean and high."""
 
 
 def _line(arm: str, curves: Sequence[Sequence[float]], colour: str, level: float | None = None) -> _Line:
     """The band is one standard error of the mean, or the t interval of a level."""
     seeds = len(curves)
     errors = 1.0 if level is None or seeds < 2 else float(student.ppf((1 + level) / 2, seeds - 1))
-    low, middle, high = [], [], []
+    points = []
     for column in zip(*curves, strict=True):
         mean = statistics.fmean(column)
         reach = errors * statistics.stdev(column) / math.sqrt(seeds) if seeds > 1 else 0.0
-        low.append(mean - reach)
-        middle.append(mean)
-        high.append(mean + reach)
+        points.append((mean - reach, mean, mean + reach))
     short = f"{arm.partition('?')[0]}{'?…' if '?' in arm else ''}"
-    return _Line(f"{short} ({seeds} {'pairs' if level else 'seeds'})", colour, low, middle, high)
+    return _Line(f"{short} ({seeds} {'pairs' if level else 'seeds'})", colour, points)
 
 
 def _differences(
@@ -99,11 +96,11 @@ def _differences(
 def _panel(
     canvas: Canvas, lines: Sequence[_Line], top: float, height: float, *, signed: bool = False
 ) -> None:
-    values = [value for line in lines for value in (*line.low, *line.high)]
+    values = [value for line in lines for point in line.points for value in point]
     least = math.floor(20 * min(values)) / 20
     most = max(math.ceil(20 * max(values)) / 20, least + 0.05)  # room also where all are alike
     left, right = MARGIN + 44, WIDTH - MARGIN - LEGEND
-    length = max(len(line.middle) for line in lines)
+    length = max(len(line.points) for line in lines)
 
     def place(number: int, value: float) -> tuple[float, float]:
         across = left + (right - left) * number / max(1, length - 1)
@@ -120,10 +117,11 @@ def _panel(
         )
     canvas.text(right, top + height + 18, "rollout batch", size=11, fill=SOFT, anchor="end")
     for order, line in enumerate(lines):
-        band = [place(n, value) for n, value in enumerate(line.high)]
-        band += [place(n, value) for n, value in reversed(list(enumerate(line.low)))]
-        canvas.area(band, line.colour)
-        canvas.path([place(n, value) for n, value in enumerate(line.middle)], line.colour)
+        low, middle, high = (
+            [place(n, value) for n, value in enumerate(column)] for column in zip(*line.points, strict=True)
+        )
+        canvas.area(high + low[::-1], line.colour)
+        canvas.path(middle, line.colour)
         y = top + 24 + 20 * order
         canvas.line(right + 18, y - 4, right + 42, y - 4, line.colour, 2.5)
         canvas.text(right + 48, y, line.label, fill=INK)

@@ -123,7 +123,7 @@ class StackedTraining:
         self.policy.load_state_dict(state["weights"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.done, self.diverged = state["done"], dict(state["diverged"])
-        self.seen = [[BatchStatistics.from_dict(batch) for batch in row] for row in state["seen"]]
+        self.seen = [[BatchStatistics(**batch) for batch in row] for row in state["seen"]]
 
     def batch(self, number: int) -> list[BatchStatistics]:
         """One rollout batch: sample, judge, weigh, update."""
