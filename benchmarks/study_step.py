@@ -21,8 +21,7 @@ from common import circumstances, keep, model_parser, parse
 from delta_rlvr.study.judging import Judge
 from delta_rlvr.study.learning.checkpoint import path_of, write_state
 from delta_rlvr.study.learning.heldout import heldout_accuracies
-from delta_rlvr.study.learning.protocol import Protocol, read_protocols
-from delta_rlvr.study.learning.settings import Run
+from delta_rlvr.study.learning.protocol import Protocol, Run, read_protocols
 from delta_rlvr.study.learning.training import StackedTraining
 from delta_rlvr.study.phases import Phases
 from delta_rlvr.study.rollouts import make_collector

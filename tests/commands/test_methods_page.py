@@ -10,8 +10,8 @@ from delta_rlvr.cli import main
 from delta_rlvr.commands.methods import markdown
 from delta_rlvr.objectives import all_methods
 from delta_rlvr.study.leaderboard import leaderboard, replace_table
+from delta_rlvr.study.learning.protocol import Run
 from delta_rlvr.study.learning.runner import Outcome
-from delta_rlvr.study.learning.settings import Run
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "methods.md").read_text(encoding="utf-8")

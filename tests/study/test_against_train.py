@@ -13,7 +13,7 @@ from transformers import TrainerCallback
 from delta_rlvr.adapters.trl import DeltaTrainer, DeltaTrainerConfig
 from delta_rlvr.adapters.trl.trainer import RolloutBatch
 from delta_rlvr.study.judging import Judge
-from delta_rlvr.study.learning.settings import Run, TrainingSettings
+from delta_rlvr.study.learning.protocol import Run, TrainingSettings
 from delta_rlvr.study.learning.training import StackedTraining
 from delta_rlvr.study.rollouts import Collector, Rollouts, make_collector
 from delta_rlvr.tasks import get_task, load_policy

@@ -24,10 +24,9 @@ from delta_rlvr.study.judging import Judge, Judged
 from delta_rlvr.study.learning import training as training_module
 from delta_rlvr.study.learning.batch_statistics import BatchStatistics
 from delta_rlvr.study.learning.checkpoint import begun_stacks, path_of, write_state
-from delta_rlvr.study.learning.protocol import Protocol, read_protocols
+from delta_rlvr.study.learning.protocol import Protocol, Run, TrainingSettings, read_protocols
 from delta_rlvr.study.learning.runner import Study
 from delta_rlvr.study.learning.session import Machine
-from delta_rlvr.study.learning.settings import Run, TrainingSettings
 from delta_rlvr.study.learning.stopping import Stop
 from delta_rlvr.study.learning.training import StackedTraining
 from delta_rlvr.study.phases import Phases, Progress

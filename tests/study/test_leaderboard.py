@@ -10,8 +10,8 @@ import pytest
 
 from delta_rlvr.cli import main
 from delta_rlvr.study.leaderboard import leaderboard, markdown, replace_table
+from delta_rlvr.study.learning.protocol import Run
 from delta_rlvr.study.learning.runner import Outcome
-from delta_rlvr.study.learning.settings import Run
 
 DOCS = Path(__file__).parents[2] / "docs"
 

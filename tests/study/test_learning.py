@@ -21,10 +21,9 @@ from delta_rlvr.study.judging import Asked, Judge, _light
 from delta_rlvr.study.learning.batch_statistics import DIAGNOSTICS
 from delta_rlvr.study.learning.curves import curves_figure
 from delta_rlvr.study.learning.heldout import HeldoutSettings, heldout_accuracies
-from delta_rlvr.study.learning.protocol import Protocol, read_protocols
+from delta_rlvr.study.learning.protocol import Protocol, Run, TrainingSettings, read_protocols
 from delta_rlvr.study.learning.runner import Machine, Outcome, Study, _outcome
 from delta_rlvr.study.learning.session import Trained
-from delta_rlvr.study.learning.settings import Run, TrainingSettings
 from delta_rlvr.study.learning.table import StudyTable, markdown, sentences, study_table
 from delta_rlvr.study.learning.training import StackedTraining
 from delta_rlvr.study.rollouts import Batch, Collector, flip, make_collector

@@ -15,7 +15,7 @@ from delta_rlvr.evaluate.errors import EvaluationFailed
 from delta_rlvr.evaluate.server_sampler import ServerSettings
 from delta_rlvr.exit_codes import ExitCode
 from delta_rlvr.study.judging import Judge
-from delta_rlvr.study.learning.settings import Run, TrainingSettings
+from delta_rlvr.study.learning.protocol import Run, TrainingSettings
 from delta_rlvr.study.learning.training import StackedTraining
 from delta_rlvr.study.measured.agreement import choose, planted_agreement, top
 from delta_rlvr.study.measured.bench import check_verifiable

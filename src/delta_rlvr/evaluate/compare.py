@@ -78,9 +78,10 @@ def compare_results(
         )
     keys = list(means[0])
     first, second = ([side[key] for key in keys] for side in means)
+    gaps = [high - low for low, high in zip(first, second, strict=True)]
     by_benchmark: dict[str, list[float]] = {}
-    for key, low, high in zip(keys, first, second, strict=True):
-        by_benchmark.setdefault(key[0], []).append(high - low)
+    for (benchmark, _), gap in zip(keys, gaps, strict=True):
+        by_benchmark.setdefault(benchmark, []).append(gap)
     difference = mean_interval(list(by_benchmark.values()), seed=seed)
     paired = sign_flip_test(second, first, seed=seed)
     repeats = [_repeats(side, chosen) for side in sides]
@@ -88,7 +89,6 @@ def compare_results(
     if all(len(values) >= 2 for values in repeats):
         repeated = mann_whitney(repeats[1], repeats[0], alternative="greater")
         effect = effect_size(repeats[1], repeats[0])
-    detectable = detectable_difference([high - low for low, high in zip(first, second, strict=True)])
     comparison = Comparison(
         *names,
         sum(first) / len(first),
@@ -101,7 +101,7 @@ def compare_results(
         effect,
         len(keys),
         (len(repeats[0]), len(repeats[1])),
-        detectable,
+        detectable_difference(gaps),
     )
     return replace(comparison, notes=_sentences(comparison))
 

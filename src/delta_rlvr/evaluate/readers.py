@@ -104,10 +104,8 @@ def read_livecodebench(row: Row, template: Template) -> Problem:
     _need(row, "question_id", "question_content", "public_test_cases")
     starter = str(row.get("starter_code") or "").strip()
     question = str(row["question_content"]).strip()
-    if starter:
-        prompt = STARTED_CLASS.fill(f"{question}\n\n```python\n{starter}\n```")
-    else:
-        prompt = template.fill(question)
+    started = f"{question}\n\n```python\n{starter}\n```"
+    prompt = STARTED_CLASS.fill(started) if starter else template.fill(question)
     tests = {name: row.get(name) for name in ("public_test_cases", "private_test_cases", "metadata")}
     return Problem(str(row["question_id"]), prompt, tests, "code")
 

@@ -12,8 +12,8 @@ from typing import Any
 from delta_rlvr.evaluate.bootstrap import Interval, mean_interval
 from delta_rlvr.evaluate.seeds import gap_text
 from delta_rlvr.objectives import get_method
+from delta_rlvr.study.learning.protocol import TrainingSettings
 from delta_rlvr.study.learning.runner import PROTOCOL, RUNS, read_outcomes
-from delta_rlvr.study.learning.settings import TrainingSettings
 
 BENCH, COSTS = "credit_bench.json", "rule_costs.json"
 BASELINE = "dapo"

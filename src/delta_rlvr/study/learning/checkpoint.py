@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from delta_rlvr.files import atomic, dump
-from delta_rlvr.study.learning.settings import Run
+from delta_rlvr.study.learning.protocol import Run
 
 STACKS = "stacks"
 

@@ -16,9 +16,8 @@ from delta_rlvr.study.judging import Judge
 from delta_rlvr.study.learning.batch_statistics import DIAGNOSTICS, BatchStatistics
 from delta_rlvr.study.learning.checkpoint import Stack, begun_stacks, path_of
 from delta_rlvr.study.learning.heldout import HeldoutSettings
-from delta_rlvr.study.learning.protocol import Protocol
+from delta_rlvr.study.learning.protocol import Protocol, Run, TrainingSettings
 from delta_rlvr.study.learning.session import Machine, Session, Trained
-from delta_rlvr.study.learning.settings import Run, TrainingSettings
 from delta_rlvr.study.learning.stopping import Stop, Stopped
 from delta_rlvr.study.phases import Phases, Progress
 from delta_rlvr.tasks import load_policy

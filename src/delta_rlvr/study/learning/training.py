@@ -24,7 +24,7 @@ from delta_rlvr.study.learning.batch_statistics import (
     BatchStatistics,
     batch_statistics,
 )
-from delta_rlvr.study.learning.settings import Run, TrainingSettings
+from delta_rlvr.study.learning.protocol import Run, TrainingSettings
 from delta_rlvr.study.measured.continuations import StackContinuations, responses_of
 from delta_rlvr.study.measured.measure import TOLERANCE, check_budget, measure
 from delta_rlvr.study.rollouts import Batch, Collector, Rollouts, draws, row_pieces

@@ -57,32 +57,30 @@ def estimate(
     was sampled by its drift; the interval is wider by it.
     """
     tokens = np.flatnonzero(nodes.splits)
-    before, after = np.arange(nodes.unknown), np.arange(nodes.unknown) + 1
-    last = after == nodes.unknown
     total, number = sums.sum(1), counts.sum(1)
 
     def differences(values: np.ndarray) -> np.ndarray:
-        known = np.append(values, reward)
         credit = np.zeros(len(surprise))
-        credit[tokens] = known[after] - known[before]
+        credit[tokens] = np.diff(values, append=reward)
         return np.clip(credit, -surprise, surprise)
 
     # The node before the end is compared with what is known: it gets both additions.
-    added = np.where(last, 2.0, 1.0)
+    added = np.ones(nodes.unknown)
+    added[-1:] = 2.0
     centre = (total + added) / (number + 2 * added)
     variance = centre * (1 - centre) / (number + 2 * added)
     # As the node after a token, the same node has the plain addition.
     plain = (total + 1) / (number + 2)
     plain_variance = plain * (1 - plain) / (number + 2)
-    middle = np.append(plain, reward)[after] - centre
-    error = np.sqrt(np.append(plain_variance, 0.0)[after] + variance)
+    middle = np.append(plain, reward)[1:] - centre
+    error = np.sqrt(np.append(plain_variance, 0.0)[1:] + variance)
     low, high, errors = -surprise.copy(), surprise.copy(), np.zeros(len(surprise))
     errors[tokens] = error
-    reach = Z * error + nodes.drift[after]
+    reach = Z * error + nodes.drift[1:]
     low[tokens] = np.clip(middle - reach, -surprise[tokens], surprise[tokens])
     high[tokens] = np.clip(middle + reach, -surprise[tokens], surprise[tokens])
     samples = np.zeros(len(surprise), np.int64)
-    samples[tokens] = np.append(number, 0)[after] + number
+    samples[tokens] = np.append(number, 0)[1:] + number
     halves = sums / counts
     return MeasuredCredit(
         credit=differences(total / number),

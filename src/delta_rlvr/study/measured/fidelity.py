@@ -113,9 +113,8 @@ def methods_at_once(policy: StackedPolicy, batches: int) -> int:
 def gradient_facts(products: Float[np.ndarray, "part part"]) -> dict[str, float]:
     """|g|^2, and how reliable the estimate is: the cosine of its two halves, and |g|^2 as a share of the estimate's own."""
     parts = len(products)
-    half = [1.0] * (parts // 2) + [0.0] * (parts - parts // 2)
-    first = np.array(half) / (parts // 2)
-    second = (1 - np.array(half)) / (parts - parts // 2)
+    half = np.arange(parts) < parts // 2
+    first, second = half / (parts // 2), ~half / (parts - parts // 2)
     lengths = (first @ products @ first) * (second @ products @ second)
     whole = float(products.mean())  # 0 where no rollout had a signal
     return {
