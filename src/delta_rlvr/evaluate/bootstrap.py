@@ -41,7 +41,13 @@ def interval_text(low: float | None, high: float | None, form: str) -> str:
 
 def mean_interval(strata: Sequence[Sequence[float]], *, seed: int) -> Interval:
     """BCa interval of the mean over all questions; `strata` has one sequence of question scores a benchmark."""
-    groups = _check(strata)
+    if not strata or any(len(group) == 0 for group in strata):
+        raise ValueError("an interval needs at least one question in every benchmark")
+    groups = [np.asarray(group, dtype=np.float64) for group in strata]
+    for number, group in enumerate(groups):
+        if not np.isfinite(group).all():
+            question = int(np.argmin(np.isfinite(group)))
+            raise ValueError(f"strata[{number}]: question {question} has a score that is not a finite number")
     size = sum(len(group) for group in groups)
     mean = sum(float(group.sum()) for group in groups) / size
     varied = [group for group in groups if np.ptp(group) > 0]
@@ -67,14 +73,3 @@ def mean_interval(strata: Sequence[Sequence[float]], *, seed: int) -> Interval:
     ).confidence_interval
     rough = f"only {size} questions: the interval itself is rough" if size < 20 else None
     return Interval(mean, float(interval.low), float(interval.high), LEVEL, RESAMPLES, rough)
-
-
-def _check(strata: Sequence[Sequence[float]]) -> list[NDArray[np.float64]]:
-    if not strata or any(len(group) == 0 for group in strata):
-        raise ValueError("an interval needs at least one question in every benchmark")
-    groups = [np.asarray(group, dtype=np.float64) for group in strata]
-    for number, group in enumerate(groups):
-        if not np.isfinite(group).all():
-            question = int(np.argmin(np.isfinite(group)))
-            raise ValueError(f"strata[{number}]: question {question} has a score that is not a finite number")
-    return groups

@@ -44,6 +44,12 @@ class Questions:
                 )
             seen[problem.id] = place
 
+    def samples(self, count: int) -> Iterator[tuple[SampleKey, Problem]]:
+        """What is asked with `count` samples per problem, in the order in which a result lists them."""
+        for problem in self.problems:
+            for number in range(count):
+                yield SampleKey(self.name, problem.id, number), problem
+
     @property
     def digest(self) -> str:
         """Changes when a prompt, an answer, the order or the number of problems does."""

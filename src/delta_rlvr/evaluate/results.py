@@ -122,12 +122,7 @@ def build_result(
     preset: str | None = None,
 ) -> EvaluationResult:
     """The result of what there is. `run` holds what may differ between two equal evaluations (times, places)."""
-    keys = [
-        SampleKey(benchmark.name, problem.id, number)
-        for benchmark in benchmarks
-        for problem in benchmark.problems
-        for number in range(settings.samples)
-    ]
+    keys = [key for benchmark in benchmarks for key, _ in benchmark.samples(settings.samples)]
     unscored = dict(failures)
     for key in keys:
         if key not in samples:

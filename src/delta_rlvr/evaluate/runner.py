@@ -67,7 +67,11 @@ def run_evaluation(
         raise EvaluationError(f"{', '.join(sorted(doubled))} is asked for more than once")
     progress = progress or Progress()
     began, started = time.monotonic(), now()
-    requests = _requests(benchmarks, settings)
+    requests = [
+        SampleRequest(key, problem.prompt, sample_seed(settings.seed, key))
+        for benchmark in benchmarks
+        for key, problem in benchmark.samples(settings.samples)
+    ]
     for benchmark in benchmarks:
         _try_graders(benchmark)
     grading = _Grading(benchmarks, store, progress)
@@ -207,17 +211,6 @@ class _Grading:
             self._store.append([one for one in self._pending.values() if one.key not in self.samples])
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._progress.stop()
-
-
-def _requests(benchmarks: Sequence[Questions], settings: EvaluationSettings) -> list[SampleRequest]:
-    """Every sample of an evaluation, in the order in which the result lists them."""
-    requests = []
-    for benchmark in benchmarks:
-        for problem in benchmark.problems:
-            for number in range(settings.samples):
-                key = SampleKey(benchmark.name, problem.id, number)
-                requests.append(SampleRequest(key, problem.prompt, sample_seed(settings.seed, key)))
-    return requests
 
 
 def _judge(sample: Sample, problem: Problem, grade: Grade) -> Sample:

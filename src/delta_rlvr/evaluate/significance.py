@@ -52,7 +52,16 @@ def sign_flip_test(a: Sequence[float], b: Sequence[float], *, seed: int = 0) -> 
     Exact over all 2^n swaps where the differences lie on a lattice (counts of right samples do: a convolution over the possible sums)
     or where at most 20 of them differ from 0 (enumeration). Otherwise 100,000 seeded random swaps, with the observed one counted in.
     """
-    differences = _paired(a, b)
+    first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    if first.shape != second.shape or first.ndim != 1 or not len(first):
+        raise ValueError(
+            f"a paired test needs the same questions on both sides: got {len(first)} and {len(second)} scores"
+        )
+    differences = first - second
+    if not np.isfinite(differences).all():
+        raise ValueError(
+            f"question {int(np.argmin(np.isfinite(differences)))} has a score that is not finite"
+        )
     observed = math.fsum(differences)
     mean = observed / len(differences)
     moved = differences[differences != 0]
@@ -193,20 +202,6 @@ def _exact_with_ties(
     tails["two-sided"] = 2 * min(tails.values())
     u = (seen - first * (first + 1)) / 2
     return u, min(1.0, tails[alternative] / math.comb(total, few))
-
-
-def _paired(a: Sequence[float], b: Sequence[float]) -> NDArray[np.float64]:
-    first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
-    if first.shape != second.shape or first.ndim != 1 or not len(first):
-        raise ValueError(
-            f"a paired test needs the same questions on both sides: got {len(first)} and {len(second)} scores"
-        )
-    differences = first - second
-    if not np.isfinite(differences).all():
-        raise ValueError(
-            f"question {int(np.argmin(np.isfinite(differences)))} has a score that is not finite"
-        )
-    return differences
 
 
 def _as_lattice(moved: NDArray[np.float64]) -> NDArray[np.int64] | None:

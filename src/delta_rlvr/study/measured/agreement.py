@@ -125,8 +125,6 @@ def planted_agreement(
     """
 
     def found_by_size(places: Sequence[int]) -> float:
-        if not places:
-            return math.nan
         return auroc(
             _packed([np.abs(credits[place].credit) for place in places]),
             _packed([decisive[place] for place in places]).bool(),
