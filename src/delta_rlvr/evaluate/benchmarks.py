@@ -161,24 +161,21 @@ def load_benchmark(
     load: dict[str, Any] = {"name": name, "limit": limit, "template": template}
     given = {"template_text": template_text, "extract": extract, "reward": reward}
     load |= {key: value for key, value in given.items() if value is not None}
-    questions = _load(name, load, style, has_template, seed)
-    return questions if reward is None else _with_reward(questions, OwnReward(reward))
-
-
-def _load(name: str, load: dict[str, Any], style: str, has_template: bool, seed: int) -> Questions:
     if name.startswith(TASK_PREFIX) or name.partition("?")[0] in BUILT_IN:
         # A task writes its own prompts, and a policy is trained on them as they are: a chat only where asked for.
         load |= {"style": "chat" if style == "chat" else "plain", "seed": seed}
-        return _task(name.removeprefix(TASK_PREFIX), load)
-    if style == "auto":
+        questions = _task(name.removeprefix(TASK_PREFIX), load)
+    else:
         # A prompt of one's own stays as it is, as in training, so that both give the same score.
-        style = "chat" if has_template and "template_text" not in load else "plain"
-    load["style"] = style
-    if is_row_file(name.partition("?")[0]):
-        return _own_file(name, load)
-    if name not in BENCHMARKS:
-        raise _no_such_benchmark(name)
-    return _named(BENCHMARKS[name], load)
+        chat = style == "chat" or (style == "auto" and has_template and template_text is None)
+        load["style"] = "chat" if chat else "plain"
+        if is_row_file(name.partition("?")[0]):
+            questions = _own_file(name, load)
+        elif name in BENCHMARKS:
+            questions = _named(BENCHMARKS[name], load)
+        else:
+            raise _no_such_benchmark(name)
+    return questions if reward is None else _with_reward(questions, OwnReward(reward))
 
 
 def check_benchmark(name: str, graded: bool = True) -> None:

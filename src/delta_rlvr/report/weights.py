@@ -168,11 +168,9 @@ def sentences(
         ends = ""
         if "saturated" in own:
             ends = f"{own['saturated']:.0%} of the coefficients are at the ends of their range; "
-        what = (
-            "responses, not tokens: all tokens of a response weigh the same"
-            if tells_responses
-            else _tells(share)
-        )
+        what = _tells(share)
+        if tells_responses:
+            what = "responses, not tokens: all tokens of a response weigh the same"
         tells = (
             f"on this batch the weights tell {what} (the side alone explains {share:.0%} of their variance)."
         )

@@ -265,11 +265,9 @@ def draws(seed: int, number: int, shape: tuple[int, ...]) -> Float[np.ndarray, "
     """Uniform numbers that depend on the seed and the number of the batch alone."""
     # NumPy writes a list of numbers as 32-bit words, zeros at the end left out: [seed + (256 << 32), 0] and [seed, 256] are one
     # stream. So from batch 256 on the number stands apart, as a spawn key; the streams of earlier batches are those of kept outcomes.
-    source = (
-        np.random.SeedSequence(seed, spawn_key=(number,))
-        if number >= 256
-        else np.random.SeedSequence([seed, number])
-    )
+    source = np.random.SeedSequence([seed, number])
+    if number >= 256:
+        source = np.random.SeedSequence(seed, spawn_key=(number,))
     return np.random.Generator(np.random.Philox(source)).random(shape)
 
 

@@ -216,12 +216,8 @@ class Study:
                 begun, size = stack.halves(self.folder) + begun, min(size, len(stack.runs) // 2)
                 tell(f"{name} does not fit into the device's memory: its runs go on in two halves")
                 continue
-            self._keep(
-                [
-                    _outcome(run, before[run.task], result)
-                    for run, result in zip(stack.runs, trained, strict=True)
-                ]
-            )
+            results = zip(stack.runs, trained, strict=True)
+            self._keep([_outcome(run, before[run.task], result) for run, result in results])
             path_of(self.folder, stack.runs).unlink(missing_ok=True)
             finished += 1
             tell(f"{name} done in {time.perf_counter() - began:.0f} s")

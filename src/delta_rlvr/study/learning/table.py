@@ -194,12 +194,8 @@ def _adjusted(tables: Sequence[TaskTable], primary: SeedComparison | None) -> li
     adjusted = []
     for columns in zip(*(table.columns for table in tables), strict=True):
         done = iter(adjust([row for column in columns for row in column.rows if row is not primary]))
-        adjusted.append(
-            [
-                replace(column, rows=[row if row is primary else next(done) for row in column.rows])
-                for column in columns
-            ]
-        )
+        rows = [[row if row is primary else next(done) for row in column.rows] for column in columns]
+        adjusted.append([replace(column, rows=own) for column, own in zip(columns, rows, strict=True)])
     by_task = zip(*adjusted, strict=True)
     return [replace(table, columns=list(columns)) for table, columns in zip(tables, by_task, strict=True)]
 

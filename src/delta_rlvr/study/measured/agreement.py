@@ -47,10 +47,8 @@ class Labels:
     def __init__(self, rollouts: Rollouts, rows: Sequence[int], credits: Sequence[MeasuredCredit]):
         self._rows = torch.tensor(rows, device=rollouts.mask.device)
         self._mask = rollouts.mask[self._rows]
-        self._right, self._advantage = (
-            self.take(values[:, None].expand_as(rollouts.mask))
-            for values in (rollouts.correct, rollouts.advantages)
-        )
+        self._right = self.take(rollouts.correct[:, None].expand_as(rollouts.mask))
+        self._advantage = self.take(rollouts.advantages[:, None].expand_as(rollouts.mask))
         self.credit, self.low, self.high, self.first, self.second = (
             _packed([getattr(one, name) for one in credits])
             for name in ("credit", "low", "high", "first", "second")

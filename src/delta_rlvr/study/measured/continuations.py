@@ -171,12 +171,9 @@ class StackContinuations:
             sampled, mask = self.collector.sampler.sample(
                 ids[None], real[None], torch.from_numpy(uniforms)[None], self.temperature, COPIES
             )
-            lengths = (
-                mask[0].sum(1).clamp(max=torch.tensor(left, device=mask.device).repeat_interleave(COPIES))
-            )
-            rows_of = [
-                row[:length] for row, length in zip(sampled[0].tolist(), lengths.tolist(), strict=True)
-            ]
+            most = torch.tensor(left, device=mask.device).repeat_interleave(COPIES)
+            lengths = mask[0].sum(1).clamp(max=most).tolist()
+            rows_of = [row[:length] for row, length in zip(sampled[0].tolist(), lengths, strict=True)]
             continued += [rows_of[place * COPIES : (place + 1) * COPIES] for place in range(len(some))]
         return continued
 

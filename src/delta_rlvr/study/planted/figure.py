@@ -48,12 +48,8 @@ def _merit(row: Row) -> float:
 def _explain(canvas: Canvas, policies: Sequence[str], shuffled: bool) -> None:
     """What the dots, the small marks and the strokes are."""
     y, x = 66, MARGIN + 520.0
-    canvas.text(
-        MARGIN,
-        y,
-        "Large dots: mean over policies and tasks, with a 95 % interval over rollout batches.",
-        fill=SOFT,
-    )
+    words = "Large dots: mean over policies and tasks, with a 95 % interval over rollout batches."
+    canvas.text(MARGIN, y, words, fill=SOFT)
     if len(policies) > 1:
         canvas.text(x, y, "Small marks:", fill=SOFT)
         x += 84

@@ -141,13 +141,11 @@ def measure_weights(
     measures = {"mass_share": update_mass_share(weights[live], token_advantages[live], labels[live])}
     for side, verdict in SIDES.items():
         here = live & (rollouts.correct == verdict)[:, None]
-        scores, decisive = weights[here], labels[here]
+        scores, decisive, p = weights[here], labels[here], rollouts.logps[here].exp()
         measures[f"{side}_auroc"] = auroc(scores, decisive)
         measures[f"{side}_precision"] = average_precision(scores, decisive)
         for bins in BINS:
-            alike = (
-                auroc_within(scores, decisive, rollouts.logps[here].exp(), bins) if len(scores) else math.nan
-            )
+            alike = auroc_within(scores, decisive, p, bins) if len(scores) else math.nan
             measures[f"{side}_alike_{bins}"] = alike
     return measures
 

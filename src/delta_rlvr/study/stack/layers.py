@@ -88,13 +88,9 @@ class StackedLayer(nn.Module):
         return stream + _product(F.silu(gate) * up, self.down)
 
     def _query_key_norm(self) -> Float[Tensor, "run head head_width"]:
-        return torch.cat(
-            [
-                self.q_norm[:, None].expand(-1, self.shape.heads, -1),
-                self.k_norm[:, None].expand(-1, self.shape.kv_heads, -1),
-            ],
-            dim=1,
-        )
+        query = self.q_norm[:, None].expand(-1, self.shape.heads, -1)
+        key = self.k_norm[:, None].expand(-1, self.shape.kv_heads, -1)
+        return torch.cat([query, key], dim=1)
 
 
 def attention(

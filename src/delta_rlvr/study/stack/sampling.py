@@ -373,13 +373,9 @@ class _Attention:
         on_prompt = self._by_copy(_product(_by_prompt(queries), prompt_keys.mT), kv_heads)
         on_own = _product(queries.flatten(0, 2), own_keys.mT).view(*queries.shape[:-1], step.prefix)
         prompt_bias = self.slots.prompt_bias[:, None, None, None, : step.prompt_prefix]
-        scores = torch.cat(
-            [
-                torch.add(prompt_bias, on_prompt, alpha=width**-0.5),
-                torch.add(self.slots.bias[: step.prefix], on_own, alpha=width**-0.5),
-            ],
-            dim=-1,
-        )
+        on_prompt = torch.add(prompt_bias, on_prompt, alpha=width**-0.5)
+        on_own = torch.add(self.slots.bias[: step.prefix], on_own, alpha=width**-0.5)
+        scores = torch.cat([on_prompt, on_own], dim=-1)
         weights = scores.softmax(dim=-1).to(query.dtype)
         on_prompt, on_own = weights.split([step.prompt_prefix, step.prefix], dim=-1)
         mixed = self._by_copy(_product(_by_prompt(on_prompt), prompt_values), kv_heads)
