@@ -15,7 +15,8 @@ import pytest
 from delta_rlvr.adapters.verl.data import rows
 from delta_rlvr.adapters.verl.reward import compute_score
 from delta_rlvr.credit import DeltaConfig
-from delta_rlvr.tasks import Problem, get_task, grading
+from delta_rlvr.rewards.code import datasets
+from delta_rlvr.tasks import Problem, get_task
 from support_methods import TRAINABLE
 
 RECIPES = Path(__file__).parents[3] / "recipes" / "verl"
@@ -226,13 +227,13 @@ def test_rows_of_other_makers_are_mathematics_in_a_box() -> None:
 
 def test_tests_are_parsed_once_for_all_responses_to_a_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
-    parse = grading._parse
+    parse = datasets.parse_tests
 
     def watch(answer: str) -> object:
         seen.append(answer)
         return parse(answer)
 
-    monkeypatch.setattr(grading, "_parse", watch)
+    monkeypatch.setattr(datasets, "parse_tests", watch)
     tests = [{"inputs": [given], "outputs": ["0"]} for given in ("parsed once", "parsed once too")]
     for _ in range(3):
         for each in tests:
