@@ -14,9 +14,10 @@ from verl_launch import Run, launch, prepare
 # A busy machine may take long to start; an idle one takes a minute.
 pytestmark = pytest.mark.timeout(1800)
 
+GROUP = 8
 BATCH = [
     "data.train_batch_size=16",
-    "actor_rollout_ref.rollout.n=16",
+    f"actor_rollout_ref.rollout.n={GROUP}",
     "actor_rollout_ref.actor.ppo_mini_batch_size=8",
     "actor_rollout_ref.actor.use_dynamic_bsz=True",
     "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=4096",
@@ -88,7 +89,7 @@ def test_a_rule_in_a_file_of_ones_own_on_the_classic_trainer(
     written = read_run(tmp_path / "run")
     assert written.info["status"] == "finished"
     responses = list(written.rollouts(1))
-    assert len(responses) == 8 * 16
+    assert len(responses) == 8 * GROUP
     for line in responses:
         count = len(line["tokens"])
         assert line["weight"] == [float(place < 0.5 * count) for place in range(count)]
@@ -96,7 +97,7 @@ def test_a_rule_in_a_file_of_ones_own_on_the_classic_trainer(
         assert line["prompt"].startswith("Add ")
         assert line["reason"]
     assert sorted({(line["group"], line["index"]) for line in responses}) == [
-        (g, n) for g in range(8) for n in range(16)
+        (g, n) for g in range(8) for n in range(GROUP)
     ]
     # Both trainers see the same rollouts and policy at their first step.
     (classic,), v1 = run.metrics, delta[0].metrics[0]
@@ -160,13 +161,10 @@ def test_rollout_and_actor_agree_on_every_probability(delta: tuple[Run, Path]) -
         assert step["training/rollout_probs_diff_max"] < 2e-5
 
 
-def test_capture_and_solve_are_timed_in_the_worker_and_cost_little(delta: tuple[Run, Path]) -> None:
-    overheads = sorted(step["credit/overhead"] for step in delta[0].metrics)
+def test_capture_and_solve_are_timed_in_the_worker(delta: tuple[Run, Path]) -> None:
     for step in delta[0].metrics:
         timed = step["credit/seconds_capture"] + step["credit/seconds_solve"]
         assert step["credit/overhead"] == pytest.approx(timed / step["credit/seconds_old_log_prob"])
-    # The quieter half of the steps: the others tell how busy the machine was.
-    assert overheads[(STEPS - 1) // 2] <= 0.05, overheads
 
 
 def test_the_run_folder_is_one_that_the_report_reads(delta: tuple[Run, Path]) -> None:
@@ -183,9 +181,9 @@ def test_the_run_folder_is_one_that_the_report_reads(delta: tuple[Run, Path]) ->
         assert line["length"] == theirs["response_length/mean"]
     assert set(run.rollout_steps) == {1, 3}
     responses = list(run.rollouts(3))
-    assert len(responses) == 3 * 16
+    assert len(responses) == 3 * GROUP
     assert [(one["group"], one["index"]) for one in responses] == [
-        (g, n) for g in range(3) for n in range(16)
+        (g, n) for g in range(3) for n in range(GROUP)
     ]
     for one in responses:
         assert one["response"] == "".join(one["tokens"])
@@ -202,12 +200,13 @@ def test_the_run_folder_is_one_that_the_report_reads(delta: tuple[Run, Path]) ->
 
 
 @pytest.mark.slow
-def test_the_reward_rises(tmp_path: Path) -> None:
+def test_the_reward_rises_and_the_weights_cost_little(tmp_path: Path) -> None:
     run = launch(
         tmp_path / "run",
         prepare(tmp_path / "inputs", problems=512),
         environment(),
         *BATCH,
+        "actor_rollout_ref.rollout.n=16",
         "+delta.method=delta",
         steps=40,
         timeout=1500,
@@ -216,3 +215,6 @@ def test_the_reward_rises(tmp_path: Path) -> None:
     rewards = [step["critic/score/mean"] for step in run.metrics]
     first, last = sum(rewards[:8]) / 8, sum(rewards[-8:]) / 8
     assert last > first + 0.1, rewards
+    # The quieter half of the steps: the others tell how busy the machine was.
+    overheads = sorted(step["credit/overhead"] for step in run.metrics)
+    assert overheads[(len(overheads) - 1) // 2] <= 0.05, overheads
