@@ -44,6 +44,7 @@ def contents(folder):
             "--temperature 0.0: responses are sampled in training; give a positive number",
         ),
         (["--learning_rate=-1e-4"], "--learning_rate -0.0001: give 0 or more"),
+        (["--method", "oracle"], "needs labels of the decisive tokens, which TRL cannot give"),
         (["--reward", "a.py:f,a.py:g"], "--reward a.py:f,a.py:g: give one function"),
     ],
 )

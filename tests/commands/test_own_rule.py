@@ -1,7 +1,9 @@
 """A rule in a file of somebody's own works unchanged in every command, spelled in one way."""
 
 import gzip
+import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,6 +15,9 @@ from delta_rlvr.commands.options import parse_train_options
 from delta_rlvr.commands.resuming import changes
 from delta_rlvr.commands.train import run_settings
 from delta_rlvr.files import plain
+from delta_rlvr.objectives import get_method
+from delta_rlvr.runs import RunDescription, RunFolderError, RunWriter
+from delta_rlvr.tasks.contents import rule_digest
 from report_pages import unpacked
 
 OWN = Path(__file__).parent.parent / "own_rule" / "my_rules.py"
@@ -168,5 +173,16 @@ def test_an_edited_file_is_another_experiment(tmp_path):
         assert changes(writer) == [f"the file that --{flag} names has changed since"]
         file.write_bytes(before)
         check_same(tmp_path, {"settings": kept}, settings())
+    description = RunDescription("trl", "mine", 0, "m", "t", kept)
+    with RunWriter.create(tmp_path / "begun", description) as begun:
+        begun.log({"step": 1, "loss": 0.0})
+    edited = replace(description, settings=kept | {"method_sha256": "other"})
+    with pytest.raises(RunFolderError, match="the file that method names has changed since this run began"):
+        RunWriter.resume(tmp_path / "begun", edited, 1)
+    with RunWriter.resume(tmp_path / "begun", edited, 0):  # nothing of it is kept
+        pass
+    assert kept["method_sha256"] == hashlib.sha256(rule.read_bytes()).hexdigest()
+    assert rule_digest(get_method(f"{rule}:FirstHalf").rule) == kept["method_sha256"]
+    assert rule_digest(get_method("delta").rule) is None
     older = SimpleNamespace(info={"resumed": [{"settings_changed": {"method_sha256": [None, "some"]}}]})
     assert changes(older) == []

@@ -10,7 +10,7 @@ from delta_rlvr.report.clouds import clouds, default_minimum
 from delta_rlvr.report.comparison import comparison
 from delta_rlvr.report.discriminator import overlap, step_view, summary
 from delta_rlvr.report.dynamics import POINTS, columns, notes, panels
-from delta_rlvr.report.groups import compare_settings, group_runs, run_labels
+from delta_rlvr.report.groups import compare_settings, group_runs, run_labels, without_repeats
 from delta_rlvr.report.shading import nice
 from delta_rlvr.report.tokenview import token_view
 from delta_rlvr.runs import RunDescription, RunWriter, TokenSums, read_run
@@ -138,7 +138,7 @@ class TestComparison:
             (run.path / "run.json").write_text(json.dumps(info))
             runs.append(read_run(run.path))
         result = comparison(runs, group_runs(runs))
-        assert result["sentence"].startswith("delta (run) ends at 60.0 %, delta (run) (group 2) at 50.0 %.")
+        assert result["sentence"].startswith("delta (a/run) ends at 60.0 %, delta (b/run) at 50.0 %.")
 
     @pytest.mark.parametrize(
         ("other", "words"),
@@ -173,6 +173,29 @@ class TestComparison:
         runs = [bare_run(tmp_path / name, task=name) for name in ("a", "b")]
         assert run_labels(runs) == ["delta · seed 0 (a)", "delta · seed 0 (b)"]
         assert run_labels(runs[:1]) == ["delta · seed 0"]
+
+    def test_a_run_that_was_made_twice_counts_once(self, tmp_path):
+        """A second comparison, after an edit of the rule, makes the baselines again; the rule's two versions stand apart."""
+        made = {}
+        for folder, version in (("one", "a" * 64), ("two", "b" * 64)):
+            for method in ("dapo", "mine.py:Rule"):
+                settings = {"show_methods": folder}
+                if method != "dapo":
+                    settings["method_sha256"] = version
+                place = tmp_path / folder / method.replace(":", "-")
+                score = {"dapo": 0.5, "one": 0.6, "two": 0.7}[folder if method != "dapo" else method]
+                made[folder, method] = bare_run(
+                    place, method=method, after=score, settings=settings, rewards=(0.5,)
+                )
+                with (place / "metrics.jsonl").open("a") as file:
+                    file.write(json.dumps({"step": 2, "loss": score}) + "\n")
+        runs = [read_run(run.path) for run in made.values()]
+        once = without_repeats(runs)
+        assert [run.path.relative_to(tmp_path).as_posix() for run in once] == [
+            "one/dapo", "one/mine.py-Rule", "two/mine.py-Rule"
+        ]  # fmt: skip
+        labels = [group.label for group in group_runs(once)]
+        assert labels == ["dapo", "mine.py:Rule (one/mine.py-Rule)", "mine.py:Rule (two/mine.py-Rule)"]
 
     def test_nothing_to_compare_is_said(self, tmp_path):
         runs = [bare_run(tmp_path / "a")]

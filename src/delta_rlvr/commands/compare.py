@@ -71,6 +71,8 @@ def run(arguments: list[str]) -> int:
         theirs += ["--resume", "false"]
     # Seed by seed, so that an interrupted comparison has the same seeds of every method.
     base, config = parse_train_options([*theirs, "--method", methods[0], "--output", str(folder)])
+    for name in methods[1:]:  # refused here, by its own name, if it cannot be trained with
+        parse_train_options([*theirs, "--method", name, "--output", str(folder)])
     if "show_methods" not in given_options(theirs):
         # So that the page can shade every run by every method: a rule of one's own, too.
         weighing = [name for name in methods if not get_method(name).rule.constant]

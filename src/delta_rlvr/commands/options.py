@@ -19,7 +19,7 @@ from delta_rlvr.commands.names import check_trackers, option_hint
 from delta_rlvr.files import plain
 from delta_rlvr.objectives import get_method
 from delta_rlvr.rewards.extract import EXTRACTORS
-from delta_rlvr.runs.layout import RUN
+from delta_rlvr.runs.layout import CONTENT, RUN
 from delta_rlvr.runs.writer import ended_before_its_first_step
 from delta_rlvr.spelling import with_settings
 from delta_rlvr.tasks import DEFAULT_POLICY, DEFAULT_TASK
@@ -170,8 +170,6 @@ def default_output(resume: bool) -> Path:
 
 # What a resumed run does not take over: where it is, what follows from other settings, and what says the same in another word.
 NOT_RESTORED = {"output", "output_dir", "resume", "steps", "generation_batch_size", "logging_dir", "report"}
-CONTENT = "_sha256"
-"""How the settings end that say what lies in a file which another setting names."""
 _SAME_SETTING = {"steps": "max_steps", "output": "output_dir"}
 
 

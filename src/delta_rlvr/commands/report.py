@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from delta_rlvr.commands.terminal import plain_warnings
 from delta_rlvr.report.page import TOKEN_MEGABYTES, write_report
 from delta_rlvr.runs import read_run
 from delta_rlvr.runs.layout import RUN
@@ -41,13 +42,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """The subcommand."""
-    page = write_report(
-        runs_below(args.runs),
-        args.output or Path(args.runs[0]) / "report.html",
-        title=args.title,
-        megabytes=args.megabytes,
-        shade_by=comma_list(args.shade_by),
-    )
+    if args.output and Path(args.output).is_dir():
+        raise ValueError(
+            f"--output {args.output} is a folder: name the page, as in {args.output}/report.html"
+        )
+    with plain_warnings(lambda text: print(text, file=sys.stderr)):
+        page = write_report(
+            runs_below(args.runs),
+            args.output or Path(args.runs[0]) / "report.html",
+            title=args.title,
+            megabytes=args.megabytes,
+            shade_by=comma_list(args.shade_by),
+        )
     print(page)
     return 0
 

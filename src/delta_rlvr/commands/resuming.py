@@ -9,9 +9,9 @@ from typing import Any
 from delta_rlvr.adapters.trl import DeltaTrainerConfig
 from delta_rlvr.adapters.trl.own_run import MODEL
 from delta_rlvr.adapters.trl.resume import find_checkpoints
-from delta_rlvr.commands.options import CONTENT, NOT_RESTORED, differing, flag_of, told_difference
+from delta_rlvr.commands.options import NOT_RESTORED, differing, flag_of, told_difference
 from delta_rlvr.runs import RunFolderError, RunWriter, read_run
-from delta_rlvr.runs.layout import RUN
+from delta_rlvr.runs.layout import CONTENT, RUN
 from delta_rlvr.spelling import command_line
 
 

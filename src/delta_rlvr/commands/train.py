@@ -20,7 +20,6 @@ from delta_rlvr.adapters.trl.run_folder import RunFolderCallback
 from delta_rlvr.commands.endings import how_to_go_on, room_for_the_end
 from delta_rlvr.commands.heldout import HeldoutScore, heldout_problems, sampling_text, tell_change
 from delta_rlvr.commands.options import (
-    CONTENT,
     NOT_RESTORED,
     TrainOptions,
     flag_of,
@@ -42,6 +41,7 @@ from delta_rlvr.evaluate import EvaluationResult
 from delta_rlvr.exit_codes import at_work
 from delta_rlvr.rewards import OverlongReward, RewardFunction, SoftOverlong
 from delta_rlvr.runs import RunWriter
+from delta_rlvr.runs.layout import CONTENT
 from delta_rlvr.runs.model_card import write_card
 from delta_rlvr.runs.writer import check_is_free
 from delta_rlvr.spelling import command_line, shown_spec

@@ -292,7 +292,12 @@ def paired_sentence(row: SeedComparison, baseline: str, where: str = "", unit: U
     compared = f"{compared}, {p_words(row.p_paired)}"
     if is_significant(row.p_paired):
         return f"{compared}: more than seed-to-seed variation explains."
-    return (
-        f"{compared}: indistinguishable from seed-to-seed variation. A true difference of "
-        f"{unit.plain(row.detectable or 0)} {unit.name} would have been found in four of five such studies."
-    )
+    least = 2 / 2**row.pairs
+    if least >= SIGNIFICANCE:
+        enough = next(n for n in count(2) if 2 / 2**n < SIGNIFICANCE)
+        return f"{compared}: so few pairs cannot come below p = {least:.3g}, whatever the difference; take {enough} seeds or more."
+    compared = f"{compared}: indistinguishable from seed-to-seed variation."
+    if not row.detectable:  # nothing varied
+        return compared
+    size = f"{unit.plain(row.detectable)} {unit.name}"
+    return f"{compared} A true difference of {size} would have been found in four of five such studies."

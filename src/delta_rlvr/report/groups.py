@@ -8,11 +8,12 @@ from typing import Any
 
 from delta_rlvr.files import dump
 from delta_rlvr.runs import RunReader
+from delta_rlvr.runs.layout import CONTENT
 
 # Settings that differ between runs of the same experiment by their nature.
 _OWN = {
     *("seed", "data_seed", "output", "output_dir", "run_name", "logging_dir"),
-    *("resume", "resume_from_checkpoint"),
+    *("resume", "resume_from_checkpoint", "report", "show_methods", "save_total_limit"),
 }
 
 
@@ -85,7 +86,7 @@ def run_labels(runs: Sequence[RunReader]) -> list[str]:
     """The runs' labels; those that several share have the folder beside them."""
     labels = [run_label(run) for run in runs]
     return [
-        label if labels.count(label) == 1 else f"{label} ({run.path.resolve().name})"
+        label if labels.count(label) == 1 else f"{label} ({_folder(run, runs)})"
         for label, run in zip(labels, runs, strict=True)
     ]
 
@@ -100,8 +101,30 @@ def _label(runs: Sequence[RunReader], places: list[int], members: list[list[int]
         return method
     differing, _ = compare_settings(rivals)
     mine = settings_of(first)
-    telling = [key for key in differing if key not in _OWN and not key.startswith("version.")]
+    telling = [
+        key
+        for key in differing
+        if key not in _OWN and not key.startswith("version.") and not key.endswith(CONTENT)
+    ]
     if 1 <= len(telling) <= 2:
         difference = ", ".join(f"{key.removeprefix('rule.')} {mine.get(key)}" for key in telling)
         return f"{method} ({difference})"
-    return f"{method} ({first.path.resolve().name})"
+    return f"{method} ({_folder(first, rivals)})"
+
+
+def _folder(run: RunReader, others: Sequence[RunReader]) -> str:
+    """The run's folder, with the one that it lies in where another run's has the same name."""
+    path = run.path.resolve()
+    shared = [other for other in others if other.path.resolve().name == path.name]
+    return path.name if len(shared) <= 1 else f"{path.parent.name}/{path.name}"
+
+
+def without_repeats(runs: Sequence[RunReader]) -> list[RunReader]:
+    """The runs, each once: a second comparison makes the first one's baselines again, and they come out the same."""
+    kept: dict[str, RunReader] = {}
+    for place, run in enumerate(runs):
+        shared = {key: value for key, value in settings_of(run).items() if key not in _OWN - {"seed"}}
+        outcome = (run.info.get("status"), run.info.get("final"), run.series("loss"), run.series("reward"))
+        known = run.info and run.series("loss")[0]
+        kept.setdefault(dump([dict(sorted(shared.items())), *outcome]) if known else f"alone {place}", run)
+    return list(kept.values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import warnings
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.resources import files
@@ -18,7 +19,7 @@ from delta_rlvr.report.clouds import TYPES, clouds
 from delta_rlvr.report.comparison import comparison
 from delta_rlvr.report.discriminator import summary
 from delta_rlvr.report.dynamics import POINTS, columns, notes, panels
-from delta_rlvr.report.groups import group_runs, run_label, run_labels
+from delta_rlvr.report.groups import group_runs, run_label, run_labels, without_repeats
 from delta_rlvr.report.shading import check_shadings
 from delta_rlvr.report.tokenview import compress, token_view
 from delta_rlvr.report.weights import points_for
@@ -66,7 +67,11 @@ def write_report(
     if not megabytes > 0:
         raise ValueError(f"megabytes = {megabytes} must be positive")
     check_shadings(shade_by)
-    runs = [read_run(path) for path in run_paths]
+    given = [read_run(path) for path in run_paths]
+    runs = without_repeats(given)
+    if len(runs) < len(given):
+        left_out = ", ".join(str(run.path) for run in given if run not in runs)
+        warnings.warn(f"the same runs as others, and so left out: {left_out}", stacklevel=2)
     if unknown := set(sections) - set(SECTIONS):
         raise ValueError(f"sections: {', '.join(sorted(unknown))} are none of {', '.join(SECTIONS)}")
     model, blocks = _page_model(runs, int(megabytes * 1e6 / len(runs)), shade_by)

@@ -17,6 +17,8 @@ METRICS = "metrics.jsonl"
 ROLLOUTS = "rollouts"
 TOKENS = "tokens.npz"
 EVALUATIONS = "evaluations"
+CONTENT = "_sha256"
+"""How the settings end that say what lies in a file which another setting names."""
 PROXY_AGREEMENT = "proxy_agreement.json"
 
 # Arrays of a rollout with one entry per valid response token.

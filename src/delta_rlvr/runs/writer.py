@@ -14,6 +14,7 @@ from typing import Any
 
 from delta_rlvr.files import atomic, dump, now, plain
 from delta_rlvr.runs.layout import (
+    CONTENT,
     METRICS,
     ROLLOUTS,
     RUN,
@@ -94,6 +95,12 @@ class RunWriter:
         folder, new = Path(path), plain(asdict(description))
         info = _info_to_resume(folder, new)
         settings, before = new["settings"], info.get("settings", {})
+        for name in (key for key in settings if step and key.endswith(CONTENT)):
+            if before.get(name) not in (None, settings[name]):
+                raise RunFolderError(
+                    f"{folder}: the file that {name.removesuffix(CONTENT)} names has changed since this run began, and its steps "
+                    "would be of two kinds: put the file back, or start another run in a folder of its own"
+                )
         kept, unreadable = _metrics_until(folder / METRICS, step)
         with atomic(folder / METRICS) as file:
             file.write("".join(line + "\n" for line in kept.values()).encode())

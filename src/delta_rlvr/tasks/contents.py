@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import inspect
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cache
@@ -17,9 +18,24 @@ from delta_rlvr.tasks.sources.rows import data_file, is_row_file
 
 
 def content_digest(spec: str) -> str | None:
-    """SHA-256 of what a method, reward or task is read from; None where it names no file. (What a file imports is not looked at.)"""
+    """SHA-256 of the file that a method, reward or task is read from, of the digests where there are several; None where it names no
+    file. (What a file imports is not looked at.)"""
     digests = [_digest(path, path.stat().st_mtime_ns) for path in _files(spec) if path.is_file()]
-    return hashlib.sha256("".join(digests).encode()).hexdigest() if digests else None
+    return digests[0] if len(digests) == 1 else _joined(digests)
+
+
+def rule_digest(rule: object) -> str | None:
+    """SHA-256 of the file that a rule of one's own is written in, of the class alone where that file is the script that runs (which may
+    change for other reasons); None for a rule of ours, or one typed at a prompt."""
+    kind = type(rule)
+    if kind.__module__.partition(".")[0] == __name__.partition(".")[0]:
+        return None
+    with suppress(TypeError, OSError):
+        if kind.__module__ == "__main__":
+            return hashlib.sha256(inspect.getsource(kind).encode()).hexdigest()
+        path = Path(inspect.getfile(kind))
+        return _digest(path, path.stat().st_mtime_ns)
+    return None
 
 
 def content_digests(specs: Iterable[str]) -> dict[str, str]:
@@ -38,6 +54,10 @@ def _files(spec: str) -> Iterator[Path]:
             if module is not None and module.origin is not None:
                 yield Path(module.origin)
     yield from (data_file(Path(one)) for one in (name, settings.get("heldout", "")) if is_row_file(one))
+
+
+def _joined(digests: list[str]) -> str | None:
+    return hashlib.sha256("".join(digests).encode()).hexdigest() if digests else None
 
 
 @cache

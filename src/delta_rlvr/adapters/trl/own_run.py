@@ -15,8 +15,9 @@ from delta_rlvr.adapters.trl.resume import find_checkpoints, unseal_after
 from delta_rlvr.adapters.trl.run_folder import RunFolderCallback
 from delta_rlvr.rewards import RewardFunction
 from delta_rlvr.runs import RunDescription, RunWriter
-from delta_rlvr.runs.layout import RUN
+from delta_rlvr.runs.layout import CONTENT, RUN
 from delta_rlvr.runs.model_card import write_card
+from delta_rlvr.tasks.contents import rule_digest
 from delta_rlvr.versions import installed_versions
 
 if TYPE_CHECKING:
@@ -79,7 +80,11 @@ def kept_run(trainer: DeltaTrainer, checkpoint: Path | None) -> Iterator[None]:
         resumed = checkpoint is not None and (folder / RUN).exists()
         writer = open_writer(
             config,
-            {**config.to_dict(), "reward": ", ".join(trainer.reward_func_names)},
+            {
+                **config.to_dict(),
+                "reward": ", ".join(trainer.reward_func_names),
+                f"method{CONTENT}": rule_digest(config.resolved_method.rule),
+            },
             model=trainer.model_name,
             task=_task_name(trainer.train_dataset),
             step=_step_of(checkpoint) if checkpoint and resumed else None,

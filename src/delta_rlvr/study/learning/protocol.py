@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args, get_type_hints
 
 import yaml
 
+from delta_rlvr.spelling import did_you_mean
 from delta_rlvr.study.judging import knows_decisive
 from delta_rlvr.study.learning.heldout import HeldoutSettings
 from delta_rlvr.study.weighing import study_method
@@ -144,12 +145,16 @@ class Protocol:
         for arm, seeds in self.arms.items():
             if not isinstance(seeds, int) or seeds < 1:
                 raise ValueError(f"protocol {self.name!r}: arms.{arm} is a number of seeds, not {seeds!r}")
-        if self.primary is not None and (
-            self.primary.arm not in self.arms or not set(self.primary.tasks) <= set(self.tasks)
-        ):
-            raise ValueError(
-                f"protocol {self.name!r}: the primary comparison is not among the arms and tasks"
-            )
+        if self.primary is not None:
+            for name, known in (
+                (self.primary.arm, self.arms),
+                *((task, self.tasks) for task in self.primary.tasks),
+            ):
+                if name not in known:
+                    raise ValueError(
+                        f"protocol {self.name!r}: the primary comparison's {name!r} is not among the arms and tasks"
+                        f"{did_you_mean(name, known)}"
+                    )
         knowing = [
             arm for arm in self.arms if arm not in self.retired and "decisive" in study_method(arm).rule.needs
         ]
