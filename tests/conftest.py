@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 
+import jaxtyping
 import pytest
 from jaxtyping import install_import_hook
 
@@ -37,6 +38,14 @@ def pytest_collection_finish():
     to look at it again: that took a third of the time of the small trainings."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="module")
+def unchecked_shapes():
+    """For modules that make the same calls again and again as another one, which checks their shapes: a third of the time."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 def pytest_runtest_setup(item):

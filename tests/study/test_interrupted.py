@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import jaxtyping
 import numpy as np
 import pytest
 import torch
@@ -46,13 +45,8 @@ heldout: {problems: 2, samples: 2}
 """
 
 
-@pytest.fixture(scope="module", autouse=True)
-def unchecked_shapes() -> Iterator[None]:
-    """`test_learning.py` checks the shapes of the same trainings; here, where they are made again and again, that takes a third of the
-    time."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
+# `test_learning.py` checks the shapes of the same trainings.
+pytestmark = pytest.mark.usefixtures("unchecked_shapes")
 
 
 @pytest.fixture(scope="module")

@@ -26,6 +26,9 @@ from replayed_training import (
     tokenizer,
 )
 
+# `test_late.py` and `test_every_method_trains.py` check the shapes of the same trainings.
+pytestmark = pytest.mark.usefixtures("unchecked_shapes")
+
 
 def config(**settings):
     return DeltaTrainerConfig(**settings_of("one micro-batch"), **settings)

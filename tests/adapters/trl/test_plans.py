@@ -10,6 +10,9 @@ from delta_rlvr import TokenRule
 from replayed_training import build, make_model, parameters_of, pretend_vllm, rollout
 from rounding import MODEL, rounding
 
+# `test_late.py` and `test_every_method_trains.py` check the shapes of the same trainings.
+pytestmark = pytest.mark.usefixtures("unchecked_shapes")
+
 
 @dataclass(frozen=True)
 class Evens(TokenRule):

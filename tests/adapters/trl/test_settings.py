@@ -27,6 +27,9 @@ from replayed_training import (
 )
 from rounding import rounding
 
+# `test_late.py` and `test_every_method_trains.py` check the shapes of the same trainings.
+pytestmark = pytest.mark.usefixtures("unchecked_shapes")
+
 UPDATES = "several updates"
 
 

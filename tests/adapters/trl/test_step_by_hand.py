@@ -12,6 +12,9 @@ from replayed_training import SHAPES, build, make_model, parameters_of
 from rounding import rounding
 from support_methods import TRAINABLE
 
+# `test_late.py` and `test_every_method_trains.py` check the shapes of the same trainings.
+pytestmark = pytest.mark.usefixtures("unchecked_shapes")
+
 
 @functools.cache
 def trained(method, shape):
