@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -9,6 +10,7 @@ import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
@@ -54,6 +56,17 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, value: Any, *, indent: int | None = 1) -> None:
     """A value as a JSON file, whole or not at all."""
     write_text(path, dump(value, indent=indent))
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file, read again only when it has changed."""
+    return _file_digest(path, path.stat().st_mtime_ns)
+
+
+@cache
+def _file_digest(path: Path, _changed: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def hold(file: IO[Any], refusal: str) -> None:

@@ -167,14 +167,15 @@ def module_at(where: str) -> ModuleType:
     return _load_file(path, path.stat().st_mtime_ns)
 
 
-def line_in(thing: Any, error: BaseException) -> str:
-    """Where an error left the file of a function or class, for a message: the last line of that file, whatever it had called there."""
+def failed_with(thing: Any, error: BaseException) -> str:
+    """How a function or class of somebody else's failed, for a message: the error, and the last line of its own file, whatever it had
+    called there."""
     file = None
     with suppress(TypeError, OSError):  # typed at a prompt
         file = inspect.getsourcefile(thing)
     frames = traceback.extract_tb(error.__traceback__)
     frame = next((frame for frame in reversed(frames) if frame.filename == file), frames[-1])
-    return f"{frame.filename}, line {frame.lineno}"
+    return f"failed with {type(error).__name__}: {error} ({frame.filename}, line {frame.lineno})"
 
 
 def check_place(spec: str) -> None:

@@ -69,10 +69,9 @@ def run(arguments: list[str]) -> int:
     unused = {name: value for name, value in settings_of_file(theirs).items() if name in taken}
     if "resume" in unused:
         theirs += ["--resume", "false"]
-    # Seed by seed, so that an interrupted comparison has the same seeds of every method.
-    base, config = parse_train_options([*theirs, "--method", methods[0], "--output", str(folder)])
-    for name in methods[1:]:  # refused here, by its own name, if it cannot be trained with
-        parse_train_options([*theirs, "--method", name, "--output", str(folder)])
+    # All of them, so that a method that cannot be trained with is refused here, by its own name.
+    parsed = [parse_train_options([*theirs, "--method", name, "--output", str(folder)]) for name in methods]
+    base, config = parsed[0]
     if "show_methods" not in given_options(theirs):
         # So that the page can shade every run by every method: a rule of one's own, too.
         weighing = [name for name in methods if not get_method(name).rule.constant]
@@ -86,6 +85,7 @@ def run(arguments: list[str]) -> int:
         say(
             console, f"--config: compare does not use {named}. It runs --methods {mine.methods} into {folder}"
         )
+    # Seed by seed, so that an interrupted comparison has the same seeds of every method.
     planned = [(name, seed) for seed in seeds for name in methods]
     # All runs start from the same weights: their score before training is taken once.
     scored: Path | None = None

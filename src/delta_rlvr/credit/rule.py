@@ -29,7 +29,7 @@ from delta_rlvr.credit.batch import TokenBatch
 from delta_rlvr.credit.checks import extremes, first_bad_row
 from delta_rlvr.credit.record import CreditRecord
 from delta_rlvr.credit.reduce import AnotherRankRefused
-from delta_rlvr.spelling import line_in
+from delta_rlvr.spelling import failed_with
 
 NEEDS: dict[str, str] = {
     "hidden": "hidden states (they wait in the store, as the rule's `stores` says)",
@@ -207,9 +207,7 @@ def weigh(batch: TokenBatch, rule: TokenRule) -> CreditRecord:
 
 def _failure(rule: TokenRule, error: Exception) -> RuleError:
     kind = type(rule)
-    failure = RuleError(
-        f"{kind.__name__}.weigh failed with {type(error).__name__}: {error} ({line_in(kind, error)})"
-    )
+    failure = RuleError(f"{kind.__name__}.weigh {failed_with(kind, error)}")
     failure.__cause__ = error
     return failure
 

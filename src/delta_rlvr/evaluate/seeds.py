@@ -222,8 +222,15 @@ class SeedTable:
         """The smallest p that so many seeds can give, ties aside."""
         if min(seeds, base_seeds) < 2:
             return 1.0
-        # All differences of one sign, or all scores of one side above those of the other: each of the two ways round.
-        return 2 / (2**seeds if self.test == "paired" else math.comb(seeds + base_seeds, seeds))
+        if self.test == "paired":
+            return _paired_floor(seeds)
+        # All scores of one side above those of the other, either way round.
+        return 2 / math.comb(seeds + base_seeds, seeds)
+
+
+def _paired_floor(pairs: int) -> float:
+    """The smallest p of so many pairs: all differences of one sign, either way round."""
+    return 2 / 2**pairs
 
 
 def seed_table(scores: Mapping[str, SeedScores], unit: Unit = POINTS) -> SeedTable:
@@ -292,9 +299,9 @@ def paired_sentence(row: SeedComparison, baseline: str, where: str = "", unit: U
     compared = f"{compared}, {p_words(row.p_paired)}"
     if is_significant(row.p_paired):
         return f"{compared}: more than seed-to-seed variation explains."
-    least = 2 / 2**row.pairs
+    least = _paired_floor(row.pairs)
     if least >= SIGNIFICANCE:
-        enough = next(n for n in count(2) if 2 / 2**n < SIGNIFICANCE)
+        enough = next(n for n in count(2) if _paired_floor(n) < SIGNIFICANCE)
         return f"{compared}: so few pairs cannot come below p = {least:.3g}, whatever the difference; take {enough} seeds or more."
     compared = f"{compared}: indistinguishable from seed-to-seed variation."
     if not row.detectable:  # nothing varied

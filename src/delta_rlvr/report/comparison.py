@@ -76,7 +76,7 @@ def _sentence(
     scores: Sequence[dict[str, Any]],
     asked: Sequence[str],
 ) -> str:
-    if len(asked) > 1 and len(by_group) > 1:
+    if compared is None and len(by_group) > 1:
         return f"These runs are not compared: their scores are of {len(asked)} tasks or rewards ({'; '.join(asked)})."
     if steps:
         return _reward_sentence(by_group, compared, steps)

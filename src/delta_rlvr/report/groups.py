@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,12 +37,16 @@ def settings_of(run: RunReader) -> dict[str, Any]:
     return flat
 
 
+def _shared(run: RunReader, but: Collection[str]) -> dict[str, Any]:
+    """The settings that runs of one experiment share, in the order of their names."""
+    return {key: value for key, value in sorted(settings_of(run).items()) if key not in but}
+
+
 def group_runs(runs: Sequence[RunReader]) -> list[RunGroup]:
     """Runs in groups, in order of first appearance. A run whose run.json is missing stands alone."""
     by_settings: dict[str, list[int]] = {}
     for place, run in enumerate(runs):
-        shared = {key: value for key, value in settings_of(run).items() if key not in _OWN}
-        key = dump(dict(sorted(shared.items()))) if run.info else f"alone {place}"
+        key = dump(_shared(run, _OWN)) if run.info else f"alone {place}"
         by_settings.setdefault(key, []).append(place)
     members: list[list[int]] = []
     for places in by_settings.values():
@@ -123,8 +127,7 @@ def without_repeats(runs: Sequence[RunReader]) -> list[RunReader]:
     """The runs, each once: a second comparison makes the first one's baselines again, and they come out the same."""
     kept: dict[str, RunReader] = {}
     for place, run in enumerate(runs):
-        shared = {key: value for key, value in settings_of(run).items() if key not in _OWN - {"seed"}}
         outcome = (run.info.get("status"), run.info.get("final"), run.series("loss"), run.series("reward"))
         known = run.info and run.series("loss")[0]
-        kept.setdefault(dump([dict(sorted(shared.items())), *outcome]) if known else f"alone {place}", run)
+        kept.setdefault(dump([_shared(run, _OWN - {"seed"}), *outcome]) if known else f"alone {place}", run)
     return list(kept.values())

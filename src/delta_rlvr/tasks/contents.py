@@ -10,9 +10,9 @@ import importlib.util
 import inspect
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 
+from delta_rlvr.files import file_digest
 from delta_rlvr.spelling import split_spec
 from delta_rlvr.tasks.sources.rows import data_file, is_row_file
 
@@ -20,8 +20,10 @@ from delta_rlvr.tasks.sources.rows import data_file, is_row_file
 def content_digest(spec: str) -> str | None:
     """SHA-256 of the file that a method, reward or task is read from, of the digests where there are several; None where it names no
     file. (What a file imports is not looked at.)"""
-    digests = [_digest(path, path.stat().st_mtime_ns) for path in _files(spec) if path.is_file()]
-    return digests[0] if len(digests) == 1 else _joined(digests)
+    digests = [file_digest(path) for path in _files(spec) if path.is_file()]
+    if len(digests) < 2:
+        return digests[0] if digests else None
+    return hashlib.sha256("".join(digests).encode()).hexdigest()
 
 
 def rule_digest(rule: object) -> str | None:
@@ -33,8 +35,7 @@ def rule_digest(rule: object) -> str | None:
     with suppress(TypeError, OSError):
         if kind.__module__ == "__main__":
             return hashlib.sha256(inspect.getsource(kind).encode()).hexdigest()
-        path = Path(inspect.getfile(kind))
-        return _digest(path, path.stat().st_mtime_ns)
+        return file_digest(Path(inspect.getfile(kind)))
     return None
 
 
@@ -54,13 +55,3 @@ def _files(spec: str) -> Iterator[Path]:
             if module is not None and module.origin is not None:
                 yield Path(module.origin)
     yield from (data_file(Path(one)) for one in (name, settings.get("heldout", "")) if is_row_file(one))
-
-
-def _joined(digests: list[str]) -> str | None:
-    return hashlib.sha256("".join(digests).encode()).hexdigest() if digests else None
-
-
-@cache
-def _digest(path: Path, _changed: int) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

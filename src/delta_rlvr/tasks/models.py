@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import json
 import os
@@ -11,6 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from delta_rlvr.files import file_digest
 from delta_rlvr.tasks.sources import hub
 
 if TYPE_CHECKING:
@@ -107,8 +107,7 @@ def is_gguf(name_or_path: str) -> bool:
 def gguf_digest(path: str) -> str:
     """SHA-256 of a GGUF file: which weights they are, whatever the file is called."""
     try:
-        with open(path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return file_digest(Path(path))
     except OSError as error:
         raise FileNotFoundError(f"--model {path}: {error.strerror}; give the path of the GGUF file") from None
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from delta_rlvr.rewards.verdict import Verdict
-from delta_rlvr.spelling import did_you_mean, line_in, module_at
+from delta_rlvr.spelling import did_you_mean, failed_with, module_at
 from delta_rlvr.tasks.problem import Problem
 
 GRADER = "own reward"
@@ -97,13 +97,10 @@ class OwnReward:
         try:
             scores = self.function(**given)
         except Exception as error:
-            place = line_in(self.function, error)
             hint = ""
             if completions and not isinstance(completions[0], str):
                 hint = "; the prompt is a chat here, so that a completion is a list of messages: its text is completion[0]['content']"
-            raise RewardError(
-                f"--reward {self.spec} failed with {type(error).__name__}: {error} ({place}){hint}"
-            ) from error
+            raise RewardError(f"--reward {self.spec} {failed_with(self.function, error)}{hint}") from error
         try:
             listed = list(scores)
         except TypeError:

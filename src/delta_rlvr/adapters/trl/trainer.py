@@ -100,6 +100,7 @@ class DeltaTrainer(GRPOTrainer):
             ranks_on_node=gather_object([platform.node()]).count(platform.node()),
         )
         self._weigher = Weigher(self.method, args.shown_methods, store, self.accelerator)
+        self._unwrapped: tuple[Any, Any] | None = None
         # Of the rollout batch that is being made:
         self._plan_now: Plan = "none"
         self._capture: Capture | None = None
@@ -110,7 +111,6 @@ class DeltaTrainer(GRPOTrainer):
         # Of the loss that is being computed:
         self._late: Rollout | None = None
         self._loss_inputs: dict[str, Any] | None = None
-        self._unwrapped: tuple[Any, Any] | None = None
         self._check_head()
         self.add_callback(ExactResume(self))
 
