@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -54,35 +54,34 @@ class Findings:
     """What checks want to know of several tensors, for one wait for the device."""
 
     def __init__(self) -> None:
-        self._asked: list[Tensor] = []
-        self._judges: list[Callable[[float, float], None]] = []
+        self._names: list[str] = []
+        self._extremes: list[Tensor] = []
 
-    def ask(self, values: Tensor, judge: Callable[[float, float], None]) -> None:
-        """`judge` gets the smallest and the largest value, NaN if one is NaN; it is not called where there is none."""
-        if values.numel():
-            self._asked.append(values)
-            self._judges.append(judge)
+    def ask(self, **asked: Tensor) -> None:
+        """Have the smallest and the largest of these values found out, NaN if one is NaN; values asked for under one name count as one.
+        Nothing waits for the device."""
+        values = {name: one for name, one in asked.items() if one.numel()}
+        if values:
+            self._names += values
+            # Stacking makes one dtype of all, the widest.
+            self._extremes.append(torch.stack([end for one in values.values() for end in _both(one)]))
 
-    def settle(self, of: Tensor | None = None) -> tuple[float, float]:
-        """Let every check judge, in the order in which they asked. Gives the smallest and the largest value of one of them, 0 where it
-        has none."""
-        # Stacking makes one dtype of all, the widest.
-        extremes = [one for values in self._asked for one in _both(values)]
-        known = torch.stack(extremes).tolist() if extremes else []
-        pairs = list(zip(known[::2], known[1::2], strict=True))
-        for judge, pair in zip(self._judges, pairs, strict=True):
-            judge(*pair)
-        return next(
-            (pair for values, pair in zip(self._asked, pairs, strict=True) if values is of), (0.0, 0.0)
-        )
+    def copy(self) -> Findings:
+        """Findings to which more can be added without changing these."""
+        new = Findings()
+        new._names, new._extremes = [*self._names], [*self._extremes]
+        return new
 
-    def problem(self) -> ValueError | None:
-        """What the first check that refuses says; None if none does."""
-        try:
-            self.settle()
-        except ValueError as error:
-            return error
-        return None
+    def settle(self) -> dict[str, tuple[float, float]]:
+        """What was asked for, by name: the one wait. A name without any value is not there."""
+        ends = torch.cat(self._extremes).tolist() if self._extremes else []
+        known: dict[str, list[float]] = {}
+        for name, low, high in zip(self._names, ends[::2], ends[1::2], strict=True):
+            known.setdefault(name, []).extend((low, high))
+        return {
+            name: (math.nan, math.nan) if any(map(math.isnan, both)) else (min(both), max(both))
+            for name, both in known.items()
+        }
 
 
 def _both(values: Tensor) -> Sequence[Tensor]:

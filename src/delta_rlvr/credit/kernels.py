@@ -27,6 +27,7 @@ _TOKENS = 256
 # The tiles of a sum over rows, and of a product along them: the fastest of a dozen shapes tried on an H200.
 _SUM_ROWS, _SUM_WIDTH = 4, 512
 _ROWS, _WIDTH = 8, 1024
+_MEAN_PARTS, _MEAN_WIDTH = 32, 64
 _BLOCK = 1024
 """Tokens (or columns, or partial sums) of one program where no row is read."""
 
@@ -69,19 +70,37 @@ if triton is not None:
         """partial[part, side, :] = sum over the part's tokens of weights[side, token] * rows[token, :]."""
         part = tl.program_id(0)
         rows, first, held = _part(table, part, each, width, kind, tokens)
+        _store_sums(partial, part, rows, weights, count, first, held, width, tokens, block_n, block_d)
+
+    @triton.jit
+    def _store_sums(
+        partial,
+        part,
+        rows,
+        weights,
+        count,
+        first,
+        held,
+        width,
+        tokens: tl.constexpr,
+        block_n: tl.constexpr,
+        block_d: tl.constexpr,
+    ):
+        """This program's columns of partial[part, side, :]."""
         columns = tl.program_id(1) * block_d + tl.arange(0, block_d)
         inside = columns < width
-        positive = tl.zeros((block_d,), tl.float32)
-        negative = tl.zeros((block_d,), tl.float32)
+        # Whole tiles are added up, and the tile's rows at the end: threads need not wait for each other meanwhile.
+        positive = tl.zeros((block_n, block_d), tl.float32)
+        negative = tl.zeros((block_n, block_d), tl.float32)
         for start in range(0, tokens, block_n):
             place = (start + tl.arange(0, block_n)).to(tl.int64)
             there = place < held
             x = _tile(rows, place, there, columns, inside, width)
-            positive += tl.sum(x * tl.load(weights + first + place, there, other=0.0)[:, None], 0)
-            negative += tl.sum(x * tl.load(weights + count + first + place, there, other=0.0)[:, None], 0)
+            positive += x * tl.load(weights + first + place, there, other=0.0)[:, None]
+            negative += x * tl.load(weights + count + first + place, there, other=0.0)[:, None]
         out = partial + part.to(tl.int64) * 2 * width
-        tl.store(out + columns, positive, inside)
-        tl.store(out + width + columns, negative, inside)
+        tl.store(out + columns, tl.sum(positive, 0), inside)
+        tl.store(out + width + columns, tl.sum(negative, 0), inside)
 
     @triton.jit
     def _project_kernel(
@@ -113,156 +132,206 @@ if triton is not None:
         tl.store(products + first + place, total, there)
 
     @triton.jit
-    def _assign_kernel(
+    def _alpha(margins, gamma, place, there, sign):
+        """alpha = sigmoid(margin / gamma) (Eq. 6), 0 where A = 0."""
+        temperature = tl.where(sign < 0, tl.load(gamma + 1), tl.load(gamma))
+        alpha = 1 / (1 + tl.exp(-tl.load(margins + place, there, other=0.0) / temperature))
+        return tl.where(sign == 0, 0.0, alpha)
+
+    @triton.jit
+    def _assign_kernel(margins, gamma, side, alphas, count, block: tl.constexpr):
+        """alpha of every token."""
+        place = tl.program_id(0) * block + tl.arange(0, block)
+        there = place < count
+        sign = tl.load(side + place, there, other=0)
+        tl.store(alphas + place, _alpha(margins, gamma, place, there, sign), there)
+
+    @triton.jit
+    def _side_sum_kernel(
+        table,
         mass,
         side,
         factor,
         margins,
         gamma,
-        alphas,
         weights,
         partial,
-        count,
-        scaled: tl.constexpr,
-        first: tl.constexpr,
-        block: tl.constexpr,
-    ):
-        """alpha = sigmoid(margin / gamma) (Eq. 6; 1 in the `first` pass), the weights of either side's sum, and the sides' masses."""
-        place = tl.program_id(0) * block + tl.arange(0, block)
-        there = place < count
-        sign = tl.load(side + place, there, other=0)
-        weight = tl.load(mass + place, there, other=0.0)
-        alpha = tl.where(sign == 0, 0.0, 1.0).to(tl.float64)
-        if not first:
-            temperature = tl.where(sign < 0, tl.load(gamma + 1), tl.load(gamma))
-            alpha = alpha / (1 + tl.exp(-tl.load(margins + place, there, other=0.0) / temperature))
-            tl.store(alphas + place, alpha, there)
-            weight = weight * alpha
-        own = partial + 4 * tl.program_id(0)
-        tl.store(own, tl.sum(tl.where(sign > 0, weight, 0.0), 0))
-        tl.store(own + 1, tl.sum(tl.where(sign < 0, weight, 0.0), 0))
-        tl.store(own + 2, tl.sum((sign > 0).to(tl.float64), 0))
-        tl.store(own + 3, tl.sum((sign < 0).to(tl.float64), 0))
-        if scaled:
-            weight = weight * tl.load(factor + place, there, other=0.0)
-        tl.store(weights + place, tl.where(sign > 0, weight, 0.0).to(tl.float32), there)
-        tl.store(weights + count + place, tl.where(sign < 0, weight, 0.0).to(tl.float32), there)
-
-    @triton.jit
-    def _centroid_kernel(
-        sums,
         masses,
-        previous,
-        means,
-        difference,
-        gap,
-        offset,
-        programs,
-        width,
-        floor,
-        first: tl.constexpr,
-        block: tl.constexpr,
-    ):
-        """The centroids mu (Eq. 3 and 7), mu+ - mu-, ||mu+ - mu-|| and ||mu+||^2 - ||mu-||^2: one program, for want of much to do."""
-        number = tl.arange(0, block)
-        plus = tl.sum(tl.zeros((block,), tl.float64), 0)
-        minus = plus
-        for start in range(0, programs, block):
-            here = start + number < programs
-            plus += tl.sum(tl.load(masses + 4 * (start + number), here, other=0.0), 0)
-            minus += tl.sum(tl.load(masses + 4 * (start + number) + 1, here, other=0.0), 0)
-        square = tl.zeros((block,), tl.float64)
-        less = tl.zeros((block,), tl.float64)
-        for start in range(0, width, block):
-            columns = start + tl.arange(0, block)
-            inside = columns < width
-            positive = tl.load(sums + columns, inside, other=0.0) / tl.maximum(plus, floor)
-            negative = tl.load(sums + width + columns, inside, other=0.0) / tl.maximum(minus, floor)
-            if not first:  # a side to which nothing was assigned keeps its centroid
-                positive = tl.where(plus > 0, positive, tl.load(previous + columns, inside, other=0.0))
-                negative = tl.where(
-                    minus > 0, negative, tl.load(previous + width + columns, inside, other=0.0)
-                )
-            apart = positive - negative
-            tl.store(means + columns, positive, inside)
-            tl.store(means + width + columns, negative, inside)
-            tl.store(difference + columns, apart.to(tl.float32), inside)
-            square += apart * apart
-            less += apart * (positive + negative)
-        tl.store(gap, tl.sqrt(tl.sum(square, 0)))
-        tl.store(offset, tl.sum(less, 0))
-
-    @triton.jit
-    def _margin_kernel(
-        table,
-        difference,
-        offset,
-        side,
-        factor,
-        margins,
-        moments,
+        count,
         each,
         width,
         kind: tl.constexpr,
         tokens: tl.constexpr,
         scaled: tl.constexpr,
+        first_pass: tl.constexpr,
         block_n: tl.constexpr,
         block_d: tl.constexpr,
     ):
-        """D = +-(2 <v, mu+ - mu-> - (||mu+||^2 - ||mu-||^2)), 0 where A = 0, and its count, sum and squared deviations by side."""
+        """`_sum_kernel` with the weights |A| alpha (alpha = 1 in the first pass), and masses[side, part]: their sums."""
+        part = tl.program_id(0)
+        rows, first, held = _part(table, part, each, width, kind, tokens)
+        place = tl.arange(0, tokens).to(tl.int64)
+        there = place < held
+        sign = tl.load(side + first + place, there, other=0)
+        weight = tl.load(mass + first + place, there, other=0.0)
+        if not first_pass:
+            weight = weight * _alpha(margins, gamma, first + place, there, sign)
+        if tl.program_id(1) == 0:
+            tl.store(masses + part, tl.sum(tl.where(sign > 0, weight, 0.0), 0))
+            tl.store(masses + tl.num_programs(0) + part, tl.sum(tl.where(sign < 0, weight, 0.0), 0))
+        if scaled:
+            weight = weight * tl.load(factor + first + place, there, other=0.0)
+        # Every program of the part stores the same weights, and reads those that it stored.
+        tl.store(weights + first + place, tl.where(sign > 0, weight, 0.0).to(tl.float32), there)
+        tl.store(weights + count + first + place, tl.where(sign < 0, weight, 0.0).to(tl.float32), there)
+        tl.debug_barrier()
+        _store_sums(partial, part, rows, weights, count, first, held, width, tokens, block_n, block_d)
+
+    @triton.jit
+    def _last(ticket, programs):
+        """Whether this program is the last of so many. Then it sees what the others stored, and the ticket can be used again."""
+        tl.debug_barrier()  # all threads have stored before one of them counts
+        last = tl.atomic_add(ticket, 1) == programs - 1
+        if last:
+            tl.store(ticket, 0)
+        return last
+
+    @triton.jit
+    def _total(values, count, block: tl.constexpr):
+        """The sum of so many values."""
+        total = tl.zeros((block,), tl.float64)
+        for start in range(0, count, block):
+            number = start + tl.arange(0, block)
+            total += tl.load(values + number, number < count, other=0.0)
+        return tl.sum(total, 0)
+
+    @triton.jit
+    def _centroid_kernel(
+        ticket,
+        partial,
+        masses,
+        previous,
+        means,
+        difference,
+        norms,
+        summary,
+        parts,
+        width,
+        floor,
+        first_pass: tl.constexpr,
+        block_n: tl.constexpr,
+        block_d: tl.constexpr,
+        block: tl.constexpr,
+    ):
+        """The centroids mu (Eq. 3 and 7), mu+ - mu-, and as a summary both masses, ||mu+ - mu-|| and ||mu+||^2 - ||mu-||^2."""
+        columns = tl.program_id(0) * block_d + tl.arange(0, block_d)
+        inside = columns < width
+        positive = tl.zeros((block_d,), tl.float64)
+        negative = tl.zeros((block_d,), tl.float64)
+        for start in range(0, parts, block_n):
+            part = start + tl.arange(0, block_n)
+            at = partial + part[:, None].to(tl.int64) * 2 * width + columns[None, :]
+            here = (part < parts)[:, None] & inside[None, :]
+            positive += tl.sum(tl.load(at, here, other=0.0).to(tl.float64), 0)
+            negative += tl.sum(tl.load(at + width, here, other=0.0).to(tl.float64), 0)
+        plus = _total(masses, parts, block)
+        minus = _total(masses + parts, parts, block)
+        positive = positive / tl.maximum(plus, floor)
+        negative = negative / tl.maximum(minus, floor)
+        if not first_pass:  # a side to which nothing was assigned keeps its centroid
+            positive = tl.where(plus > 0, positive, tl.load(previous + columns, inside, other=0.0))
+            negative = tl.where(minus > 0, negative, tl.load(previous + width + columns, inside, other=0.0))
+        apart = positive - negative
+        tl.store(means + columns, positive, inside)
+        tl.store(means + width + columns, negative, inside)
+        tl.store(difference + columns, apart.to(tl.float32), inside)
+        programs = tl.num_programs(0)
+        own = norms + tl.program_id(0)
+        tl.store(own, tl.sum(apart * apart, 0))  # 0 beyond the width
+        tl.store(own + programs, tl.sum(apart * (positive + negative), 0))
+        if _last(ticket, programs):
+            tl.store(summary, plus)
+            tl.store(summary + 1, minus)
+            tl.store(summary + 2, tl.sqrt(_total(norms, programs, block)))
+            tl.store(summary + 3, _total(norms + programs, programs, block))
+
+    @triton.jit
+    def _margin_kernel(
+        table,
+        ticket,
+        difference,
+        summary,
+        side,
+        factor,
+        margins,
+        moments,
+        joined,
+        each,
+        width,
+        floor,
+        kind: tl.constexpr,
+        tokens: tl.constexpr,
+        scaled: tl.constexpr,
+        block_n: tl.constexpr,
+        block_d: tl.constexpr,
+        block: tl.constexpr,
+    ):
+        """D = +-(2 <v, mu+ - mu-> - (||mu+||^2 - ||mu-||^2)), 0 where A = 0; and by side their number, mean, squared deviation and
+        standard deviation."""
         part = tl.program_id(0)
         rows, first, held = _part(table, part, each, width, kind, tokens)
         place = (tl.program_id(1) * block_n + tl.arange(0, block_n)).to(tl.int64)
         there = place < held
-        total = tl.zeros((block_n,), tl.float32)
+        products = tl.zeros((block_n, block_d), tl.float32)
         for start in range(0, width, block_d):
             columns = start + tl.arange(0, block_d)
             inside = columns < width
             x = _tile(rows, place, there, columns, inside, width)
-            total += tl.sum(x * tl.load(difference + columns, inside, other=0.0)[None, :], 1)
-        along = total.to(tl.float64)
+            products += x * tl.load(difference + columns, inside, other=0.0)[None, :]
+        along = tl.sum(products, 1).to(tl.float64)
         if scaled:
             along = along * tl.load(factor + first + place, there, other=0.0)
         sign = tl.load(side + first + place, there, other=0)
-        margin = sign.to(tl.float64) * (2 * along - tl.load(offset))
+        margin = sign.to(tl.float64) * (2 * along - tl.load(summary + 3))
         tl.store(margins + first + place, margin, there)
-        own = moments + 6 * (part * tl.num_programs(1) + tl.program_id(1))
+        programs = tl.num_programs(0) * tl.num_programs(1)
+        own = moments + part * tl.num_programs(1) + tl.program_id(1)
         for number in tl.static_range(2):
             here = sign == 1 - 2 * number
             count = tl.sum(here.to(tl.float64), 0)
             mean = tl.sum(tl.where(here, margin, 0.0), 0) / tl.maximum(count, 1.0)
             deviation = tl.where(here, margin - mean, 0.0)
-            tl.store(own + 3 * number, count)
-            tl.store(own + 3 * number + 1, mean)
-            tl.store(own + 3 * number + 2, tl.sum(deviation * deviation, 0))
+            tl.store(own + 3 * number * programs, count)
+            tl.store(own + (3 * number + 1) * programs, mean)
+            tl.store(own + (3 * number + 2) * programs, tl.sum(deviation * deviation, 0))
+        if _last(ticket, programs):
+            for number in tl.static_range(2):
+                _join_moments(moments + 3 * number * programs, joined + number, programs, floor, block)
 
     @triton.jit
-    def _moments_kernel(moments, joined, programs, floor, block: tl.constexpr):
-        """Counts, means and squared deviations of all programs joined to one (Chan's formula), and the standard deviation: one program
-        per side."""
-        side = tl.program_id(0)
+    def _join_moments(moments, joined, programs, floor, block: tl.constexpr):
+        """Counts, means and squared deviations of all programs joined to one (Chan's formula), and the standard deviation."""
         count = tl.zeros((block,), tl.float64)
-        total = tl.zeros((block,), tl.float64)
-        for start in range(0, programs, block):
-            number = start + tl.arange(0, block)
-            here = number < programs
-            n = tl.load(moments + 6 * number + 3 * side, here, other=0.0)
-            count += n
-            total += n * tl.load(moments + 6 * number + 3 * side + 1, here, other=0.0)
-        counted = tl.sum(count, 0)
-        mean = tl.sum(total, 0) / tl.maximum(counted, 1.0)
+        mean = tl.zeros((block,), tl.float64)
         squares = tl.zeros((block,), tl.float64)
         for start in range(0, programs, block):
             number = start + tl.arange(0, block)
             here = number < programs
-            n = tl.load(moments + 6 * number + 3 * side, here, other=0.0)
-            apart = tl.load(moments + 6 * number + 3 * side + 1, here, other=0.0) - mean
-            squares += n * apart * apart + tl.load(moments + 6 * number + 3 * side + 2, here, other=0.0)
-        tl.store(joined + side, counted)
-        tl.store(joined + 2 + side, mean)
-        total_square = tl.sum(squares, 0)
-        tl.store(joined + 4 + side, total_square)
-        tl.store(joined + 6 + side, tl.maximum(tl.sqrt(total_square / tl.maximum(counted, 1.0)), floor))
+            more = tl.load(moments + number, here, other=0.0)
+            apart = tl.load(moments + programs + number, here, other=0.0) - mean
+            share = more / tl.maximum(count + more, 1.0)
+            squares += (
+                tl.load(moments + 2 * programs + number, here, other=0.0) + count * share * apart * apart
+            )
+            mean += share * apart
+            count += more
+        counted = tl.sum(count, 0)
+        middle = tl.sum(count * mean, 0) / tl.maximum(counted, 1.0)
+        square = tl.sum(squares + count * (mean - middle) * (mean - middle), 0)
+        tl.store(joined, counted)
+        tl.store(joined + 2, middle)
+        tl.store(joined + 4, square)
+        tl.store(joined + 6, tl.maximum(tl.sqrt(square / tl.maximum(counted, 1.0)), floor))
 
     _KINDS = {torch.bfloat16: tl.bfloat16, torch.float16: tl.float16, torch.float32: tl.float32}
 
@@ -283,20 +352,17 @@ class Parts:
         ]
         self.each = triton.cdiv(max(count for _, _, count in table), _TOKENS)
         self.count = len(table) * self.each
-        self.table = torch.tensor(table, dtype=torch.int64).to(self.device, non_blocking=True)
+        # The ticket, by which programs count each other (see `_last`), lies behind the table: one copy brings both to the device.
+        self.table = torch.tensor([*table, (0, 0, 0)], dtype=torch.int64).to(self.device, non_blocking=True)
+        self.ticket = self.table[-1]
 
 
 def add_side_sums(total: Float[Tensor, "2 width"], weights: Float[Tensor, "2 token"], parts: Parts) -> None:
     """total += the rows of the parts, weighted by the tokens' weights of either side."""
-    if parts.count:
-        total += side_sums(weights, parts)
-
-
-def side_sums(weights: Float[Tensor, "2 token"], parts: Parts) -> Float[Tensor, "2 width"]:
-    """The rows of the parts, of which there are some, weighted by the tokens' weights of either side and summed."""
+    if not parts.count:
+        return
     partial = torch.empty(parts.count, 2, parts.width, dtype=torch.float32, device=parts.device)
-    grid = (parts.count, triton.cdiv(parts.width, _SUM_WIDTH))
-    _sum_kernel[grid](
+    _sum_kernel[(parts.count, triton.cdiv(parts.width, _SUM_WIDTH))](
         parts.table,
         weights.float().contiguous(),
         partial,
@@ -308,7 +374,7 @@ def side_sums(weights: Float[Tensor, "2 token"], parts: Parts) -> Float[Tensor, 
         _SUM_ROWS,
         _SUM_WIDTH,
     )
-    return partial.sum(0, dtype=torch.float64)
+    total += partial.sum(0, dtype=torch.float64)
 
 
 def store_side_products(
@@ -344,35 +410,6 @@ class Tokens:
     factor: Float[Tensor, " token"] | None
 
 
-def assign(
-    tokens: Tokens,
-    margins: Float[Tensor, " token"] | None = None,
-    gamma: Float[Tensor, " 2"] | None = None,
-) -> tuple[Float[Tensor, " token"] | None, Float[Tensor, "2 token"], Float[Tensor, "part 4"]]:
-    """alpha (None before there are margins, where it is one), what either side's rows are weighted with, and of some tokens at a time
-    both sides' masses and counts."""
-    count = len(tokens.side)
-    programs = triton.cdiv(count, _BLOCK)
-    alpha = None if margins is None else torch.empty_like(margins)
-    weights = torch.empty(2, count, dtype=torch.float32, device=tokens.side.device)
-    partial = torch.empty(programs, 4, dtype=torch.float64, device=tokens.side.device)
-    _assign_kernel[(programs,)](
-        tokens.mass,
-        tokens.side,
-        tokens.mass if tokens.factor is None else tokens.factor,
-        tokens.mass if margins is None else margins,
-        tokens.mass if gamma is None else gamma,
-        tokens.mass if alpha is None else alpha,
-        weights,
-        partial,
-        count,
-        tokens.factor is not None,
-        margins is None,
-        _BLOCK,
-    )
-    return alpha, weights, partial
-
-
 @dataclass(frozen=True)
 class Centroids:
     """mu+ and mu-, and what the margins need of them."""
@@ -380,69 +417,115 @@ class Centroids:
     means: Float[Tensor, "2 width"]
     difference: Float[Tensor, " width"]
     """mu+ - mu-."""
-    gap: Float[Tensor, " 1"]
-    """||mu+ - mu-||."""
-    offset: Float[Tensor, " 1"]
-    """||mu+||^2 - ||mu-||^2."""
+    summary: Float[Tensor, " 4"]
+    """Both masses, ||mu+ - mu-|| and ||mu+||^2 - ||mu-||^2."""
+
+
+def weighted_sums(
+    parts: Parts,
+    tokens: Tokens,
+    margins: Float[Tensor, " token"] | None = None,
+    gamma: Float[Tensor, " 2"] | None = None,
+) -> tuple[Float[Tensor, "part 2 width"], Float[Tensor, "2 part"]]:
+    """The rows of each part weighted with |A| alpha and summed by side, and the sums of these weights. Without margins alpha is one."""
+    count = tokens.side.shape[0]
+    weights = torch.empty(2, count, dtype=torch.float32, device=parts.device)
+    partial = torch.empty(parts.count, 2, parts.width, dtype=torch.float32, device=parts.device)
+    masses = torch.empty(2, parts.count, dtype=torch.float64, device=parts.device)
+    _side_sum_kernel[(parts.count, triton.cdiv(parts.width, _SUM_WIDTH))](
+        parts.table,
+        tokens.mass,
+        tokens.side,
+        tokens.mass if tokens.factor is None else tokens.factor,
+        tokens.mass if margins is None else margins,
+        tokens.mass if gamma is None else gamma,
+        weights,
+        partial,
+        masses,
+        count,
+        parts.each,
+        parts.width,
+        _KINDS[parts.dtype],
+        _TOKENS,
+        tokens.factor is not None,
+        margins is None,
+        _SUM_ROWS,
+        _SUM_WIDTH,
+    )
+    return partial, masses
 
 
 def centroids(
-    sums: Float[Tensor, "2 width"],
-    masses: Float[Tensor, "part 4"],
+    parts: Parts,
+    partial: Float[Tensor, "part 2 width"],
+    masses: Float[Tensor, "2 part"],
     floor: float,
     previous: Centroids | None,
 ) -> Centroids:
-    """The sums over their masses, which `assign` gave in parts; a side without mass keeps its previous centroid."""
-    width = sums.shape[1]
-    difference = torch.empty(width, dtype=torch.float32, device=sums.device)
-    gap, offset = sums.new_empty(2).split(1)
-    made = Centroids(torch.empty_like(sums), difference, gap, offset)
-    _centroid_kernel[(1,)](
-        sums,
+    """The sums over their masses, both given in parts; a side without mass keeps its previous centroid."""
+    programs = triton.cdiv(parts.width, _MEAN_WIDTH)
+    made = Centroids(
+        torch.empty(2, parts.width, dtype=torch.float64, device=parts.device),
+        torch.empty(parts.width, dtype=torch.float32, device=parts.device),
+        masses.new_empty(4),
+    )
+    _centroid_kernel[(programs,)](
+        parts.ticket,
+        partial,
         masses,
-        sums if previous is None else previous.means,
+        made.means if previous is None else previous.means,
         made.means,
-        difference,
-        gap,
-        offset,
-        masses.shape[0],
-        width,
+        made.difference,
+        masses.new_empty(2, programs),
+        made.summary,
+        masses.shape[1],
+        parts.width,
         floor,
         previous is None,
+        _MEAN_PARTS,
+        _MEAN_WIDTH,
         _BLOCK,
     )
     return made
 
 
 def margins(
-    parts: Parts, tokens: Tokens, against: Centroids
-) -> tuple[Float[Tensor, " token"], Float[Tensor, "program 6"]]:
-    """D of every token against the centroids; and of some tokens at a time what `moments_of` joins."""
-    device = tokens.side.device
-    values = torch.empty(len(tokens.side), dtype=torch.float64, device=device)
+    parts: Parts, tokens: Tokens, against: Centroids, floor: float
+) -> tuple[Float[Tensor, " token"], Float[Tensor, "4 2"]]:
+    """D of every token against the centroids; and by side the number of margins, their mean, their summed squared deviation and their
+    standard deviation, at least `floor`."""
     grid = (parts.count, triton.cdiv(_TOKENS, _ROWS))
-    moments = torch.empty(grid[0] * grid[1], 6, dtype=torch.float64, device=device)
+    values = torch.empty_like(tokens.mass)
+    moments = values.new_empty(6, grid[0] * grid[1])
+    joined = values.new_empty(4, 2)
     _margin_kernel[grid](
         parts.table,
+        parts.ticket,
         against.difference,
-        against.offset,
+        against.summary,
         tokens.side,
         tokens.mass if tokens.factor is None else tokens.factor,
         values,
         moments,
+        joined,
         parts.each,
         parts.width,
+        floor,
         _KINDS[parts.dtype],
         _TOKENS,
         tokens.factor is not None,
         _ROWS,
         _WIDTH,
+        _BLOCK,
     )
-    return values, moments
+    return values, joined
 
 
-def moments_of(moments: Float[Tensor, "program 6"], floor: float) -> Float[Tensor, "4 2"]:
-    """By side: the number of margins, their mean, their summed squared deviation and their standard deviation, at least `floor`."""
-    joined = moments.new_empty(4, 2)
-    _moments_kernel[(2,)](moments, joined, moments.shape[0], floor, _BLOCK)
-    return joined
+def assign(
+    tokens: Tokens, margins: Float[Tensor, " token"], gamma: Float[Tensor, " 2"]
+) -> Float[Tensor, " token"]:
+    """alpha of every token."""
+    count = margins.shape[0]
+    alpha = torch.empty_like(margins)
+    _assign_kernel[(triton.cdiv(count, _BLOCK),)](margins, gamma, tokens.side, alpha, count, _BLOCK)
+    return alpha

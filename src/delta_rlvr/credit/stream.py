@@ -83,8 +83,10 @@ class CreditStream:
         """Forget the batch and start the next."""
         self.store.clear()
         self._lengths: list[Tensor] = []
+        self._row: list[Tensor] = []
+        self._responses = 0
         self._added: dict[str, list[Tensor]] = {}
-        self._row_sums: list[Tensor] = []
+        self._findings = Findings()
         self._device = self._given_device
 
     def add(
@@ -114,6 +116,7 @@ class CreditStream:
             require(mask.dim() == 2, f"mask: shape {tuple(mask.shape)} does not fit; [batch, time] is needed")
             lead, meaning = tuple(mask.shape), "[batch, time]"
             pick = places(mask, token_count)
+            row = pick // max(1, mask.shape[1])
             lengths = mask.sum(1)
         else:
             assert lengths is not None
@@ -125,11 +128,17 @@ class CreditStream:
                 require(bool((lengths >= 0).all()), "lengths: a response cannot have fewer than 0 tokens")
                 token_count = int(lengths.sum())
             lead, pick, meaning = (token_count,), None, "[sum of lengths]"
+            number = torch.arange(token_count, device=lengths.device)
+            row = torch.searchsorted(lengths.cumsum(0), number, right=True)
+        # Checked here as far as nothing waits for the device, because here it still works on the pass.
+        asked = {"token_count": lengths.sum() - row.shape[0]}
         packed: dict[str, Tensor] = {}
         for name, values in _named(logps, arrays).items():
             require_shape(name, values, lead, meaning)
             _require_kind(name, values)
-            packed[name] = (values if pick is None else values.flatten()[pick]).detach()
+            packed[name] = _widened(values if pick is None else values.flatten()[pick], lengths.device)
+            if packed[name].is_floating_point():
+                asked[name] = packed[name]
 
         if self.needs_hidden:
             if hidden is None:
@@ -141,10 +150,13 @@ class CreditStream:
                 return self._rows(recompute(), lead, pick, packed.get("tokens"), meaning)
 
             self.store.add(rows, None if recompute is None else again)
-            # A row's sum is finite unless an entry is not: one read, no mask the size of the batch, and no wait for the device.
-            self._row_sums.append(rows.sum(-1, dtype=torch.float32))
+            # A row's sum is finite unless an entry is not: one read, and no mask the size of the batch.
+            asked["hidden"] = rows.sum(-1, dtype=torch.float32)
         self._device = self._device or lengths.device
+        self._findings.ask(**asked)
         self._lengths.append(lengths.to(torch.int64))
+        self._row.append(row + self._responses if self._responses else row)
+        self._responses += lengths.shape[0]
         for name, values in packed.items():
             self._added.setdefault(name, []).append(values)
 
@@ -173,16 +185,18 @@ class CreditStream:
         reducer = group if isinstance(group, Reducer) else Reducer(group, device)
         problem: ValueError | None = None
         batch: TokenBatch | None = None
-        findings = Findings()
         try:
             # No collective may stand in here: it raises on one rank alone.
-            lengths = _joined(self._lengths, torch.int64, device)
-            row = self._row(lengths, findings)
+            lengths, row = (_joined(parts, torch.int64, device) for parts in (self._lengths, self._row))
+            findings = self._findings.copy()
             known = self._arrays(_named(logps, arrays), row, findings)
-            wide_advantages = _checked_advantages(advantages, lengths, findings)
-            needed = self._given(rule, lengths, row, groups, known, findings)
-            key = _checked_ids("keys", keys, len(lengths), device)
-            low, high = findings.settle(wide_advantages)
+            wide_advantages = _checked_advantages(advantages, lengths)
+            findings.ask(advantages=wide_advantages)
+            needed = self._given(rule, lengths, row, groups, known)
+            key = _checked_ids("keys", keys, self._responses, device)
+            ends = findings.settle()
+            self._judge(ends, row, known | {"advantages": wide_advantages})
+            low, high = ends.get("advantages", (0.0, 0.0))
             batch = TokenBatch(
                 lengths=lengths,
                 row=row,
@@ -196,8 +210,11 @@ class CreditStream:
                 two_sided=low < 0 < high,
             )
         except ValueError as error:
-            # A shape that does not fit may come of a wrong token_count.
-            problem = findings.problem() or error
+            problem = error
+            try:  # a shape that does not fit may come of a wrong token_count
+                self._judge_count(self._findings.settle())
+            except ValueError as cause:
+                problem = cause
         reducer.agree(problem)
         assert batch is not None
         require(batch.token_count > 0, "mask: it has no valid token, so there is nothing to weigh")
@@ -211,29 +228,50 @@ class CreditStream:
         numbers = diagnostics(record, batch.advantages, known.get("logps")) | rule.diagnose(batch)
         return replace(record, diagnostics=numbers)
 
-    def _row(self, lengths: Int[Tensor, " batch"], findings: Findings) -> Int[Tensor, " token"]:
-        """The response of each token. What is stored says how many tokens there are: nothing waits for the device."""
-        ends = lengths.cumsum(0)
-        total = ends[-1] if len(ends) else ends.sum()
-        count = len(self.store) if self.needs_hidden else int(total)
-
-        def judge(known: float, _: float) -> None:
-            require(
-                known == count,
-                f"token_count: {count} tokens were added, but the masks or lengths have {known:.0f} valid ones",
-            )
-
-        findings.ask(total, judge)
-        return torch.searchsorted(ends, torch.arange(count, device=lengths.device), right=True)
-
     def _arrays(
         self, given: Mapping[str, Tensor], row: Int[Tensor, " token"], findings: Findings
     ) -> dict[str, Tensor]:
-        """The token arrays that `add` or `solve` was given, checked."""
-        for name in given:
-            require(name not in self._added, f"{name}: give it to `add` or to `solve`, not to both")
-        whole = {**given, **{name: torch.cat(added) for name, added in self._added.items()}}
-        return {name: _checked_values(name, values, row, findings) for name, values in whole.items()}
+        """The token arrays that `add` or `solve` was given."""
+        whole = {name: torch.cat(added) for name, added in self._added.items()}
+        for name, values in given.items():
+            require(name not in whole, f"{name}: give it to `add` or to `solve`, not to both")
+            require_shape(name, values, (row.shape[0],), "one value per valid token, packed,")
+            _require_kind(name, values)
+            whole[name] = _widened(values, row.device)
+            if whole[name].is_floating_point():
+                findings.ask(**{name: whole[name]})
+        return whole
+
+    def _judge(
+        self,
+        ends: Mapping[str, tuple[float, float]],
+        row: Int[Tensor, " token"],
+        values: Mapping[str, Tensor],
+    ) -> None:
+        """Refuse bad input, by the smallest and the largest value of each array: token arrays and the advantages among `values`."""
+        self._judge_count(ends)
+        for name, (low, high) in ends.items():
+            if name == "hidden" and not finite(low, high):
+                self._name_bad_hidden(row)
+            elif name == "advantages" and not finite(low, high):
+                bad = int((~values[name].isfinite()).nonzero()[0, 0])
+                raise ValueError(
+                    f"advantages: not finite (NaN or inf) in row {bad}. Look at its reward and its group's spread"
+                )
+            elif name in TOKEN_ARRAYS and not finite(low, high):
+                raise not_finite(name, ~values[name].isfinite(), row)
+            elif name.endswith("logps") and high > 1e-2:
+                raise ValueError(
+                    f"{name}: a log-prob cannot be positive, as at row {first_bad_row(values[name] > 1e-2, row)}; pass log p, not p"
+                )
+
+    def _judge_count(self, ends: Mapping[str, tuple[float, float]]) -> None:
+        if any(ends.get("token_count", ())):
+            added = sum(row.shape[0] for row in self._row)
+            valid = sum(int(lengths.sum()) for lengths in self._lengths)
+            raise ValueError(
+                f"token_count: {added} tokens were added, but the masks or lengths have {valid} valid ones"
+            )
 
     def _given(
         self,
@@ -242,7 +280,6 @@ class CreditStream:
         row: Int[Tensor, " token"],
         groups: Tensor | None,
         known: Mapping[str, Tensor],
-        findings: Findings,
     ) -> dict[str, Tensor]:
         """What the rule needs, checked: that and nothing else, so that it is right wherever the engine gives no more."""
         check_needs(rule, NEEDS, "nothing", type(rule).__name__)
@@ -251,11 +288,6 @@ class CreditStream:
             self.reads(rule),
             f"config: {type(rule).__name__} reads {rule.stores}, which this stream did not store; make a stream for it",
         )
-        if self._row_sums:
-            findings.ask(
-                torch.cat(self._row_sums),
-                lambda low, high: None if finite(low, high) else self._name_bad_hidden(row),
-            )
         given: dict[str, Tensor] = {}
         for name in (name for name in TOKEN_ARRAYS if name in rule.needs):
             require(
@@ -358,25 +390,9 @@ def _require_kind(name: str, values: Tensor) -> None:
         require_float(name, values)
 
 
-def _checked_values(name: str, values: Tensor, row: Int[Tensor, " token"], findings: Findings) -> Tensor:
-    """One value per valid token, on the batch's device and wide; refused where one is not finite."""
-    require_shape(name, values, (len(row),), "one value per valid token, packed,")
-    _require_kind(name, values)
-    values = values.detach().to(row.device)
-    if not values.is_floating_point():
-        return values
-
-    def judge(low: float, high: float) -> None:
-        if not finite(low, high):
-            raise not_finite(name, ~values.isfinite(), row)
-        if name.endswith("logps") and high > 1e-2:
-            raise ValueError(
-                f"{name}: a log-prob cannot be positive, as at row {first_bad_row(values > 1e-2, row)}; pass log p, not p"
-            )
-
-    widened = values.to(wide(row.device))
-    findings.ask(widened, judge)
-    return widened
+def _widened(values: Tensor, device: torch.device) -> Tensor:
+    """Values on the batch's device, floating-point ones wide."""
+    return values.detach().to(device, wide(device) if values.is_floating_point() else values.dtype)
 
 
 def _no_tokens(name: str, device: torch.device) -> Tensor:
@@ -386,23 +402,12 @@ def _no_tokens(name: str, device: torch.device) -> Tensor:
 
 
 def _checked_advantages(
-    advantages: Float[Tensor, " batch"], lengths: Int[Tensor, " batch"], findings: Findings
+    advantages: Float[Tensor, " batch"], lengths: Int[Tensor, " batch"]
 ) -> Float[Tensor, " batch"]:
-    require_shape("advantages", advantages, (len(lengths),), "[batch]")
+    require_shape("advantages", advantages, (lengths.shape[0],), "[batch]")
     require_float("advantages", advantages)
-    advantages = advantages.detach().to(device=lengths.device, dtype=wide(lengths.device))
     # The advantage of a response without a valid token is ignored, whatever it holds.
-    advantages = advantages.masked_fill(lengths == 0, 0.0)
-
-    def judge(low: float, high: float) -> None:
-        if not finite(low, high):
-            row = int((~advantages.isfinite()).nonzero()[0, 0])
-            raise ValueError(
-                f"advantages: not finite (NaN or inf) in row {row}. Look at its reward and its group's spread"
-            )
-
-    findings.ask(advantages, judge)
-    return advantages
+    return _widened(advantages, lengths.device).masked_fill(lengths == 0, 0.0)
 
 
 def _checked_ids(name: str, ids: Tensor | None, count: int, device: torch.device) -> Int[Tensor, " batch"]:

@@ -65,33 +65,21 @@ def estimate(
     mass = batch.token_advantages.abs()  # |A_i|
     if counted is not None:
         mass = torch.where(counted[batch.row], mass, 0.0)
-    fused = _FusedBlock.of(batch, vectors, config, mass)
-    if fused is None:
-        return _in_blocks(batch, vectors, config, mass)
-    masses = fused.masses
-    # Nothing waits for the device where both sides are known to be there.
-    if not (batch.two_sided and counted is None) and min(masses.tolist()) <= 0:
-        return _in_blocks(batch, vectors, config, mass, masses)
-    fused.run()
-    discriminator = Discriminator(
-        groups=torch.zeros(1, dtype=torch.int64, device=mass.device),
-        masses=masses.view(1, 2),
-        gamma=fused.gamma.view(1, 2),
-        centroid_gap=fused.gap,
-        centroid_gap_initial=fused.gap_initial,
-        degenerate=torch.zeros(1, dtype=torch.bool, device=mass.device),
-    )
-    return Estimate(fused.alpha, fused.margin, fused.margin_initial, None, discriminator)
-
-
-def _in_blocks(
-    batch: TokenBatch,
-    vectors: TokenVectors,
-    config: DeltaConfig,
-    mass: Float[Tensor, " token"],
-    masses: Float[Tensor, " slot"] | None = None,
-) -> Estimate:
-    """The same, as many groups at a time as there is room for centroids. `masses`: the sums of `mass` over all ranks, if known."""
+    fused = _fused(vectors, config)
+    if fused is not None and batch.reducer.alone and batch.two_sided and counted is None:
+        # Both sides are known to be there: nothing has to be summed before, and nothing waits for the device.
+        whole = _FusedBlock(batch, fused, config, mass)
+        whole.run()
+        none = torch.zeros(1, dtype=torch.int64, device=mass.device)
+        discriminator = Discriminator(
+            groups=none,
+            masses=whole.masses.view(1, 2),
+            gamma=whole.gamma.view(1, 2),
+            centroid_gap=whole.gap,
+            centroid_gap_initial=whole.gap_initial,
+            degenerate=none > 0,
+        )
+        return Estimate(whole.alpha, whole.margin, whole.margin_initial, None, discriminator)
     if config.scope == "batch":
         ids, group = torch.zeros(1, dtype=torch.int64, device=batch.row.device), batch.row.new_zeros(1)
     else:
@@ -99,7 +87,7 @@ def _in_blocks(
         group = batch.group_number[batch.row]
     # Slots 2g and 2g + 1 are group g's positive and negative side.
     slots = Slots(2 * group + (batch.side < 0), 2 * len(ids))
-    masses = (batch.reducer.sum(slots.sums(mass)) if masses is None else masses).view(-1, 2)
+    masses = batch.reducer.sum(slots.sums(mass)).view(-1, 2)
     degenerate = (masses <= 0).any(dim=1)
     without_contrast = degenerate.tolist()
 
@@ -125,8 +113,11 @@ def _in_blocks(
             inside = (group >= first) & (group < last) & active
             count = 2 * (last - first)
             here = Slots((slots.of - 2 * first).clamp(0, count - 1), count)
-        solver = _Block(
-            batch, vectors.within(inside), config, mass, masses[first:last].flatten(), inside, here
+        its = masses[first:last].flatten()
+        solver = (
+            _Block(batch, vectors.within(inside), config, mass, its, inside, here)
+            if fused is None
+            else _FusedBlock(batch, fused, config, mass, its)
         )
         solver.run()
         # Blocks share no token, and a block's arrays are 0 outside it.
@@ -155,19 +146,18 @@ class _Block:
         """`masses`: the sums of `mass` over all ranks."""
         self.batch, self.vectors, self.config, self.active, self.slots = batch, vectors, config, active, slots
         self.mass, self.masses = torch.where(active, mass, 0.0), masses
-        self.counts = self._sums(active.to(self.mass.dtype)).clamp(min=1)
         if config.contrast != "both_sides":
             self.square_norms = vectors.square_norms(self.mass)
 
     def run(self) -> None:
         """Eq. 6-7, K times, with lagged temperatures."""
+        self._count()
         centroids = self._centroids(None, None)  # mu±(0), Eq. 3
         self.gap_initial = self._gap(centroids)
         self.margin = self.margin_initial = self._margins(centroids)  # D(0)
         self.gamma = self._temperatures(self.margin)  # gamma±(0)
         for number in range(self.config.refinements):
-            alpha = self._assign(self.margin)  # alpha(k), Eq. 6
-            centroids = self._centroids(alpha, centroids)  # mu±(k+1), Eq. 7
+            centroids = self._centroids(self.margin, centroids)  # alpha(k), Eq. 6, and mu±(k+1), Eq. 7
             # gamma±(k+1) comes from the margins of this same pass: the temperature lags one step behind. In the first
             # pass that is what gamma±(0) was.
             if number > 0:
@@ -178,13 +168,17 @@ class _Block:
         self.alpha = self._assign(self.margin)  # alpha*
         self.gap = self._gap(centroids)
 
-    def _centroids(self, alpha: Float[Tensor, " token"] | None, previous: Any) -> Any:
-        """mu±: the mean of v for each slot, weighted by |A| alpha (alpha = 1 where None), over all ranks."""
-        weights = self.mass if alpha is None else self.mass * alpha
+    def _count(self) -> None:
+        """The tokens of each slot, over all ranks; at least one, because the numbers divide."""
+        self.counts = self._sums(self.active.to(self.mass.dtype)).clamp(min=1)
+
+    def _centroids(self, margins: Float[Tensor, " token"] | None, previous: Any) -> Any:
+        """mu±: the mean of v for each slot, weighted by |A| alpha (alpha = 1 without margins), over all ranks."""
+        weights = self.mass if margins is None else self.mass * self._assign(margins)
         sums = weights.new_zeros(self.slots.count, *self.vectors.shape)
         self.vectors.sums(weights, self.slots, sums)
         sums = self.batch.reducer.sum(sums)
-        mass = self.masses if alpha is None else self._sums(weights)
+        mass = self.masses if margins is None else self._sums(weights)
         means = sums / _over(mass.clamp(min=self.config.mass_floor), sums)
         # A side to which nothing was assigned keeps its centroid (hard assignment, or sigmoids that underflow).
         return means if previous is None else torch.where(_over(mass > 0, means), means, previous)
@@ -241,58 +235,64 @@ class _FusedBlock(_Block):
     same order.
     """
 
-    @classmethod
-    def of(
-        cls, batch: TokenBatch, vectors: TokenVectors, config: DeltaConfig, mass: Float[Tensor, " token"]
-    ) -> _FusedBlock | None:
-        """None where the kernels do not do it."""
-        published = (config.scope, config.contrast, config.assignment) == ("batch", "both_sides", "soft")
-        if not published or not isinstance(vectors, RowVectors) or vectors.resident is None:
-            return None
-        return cls(batch, config, vectors.resident, kernels.Tokens(mass, batch.side, vectors.factor))
+    def __init__(
+        self,
+        batch: TokenBatch,
+        vectors: RowVectors,
+        config: DeltaConfig,
+        mass: Float[Tensor, " token"],
+        masses: Float[Tensor, " slot"] | None = None,
+    ):
+        """`masses`: the sums of `mass` over all ranks; None where there is one rank, and both are known not to be 0."""
+        assert vectors.resident is not None
+        self.batch, self.config, self.parts = batch, config, vectors.resident
+        self.tokens = kernels.Tokens(mass, batch.side, vectors.factor)
+        if masses is not None:
+            self.masses = masses
 
-    def __init__(self, batch: TokenBatch, config: DeltaConfig, parts: kernels.Parts, tokens: kernels.Tokens):
-        self.batch, self.config, self.parts, self.tokens = batch, config, parts, tokens
-        _, self.weights, self.partial = kernels.assign(self.tokens)
-        masses, self.counts = self.partial.sum(0).view(2, 2)
-        self.masses = batch.reducer.sum(masses)
+    def _count(self) -> None:
+        if not self.batch.reducer.alone:
+            sides = torch.stack([self.batch.side > 0, self.batch.side < 0])
+            self.counts = self.batch.reducer.sum(sides.sum(1).to(self.tokens.mass)).clamp(min=1)
 
-    def run(self) -> None:
-        self.counts = self.batch.reducer.sum(self.counts)
-        super().run()
-
-    def _centroids(self, alpha: Float[Tensor, " token"] | None, previous: Any) -> Any:
+    def _centroids(self, margins: Float[Tensor, " token"] | None, previous: Any) -> Any:
         reducer = self.batch.reducer
-        sums = reducer.sum(kernels.side_sums(self.weights, self.parts))
+        gamma = None if margins is None else self.gamma
+        partial, masses = kernels.weighted_sums(self.parts, self.tokens, margins, gamma)
         if not reducer.alone:
-            mine = self.masses if alpha is None else reducer.sum(self.partial[:, :2].sum(0))
-            self.partial = torch.stack([mine, self.counts]).view(1, 4)
-        return kernels.centroids(sums, self.partial, self.config.mass_floor, previous)
+            partial = reducer.sum(partial.sum(0, dtype=torch.float64))[None]
+            masses = (self.masses if margins is None else reducer.sum(masses.sum(1)))[:, None]
+        made = kernels.centroids(self.parts, partial, masses, self.config.mass_floor, previous)
+        if margins is None:
+            self.masses = made.summary[:2]
+        return made
 
     def _gap(self, means: Any) -> Float[Tensor, " group"]:
-        return means.gap
+        return means.summary[2:3]
 
     def _margins(self, means: Any) -> Float[Tensor, " token"]:
-        margins, self.moments = kernels.margins(self.parts, self.tokens, means)
+        margins, self.moments = kernels.margins(self.parts, self.tokens, means, self.config.gamma_floor)
         return margins
 
     def _temperatures(self, margins: Float[Tensor, " token"]) -> Float[Tensor, " slot"]:
         known = self.batch.reducer.alone and self.config.gamma != "initial"
-        return self._joined()[3] if known else super()._temperatures(margins)
-
-    def _joined(self) -> Float[Tensor, "4 2"]:
-        return kernels.moments_of(self.moments, self.config.gamma_floor)
+        return self.moments[3] if known else super()._temperatures(margins)
 
     def _variance(self, margins: Float[Tensor, " token"]) -> Float[Tensor, " slot"]:
-        count, mean, squares, _ = self._joined()  # of this rank
-        counts = self.counts.clamp(min=1)
-        apart = mean - self.batch.reducer.sum(count * mean) / counts
-        return self.batch.reducer.sum(torch.addcmul(squares, count * apart, apart)) / counts
+        count, mean, squares, _ = self.moments  # of this rank
+        apart = mean - self.batch.reducer.sum(count * mean) / self.counts
+        return self.batch.reducer.sum(torch.addcmul(squares, count * apart, apart)) / self.counts
 
     def _assign(self, margins: Float[Tensor, " token"]) -> Float[Tensor, " token"]:
-        alpha, self.weights, self.partial = kernels.assign(self.tokens, margins, self.gamma)
-        assert alpha is not None
-        return alpha
+        return kernels.assign(self.tokens, margins, self.gamma)
+
+
+def _fused(vectors: TokenVectors, config: DeltaConfig) -> RowVectors | None:
+    """The vectors, if the kernels do what the settings ask for, and find all rows on the device."""
+    published = (config.scope, config.contrast, config.assignment) == ("batch", "both_sides", "soft")
+    if published and isinstance(vectors, RowVectors) and vectors.resident is not None:
+        return vectors
+    return None
 
 
 def _inner(a: Float[Tensor, "slot ..."], b: Float[Tensor, "slot ..."]) -> Float[Tensor, " slot"]:
