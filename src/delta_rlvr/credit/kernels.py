@@ -24,10 +24,11 @@ except ImportError:  # a build of torch without it
     triton = None  # type: ignore[assignment]
 
 _TOKENS = 256
-# The tiles of a sum over rows, and of a product along them: the fastest of a dozen shapes tried on an H200.
-_SUM_ROWS, _SUM_WIDTH = 4, 512
-_ROWS, _WIDTH = 8, 1024
-_MEAN_PARTS, _MEAN_WIDTH = 32, 64
+# The tiles (and warps) of a sum over rows, of a product along them, and of a sum over parts: the fastest of a dozen shapes tried on an
+# H200.
+_SUM_ROWS, _SUM_WIDTH, _SUM_WARPS = 2, 512, 2
+_ROWS, _WIDTH = 32, 512
+_MEAN_PARTS, _MEAN_WIDTH = 128, 32
 _BLOCK = 1024
 """Tokens (or columns, or partial sums) of one program where no row is read."""
 
@@ -45,7 +46,7 @@ if triton is not None:
         """Where a part's rows lie, the number of its first token, and how many it has, if any (see `Parts`)."""
         chunk = table + 3 * (part // each)
         start = (part % each) * tokens
-        rows = tl.load(chunk).to(tl.pointer_type(kind)) + start.to(tl.int64) * width
+        rows = tl.multiple_of(tl.load(chunk).to(tl.pointer_type(kind)), 16) + start.to(tl.int64) * width
         return rows, tl.load(chunk + 1) + start, tl.load(chunk + 2) - start
 
     @triton.jit
@@ -121,15 +122,15 @@ if triton is not None:
         place = (tl.program_id(1) * block_n + tl.arange(0, block_n)).to(tl.int64)
         there = place < held
         negative = tl.load(slots + first + place, there, other=0) > 0
-        total = tl.zeros((block_n,), tl.float32)
+        total = tl.zeros((block_n, block_d), tl.float32)
         for start in range(0, width, block_d):
             columns = start + tl.arange(0, block_d)
             inside = columns < width
             x = _tile(rows, place, there, columns, inside, width)
             one = tl.load(vectors + columns, inside, other=0.0)
             other = tl.load(vectors + width + columns, inside, other=0.0)
-            total += tl.sum(x * tl.where(negative[:, None], other[None, :], one[None, :]), 1)
-        tl.store(products + first + place, total, there)
+            total += x * tl.where(negative[:, None], other[None, :], one[None, :])
+        tl.store(products + first + place, tl.sum(total, 1), there)
 
     @triton.jit
     def _alpha(margins, gamma, place, there, sign):
@@ -336,6 +337,17 @@ if triton is not None:
     _KINDS = {torch.bfloat16: tl.bfloat16, torch.float16: tl.float16, torch.float32: tl.float32}
 
 
+def _aligned(rows: Float[Tensor, "token width"]) -> Float[Tensor, "token width"]:
+    """The rows one behind the other, from an address on that 16 bytes can be read at once from."""
+    rows = rows.contiguous()
+    return rows.clone() if rows.data_ptr() % 16 else rows
+
+
+def _cdiv(count: int, by: int) -> int:
+    """How many blocks hold so many (triton.cdiv takes as long as a launch's arguments)."""
+    return -(-count // by)
+
+
 class Parts:
     """Rows that lie in several tensors, cut into parts of `_TOKENS`: one launch reads them all.
 
@@ -344,13 +356,13 @@ class Parts:
 
     def __init__(self, chunks: Sequence[tuple[int, Float[Tensor, "token width"]]]):
         """`chunks`: the number of the first token, and the rows from there on; at least one chunk."""
-        self.rows = [rows.contiguous() for _, rows in chunks]  # held, because the table has their addresses
+        self.rows = [_aligned(rows) for _, rows in chunks]  # held, because the table has their addresses
         self.width, self.dtype, self.device = self.rows[0].shape[1], self.rows[0].dtype, self.rows[0].device
         table = [
             (rows.data_ptr(), first, rows.shape[0])
             for (first, _), rows in zip(chunks, self.rows, strict=True)
         ]
-        self.each = triton.cdiv(max(count for _, _, count in table), _TOKENS)
+        self.each = _cdiv(max(count for _, _, count in table), _TOKENS)
         self.count = len(table) * self.each
         # The ticket, by which programs count each other (see `_last`), lies behind the table: one copy brings both to the device.
         self.table = torch.tensor([*table, (0, 0, 0)], dtype=torch.int64).to(self.device, non_blocking=True)
@@ -362,7 +374,7 @@ def add_side_sums(total: Float[Tensor, "2 width"], weights: Float[Tensor, "2 tok
     if not parts.count:
         return
     partial = torch.empty(parts.count, 2, parts.width, dtype=torch.float32, device=parts.device)
-    _sum_kernel[(parts.count, triton.cdiv(parts.width, _SUM_WIDTH))](
+    _sum_kernel[(parts.count, _cdiv(parts.width, _SUM_WIDTH))](
         parts.table,
         weights.float().contiguous(),
         partial,
@@ -373,6 +385,7 @@ def add_side_sums(total: Float[Tensor, "2 width"], weights: Float[Tensor, "2 tok
         _TOKENS,
         _SUM_ROWS,
         _SUM_WIDTH,
+        num_warps=_SUM_WARPS,
     )
     total += partial.sum(0, dtype=torch.float64)
 
@@ -386,7 +399,7 @@ def store_side_products(
     """products = <row, the vector of its slot> for the tokens of the parts, in float32; slots are 0 and 1."""
     if not parts.count:
         return
-    grid = (parts.count, triton.cdiv(_TOKENS, _ROWS))
+    grid = (parts.count, _cdiv(_TOKENS, _ROWS))
     _project_kernel[grid](
         parts.table,
         vectors.float().contiguous(),
@@ -432,7 +445,7 @@ def weighted_sums(
     weights = torch.empty(2, count, dtype=torch.float32, device=parts.device)
     partial = torch.empty(parts.count, 2, parts.width, dtype=torch.float32, device=parts.device)
     masses = torch.empty(2, parts.count, dtype=torch.float64, device=parts.device)
-    _side_sum_kernel[(parts.count, triton.cdiv(parts.width, _SUM_WIDTH))](
+    _side_sum_kernel[(parts.count, _cdiv(parts.width, _SUM_WIDTH))](
         parts.table,
         tokens.mass,
         tokens.side,
@@ -451,6 +464,7 @@ def weighted_sums(
         margins is None,
         _SUM_ROWS,
         _SUM_WIDTH,
+        num_warps=_SUM_WARPS,
     )
     return partial, masses
 
@@ -463,7 +477,7 @@ def centroids(
     previous: Centroids | None,
 ) -> Centroids:
     """The sums over their masses, both given in parts; a side without mass keeps its previous centroid."""
-    programs = triton.cdiv(parts.width, _MEAN_WIDTH)
+    programs = _cdiv(parts.width, _MEAN_WIDTH)
     made = Centroids(
         torch.empty(2, parts.width, dtype=torch.float64, device=parts.device),
         torch.empty(parts.width, dtype=torch.float32, device=parts.device),
@@ -494,7 +508,7 @@ def margins(
 ) -> tuple[Float[Tensor, " token"], Float[Tensor, "4 2"]]:
     """D of every token against the centroids; and by side the number of margins, their mean, their summed squared deviation and their
     standard deviation, at least `floor`."""
-    grid = (parts.count, triton.cdiv(_TOKENS, _ROWS))
+    grid = (parts.count, _cdiv(_TOKENS, _ROWS))
     values = torch.empty_like(tokens.mass)
     moments = values.new_empty(6, grid[0] * grid[1])
     joined = values.new_empty(4, 2)
@@ -527,5 +541,5 @@ def assign(
     """alpha of every token."""
     count = margins.shape[0]
     alpha = torch.empty_like(margins)
-    _assign_kernel[(triton.cdiv(count, _BLOCK),)](margins, gamma, tokens.side, alpha, count, _BLOCK)
+    _assign_kernel[(_cdiv(count, _BLOCK),)](margins, gamma, tokens.side, alpha, count, _BLOCK)
     return alpha

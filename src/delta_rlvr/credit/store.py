@@ -103,9 +103,14 @@ class RowStore:
             )
 
     @property
-    def resident(self) -> bool:
-        """Whether all rows wait on the device."""
-        return all(chunk.place == "device" for chunk in self._chunks)
+    def held(self) -> list[tuple[int, Float[Tensor, "_ width"]]] | None:
+        """The start and the rows of each chunk, if all of them wait on the device."""
+        on_device = [
+            (chunk.start, chunk.rows)
+            for chunk in self._chunks
+            if chunk.place == "device" and chunk.rows is not None
+        ]
+        return on_device if len(on_device) == len(self._chunks) else None
 
     @property
     def bounds(self) -> list[tuple[int, int]]:

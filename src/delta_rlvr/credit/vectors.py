@@ -81,8 +81,8 @@ class Rows:
     dtype: torch.dtype
     device: torch.device | None
     """Where they are read; None where there are none."""
-    resident: bool
-    """Whether all of them are there already."""
+    held: list[tuple[int, Float[Tensor, "_ width"]]] | None
+    """All of them, if they are there already: the number of a chunk's first token, and its rows."""
 
     @classmethod
     def stored(cls, batch: TokenBatch) -> Rows:
@@ -94,14 +94,19 @@ class Rows:
 
         # A rank without a token has no width of its own.
         width = batch.reducer.maximum(store.width or 0)
-        return cls(read, store.bounds, width, store.dtype or torch.float32, store.device, store.resident)
+        return cls(read, store.bounds, width, store.dtype or torch.float32, store.device, store.held)
 
     @classmethod
     def at_hand(cls, rows: Float[Tensor, "token width"]) -> Rows:
         """Rows that are a tensor already."""
         whole = slice(0, len(rows))
         return cls(
-            lambda _: iter([(whole, rows)]), [(0, len(rows))], rows.shape[1], rows.dtype, rows.device, True
+            lambda _: iter([(whole, rows)]),
+            [(0, len(rows))],
+            rows.shape[1],
+            rows.dtype,
+            rows.device,
+            [(0, rows)],
         )
 
     def holding(self, active: Bool[Tensor, " token"]) -> list[bool]:
@@ -146,9 +151,9 @@ class RowVectors:
     @cached_property
     def resident(self) -> kernels.Parts | None:
         """All rows as the kernels read them; None where there are none, no kernels, or not all rows wait on the device."""
-        if not (self._fused and self.rows.resident):
+        if self.rows.held is None or not self._fused:
             return None
-        chunks = [(place.start, x) for place, x in self.rows.read(self.wanted) if len(x)]
+        chunks = [(first, x) for first, x in self.rows.held if x.shape[0]]
         return kernels.Parts(chunks) if chunks else None
 
     def sums(
