@@ -13,9 +13,10 @@ demo: setup
 	$(BIN)/delta-rlvr train --output runs/demo-$$(date +%Y%m%d-%H%M%S)
 
 # Every test has one thread: there are as many test processes as cores. Files are taken in their order, so that the engines, which take
-# longest, do not come last. Then the numeric tests again, under the processor's other vector instructions and under two threads.
+# longest, do not come last. Many processes import the package: its compiled files are kept. Then the numeric tests again, under the
+# processor's other vector instructions and under two threads.
 test: lint
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow and not gpu and not server" -n $$(nproc) --dist loadscope --no-loadscope-reorder
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow and not gpu and not server" -n $$(nproc) --dist loadscope --no-loadscope-reorder
 	$(BIN)/python scripts/numeric_passes.py
 
 # The numeric tests under every pair of vector instructions and thread count.

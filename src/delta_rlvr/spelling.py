@@ -220,11 +220,11 @@ def _load_file(path: Path, _changed: int) -> ModuleType:
     name = f"delta_rlvr_rules_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look their module up
     try:
-        spec.loader.exec_module(module)
+        # Not by the spec's loader: it runs a compiled file in __pycache__ that may be of another edit in the same second.
+        exec(compile(path.read_bytes(), str(path), "exec"), vars(module))
     except Exception as error:
         del sys.modules[name]
         raise PlaceError(f"{path} cannot be loaded: {type(error).__name__}: {error}") from error
