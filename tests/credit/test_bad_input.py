@@ -144,3 +144,39 @@ def test_micro_batches_must_fit_each_other():
         stream.solve(torch.tensor([1.0]), logps=-torch.rand(2))
     with pytest.raises(ValueError, match="give a mask"):
         stream.add(torch.randn(1, 2, 4))
+
+
+def added(rows_of_each, **changes):
+    """A stream with micro-batches of so many rows, of which some arguments are changed."""
+    stream, start = CreditStream(), 0
+    arguments = good() | changes
+    for rows in rows_of_each:
+        here = slice(start, start + rows)
+        stream.add(arguments["hidden"][here], arguments["logps"][here], arguments["mask"][here])
+        start += rows
+    return stream
+
+
+@pytest.mark.parametrize("rows_of_each", [(3,), (2, 1), (1, 1, 1)])
+@pytest.mark.parametrize("name", ["hidden", "logps"])
+def test_rows_are_those_of_the_whole_batch(rows_of_each, name):
+    """Whichever micro-batch has the bad ones: the first row is named, and all of them are counted."""
+    changed = poke(float("nan"), 1, 0)(poke(float("inf"), 2, 3)(good()[name]))
+    stream = added(rows_of_each, **{name: changed})
+    with pytest.raises(ValueError, match=rf"^{name}: not finite .* row 1 \(2 such tokens in all\)"):
+        stream.solve(good()["advantages"])
+
+
+def test_log_probs_of_some_micro_batches_only():
+    stream, arguments = added((2,)), good()
+    stream.add(arguments["hidden"][2:], mask=arguments["mask"][2:])
+    with pytest.raises(ValueError, match=r"^logps: shape \(6,\) does not fit; .* \(10,\)"):
+        stream.solve(arguments["advantages"])
+
+
+def test_a_solve_may_be_asked_for_again_after_a_refusal():
+    stream, arguments = added((2, 1)), good()
+    with pytest.raises(ValueError, match=r"^advantages: not finite"):
+        stream.solve(poke(float("nan"), 0)(arguments["advantages"]))
+    expected = token_coefficients(**arguments)[arguments["mask"]]
+    torch.testing.assert_close(stream.solve(arguments["advantages"]).weights, expected)

@@ -233,9 +233,11 @@ class CreditStream:
     ) -> dict[str, Tensor]:
         """The token arrays that `add` or `solve` was given."""
         whole = {name: torch.cat(added) for name, added in self._added.items()}
-        for name, values in given.items():
+        for name in given:
             require(name not in whole, f"{name}: give it to `add` or to `solve`, not to both")
+        for name, values in [*whole.items(), *given.items()]:
             require_shape(name, values, (row.shape[0],), "one value per valid token, packed,")
+        for name, values in given.items():
             _require_kind(name, values)
             whole[name] = _widened(values, row.device)
             if whole[name].is_floating_point():
