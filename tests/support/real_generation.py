@@ -1,7 +1,5 @@
 """Three steps on the built-in task with the bundled policy, its own responses and few tokens."""
 
-import tempfile
-
 import torch
 from datasets import Dataset
 from transformers import set_seed
@@ -11,6 +9,7 @@ from delta_rlvr.adapters.trl import DeltaTrainerConfig
 from delta_rlvr.tasks import get_task
 from delta_rlvr.tasks.models import load_policy
 from replayed_training import QUIET, RecordedDelta, RecordedStock
+from scratch import scratch_folder
 
 
 def letters(completions, **_):
@@ -23,7 +22,7 @@ def build_real(method="delta", *, stock=False, lora=False, **settings):
     model, tokenizer = load_policy("builtin")
     problems = get_task("phrased-sums").problems("train", 32, seed=5)
     given = {
-        "output_dir": tempfile.mkdtemp(prefix="delta-rlvr-test-"),
+        "output_dir": scratch_folder(),
         "per_device_train_batch_size": 8,
         "num_generations": 4,
         "max_completion_length": 14,

@@ -5,7 +5,6 @@ A response is drawn from its prompt, its number within the group and the round, 
 
 import functools
 import random
-import tempfile
 from types import SimpleNamespace
 
 import torch
@@ -15,6 +14,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from delta_rlvr.adapters.trl import DeltaTrainer, DeltaTrainerConfig
 from delta_rlvr.tasks.models import load_policy
+from scratch import scratch_folder
 
 GROUPS, GENERATIONS, ROWS = 3, 8, 24  # on two ranks the middle group has half of its responses on each
 TEMPERATURE = 0.8
@@ -160,7 +160,7 @@ def settings_of(shape, ranks=1, **more):
     """Trainer settings of a batch shape: the same responses in a generation, whatever the number of ranks."""
     accumulation, per_generation, iterations, steps = SHAPES[shape]
     return {
-        "output_dir": tempfile.mkdtemp(prefix="delta-rlvr-test-"),
+        "output_dir": scratch_folder(),
         "per_device_train_batch_size": ROWS // (ranks * per_generation),
         "gradient_accumulation_steps": accumulation,
         "steps_per_generation": per_generation,

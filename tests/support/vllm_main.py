@@ -7,7 +7,6 @@ import functools
 import json
 import os
 import sys
-import tempfile
 from pathlib import Path
 
 os.environ.update(
@@ -39,6 +38,7 @@ def main(method, place, sampler_dtype="bfloat16", **settings):
 
     from delta_rlvr.adapters.trl import DeltaTrainer, DeltaTrainerConfig
     from delta_rlvr.tasks.models import resolve_model
+    from scratch import scratch_folder
 
     # On a CPU vLLM packs its weights away when it loads them, and then nobody can load new ones, stock TRL neither.
     layers.dispatch_cpu_unquantized_gemm = lambda layer, remove_weight: setattr(
@@ -48,7 +48,7 @@ def main(method, place, sampler_dtype="bfloat16", **settings):
     generation.LLM = functools.partial(generation.LLM, dtype=sampler_dtype)
     policy = str(resolve_model("builtin"))
     given = {
-        "output_dir": tempfile.mkdtemp(prefix="delta-rlvr-test-"),
+        "output_dir": scratch_folder(),
         "per_device_train_batch_size": 8,
         "num_generations": 4,
         "max_completion_length": 14,
