@@ -161,8 +161,9 @@ class Arm:
         rows = size.micro_batch if shape == ONE_FORWARD else size.rows
         updates = size.updates if shape == SEVERAL_UPDATES else 1
         micro_batches = rows // size.micro_batch
+        self.folder = tempfile.TemporaryDirectory(prefix="trl-overhead-")  # gone with the arm
         settings: dict[str, Any] = {
-            "output_dir": tempfile.mkdtemp(prefix="trl-overhead-"),
+            "output_dir": self.folder.name,
             "per_device_train_batch_size": size.micro_batch,
             "gradient_accumulation_steps": micro_batches // updates,
             "steps_per_generation": micro_batches,
