@@ -484,6 +484,23 @@ def test_scores_that_do_not_vary_have_no_interval(browser, make_run, tmp_path):
         assert page.locator("#comparison .forest tbody td:nth-child(4)").text_content() == "no interval"
 
 
+@pytest.mark.parametrize(
+    ("scored", "heading"),
+    [(1, "95 % interval over problems"), (2, "Each seed"), (5, "95 % interval over seeds")],
+)
+def test_the_heading_says_what_the_interval_is_over(browser, make_run, tmp_path, scored, heading):
+    """Of six runs with a method's name `scored` have a score: one score has the interval of its own problems."""
+    scores = [0.5 + 0.01 * seed if seed < scored else None for seed in range(6)]
+    runs = [
+        make_run(tmp_path / f"run-{seed}", seed=seed, steps=1, prompts=1, after=score)
+        for seed, score in enumerate(scores)
+    ]
+    with opened(browser, write_report(runs, tmp_path / "report.html")) as page:
+        table = page.locator("#comparison .verdict-and-scores .forest")
+        assert table.locator("th[scope=col]").nth(3).text_content() == heading
+        assert table.locator("tbody small").text_content() == f"{scored} of 6 seeds"
+
+
 def test_several_runs_are_overlaid_and_compared(browser, make_run, tmp_path):
     scores = {"delta": (0.60, 0.61), "dapo": (0.50, 0.52)}
     runs = [

@@ -13,10 +13,13 @@ function comparisonView(root, model) {
     const members = group.members.map((member) => ({ ...comparison.runs[member], place }));
     if (members.length === 1) return members;
     const before = members.map((run) => run.before?.accuracy).filter(Number.isFinite);
-    return summary.mean === null ? [] : [{ label: group.label, place, note: summary.scored < members.length ? `${summary.scored} of ${plural(members.length, "seed")}` : plural(members.length, "seed"), after: { accuracy: summary.mean, low: summary.low, high: summary.high }, seeds: summary.seeds,
+    const seeds = plural(members.length, "seed");
+    return summary.mean === null ? [] : [{ label: group.label, place, note: summary.scored < members.length ? `${summary.scored} of ${seeds}` : seeds, after: { accuracy: summary.mean, low: summary.low, high: summary.high }, seeds: summary.seeds,
       before: before.length ? { accuracy: before.reduce((sum, value) => sum + value, 0) / before.length } : null }];
   });
-  const over = [...new Set(groups.map(({ members }, place) => (members.length === 1 ? overProblems : comparison.groups[place].seeds.length ? "Each seed" : "95 % interval over seeds")))].filter(Boolean).join(", or ");
+  // One score, however many runs: its interval is over the problems of that run.
+  const spread = ({ scored, seeds }) => (scored === 1 ? overProblems : seeds.length ? "Each seed" : "95 % interval over seeds");
+  const over = [...new Set(comparison.groups.filter(({ scored }) => scored).map(spread))].filter(Boolean).join(", or ");
   root.append(el("div", { className: "verdict-and-scores" },
     runs.length > 1 ? el("p", { className: "verdict" }, visible(comparison.sentence)) : null, scored ? forest(rows, over, rewards) : null));
   const folds = el("div", { className: "folds" });
