@@ -105,6 +105,20 @@ def test_the_same_reward_evaluates(own, trained, capsys, tmp_path):
     )
 
 
+def test_evaluate_repeats_the_score_of_training(own, trained, tmp_path):
+    stored = json.loads((trained / "evaluations" / "heldout_after.json").read_text())
+    options = ["--benchmarks", f"task:{own / 'mine.csv'}", "--reward", f"{own / 'my.py'}:short", "-k", "2"]
+    options += ["--template_text", "Add 1 and 2. {question}\n", "--limit", "4", "--output", str(tmp_path)]
+    options += ["--max-tokens", str(stored["settings"]["max_tokens"])]
+    assert main(["evaluate", "--model", str(trained / "model"), *options]) == 0
+    again = json.loads((tmp_path / "result.json").read_text())
+    same = ("problem", "sample", "seed", "completion", "score")
+    assert [[s[key] for key in same] for s in again["samples"]] == [
+        [s[key] for key in same] for s in stored["samples"]
+    ]
+    assert again["average"]["score"] == stored["average"]["score"]
+
+
 def test_the_default_prompt_is_said(trained):
     """The hidden "put your final answer within a box" is part of what is trained."""
     rows = [Problem("1", "Say 1.", "1", "math", {"question": "Say 1."})]

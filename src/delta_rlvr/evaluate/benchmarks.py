@@ -15,6 +15,7 @@ from delta_rlvr.evaluate import readers
 from delta_rlvr.evaluate.data import AbsentData, FoundRows, HubSource, find_rows, read_file
 from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.records import Questions
+from delta_rlvr.evaluate.settings import HELDOUT
 from delta_rlvr.spelling import command_line, did_you_mean, split_spec, with_settings
 from delta_rlvr.tasks import templates
 from delta_rlvr.tasks.own_reward import GRADER, OwnReward
@@ -343,7 +344,7 @@ def _task(spec: str, load: dict[str, Any]) -> Questions:
         "sampling": dict(HELDOUT_SAMPLING),
         "load": load,
     }
-    return Questions(spec, _with_style(problems, load["style"]), description, task.grade)
+    return Questions(spec, _with_style(problems, load["style"]), description, task.grade, seeded_as=HELDOUT)
 
 
 def _questions(

@@ -15,7 +15,7 @@ from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.records import Completion, Grade, Outcome, Questions, SampleRequest
 from delta_rlvr.evaluate.results import EvaluationResult
 from delta_rlvr.evaluate.runner import Progress, run_evaluation
-from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey
+from delta_rlvr.evaluate.settings import HELDOUT, EvaluationSettings, SampleKey
 from delta_rlvr.tasks.problem import Problem
 from delta_rlvr.tasks.prompts import encode_prompt
 from delta_rlvr.tasks.registry import grade_problem
@@ -169,7 +169,7 @@ def evaluate_policy(
     grade: Grade | None = None,
     batch_size: int = 64,
     progress: Progress | None = None,
-    name: str = "heldout",
+    name: str = HELDOUT,
     label: str = "in memory",
 ) -> EvaluationResult:
     """Sample and grade `problems` with a transformers model and its tokenizer.

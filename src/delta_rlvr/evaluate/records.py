@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from delta_rlvr.evaluate.errors import EvaluationError
-from delta_rlvr.evaluate.settings import SampleKey
+from delta_rlvr.evaluate.settings import SampleKey, sample_seed
 from delta_rlvr.files import dump
 from delta_rlvr.rewards.verdict import Verdict
 from delta_rlvr.tasks.problem import Problem
@@ -29,6 +29,9 @@ class Questions:
     """Where they are from and how they are asked and graded; stored with the result."""
     grade: Grade = grade_problem
     """By each problem's `grader`; or its own, where those do not say it all (a task's)."""
+    seeded_as: str | None = None
+    """What stands in the samples' seeds in the place of `name`: problems that training scores too have one name there, whatever they
+    are called here."""
 
     def __post_init__(self) -> None:
         if not self.problems:
@@ -49,6 +52,10 @@ class Questions:
         for problem in self.problems:
             for number in range(count):
                 yield SampleKey(self.name, problem.id, number), problem
+
+    def seed(self, seed: int, key: SampleKey) -> int:
+        """The own seed of one of its samples."""
+        return sample_seed(seed, key._replace(benchmark=self.seeded_as or self.name))
 
     @property
     def digest(self) -> str:

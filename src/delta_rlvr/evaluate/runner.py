@@ -13,7 +13,7 @@ from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.records import Failure, Grade, Outcome, Questions, Sample, Sampler, SampleRequest
 from delta_rlvr.evaluate.results import EvaluationResult, build_result
 from delta_rlvr.evaluate.sample_file import SampleFile
-from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey, sample_seed
+from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey
 from delta_rlvr.files import now
 from delta_rlvr.tasks.own_reward import RewardError
 from delta_rlvr.tasks.problem import Problem
@@ -68,7 +68,7 @@ def run_evaluation(
     progress = progress or Progress()
     began, started = time.monotonic(), now()
     requests = [
-        SampleRequest(key, problem.prompt, sample_seed(settings.seed, key))
+        SampleRequest(key, problem.prompt, benchmark.seed(settings.seed, key))
         for benchmark in benchmarks
         for key, problem in benchmark.samples(settings.samples)
     ]

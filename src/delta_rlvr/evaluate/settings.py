@@ -10,6 +10,9 @@ from typing import Any, NamedTuple
 
 from delta_rlvr.evaluate.errors import EvaluationError
 
+HELDOUT = "heldout"
+"""What stands for the benchmark in the seeds of held-out samples: of training, of studies, and of tasks in `evaluate`."""
+
 
 class SampleKey(NamedTuple):
     """What names one sample in the whole evaluation."""
@@ -35,7 +38,8 @@ class EvaluationSettings:
     top_p: float = 0.7
     """Nucleus: the smallest set of tokens with at least this probability, after the temperature."""
     seed: int = 0
-    """Every sample's own seed comes from this one, the benchmark, the problem's id and the sample's number."""
+    """Every sample's own seed comes from this one, the benchmark (`HELDOUT` for tasks), the problem's id and the sample's
+    number."""
     stop: tuple[str, ...] = ()
     """Texts that end a completion (and are cut off); a base model without an end-of-text habit needs them."""
 

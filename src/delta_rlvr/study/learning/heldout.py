@@ -15,15 +15,13 @@ from torch import Tensor
 
 from delta_rlvr.evaluate.drawing import UniformStreams
 from delta_rlvr.evaluate.metrics import average_at_k
-from delta_rlvr.evaluate.settings import SampleKey, sample_seed
+from delta_rlvr.evaluate.settings import HELDOUT, SampleKey, sample_seed
 from delta_rlvr.study.rollouts import Batch, Collector
 from delta_rlvr.study.stack.memory import with_fewer_rows
 from delta_rlvr.tasks import Problem, Task
 
 # Of one decoding step, over all rows: drawing a token takes 28 bytes of each for a moment.
 _LOGITS_AT_ONCE = 1 << 29
-
-NAME = "heldout"  # of the questions: part of each sample's seed, and `evaluate_policy`'s default
 
 
 @dataclass(frozen=True)
@@ -86,7 +84,7 @@ def _uniforms(batches: Sequence[Batch], samples: int) -> Float[Tensor, "run batc
     rows = []
     for batch in batches:
         keys = [
-            SampleKey(NAME, problem.id, number) for problem in batch.problems for number in range(samples)
+            SampleKey(HELDOUT, problem.id, number) for problem in batch.problems for number in range(samples)
         ]
         seeds = tuple(sample_seed(batch.seed, key) for key in keys)
         if seeds not in drawn:
