@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from command_line import SMALL, refused
+from delta_rlvr.adapters.trl import DeltaTrainerConfig
 from delta_rlvr.cli import main
 from delta_rlvr.commands import train
 from delta_rlvr.commands.train import advised_comparison
@@ -36,7 +37,8 @@ def contents(folder):
             "settings of a method follow its name: --method 'delta?lambda_min=VALUE'",
         ),
         (["--num_generations", "3"], "cannot be divided into groups of 3; set num_generations to 4"),
-        (["--train_problems", "2"], "2 training problems are too few for a batch of 4 prompts"),
+        (["--train_problems", "2"], "2 training problems cannot fill a batch of 4 prompts"),
+        (["--train_problems", "2"], "give --per_device_train_batch_size 4, or --train_problems 4 or more"),
         (["--model", "smollm2-135m", "--learning_rate", "1e-5"], "give the length of the run"),
         (["--config"], "expected one argument"),
         (
@@ -51,6 +53,31 @@ def contents(folder):
 def test_options(arguments, words, capsys, tmp_path):
     assert words in refused(capsys, "train", *SMALL, "--output", tmp_path / "run", *arguments)
     assert not (tmp_path / "run" / "run.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "problems", "fits"),
+    [
+        # 128 responses x 2 passes / 8 are 32 prompts: one prompt for each 4 responses per pass.
+        ({}, 31, "--per_device_train_batch_size 124"),
+        ({}, 4, "--per_device_train_batch_size 16"),
+        ({}, 1, "--per_device_train_batch_size 4"),
+        # Three passes of 8 make 3 groups at least.
+        ({"steps_per_generation": 3}, 2, "--steps_per_generation 1 --per_device_train_batch_size 8"),
+        ({"generation_batch_size": 256, "steps_per_generation": None}, 31, "--generation_batch_size 128"),
+        ({"generation_batch_size": 256, "steps_per_generation": None}, 4, None),
+        ({}, 0, None),
+    ],
+)
+def test_the_largest_batch_that_so_many_problems_fill(settings, problems, fits, tmp_path):
+    made = {"per_device_train_batch_size": 128, "num_generations": 8, "steps_per_generation": 2, **settings}
+    config = DeltaTrainerConfig(output_dir=str(tmp_path), use_cpu=True, bf16=False, **made)
+    assert config.smaller_batch(problems) == fits
+    words = (fits or "").split()
+    if words:
+        given = {name.removeprefix("--"): int(value) for name, value in zip(words[::2], words[1::2], strict=True)}
+        smaller = DeltaTrainerConfig(output_dir=str(tmp_path), use_cpu=True, bf16=False, **{**made, **given})
+        assert 1 <= smaller.prompts_per_batch <= problems
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from delta_rlvr.adapters.trl import DeltaTrainerConfig
 from delta_rlvr.commands.options import TrainOptions
 from delta_rlvr.rewards import RewardFunction, Verdict
 from delta_rlvr.rewards.functions import Columns
-from delta_rlvr.spelling import shown_spec, split_spec
+from delta_rlvr.spelling import counted, shown_spec, split_spec
 from delta_rlvr.tasks import Problem, Task
 from delta_rlvr.tasks.own_reward import OwnReward
 from delta_rlvr.tasks.problem_set import ProblemSet
@@ -40,10 +40,12 @@ def training_problems(task: Task, options: TrainOptions, config: DeltaTrainerCon
             count = min(count, len(task.train))
     problems = task.problems("train", count, config.seed)
     if len(problems) < config.prompts_per_batch:
+        smaller = config.smaller_batch(len(problems))
+        more = f"{'--train_problems' if options.train_problems else 'a task with'} {config.prompts_per_batch}"
         raise ValueError(
-            f"{shown_spec(options.task)}: {len(problems)} training problems are too few for a batch of "
+            f"{shown_spec(options.task)}: {counted(len(problems), 'training problem')} cannot fill a batch of "
             f"{config.prompts_per_batch} prompts (steps_per_generation x per_device_train_batch_size / num_generations): "
-            "give more problems, or make the batch smaller"
+            f"give {f'{smaller}, or ' if smaller else ''}{more} or more"
         )
     return problems
 

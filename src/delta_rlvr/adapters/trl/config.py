@@ -111,26 +111,25 @@ class DeltaTrainerConfig(GRPOConfig):
         for name in ("rollouts_every", "rollout_groups"):
             if getattr(self, name) < 0:
                 raise ValueError(f"--{name} {getattr(self, name)}: give 0 or more")
-        sized = self.generation_batch_size is not None
+        self._sized = self.generation_batch_size is not None  # the size of a rollout batch was given itself
         try:
             super().__post_init__()
         except ValueError as error:
-            if problem := self._group_problem(sized):
+            if problem := self._group_problem():
                 raise ValueError(problem) from error
             raise
         if self.deepspeed_plugin is not None:
             # DeepSpeed clips gradients itself, and a config that does not name the norm would leave them as they are.
             self.deepspeed_plugin.deepspeed_config.setdefault("gradient_clipping", self.max_grad_norm)
 
-    def _group_problem(self, sized: bool) -> str | None:
-        """Why the responses of a rollout batch make no whole groups, in the options that set them, with values that would do. `sized`:
-        the batch's size was given itself."""
+    def _group_problem(self) -> str | None:
+        """Why the responses of a rollout batch make no whole groups, in the options that set them, with values that would do."""
         responses, group = self.generation_batch_size, self.num_generations
         if not responses or not group or group < 2 or responses % group == 0:
             return None
         passes = responses // self.per_device_train_batch_size
-        size = "generation_batch_size" if sized else "per_device_train_batch_size"
-        unit = group if sized else group // math.gcd(group, passes)
+        size = "generation_batch_size" if self._sized else "per_device_train_batch_size"
+        unit = group if self._sized else group // math.gcd(group, passes)
         now = getattr(self, size)
         fits = max(1, round(now / unit)) * unit
         made = f"per_device_train_batch_size {self.per_device_train_batch_size} x {passes} passes"
@@ -141,6 +140,22 @@ class DeltaTrainerConfig(GRPOConfig):
             f"num_generations {group}: the {responses} responses of a rollout batch ({made}) cannot be divided into groups of {group}; "
             f"set num_generations to {nearest}, or {size} to {fits}"
         )
+
+    def smaller_batch(self, prompts: int) -> str | None:
+        """The options of the largest rollout batch with so many prompts at most; None where even the smallest one has more."""
+        assert self.generation_batch_size is not None
+        assert self.num_generations is not None
+        group, at_once = self.num_generations, self.per_device_train_batch_size * self.world_size
+        if self._sized:
+            unit = math.lcm(group, at_once)
+            return f"--generation_batch_size {fits}" if (fits := prompts * group // unit * unit) else None
+        passes = self.generation_batch_size // self.per_device_train_batch_size
+        unit = group // math.gcd(group, passes)
+        if fits := prompts * group // (passes * unit) * unit:
+            return f"--per_device_train_batch_size {fits}"
+        # So many passes have more groups than there are prompts: one pass per process, one group in each.
+        smallest = f"--steps_per_generation 1 --per_device_train_batch_size {group}"
+        return smallest if prompts >= self.world_size else None
 
     def _set_clip(self, surrogate: Surrogate) -> None:
         """The method's own clip where none is given; an epsilon alone is TRL's symmetric one."""
