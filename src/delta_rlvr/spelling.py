@@ -13,7 +13,7 @@ import sys
 import traceback
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import fields
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
 from types import ModuleType, NoneType, UnionType
@@ -57,6 +57,46 @@ def comma_list(text: str) -> list[str]:
 def counted(number: int, what: str) -> str:
     """1 seed, 2 seeds."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+@dataclass(frozen=True)
+class Unit:
+    """How a score is shown."""
+
+    scale: float = 100
+    name: str = "points"
+    """Of differences."""
+    digits: int = 1
+    """Behind the decimal point."""
+    sign: str = " %"
+    """Behind a score."""
+    score: str = "accuracy"
+    """What the score is called."""
+
+    @property
+    def finer(self) -> Unit:
+        """With two digits at least: how a score is published."""
+        return replace(self, digits=max(2, self.digits))
+
+    def plain(self, value: float) -> str:
+        return f"{self.scale * value:.{self.digits}f}"
+
+    def signed(self, value: float) -> str:
+        return f"{self.scale * value:+.{self.digits}f}"
+
+    def shown(self, value: float) -> str:
+        return self.plain(value) + self.sign
+
+
+POINTS = Unit()
+"""Shares in per cent, and their differences in points."""
+REWARD = Unit(1, "of reward", 3, "", "mean reward")
+"""Rewards as they are: those of one's own need not lie between 0 and 1, so that a per cent sign would mislead."""
+
+
+def score_unit(own_reward: object) -> Unit:
+    """How a held-out score is shown: as a share of right answers, or as the mean of a reward of one's own."""
+    return REWARD if own_reward else POINTS
 
 
 def duration(seconds: float) -> str:

@@ -75,7 +75,9 @@ def test_the_largest_batch_that_so_many_problems_fill(settings, problems, fits, 
     assert config.smaller_batch(problems) == fits
     words = (fits or "").split()
     if words:
-        given = {name.removeprefix("--"): int(value) for name, value in zip(words[::2], words[1::2], strict=True)}
+        given = {
+            name.removeprefix("--"): int(value) for name, value in zip(words[::2], words[1::2], strict=True)
+        }
         smaller = DeltaTrainerConfig(output_dir=str(tmp_path), use_cpu=True, bf16=False, **{**made, **given})
         assert 1 <= smaller.prompts_per_batch <= problems
 

@@ -9,6 +9,7 @@ from delta_rlvr.cli import main
 from delta_rlvr.commands.training_problems import default_prompt
 from delta_rlvr.runs import RunDescription, RunFolderError, RunWriter, read_run
 from delta_rlvr.tasks import Problem
+from report_pages import unpacked
 
 REWARD = '''
 def short(completions, completion_ids=None, wanted=None, **columns):
@@ -31,7 +32,7 @@ def own(tmp_path_factory):
 def trained(own):
     options = [*SMALL, "--steps", "2", "--rollouts_every", "1", "--eval_problems", "4", "--eval_samples", "2"]
     options += ["--task", str(own / "mine.csv"), "--reward", f"{own / 'my.py'}:short"]
-    options += ["--template_text", "Add 1 and 2. {question}\n"]
+    options += ["--template_text", "Add 1 and 2. {question}\n", "--report", "true"]
     assert main(["train", *options, "--output", str(own / "run")]) == 0
     return own / "run"
 
@@ -58,6 +59,16 @@ def test_a_reward_of_ones_own_trains_the_bundled_policy(trained):
     assert "held-out mean reward before training, 4 problems" in log
     assert "accuracy" not in log
     assert "delta on mine.csv (template_text=Add 1 and 2. {question}\\n): 2 steps" in log
+    # As it is, and not in per cent: a reward of 2 would be 200 %.
+    after = info["final"]["after"]
+    assert f"{after['accuracy']:.3f}" in log
+    assert "%" not in log.split("held-out mean reward (")[1].replace("95 % interval", "")
+    facts = unpacked(trained / "report.html")["page"]["comparison"]
+    assert f"a mean reward of {info['final']['before']['accuracy']:.3f}" in facts["sentence"]
+    shown = dict(facts["evaluations"][0]["heldout_after"])
+    # What `evaluate` shows as "-" is not shown, nor is every number that the function ever gave.
+    assert "benchmarks.heldout.without_answer" not in shown
+    assert not [key for key in shown if "maj@" in key or ".reasons." in key]
     card = (trained / "model" / "README.md").read_text()
     assert "on `mine.csv (template_text=Add 1 and 2. {question}\\n)`" in card
     assert "Held-out mean reward: " in card
@@ -91,6 +102,7 @@ def test_the_same_reward_evaluates(own, trained, capsys, tmp_path):
     scores = [json.loads(line) for line in (tmp_path / "samples.jsonl").read_text().splitlines()[1:]]
     mean = sum(sample["score"] for sample in scores) / 6
     assert numbers["score"] == pytest.approx(mean)
+    assert f" {mean:.3f} " in capsys.readouterr().out
     # Scored again from the samples alone: the file says which function judged.
     again = [
         "evaluate",

@@ -194,7 +194,10 @@ def test_run_json_and_scores(finished):
         assert stored["problems"] == 4
     log = (folder / "log.txt").read_text()
     assert [int(step) for step in re.findall(r"^ +(\d+) ", log, re.MULTILINE)] == [1, 2, 3, 4]
-    assert f"{info['final']['after']['accuracy']:.1%}" in log
+    assert f"{100 * info['final']['after']['accuracy']:.1f} %" in log
+    # Four problems are few: what `evaluate` says of such an interval, the run says too.
+    assert "Only 4 questions: the interval itself is rough." in log
+    assert "only 4 questions" in info["final"]["after"]["interval_note"]
     assert "delta-rlvr compare --methods dapo,delta" in log
     assert "<html" in (folder / "report.html").read_text(encoding="utf-8")[:2000]
 

@@ -63,7 +63,8 @@ def test_where_nothing_varies_there_is_no_interval():
     said = Console(file=io.StringIO(), width=200)
     tell_change(None, *results, Teller(said), compare="delta-rlvr compare")
     text = said.file.getvalue()
-    assert text.count("no interval") == 3
+    assert text.count("no interval") == 4
+    assert text.count("Every question scored the same: resampling") == 1  # for both, once
     assert "+0.0 points (no interval, paired by problem" in text
 
 

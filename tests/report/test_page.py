@@ -11,6 +11,7 @@ import pytest
 
 from delta_rlvr.report import write_report
 from delta_rlvr.runs import read_run
+from delta_rlvr.spelling import POINTS, REWARD
 from report_pages import (
     details,
     opened,
@@ -482,6 +483,36 @@ def test_scores_that_do_not_vary_have_no_interval(browser, make_run, tmp_path):
     (run / "run.json").write_text(json.dumps(info))
     with opened(browser, write_report([run], tmp_path / "report.html")) as page:
         assert page.locator("#comparison .forest tbody td:nth-child(4)").text_content() == "no interval"
+
+
+@pytest.mark.parametrize(
+    ("own_reward", "scores", "texts"),
+    [
+        # 2.25 and 33.75 lie in the middle: Python takes the even digit. 8.35 is a little less than it looks.
+        (False, (0.0225, 0.3375, 0.0835), ["2.2 %", "33.8 %", "8.3 %"]),
+        (True, (0.0625, -0.1875, 1.3), ["0.062", "\N{MINUS SIGN}0.188", "1.300"]),
+    ],
+)
+def test_the_page_rounds_as_the_terminal_does(browser, make_run, tmp_path, own_reward, scores, texts):
+    runs = []
+    for method, score in zip(("dapo", "delta", "grpo"), scores, strict=True):
+        runs.append(make_run(tmp_path / method, method=method, steps=1, prompts=1))
+        info = json.loads((runs[-1] / "run.json").read_text())
+        note = "only 2 questions: the interval itself is rough"
+        after = {"accuracy": score, "low": score - 0.1, "high": score + 0.1, "interval_note": note}
+        info["final"] = {"after": after | ({"own_reward": True} if own_reward else {})}
+        (runs[-1] / "run.json").write_text(json.dumps(info))
+    with opened(browser, write_report(runs, tmp_path / "report.html")) as page:
+        table = page.locator("#comparison .forest")
+        assert table.locator("tbody td:nth-child(3)").all_text_contents() == texts
+        assert ("Mean reward before" in table.locator("thead").text_content()) == own_reward
+        notes = table.locator("tbody td small").all_text_contents()
+        assert notes == 3 * [note]
+        unit = REWARD if own_reward else POINTS
+        plain = [text.replace("\N{MINUS SIGN}", "-") for text in texts]
+        assert plain == [unit.shown(score) for score in scores]
+        sentence = page.text_content("#comparison .verdict")
+        assert all(text in sentence for text in plain)
 
 
 @pytest.mark.parametrize(

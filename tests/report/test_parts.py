@@ -237,7 +237,7 @@ class TestComparison:
         assert result["sentence"].startswith("dapo ends at 25.0 %, delta at 75.0 %.")
         # All questions scored the same: the two ends are no interval.
         assert result["runs"][0]["after"] == {
-            "accuracy": 0.25, "low": None, "high": None, "problems": 8, "samples": 4
+            "accuracy": 0.25, "low": None, "high": None, "problems": 8, "samples": 4, "own_reward": False, "interval_note": None
         }  # fmt: skip
 
     @pytest.mark.parametrize(

@@ -27,8 +27,7 @@ from delta_rlvr.files import write_json
 from delta_rlvr.objectives import get_method
 from delta_rlvr.report import write_report
 from delta_rlvr.runs import read_run
-from delta_rlvr.runs.model_card import score_name
-from delta_rlvr.spelling import comma_list
+from delta_rlvr.spelling import comma_list, score_unit
 
 # Settings that may differ between a finished run that is kept and the comparison it is kept for.
 _INCIDENTAL = (
@@ -159,22 +158,23 @@ def conclude(folder: Path, methods: Sequence[str], seeds: Sequence[int], console
         method: {seed: _final_accuracy(place) for seed, place in by_seed.items()}
         for method, by_seed in places.items()
     }
-    compared = seed_table(scores)
     # The runs of a comparison share all settings but method and seed.
     settings = read_run(places[methods[0]][seeds[0]]).info.get("settings") or {}
+    unit = score_unit(settings.get("reward"))
+    compared = seed_table(scores, unit)
     table = Table(
-        title=f"held-out {score_name(settings.get('reward'))} after training, in % (seeds: {len(seeds)})",
+        title=f"held-out {unit.score} after training{', in %' if unit.sign else ''} (seeds: {len(seeds)})",
         caption=f"difference to {methods[0]} (in brackets: {compared.gap_name}); p: {compared.test_name}; "
         "Holm: corrected for all comparisons",
         title_justify="left",
         caption_justify="left",
     )
     table.add_column("method", overflow="fold")  # a rule of one's own has a long name, which must not be cut
-    for heading in ("mean ± SD", "difference, points", "p", "p Holm"):
+    for heading in ("mean ± SD", f"difference, {unit.name}", "p", "p Holm"):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in compared.rows:
         p, adjusted = compared.p(row), compared.p_adjusted(row)
-        table.add_row(row.method, mean_text(row), compared.gap(row), p_text(p), p_text(adjusted))
+        table.add_row(row.method, mean_text(row, unit), compared.gap(row), p_text(p), p_text(adjusted))
     console.print(table)
     console.print(compared.sentence, markup=False, highlight=False)
     stored = {

@@ -23,7 +23,7 @@ from delta_rlvr.evaluate.selection import SelectionRule, select_checkpoint
 from delta_rlvr.evaluate.settings import PRESETS, EvaluationSettings
 from delta_rlvr.exit_codes import ExitCode
 from delta_rlvr.files import write_json
-from delta_rlvr.spelling import comma_list, shown_spec
+from delta_rlvr.spelling import comma_list, score_unit, shown_spec
 
 __all__ = ["add_arguments", "run"]
 
@@ -199,8 +199,9 @@ def _select(args: argparse.Namespace, console: Console) -> int:
         return _sample(args, console, str(checkpoint), [rule.benchmark], path, rule.k)
 
     choice = select_checkpoint(Path(args.select), rule, evaluate, say=say)
+    shown = score_unit(args.reward).finer.plain
     for step, score in choice["scores"].items():
-        say(f"{'*' if int(step) == choice['step'] else ' '} checkpoint-{step}: {100 * score:.2f}")
+        say(f"{'*' if int(step) == choice['step'] else ' '} checkpoint-{step}: {shown(score)}")
     return ExitCode.DONE
 
 

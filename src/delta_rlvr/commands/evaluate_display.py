@@ -23,7 +23,7 @@ from delta_rlvr.evaluate.records import Sample
 from delta_rlvr.evaluate.results import EvaluationResult
 from delta_rlvr.evaluate.runner import Progress
 from delta_rlvr.evaluate.settings import SampleKey
-from delta_rlvr.spelling import duration, shown_spec
+from delta_rlvr.spelling import duration, score_unit, shown_spec
 from delta_rlvr.tasks.registry import BUILT_IN
 
 _SECONDS_BETWEEN_LINES = 10.0
@@ -126,12 +126,16 @@ def list_table() -> Table:
 
 
 def result_table(result: EvaluationResult) -> Table:
-    """Scores in percent, with intervals."""
+    """Scores in percent, or mean rewards of a function of one's own, with intervals."""
     document = result.document
     k = document["settings"]["samples"]
+    unit = score_unit(result.own_reward)
+    shown, ends = unit.finer.plain, unit.plain
+    scale = "in percent" if unit.sign else f"avg@{k} and its interval: {unit.score}; the rest in percent"
+    drawn = f"{k} samples per question{_sampling(document['settings'])}"
     table = Table(
         title=escape(str(document["model"].get("name", ""))),
-        caption=f"in percent; 95 % intervals by bootstrap over questions; {k} samples per question{_sampling(document['settings'])}",
+        caption=f"{scale}; 95 % intervals by bootstrap over questions; {drawn}",
     )
     metrics_at_k = (f"avg@{k}", "interval", f"pass@{k}", f"maj@{k}")
     headings = ("benchmark", "questions", *metrics_at_k, "cut off", "no answer")
@@ -145,8 +149,8 @@ def result_table(result: EvaluationResult) -> Table:
         table.add_row(
             escape(shown_spec(name)),
             str(here) if here == asked else f"{here}/{asked}",
-            _percent(numbers["score"]),
-            _range(numbers["low"], numbers["high"]),
+            shown(numbers["score"]),
+            interval_text(numbers["low"], numbers["high"], ends, " .. "),
             _percent(metrics.get(f"pass@{k}")),
             _percent(metrics.get(f"maj@{k}")),
             _percent(numbers["truncated"]),
@@ -158,8 +162,8 @@ def result_table(result: EvaluationResult) -> Table:
         table.add_row(
             "average (by questions)",
             str(average["questions"]),
-            _percent(average["score"]),
-            _range(average["low"], average["high"]),
+            shown(average["score"]),
+            interval_text(average["low"], average["high"], ends, " .. "),
         )
     return table
 
@@ -174,19 +178,20 @@ def _sampling(settings: Mapping[str, Any]) -> str:
 def comparison_table(comparisons: Sequence[Comparison]) -> Table:
     """One row per candidate, against one baseline."""
     baseline = comparisons[0]
+    unit = baseline.unit
     table = Table(
-        title=f"against {escape(baseline.baseline)} ({_percent(baseline.baseline_score)})",
+        title=f"against {escape(baseline.baseline)} ({unit.finer.plain(baseline.baseline_score)})",
         caption="p-values adjusted by Holm; A = chance that an evaluation of the candidate beats one of the baseline",
     )
-    headings = ("score", "points", "interval, points", "p by question", "p repeated (U)", "A")
+    headings = ("score", unit.name, f"interval, {unit.name}", "p by question", "p repeated (U)", "A")
     add_columns(table, ("candidate", *headings), left=("candidate",))
     for comparison in comparisons:
         repeated, effect = comparison.repeated_adjusted, comparison.effect
         table.add_row(
             escape(comparison.candidate),
-            _percent(comparison.candidate_score),
-            f"{100 * comparison.difference.mean:+.2f}",
-            _range(comparison.difference.low, comparison.difference.high, "+"),
+            unit.finer.plain(comparison.candidate_score),
+            unit.finer.signed(comparison.difference.mean),
+            interval_text(comparison.difference.low, comparison.difference.high, unit.signed, " .. "),
             f"{comparison.paired_adjusted:.2g}",
             "-" if repeated is None else f"{repeated:.2g}",
             "-" if effect is None else f"{effect.superiority:.2f}",
@@ -196,7 +201,3 @@ def comparison_table(comparisons: Sequence[Comparison]) -> Table:
 
 def _percent(share: float | None) -> str:
     return "-" if share is None else f"{100 * share:.2f}"
-
-
-def _range(low: float, high: float, sign: str = "") -> str:
-    return interval_text(100 * low, 100 * high, f"{{:{sign}.1f}} .. {{:{sign}.1f}}")

@@ -15,9 +15,9 @@ from delta_rlvr.commands.terminal import add_columns
 from delta_rlvr.evaluate import EvaluationResult, compare_results, evaluate_policy
 from delta_rlvr.evaluate.bootstrap import interval_text
 from delta_rlvr.evaluate.records import Grade
-from delta_rlvr.runs.model_card import score_name
-from delta_rlvr.spelling import counted
+from delta_rlvr.spelling import counted, score_unit
 from delta_rlvr.tasks import Problem, Task
+from delta_rlvr.tasks.own_reward import judged_by_function
 from delta_rlvr.tasks.phrased_sums import PhrasedSums
 from delta_rlvr.tasks.problem_set import ProblemSet
 from delta_rlvr.tasks.task import HELDOUT_SAMPLING
@@ -28,7 +28,8 @@ def heldout_problems(options: TrainOptions, task: Task) -> list[Problem]:
     count = options.eval_problems
     if isinstance(task, ProblemSet):
         count = min(count, len(task.heldout))
-    return task.problems("heldout", count, 0) if count else []
+    problems = task.problems("heldout", count, 0) if count else []
+    return judged_by_function(problems) if options.reward else problems
 
 
 class HeldoutScore:
@@ -40,7 +41,7 @@ class HeldoutScore:
         self.options, self.trainer, self.teller, self.grade = options, trainer, teller, grade
         config = trainer.args
         self.folder = Path(str(config.output_dir)) / "evaluations"
-        self.name = score_name(options.reward)
+        self.name = score_unit(options.reward).score
         built_in = isinstance(task, PhrasedSums)
         self.drawn: dict[str, Any] = {
             **HELDOUT_SAMPLING,
@@ -127,33 +128,36 @@ def tell_change(
     more. (A comparison, which ends with a table of its own, needs no more than a line per run.)"""
     if before is None or after is None:
         return
-    name_of_score = score_name(own_reward)
+    unit = score_unit(own_reward)
     asked = [[result.summary()[key] for key in ("problems", "samples")] for result in (before, after)]
     apart = "" if asked[0] == asked[1] else "not of the same problems and samples, so they cannot be compared"
     if compare is None:
         scores = [result.summary()["accuracy"] for result in (before, after)]
-        change = apart or f"{100 * (scores[1] - scores[0]):+.1f} points"
+        change = apart or f"{unit.signed(scores[1] - scores[0])} {unit.name}"
         teller.say(
-            f"held-out {name_of_score}: {scores[0]:.1%} before training, {scores[1]:.1%} after ({change})"
+            f"held-out {unit.score}: {unit.shown(scores[0])} before training, {unit.shown(scores[1])} after ({change})"
         )
         return
-    teller.say(f"held-out {name_of_score} ({sampling_text(after)}):")
+    teller.say(f"held-out {unit.score} ({sampling_text(after)}):")
     table = Table()
-    headings = ("", name_of_score, "95 % interval")
+    headings = ("", unit.score, "95 % interval")
     add_columns(table, headings, left=headings)
     for name, result in (("before", before), ("after", after)):
         score = result.summary()
-        spread = interval_text(score["low"], score["high"], "{:.1%} to {:.1%}")
-        table.add_row(name, f"{score['accuracy']:.1%}", spread)
+        spread = interval_text(score["low"], score["high"], unit.shown)
+        table.add_row(name, unit.shown(score["accuracy"]), spread)
     teller.show(table)
+    notes = [result.summary().get("interval_note") for result in (before, after)]
+    for note in dict.fromkeys(filter(None, notes)):
+        teller.say(f"{note[0].upper()}{note[1:]}.")
     if apart:
         teller.say(f"The two scores are {apart}.")
         return
     comparison = compare_results(before, after)
     gain = comparison.difference
-    spread = interval_text(100 * gain.low, 100 * gain.high, "{:+.1f} to {:+.1f}")
+    spread = interval_text(gain.low, gain.high, unit.signed)
     teller.say(
-        f"The change is {100 * gain.mean:+.1f} points ({spread}, paired by problem; p = {comparison.paired.p:.2g})."
+        f"The change is {unit.signed(gain.mean)} {unit.name} ({spread}, paired by problem; p = {comparison.paired.p:.2g})."
     )
     teller.say(
         f"This is the effect of the whole training. To see what the token weights add to it, compare methods:\n{compare}"

@@ -18,7 +18,7 @@ from delta_rlvr.evaluate.records import Questions
 from delta_rlvr.evaluate.settings import HELDOUT
 from delta_rlvr.spelling import command_line, did_you_mean, split_spec, with_settings
 from delta_rlvr.tasks import templates
-from delta_rlvr.tasks.own_reward import GRADER, OwnReward
+from delta_rlvr.tasks.own_reward import OwnReward, judged_by_function
 from delta_rlvr.tasks.problem import Problem
 from delta_rlvr.tasks.registry import BUILT_IN, GENERATOR_PREFIX, check_rows, check_task_name, get_task
 from delta_rlvr.tasks.sources.rows import ROW_FILES, data_file, is_row_file, label_of, read_rows
@@ -249,9 +249,9 @@ def _template(name: str, own: Template, load: dict[str, Any]) -> Template:
 
 def _with_reward(questions: Questions, reward: OwnReward) -> Questions:
     """The same questions, judged by a function of one's own."""
-    problems = tuple(replace(problem, grader=GRADER) for problem in questions.problems)
+    problems = tuple(judged_by_function(questions.problems))
     reward.check(problems[0], training=False)
-    note = f"scores are rewards of {reward.spec}, times 100"
+    note = f"scores are mean rewards of {reward.spec}"
     description = {**questions.description, "grader": f"reward {reward.spec}", "note": note}
     return replace(questions, problems=problems, description=description, grade=reward.grade)
 

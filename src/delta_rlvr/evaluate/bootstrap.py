@@ -7,7 +7,7 @@ question are not resampled: their noise already shows in the spread between ques
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,9 +34,14 @@ class Interval:
     """A sentence, where the interval cannot be taken at its word."""
 
 
-def interval_text(low: float | None, high: float | None, form: str) -> str:
-    """Both ends in `form`, or that there is no interval: where nothing varied the two ends are one number, which says nothing."""
-    return form.format(low, high) if low is not None and high is not None and low < high else NO_INTERVAL
+def interval_text(
+    low: float | None, high: float | None, shown: Callable[[float], str], between: str = " to "
+) -> str:
+    """Both ends as `shown` writes them, or that there is no interval: where nothing varied the two ends are one number, which says
+    nothing."""
+    if low is None or high is None or not low < high:
+        return NO_INTERVAL
+    return shown(low) + between + shown(high)
 
 
 def mean_interval(strata: Sequence[Sequence[float]], *, seed: int) -> Interval:

@@ -20,6 +20,7 @@ from delta_rlvr.evaluate.significance import (
     mann_whitney,
     sign_flip_test,
 )
+from delta_rlvr.spelling import Unit, score_unit
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,14 @@ class Comparison:
     """Repeated evaluations of baseline and candidate."""
     detectable: float | None
     """The smallest true difference that so many questions would show in four of five such comparisons."""
+    own_reward: bool = False
+    """Whether the scores are mean rewards of a function of one's own."""
     notes: tuple[str, ...] = ()
     """What the data can and cannot tell, in sentences."""
+
+    @property
+    def unit(self) -> Unit:
+        return score_unit(self.own_reward)
 
 
 def compare_results(
@@ -102,6 +109,7 @@ def compare_results(
         len(keys),
         (len(repeats[0]), len(repeats[1])),
         detectable_difference(gaps),
+        reference.own_reward,
     )
     return replace(comparison, notes=_sentences(comparison))
 
@@ -182,20 +190,20 @@ def _repeats(results: Sequence[EvaluationResult], chosen: Sequence[str]) -> list
 
 def _sentences(comparison: Comparison) -> tuple[str, ...]:
     said = []
-    interval, gap = comparison.difference, 100 * comparison.difference.mean
+    interval, gap, unit = comparison.difference, comparison.difference.mean, comparison.unit
     count = comparison.questions
     direction = "above" if gap > 0 else "below" if gap < 0 else "level with"
     if comparison.paired_adjusted < SIGNIFICANCE:
         said.append(
-            f"{comparison.candidate} is {abs(gap):.1f} points {direction} {comparison.baseline}, and by question the "
+            f"{comparison.candidate} is {unit.plain(abs(gap))} {unit.name} {direction} {comparison.baseline}, and by question the "
             f"difference is more than chance (p = {comparison.paired_adjusted:.2g}): expect its sign to hold on "
             "other questions of this kind."
         )
     else:
-        reach = interval_text(100 * interval.low, 100 * interval.high, "{:+.1f} to {:+.1f}")
-        other = f"the difference on other questions may lie anywhere from {reach} points"
+        reach = interval_text(interval.low, interval.high, unit.signed)
+        other = f"the difference on other questions may lie anywhere from {reach} {unit.name}"
         if reach == NO_INTERVAL:
-            other = f"every question has the same difference ({gap:+.1f} points), so there is {reach}"
+            other = f"every question has the same difference ({unit.signed(gap)} {unit.name}), so there is {reach}"
         said.append(
             f"By question, the {count} questions do not tell {comparison.candidate} and {comparison.baseline} apart "
             f"(p = {comparison.paired_adjusted:.2g}): {other}. That is no proof of equality."
@@ -203,7 +211,7 @@ def _sentences(comparison: Comparison) -> tuple[str, ...]:
     if comparison.detectable is not None and comparison.detectable > 0:
         said.append(
             f"With {count} questions as varied as these, only a true difference of about "
-            f"{100 * comparison.detectable:.1f} points or more would be found in four of five comparisons."
+            f"{unit.plain(comparison.detectable)} {unit.name} or more would be found in four of five comparisons."
         )
     if comparison.repeated is not None and comparison.repeated_adjusted is not None:
         first, second = comparison.repeats

@@ -15,13 +15,11 @@ from delta_rlvr.evaluate.records import Questions, Sample
 from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey
 from delta_rlvr.files import write_json
 from delta_rlvr.runs.layout import EVALUATIONS
-from delta_rlvr.tasks.own_reward import GRADER
+from delta_rlvr.tasks.own_reward import GRADER, is_reward_text
 from delta_rlvr.versions import installed_versions
 
 KIND = "delta-rlvr evaluation"
 SCHEMA = 1
-# Graders whose answers can be counted as votes: a program is not an answer that two samples share.
-_VOTELESS = {"code", GRADER}
 VERSIONS = ("delta-rlvr", "torch", "transformers", "mpmath", "numpy", "scipy", "datasets", "httpx")
 """Packages that a score depends on."""
 
@@ -69,15 +67,24 @@ class EvaluationResult:
         return float(self.document["average"]["score"])
 
     def summary(self) -> dict[str, Any]:
-        """What `run.json` keeps of a held-out evaluation: the accuracy with its bootstrap interval over questions, and of how much."""
+        """What `run.json` keeps of a held-out evaluation: the accuracy with its bootstrap interval over questions, and of how much;
+        also whether it is the mean of a reward of one's own, and what is to be said about the interval."""
         average = self.document["average"]
+        note = average.get("interval_note")
         return {
             "accuracy": self.accuracy,
             "low": float(average["low"]),
             "high": float(average["high"]),
             "problems": average["questions"],
             "samples": self.document["settings"]["samples"],
+            **({"own_reward": True} if self.own_reward else {}),
+            **({"interval_note": note} if note else {}),
         }
+
+    @property
+    def own_reward(self) -> bool:
+        """Whether a function of one's own judged: scores are then rewards, not shares of right answers."""
+        return any(numbers.get("own_reward") for numbers in self.document.get("benchmarks", {}).values())
 
     def benchmarks(self) -> list[str]:
         return list(self.document["benchmarks"])
@@ -195,12 +202,16 @@ def _benchmark_numbers(
     powers = {1 << exponent for exponent in range(shared.bit_length())}
     for k in sorted({*powers, shared}) if right_or_wrong else ():
         metrics[f"pass@{k}"] = sum(pass_at_k(values, k) for values in scores.values()) / len(scores)
-    voteless = any(problem.grader in _VOTELESS for problem in benchmark.problems)
+    own_reward = any(problem.grader == GRADER for problem in benchmark.problems)
+    # Neither a program nor a text that a function judges is an answer that two samples share.
+    voteless = own_reward or any(problem.grader == "code" for problem in benchmark.problems)
     if not voteless:
         metrics[f"maj@{shared}"] = sum(
             majority_vote(scores[problem][:shared], [sample.answer for sample in samples[:shared]])
             for problem, samples in questions.items()
         ) / len(scores)
+    # A reward's number is no reason, and a smooth one has as many numbers as there are samples.
+    reasons = [one.reason for one in graded if not (own_reward and is_reward_text(one.reason))]
     lengths = [sample.completion.tokens for sample in graded if sample.completion.tokens is not None]
     return described | {
         "score": interval.mean,
@@ -211,7 +222,8 @@ def _benchmark_numbers(
         "truncated": sum(sample.completion.finish == "length" for sample in graded) / len(graded),
         "without_answer": None if voteless else sum(sample.answer is None for sample in graded) / len(graded),
         "mean_tokens": sum(lengths) / len(lengths) if lengths else None,
-        "reasons": dict(Counter(sample.reason for sample in graded).most_common(20)),
+        "reasons": dict(Counter(reasons).most_common(20)),
+        **({"own_reward": True} if own_reward else {}),
     }, means
 
 

@@ -25,7 +25,7 @@ from delta_rlvr.evaluate.significance import (
     mann_whitney,
     sign_flip_test,
 )
-from delta_rlvr.spelling import counted
+from delta_rlvr.spelling import POINTS, Unit, counted
 
 SeedScores = Mapping[Any, float]
 """A score by training seed, or by task and seed."""
@@ -121,28 +121,6 @@ def _unpaired_difference(values: Sequence[float], base: Sequence[float]) -> Inte
 
 
 @dataclass(frozen=True)
-class Unit:
-    """How a score is shown."""
-
-    scale: float = 100
-    name: str = "points"
-    digits: int = 1
-    """Behind the decimal point."""
-
-    def plain(self, value: float) -> str:
-        return f"{self.scale * value:.{self.digits}f}"
-
-    def signed(self, value: float) -> str:
-        return f"{self.scale * value:+.{self.digits}f}"
-
-
-POINTS = Unit()
-"""Shares in per cent, and their differences in points."""
-REWARD = Unit(1, "of reward", 3)
-"""Rewards as they are."""
-
-
-@dataclass(frozen=True)
 class SeedTable:
     """All methods against the first one, with the one test that decides and what it comes to."""
 
@@ -183,8 +161,9 @@ class SeedTable:
     def sentence(self) -> str:
         """Where the methods end, and what the test can and cannot tell."""
         baseline, *others = self.rows
-        ends = [f"{baseline.method} ends at {100 * baseline.mean:.1f} %"]
-        ends += [f"{row.method} at {100 * row.mean:.1f} %" for row in others]
+        what = "" if self.unit.sign else f" a {self.unit.score} of"
+        ends = [f"{baseline.method} ends at{what} {self.unit.shown(baseline.mean)}"]
+        ends += [f"{row.method} at {self.unit.shown(row.mean)}" for row in others]
         return f"{', '.join(ends)}. {self.verdict}"
 
     @property

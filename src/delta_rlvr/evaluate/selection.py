@@ -14,6 +14,7 @@ from delta_rlvr.evaluate.metrics import average_at_k, pass_at_k
 from delta_rlvr.evaluate.results import EvaluationResult
 from delta_rlvr.files import now, write_json
 from delta_rlvr.runs.layout import EVALUATIONS
+from delta_rlvr.spelling import score_unit
 from delta_rlvr.tasks.sources.rows import label_of
 
 PAPER_RULE = "aime25:avg@8"
@@ -97,6 +98,7 @@ def select_checkpoint(
     after seeing the scores would make the chosen score too good.
     """
     scores: dict[int, float] = {}
+    own_reward = False
     for step, checkpoint in checkpoints(run, say).items():
         path = selection_result_path(run, rule, step)
         result = EvaluationResult.load(path) if path.is_file() else None
@@ -104,7 +106,7 @@ def select_checkpoint(
             result = evaluate(step, checkpoint, path)
         if not result.complete:
             raise EvaluationError(f"{path} is incomplete: run the same command again before choosing")
-        scores[step] = rule.score(result)
+        scores[step], own_reward = rule.score(result), result.own_reward
     best = max(scores, key=lambda step: (scores[step], -step))
     choice = {
         "rule": str(rule),
@@ -123,8 +125,9 @@ def select_checkpoint(
             "fixed in advance, not the one with the better score"
         )
     write_json(run / SELECTION, {"schema": 1, "choices": [*others, choice]})
+    shown = score_unit(own_reward).finer.plain
     say(
-        f"checkpoint-{best} by {rule}: {100 * scores[best]:.2f}. The score that chose it is too good as a result: "
+        f"checkpoint-{best} by {rule}: {shown(scores[best])}. The score that chose it is too good as a result: "
         "evaluate it on benchmarks that did not choose it."
     )
     return choice

@@ -9,8 +9,6 @@ from typing import Any
 from delta_rlvr.evaluate.results import EvaluationResult
 from delta_rlvr.evaluate.seeds import (
     INTERVAL_SEEDS,
-    POINTS,
-    REWARD,
     SeedTable,
     p_text,
     seed_table,
@@ -20,7 +18,7 @@ from delta_rlvr.files import is_number
 from delta_rlvr.report.groups import RunGroup, compare_settings, run_labels
 from delta_rlvr.runs import RunReader
 from delta_rlvr.runs.layout import EVALUATIONS
-from delta_rlvr.spelling import counted, shown_spec
+from delta_rlvr.spelling import POINTS, REWARD, Unit, counted, shown_spec
 
 HOW_TO_SCORE = (
     f"delta-rlvr evaluate --model RUN/model --benchmarks FILE --output RUN/{EVALUATIONS}/heldout_after.json"
@@ -42,7 +40,8 @@ def comparison(runs: Sequence[RunReader], groups: Sequence[RunGroup]) -> dict[st
     by_group = _seed_scores(runs, groups, scores)
     asked = _asked(runs)
     comparable = len(by_group) > 1 and len(asked) == 1
-    compared = seed_table(by_group, REWARD if steps else POINTS) if comparable else None
+    unit = REWARD if steps or any(map(_own_reward, runs, scores)) else POINTS
+    compared = seed_table(by_group, unit) if comparable else None
     labels = run_labels(runs)
     differing, agreeing = compare_settings(runs)
     return {
@@ -51,7 +50,9 @@ def comparison(runs: Sequence[RunReader], groups: Sequence[RunGroup]) -> dict[st
         "tests": _tests(compared) if compared else [],
         "gap": compared.gap_name if compared else None,
         "reward_steps": steps,
-        "sentence": _sentence(by_group, compared, steps, scores, asked) + _without_score(labels, scores),
+        "unit": {"scale": unit.scale, "digits": unit.digits, "sign": unit.sign, "name": unit.name},
+        "sentence": _sentence(by_group, compared, steps, scores, asked, unit)
+        + _without_score(labels, scores),
         "differing": differing,
         "agreeing": agreeing,
         "evaluations": [{name: _facts(value) for name, value in run.evaluations.items()} for run in runs],
@@ -75,12 +76,20 @@ def _sentence(
     steps: int | None,
     scores: Sequence[dict[str, Any]],
     asked: Sequence[str],
+    unit: Unit,
 ) -> str:
     if compared is None and len(by_group) > 1:
         return f"These runs are not compared: their scores are of {len(asked)} tasks or rewards ({'; '.join(asked)})."
     if steps:
         return _reward_sentence(by_group, compared, steps)
-    return compared.sentence if compared else _alone(by_group, scores)
+    return compared.sentence if compared else _alone(by_group, scores, unit)
+
+
+def _own_reward(run: RunReader, score: Mapping[str, Any]) -> bool:
+    """Whether a function of one's own judged: what the run says of itself, or what its scores say."""
+    settings = run.info.get("settings")
+    own = settings.get("reward") if isinstance(settings, dict) else None
+    return bool(own) or any(score[when] and score[when]["own_reward"] for when in ("before", "after"))
 
 
 def _without_score(labels: Sequence[str], scores: Sequence[dict[str, Any]]) -> str:
@@ -132,7 +141,12 @@ def _score(value: Any) -> dict[str, Any] | None:
         return None
     keys = ("accuracy", "low", "high", "problems", "samples")
     score = {key: value[key] if is_number(value.get(key)) else None for key in keys}
-    return score | _interval(score["low"], score["high"])
+    note = value.get("interval_note")
+    said = {
+        "own_reward": value.get("own_reward") is True,
+        "interval_note": note if isinstance(note, str) else None,
+    }
+    return score | said | _interval(score["low"], score["high"])
 
 
 def _interval(low: float | None, high: float | None) -> dict[str, float | None]:
@@ -146,11 +160,11 @@ def _summary(group: RunGroup, finals: list[dict[str, Any] | None]) -> dict[str, 
     interval."""
     known = [final for final in finals if final is not None]
     values = [float(final["accuracy"]) for final in known]
-    low, high, seeds = None, None, []
+    low, high, note, seeds = None, None, None, []
     if not values:
         words = "no final score"
     elif len(values) == 1:
-        low, high = known[0]["low"], known[0]["high"]
+        low, high, note = (known[0][key] for key in ("low", "high", "interval_note"))
         words = "one run: interval over its problems, blind to the seed"
     elif interval := student_interval(values):
         low, high = interval
@@ -163,6 +177,7 @@ def _summary(group: RunGroup, finals: list[dict[str, Any] | None]) -> dict[str, 
         "label": group.label,
         "mean": statistics.fmean(values) if values else None,
         **_interval(low, high),
+        "interval_note": note,
         "seeds": seeds,
         **({"scored": len(values)} if values else {}),
         "interval": words,
@@ -217,19 +232,21 @@ def _reward_sentence(
     )
 
 
-def _alone(by_group: Mapping[str, Mapping[int, float]], scores: Sequence[dict[str, Any]]) -> str:
+def _alone(by_group: Mapping[str, Mapping[int, float]], scores: Sequence[dict[str, Any]], unit: Unit) -> str:
     if not by_group:
         return "No run has a held-out score yet, so there is nothing to compare."
     ((label, by_seed),) = by_group.items()
+    what = "" if unit.sign else f"a {unit.score} of "
     both = [score for score in scores if score["before"] and score["after"]]
     if not both:
-        return f"{label} ends at {_percent(statistics.fmean(by_seed.values()))} on held-out problems."
+        ends = unit.shown(statistics.fmean(by_seed.values()))
+        return f"{label} ends at {what}{ends} on held-out problems."
     before, after = (
         statistics.fmean(score[when]["accuracy"] for score in both) for when in ("before", "after")
     )
     return (
-        f"{label} goes from {_percent(before)} to {_percent(after)} on held-out problems "
-        f"({100 * (after - before):+.1f} points). Give another method's runs to compare with."
+        f"{label} goes from {what}{unit.shown(before)} to {unit.shown(after)} on held-out problems "
+        f"({unit.signed(after - before)} {unit.name}). Give another method's runs to compare with."
     )
 
 
@@ -242,7 +259,3 @@ def _facts(value: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
         elif item is not None and not isinstance(item, list) and len(str(item)) <= 200:
             facts.append((prefix + key, item))
     return facts[:FACTS]
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from delta_rlvr.spelling import shown_spec
+from delta_rlvr.spelling import score_unit, shown_spec
 
 _SETTINGS = {
     "learning_rate": "learning rate",
@@ -16,11 +16,6 @@ _SETTINGS = {
     "lora_rank": "LoRA rank",
     "reward": "reward",
 }
-
-
-def score_name(own_reward: str | None) -> str:
-    """What the held-out score is: a reward of one's own need not say right or wrong."""
-    return "accuracy" if own_reward is None else "mean reward"
 
 
 def write_card(folder: Path, info: Mapping[str, Any], drawn: str | None = None) -> None:
@@ -42,14 +37,15 @@ def card(info: Mapping[str, Any], drawn: str | None = None) -> str:
     )
     final = info.get("final") or {}
     if {"before", "after"} <= final.keys():
-        scores = [f"{100 * final[when]['accuracy']:.1f} %" for when in ("before", "after")]
+        unit = score_unit(settings.get("reward"))
+        scores = [unit.shown(final[when]["accuracy"]) for when in ("before", "after")]
         how = f" ({drawn})" if drawn else ""
         asked = [[final[when].get(key) for key in ("problems", "samples")] for when in ("before", "after")]
         if asked[0] != asked[1]:
             how += ". The two are not of the same problems and samples, so they cannot be compared"
         lines += [
             "",
-            f"Held-out {score_name(settings.get('reward'))}: {scores[0]} before training, {scores[1]} after{how}.",
+            f"Held-out {unit.score}: {scores[0]} before training, {scores[1]} after{how}.",
         ]
     else:
         lines += ["", "It was not scored on held-out problems."]

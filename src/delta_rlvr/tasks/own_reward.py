@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from delta_rlvr.rewards.verdict import Verdict
@@ -21,6 +22,7 @@ from delta_rlvr.tasks.problem import Problem
 
 GRADER = "own reward"
 """What a problem says that a reward of one's own judges."""
+_REWARD_TEXT = "reward "
 FROM_TRL = ("completion_ids", "trainer_state", "log_extra", "log_metric", "environments")
 """What TRL gives a reward function beside the texts and the columns."""
 
@@ -127,6 +129,11 @@ class OwnReward:
         return number
 
 
+def judged_by_function(problems: Iterable[Problem]) -> list[Problem]:
+    """The same problems, marked as judged by a function of one's own."""
+    return [replace(problem, grader=GRADER) for problem in problems]
+
+
 def _columns(problems: Sequence[Problem]) -> dict[str, list[Any]]:
     """What is known of the problems, by column: the rows' own fields, and id and answer."""
     rows = [
@@ -141,4 +148,9 @@ def _columns(problems: Sequence[Problem]) -> dict[str, list[Any]]:
 def _verdict(score: float | None) -> Verdict:
     if score is None:
         return Verdict.failure("the reward function gave no reward")
-    return Verdict(score, f"reward {score:g}")
+    return Verdict(score, f"{_REWARD_TEXT}{score:g}")
+
+
+def is_reward_text(reason: str) -> bool:
+    """Whether a reason is only the reward's number."""
+    return reason.startswith(_REWARD_TEXT)

@@ -2,8 +2,9 @@
 
 function comparisonView(root, model) {
   const { comparison, groups, runs } = model;
-  // Scores are held-out shares, or mean rewards over training where no run was scored.
+  // Scores are held-out shares or mean rewards, or mean rewards over training where no run was scored.
   const rewards = comparison.reward_steps !== null;
+  const { unit } = comparison;
   const overProblems = rewards ? "" : "95 % interval over problems";
   const scored = comparison.runs.some((run) => run.before || run.after);
   // Several runs: one row for each group, and every run in a fold, so that the page's first screen has room for more.
@@ -14,16 +15,16 @@ function comparisonView(root, model) {
     if (members.length === 1) return members;
     const before = members.map((run) => run.before?.accuracy).filter(Number.isFinite);
     const seeds = plural(members.length, "seed");
-    return summary.mean === null ? [] : [{ label: group.label, place, note: summary.scored < members.length ? `${summary.scored} of ${seeds}` : seeds, after: { accuracy: summary.mean, low: summary.low, high: summary.high }, seeds: summary.seeds,
+    return summary.mean === null ? [] : [{ label: group.label, place, note: summary.scored < members.length ? `${summary.scored} of ${seeds}` : seeds, after: { accuracy: summary.mean, low: summary.low, high: summary.high, interval_note: summary.interval_note }, seeds: summary.seeds,
       before: before.length ? { accuracy: before.reduce((sum, value) => sum + value, 0) / before.length } : null }];
   });
   // One score, however many runs: its interval is over the problems of that run.
   const spread = ({ scored, seeds }) => (scored === 1 ? overProblems : seeds.length ? "Each seed" : "95 % interval over seeds");
   const over = [...new Set(comparison.groups.filter(({ scored }) => scored).map(spread))].filter(Boolean).join(", or ");
   root.append(el("div", { className: "verdict-and-scores" },
-    runs.length > 1 ? el("p", { className: "verdict" }, visible(comparison.sentence)) : null, scored ? forest(rows, over, rewards) : null));
+    runs.length > 1 ? el("p", { className: "verdict" }, visible(comparison.sentence)) : null, scored ? forest(rows, over, rewards, unit) : null));
   const folds = el("div", { className: "folds" });
-  if (scored && grouped) folds.append(fold("Every run", forest(groups.flatMap((group, place) => group.members.map((member) => ({ ...comparison.runs[member], place }))), overProblems, rewards)));
+  if (scored && grouped) folds.append(fold("Every run", forest(groups.flatMap((group, place) => group.members.map((member) => ({ ...comparison.runs[member], place }))), overProblems, rewards, unit)));
   if (comparison.tests.length) folds.append(testsTable(comparison));
   settings(folds, model);
   evaluations(folds, model);
@@ -33,19 +34,19 @@ function comparisonView(root, model) {
 const fold = (title, ...content) => el("details", { className: "more" }, el("summary", {}, visible(title)), ...content);
 
 /** Rows of scores: hollow dot before, full dot and interval (or a small dot per seed) after. `spread`: what the column of the spread holds;
- * `rewards`: whether the scores are mean rewards over training, which have no before. */
-function forest(rows, spread, rewards) {
-  const text = (score, digits) => (rewards ? number(score) : percent(score, digits));
+ * `rewards`: whether the scores are mean rewards over training, which have no before; `unit`: how a score is written, as on the terminal. */
+function forest(rows, spread, rewards, unit) {
+  const text = (score, digits = unit.digits) => (Number.isFinite(score) ? fixed(unit.scale * score, digits) + unit.sign : "–");
   const scores = rows.flatMap(({ before, after }) => [before, after]).filter(Boolean)
     .flatMap(({ accuracy, low, high }) => [accuracy, low ?? accuracy, high ?? accuracy]).concat(rows.flatMap(({ seeds }) => seeds ?? []));
   const pad = Math.max(0.02, 0.06 * (Math.max(...scores) - Math.min(...scores)));
   // Shares end at 0 and 1; rewards of one's own may be anything.
-  const shares = !rewards && scores.every((score) => score >= 0 && score <= 1);
+  const shares = unit.sign && scores.every((score) => score >= 0 && score <= 1);
   const low = Math.max(shares ? 0 : -Infinity, Math.min(...scores) - pad);
   const high = Math.min(shares ? 1 : Infinity, Math.max(...scores) + pad);
   const x = (value) => `${(100 * (Math.max(low, Math.min(high, value)) - low)) / (high - low)}%`;
   const table = el("table", { className: "forest" }, el("thead", {}, el("tr", {},
-    ...["Run", ...(rewards ? ["● Mean reward"] : ["○ Before", "● After"]), spread, ""].map((name) => el("th", { scope: "col" }, name)))));
+    ...["Run", ...(rewards ? ["● Mean reward"] : unit.sign ? ["○ Before", "● After"] : ["○ Mean reward before", "● After"]), spread, ""].map((name) => el("th", { scope: "col" }, name)))));
   const body = el("tbody");
   for (const row of rows) {
     const bar = svg("svg", { class: "score", role: "img", "aria-label": `${row.label}: ${text(row.after?.accuracy)}` });
@@ -62,11 +63,11 @@ function forest(rows, spread, rewards) {
     body.append(el("tr", {},
       el("th", { scope: "row" }, visible(row.label), row.note ? el("small", {}, row.note) : sampled(row.after)),
       rewards ? null : el("td", {}, text(row.before?.accuracy)), el("td", {}, text(row.after?.accuracy)),
-      el("td", {}, interval), el("td", { className: "plot" }, bar)));
+      el("td", {}, interval, row.after?.interval_note ? el("small", {}, visible(row.after.interval_note)) : null), el("td", { className: "plot" }, bar)));
   }
   table.append(body);
   table.querySelector("th:last-child").append(
-    el("span", { className: "scale" }, el("span", {}, text(low, 0)), el("span", {}, text(high, 0))));
+    el("span", { className: "scale" }, el("span", {}, text(low, unit.digits - 1)), el("span", {}, text(high, unit.digits - 1))));
   const values = () => [["run", "before", "after", "low", "high"],
     ...rows.map(({ label, before, after }) => [label, before?.accuracy, after?.accuracy, after?.low, after?.high])];
   table.querySelector("th").append(csvButton("Scores", values));
@@ -78,8 +79,8 @@ function sampled(after) {
   return el("small", {}, `${plural(after.problems, "problem")}${after.samples ? `, ${plural(after.samples, "sample")} each` : ""}`);
 }
 
-function testsTable({ tests, gap, reward_steps }) {
-  const head = el("tr", {}, ...["Pair", `${reward_steps === null ? "Points" : "Mean reward"} (${gap})`, "p", "p (Holm)", "Test"].map((name) => el("th", { scope: "col" }, name)));
+function testsTable({ tests, gap, unit }) {
+  const head = el("tr", {}, ...["Pair", `${unit.sign ? "Points" : "Mean reward"} (${gap})`, "p", "p (Holm)", "Test"].map((name) => el("th", { scope: "col" }, name)));
   const rows = tests.map((test) => el("tr", {},
     el("th", { scope: "row" }, visible(test.pair)), el("td", {}, test.difference), el("td", {}, test.p),
     el("td", {}, test.p_adjusted), el("td", { className: "words" }, test.test)));

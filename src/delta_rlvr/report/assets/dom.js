@@ -59,7 +59,17 @@ function number(value, digits = 4) {
 }
 
 const signed = (value, digits = 3) => (value > 0 ? "+" : "") + number(value, digits);
-const percent = (share, digits = 1) => (Number.isFinite(share) ? `${(100 * share).toFixed(digits)} %` : "–");
+
+/** So many digits behind the point, rounded as Python does: where two are equally near, the even one. */
+function fixed(value, digits) {
+  const halves = Math.abs(value) * 2 ** (digits + 1); // exact; an odd number only where two are equally near
+  const scale = 10 ** digits;
+  const below = Math.floor(Math.abs(value) * scale);
+  const nearest = halves % 2 === 1 ? Math.sign(value) * (below + (below % 2)) / scale : value;
+  return nearest.toFixed(digits).replace("-", "−");
+}
+
+const percent = (share, digits = 1) => (Number.isFinite(share) ? `${fixed(100 * share, digits)} %` : "–");
 const plural = (count, one, many = one + "s") => `${number(count)} ${count === 1 ? one : many}`;
 
 let fields = 0;

@@ -8,9 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from delta_rlvr.evaluate.seeds import (
-    POINTS,
     SeedComparison,
-    Unit,
     adjust,
     compare_seeds,
     gap_text,
@@ -19,6 +17,7 @@ from delta_rlvr.evaluate.seeds import (
     p_text,
     paired_sentence,
 )
+from delta_rlvr.spelling import POINTS, Unit
 from delta_rlvr.study.learning.curves import smooth
 from delta_rlvr.study.learning.protocol import BatchesTo, EndPoint, Primary, Protocol
 from delta_rlvr.study.learning.runner import Outcome
@@ -49,7 +48,7 @@ def _measure(end_point: EndPoint) -> Measure:
             f"rollout batches to {100 * goal:g} %",
             f"batches to {100 * goal:g} %",
             lambda outcome: batches_to(goal, outcome.curve),
-            Unit(1, "batches"),
+            Unit(1, "batches", sign=""),
         )
     if end_point == "held_out":
         return Measure("heldout", "held-out accuracy", "held-out", _after)
