@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Callable
@@ -29,6 +28,7 @@ USAGE = """usage: delta-rlvr COMMAND [OPTION ...]
   completion    print what a shell needs to complete commands and options: delta-rlvr completion bash
 
 `delta-rlvr COMMAND --help` says more; `delta-rlvr --version` prints the version.
+Options may be written with dashes or underscores: --max-tokens is --max_tokens.
 Without options, `delta-rlvr train` trains the bundled tiny policy in a few minutes.
 Exit codes: 0 done, 1 failed at work, 2 bad input, 3 done in part (the same command goes on), 130 interrupted.
 DELTA_RLVR_TRACEBACK=1 in the environment shows where in the code an error came from.
@@ -98,9 +98,11 @@ def _parsed(command: str, arguments: list[str]) -> int:
     # The other commands give several names to one option.
     (_check_names if named else _loading)(command, arguments)
     module = import_module(f"delta_rlvr.commands.{command.replace('-', '_')}")
-    parser = argparse.ArgumentParser(prog=f"delta-rlvr {command}", description=module.__doc__)
+    from delta_rlvr.commands.parser import CommandParser
+
+    parser = CommandParser(prog=f"delta-rlvr {command}", description=module.__doc__)
     module.add_arguments(parser)
-    code: int = module.run(parser.parse_args(arguments))
+    code: int = module.run(parser.parse(arguments))
     return code
 
 

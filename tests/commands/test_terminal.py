@@ -16,7 +16,7 @@ from trl import GRPOConfig
 from command_line import SMALL, metrics, refused, reopen, run_info
 from delta_rlvr.adapters.trl import DeltaTrainerConfig
 from delta_rlvr.cli import main
-from delta_rlvr.commands import endings, names
+from delta_rlvr.commands import endings, evaluate_options, names
 from delta_rlvr.commands.completion import options_of
 from delta_rlvr.commands.options import (
     BUILT_IN_DEFAULTS,
@@ -25,6 +25,7 @@ from delta_rlvr.commands.options import (
     parse_train_options,
     stored_settings,
 )
+from delta_rlvr.commands.parser import CommandParser
 from delta_rlvr.commands.train import advised_comparison, restored_options, run_settings
 from delta_rlvr.objectives import all_methods
 from delta_rlvr.runs import RunDescription, RunWriter
@@ -133,6 +134,7 @@ def test_wrong_names_are_refused_before_torch_is_loaded(arguments, words, tmp_pa
             ["train", "--method", "delta?scope=group", "--lambda-min", "0.5"],
             "there is no option --lambda-min; settings of a method follow its name: --method 'delta?scope=group&lambda_min=VALUE'",
         ),
+        (["train", "--max_tokens", "8"], "no option --max_tokens; did you mean --max_completion_length?"),
         (["train", "--method", "rules.py:Late"], "there is no 'Late' in rules.py (it has Unlikely, helper)"),
     ],
 )
@@ -143,6 +145,37 @@ def test_other_commands_refuse_early_too(arguments, words, tmp_path, monkeypatch
     (tmp_path / "rules.py").write_text("class Unlikely: ...\n\ndef helper(): ...\n")
     monkeypatch.setitem(sys.modules, "torch", None)  # an import of it fails now
     assert words in refused(capsys, *arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["evaluate", "--k", "4"], "there is no option --k; did you mean -k or --samples-per-question?"),
+        (
+            ["evaluate", "--max_completion_length=64"],
+            "there is no option --max_completion_length; did you mean --max-tokens?",
+        ),
+        (["evaluate", "--temprature", "1"], "did you mean --temperature?"),
+        (["explain", "--modle", "builtin"], "there is no option --modle; did you mean --model?"),
+        (["study", "p.yaml", "--output_dir", "x"], "there is no option --output_dir; did you mean --output?"),
+        (["leaderboard", "--zzz"], "there is no option --zzz; `delta-rlvr leaderboard --help` lists them"),
+        (["evaluate", "--limit", "x"], "invalid int value: 'x' (`delta-rlvr evaluate --help` lists"),
+        (["evaluate", "--s", "x"], "ambiguous option: --s could match"),
+    ],
+)
+def test_the_nearest_option_is_named(arguments, words, capsys):
+    """One line, for every command: no page of usage in front."""
+    told = refused(capsys, *arguments)
+    assert told.startswith(f"delta-rlvr {arguments[0]}: ")
+    assert words in told
+
+
+def test_dashes_and_underscores_are_the_same():
+    parser = CommandParser(prog="x")
+    evaluate_options.add_arguments(parser)
+    words = ["--max_tokens=9", "--top_p", "0.5", "--template-text", "{question}", "--samples_per_q", "4"]
+    parsed = parser.parse(words)
+    assert (parsed.max_tokens, parsed.top_p, parsed.template_text, parsed.k) == (9, 0.5, "{question}", 4)
 
 
 def test_every_option_that_the_parser_knows_is_known_early():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import difflib
 import importlib.util
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.metadata import entry_points
 from itertools import zip_longest
@@ -86,18 +86,39 @@ def check_options(command: str, arguments: Sequence[str]) -> None:
         # Names may be shortened, as argparse has it, and a switch that is on by default has a --no_ form.
         if not word.startswith("--") or any(one.startswith(name.removeprefix("no_")) for one in known):
             continue
-        hint = option_hint(name, known, next(_values(arguments, "method"), "delta"), _rule_settings())
+        hint = train_option_hint(name, known, next(_values(arguments, "method"), "delta"), _rule_settings())
         raise ValueError(f"there is no option {word.partition('=')[0]}; {hint}")
 
 
-def option_hint(name: str, known: Iterable[str], method: str, settings: Container[str]) -> str:
-    """What may be meant by an option that is not known; `settings` are those of the method's rule."""
+def train_option_hint(name: str, known: Iterable[str], method: str, settings: Container[str]) -> str:
+    """What may be meant by an option that `train` does not have; `settings` are those of the method's rule."""
     setting = name.replace("-", "_")
     if setting in settings:
         spec = f"{method}{'&' if '?' in method else '?'}{setting}=VALUE"
         return f"settings of a method follow its name: --method {command_line(spec)}"
-    close = difflib.get_close_matches(name, known, 1)
-    return f"did you mean --{close[0]}?" if close else "`delta-rlvr train --help-all` lists them"
+    return option_hint(name, {one: f"--{one}" for one in known}, "delta-rlvr train --help-all")
+
+
+def option_hint(name: str, known: Mapping[str, str], lists_them: str) -> str:
+    """What may be meant by an option that a command does not have. `known`: how each is written, by its name without dashes in
+    front; `lists_them`: the command that lists them."""
+    spelled = {one.replace("-", "_"): written for one, written in known.items()}
+    wanted = name.lstrip("-").replace("-", "_")
+    same = next((names for names in _SAME_THING if wanted in names), ())
+    close = [one for one in same if one in spelled] or difflib.get_close_matches(wanted, spelled, 1)
+    return f"did you mean {spelled[close[0]]}?" if close else f"`{lists_them}` lists them"
+
+
+_SAME_THING = (
+    ("max_completion_length", "max_tokens", "max_new_tokens"),
+    ("k", "samples_per_question", "eval_samples", "num_samples", "num_generations"),
+    ("limit", "eval_problems"),
+    ("benchmarks", "task", "tasks", "benchmark"),
+    ("output", "output_dir"),
+    ("method", "methods"),
+    ("seed", "seeds"),
+)
+"""Options that say the same in different commands."""
 
 
 _OWN_OPTIONS = {"train": ("config",), "compare": ("config", "methods", "seeds")}

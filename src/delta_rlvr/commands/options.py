@@ -15,7 +15,7 @@ import yaml
 from trl import TrlParser
 
 from delta_rlvr.adapters.trl import DeltaTrainerConfig
-from delta_rlvr.commands.names import check_trackers, option_hint
+from delta_rlvr.commands.names import check_trackers, train_option_hint
 from delta_rlvr.files import plain
 from delta_rlvr.objectives import get_method
 from delta_rlvr.rewards.extract import EXTRACTORS
@@ -289,7 +289,7 @@ def known_options() -> set[str]:
 
 def _hint(name: str, method: str) -> str:
     settings = {one.name for one in fields(get_method(method).rule)}
-    return option_hint(name, known_options(), method, settings)
+    return train_option_hint(name, known_options(), method, settings)
 
 
 def device_defaults() -> dict[str, Any]:

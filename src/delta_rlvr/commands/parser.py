@@ -1,0 +1,37 @@
+"""The parser of the commands that have options of their own: either spelling of an option, and one line for a slip."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import NoReturn
+
+from delta_rlvr.commands.names import option_hint
+
+
+class CommandParser(argparse.ArgumentParser):
+    """Takes dashes for underscores, and the other way round, as `train` does."""
+
+    def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
+        return self.parse_args([self._as_known(word) for word in arguments])
+
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(f"{message} (`{self.prog} --help` lists the options)")
+
+    def _as_known(self, word: str) -> str:
+        """The option as it was declared; one that nothing is like is refused here, before what is missing is."""
+        name, mark, value = word.partition("=")
+        if not name.startswith("--") or name == "--":
+            return word
+        declared = {option.replace("_", "-"): option for option in self._option_string_actions}
+        wanted = name.replace("_", "-")
+        if wanted in declared:
+            return declared[wanted] + mark + value
+        begun = [option for spelled, option in declared.items() if spelled.startswith(wanted)]
+        if begun:  # shortened; where several begin so, argparse names them
+            return begun[0] + mark + value if len(begun) == 1 else word
+        known = {
+            option.lstrip("-"): " or ".join(action.option_strings)
+            for option, action in self._option_string_actions.items()
+        }
+        raise ValueError(f"there is no option {name}; {option_hint(name, known, f'{self.prog} --help')}")
