@@ -310,7 +310,7 @@ def test_sentences_and_figure(browser, report):
         said = page.locator("#weights .sentences .verdict").all_text_contents()
         assert said == last["sentences"]
         assert "of the coefficients are at the ends of their range; on this batch the weights tell" in said[0]
-        assert said[-1].endswith("agree with a rank correlation of +0.71.")
+        assert said[-1].endswith("agree: rank correlation +0.71.")
         for side in ("positive", "negative"):
             assert (
                 page.locator(f"#weights .scatter.{side} circle").count()

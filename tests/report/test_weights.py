@@ -139,7 +139,7 @@ class TestSentences:
             "On right responses the weight falls with 1 \N{MINUS SIGN} p: rank correlation \N{MINUS SIGN}0.99; on wrong ones it "
             "hardly follows 1 \N{MINUS SIGN} p: rank correlation +0.02.",
             "Right responses have 44.1 % of the update, and 48.7 % with every weight one.",
-            "Weights from one half of the batch and from the other agree with a rank correlation of +0.70.",
+            "Weights from one half of the batch and from the other agree: rank correlation +0.70.",
         ]
 
     @pytest.mark.parametrize(
@@ -227,3 +227,17 @@ def test_every_method_of_the_rollouts_can_be_shaded_by():
     assert {entry["span"] for key, entry in listed.items() if key.startswith("share:")} == {1.0}
     assert (listed["weight"]["centre"], listed["measured"]["centre"]) == (1, 0)
     assert "centre" not in listed["entropy"]
+
+
+@pytest.mark.parametrize(
+    ("reliability", "words"),
+    [
+        (0.7, "agree: rank correlation +0.70."),
+        (0.3, "agree only in part: rank correlation +0.30, much of what they say is chance."),
+        (0.05, "do not agree: rank correlation +0.05, so that what they say is mostly chance."),
+        (-0.54, "do not agree: rank correlation \N{MINUS SIGN}0.54, so that what they say is mostly chance."),
+    ],
+)
+def test_halves_that_do_not_agree_are_not_said_to(reliability, words):
+    (said,) = sentences({}, reliability)
+    assert said == f"Weights from one half of the batch and from the other {words}"

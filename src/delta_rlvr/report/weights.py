@@ -195,9 +195,7 @@ def sentences(
     ]:
         said.append(f"Rank correlation of the weight with the measured credit: {', '.join(clauses)}.")
     if is_number(reliability):
-        said.append(
-            f"Weights from one half of the batch and from the other agree with a rank correlation of {_signed(reliability)}."
-        )
+        said.append(f"Weights from one half of the batch and from the other {_agree(reliability)}.")
     return said
 
 
@@ -246,6 +244,15 @@ def _verb(correlation: float) -> str:
     if abs(correlation) < 0.1:
         return "hardly follows"
     return "rises with" if correlation > 0 else "falls with"
+
+
+def _agree(correlation: float) -> str:
+    shown = f"rank correlation {_signed(correlation)}"
+    if correlation >= 0.5:
+        return f"agree: {shown}"
+    if correlation >= 0.2:
+        return f"agree only in part: {shown}, much of what they say is chance"
+    return f"do not agree: {shown}, so that what they say is mostly chance"
 
 
 def _signed(value: float) -> str:
