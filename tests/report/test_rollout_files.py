@@ -61,7 +61,10 @@ def test_a_reward_under_another_name(tmp_path):
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), table)
     for path in (lines, table):
         assert [one.reward for one in read_rollouts(path, "score")] == [0.5, 0.25]
-        with pytest.raises(RolloutFileError, match=r"has no reward \(it has prompt, response, score\)"):
+        with pytest.raises(
+            RolloutFileError,
+            match=r"has no reward \(it has prompt, response, score\); give --reward_key score",
+        ):
             read_rollouts(path)
     dump = tmp_path / "verl.jsonl"
     dump.write_text(json.dumps({"input": PROMPT, "output": RIGHT, "score": 1.0, "acc": 0.0}) + "\n")
@@ -144,7 +147,7 @@ def test_trls_chat_completions(tmp_path):
     assert rollouts[0].prompt == [{"role": "user", "content": "Add."}]
     assert rollouts[0].group == rollouts[1].group
     assert read_rollouts(trl_table(tmp_path), "correct")[0].reward == 1.0
-    with pytest.raises(RolloutFileError, match="no reward 'mine'; it has correct, overlong_reward"):
+    with pytest.raises(RolloutFileError, match=r"no reward 'mine' \(it has correct, overlong_reward\)"):
         read_rollouts(trl_table(tmp_path), "mine")
 
 
@@ -255,7 +258,7 @@ def test_slimes_debug_data(tokenizer, tmp_path):
     ]
     torch.save({"rollout_id": 3, "samples": samples}, path)
     with pytest.raises(
-        RolloutFileError, match="sample 1 has the rewards score, acc: name one with --reward_key"
+        RolloutFileError, match="sample 1 has the rewards score, acc: name one, as in --reward_key score"
     ):
         read_rollouts(path)
     rollouts = read_rollouts(path, "score")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import gzip
 import json
 import math
@@ -12,6 +13,7 @@ from typing import Any
 
 from delta_rlvr.files import is_number
 from delta_rlvr.rewards.functions import completion_text
+from delta_rlvr.spelling import did_you_mean
 
 FORMATS = (
     "JSON Lines or Parquet with prompt, response, reward (such as a run's own rollouts/*.jsonl.gz), TRL's completions_*.parquet, "
@@ -115,8 +117,8 @@ def _line(line: bytes, where: str, reward_key: str | None) -> list[Rollout]:
 def _plain(row: Row, where: str, reward_key: str) -> Rollout:
     missing = [key for key in ("prompt", "response", reward_key) if key not in row]
     if missing:
-        keys = ", ".join([*row][:12]) + (", ..." if len(row) > 12 else "")
-        raise RolloutFileError(f"{where} has no {' and no '.join(missing)} (it has {keys or 'no key'})")
+        hints = "".join(_near_key(key, row, is_reward=key == reward_key) for key in missing)
+        raise RolloutFileError(f"{where} has no {' and no '.join(missing)} (it has {_keys(row)}){hints}")
     own = "tokens" in row and "ids" in row  # a run of ours
     response = row["response"]
     if not isinstance(response, str) or not (response or own):
@@ -145,7 +147,8 @@ def _verl(row: Row, where: str, reward_key: str) -> Rollout:
             )
     # verl decodes prompts with the chat template in them: they are text, whatever they were.
     if reward_key not in row:
-        raise RolloutFileError(f"{where} has no {reward_key} (it has {', '.join(row)})")
+        hint = _near_key(reward_key, row, is_reward=True)
+        raise RolloutFileError(f"{where} has no {reward_key} (it has {_keys(row)}){hint}")
     reward = _number(row[reward_key], where, reward_key)
     return Rollout(where, row["input"], row["output"], reward, row["input"], answer=row.get("gts"))
 
@@ -233,7 +236,8 @@ def _trl(source: Path, reward_key: str | None) -> Iterator[Rollout]:
         and name not in ("step", "advantage")
     ]
     if reward_key is not None and reward_key not in numeric:
-        raise RolloutFileError(f"has no reward {reward_key!r}; it has {', '.join(numeric) or 'none'}")
+        near = did_you_mean(reward_key, numeric)
+        raise RolloutFileError(f"has no reward {reward_key!r}{near} (it has {', '.join(numeric) or 'none'})")
     chosen = numeric if reward_key is None else [reward_key]
     for number, row in enumerate(table.to_pylist(), start=1):
         where = f"row {number}"
@@ -286,7 +290,7 @@ def _slime_reward(reward: Any, key: str | None, where: str) -> float:
     if isinstance(reward, Mapping):
         if key is None or key not in reward:
             raise RolloutFileError(
-                f"{where} has the rewards {', '.join(map(str, reward))}: name one with --reward_key"
+                f"{where} has the rewards {', '.join(map(str, reward))}: name one, as in --reward_key {next(iter(reward), 'NAME')}"
             )
         reward = reward[key]
     return _number(reward, where, "reward")
@@ -305,6 +309,30 @@ def _prompt(prompt: Any, where: str) -> str | list[dict[str, str]]:
     ):
         raise RolloutFileError(f"{where}: prompt must be a text or a list of messages with role and content")
     return [{"role": turn["role"], "content": turn["content"]} for turn in turns]
+
+
+# What other programs call the three that are needed.
+_USUAL = {
+    "prompt": ("question", "problem", "input", "query", "instruction", "messages"),
+    "response": ("completion", "output", "generation", "answer", "text"),
+    "reward": ("score", "rewards", "acc", "accuracy", "correct", "grade", "return"),
+}
+
+
+def _near_key(key: str, row: Row, *, is_reward: bool) -> str:
+    """What the row may have in the place of a key that it lacks, for an error message; empty where nothing is near."""
+    able = [name for name in row if is_number(row[name])] if is_reward else [*row]
+    usual = ("reward", *_USUAL["reward"]) if is_reward else _USUAL[key]
+    near = [*difflib.get_close_matches(key, able, 1), *(name for name in usual if name in able)]
+    if not near and is_reward and len(able) == 1:
+        near = able
+    if not near:
+        return ""
+    return f"; give --reward_key {near[0]}" if is_reward else f"; call {near[0]!r} {key!r}"
+
+
+def _keys(row: Row) -> str:
+    return ", ".join([*row][:12]) + (", ..." if len(row) > 12 else "") or "no key"
 
 
 def _number(value: Any, where: str, name: str) -> float:
