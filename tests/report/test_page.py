@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shlex
 
 import numpy as np
 import pytest
@@ -474,6 +475,8 @@ def test_runs_without_a_held_out_score_are_compared_by_reward(browser, make_run,
         means = [spoken(text) for text in shown.locator("tbody td:nth-child(2)").all_text_contents()]
         assert means == pytest.approx([np.mean(rewards[:2]), np.mean(rewards[2:])], rel=FOUR_DIGITS)
         assert "There is no held-out score." in page.text_content("#comparison .verdict")
+        commands = page.text_content("#comparison pre code").splitlines()
+        assert [shlex.split(line)[3] for line in commands] == [str(run / "model") for run in runs]
 
 
 def test_scores_that_do_not_vary_have_no_interval(browser, make_run, tmp_path):

@@ -221,7 +221,14 @@ class TestComparison:
             "over the first 3 steps of training is: dapo 0.250, delta 0.425. With 2 seeds"
             in result["sentence"]
         )
-        assert "--output RUN/evaluations/heldout_after.json" in result["sentence"]
+        # What gives them scores is apart from the sentence, a line per run that can be copied.
+        assert "evaluate" not in result["sentence"]
+        first, *others = result["how_to_score"]["commands"].splitlines()
+        assert first == (
+            f"delta-rlvr evaluate --model {tmp_path}/dapo1/model --benchmarks FILE "
+            f"--output {tmp_path}/dapo1/evaluations/heldout_after.json"
+        )
+        assert len(others) == 3
         # Paired by seed: 0.40 - 0.20 and 0.45 - 0.30.
         assert result["tests"][0]["difference"] == "+0.175 (+0.200, +0.150)"
 
@@ -249,7 +256,10 @@ class TestComparison:
         (run.path / "evaluations").mkdir()
         (run.path / "evaluations" / "heldout_after.json").write_text(json.dumps(document))
         runs = [read_run(run.path)]
-        assert comparison(runs, group_runs(runs))["sentence"].startswith("There is no held-out score.")
+        sentence = comparison(runs, group_runs(runs))["sentence"]
+        assert sentence.startswith(
+            "There is no held-out score. The mean reward over the first step of training is:"
+        )
         assert any("heldout_after.json" in problem and words in problem for problem in runs[0].problems)
 
     def test_methods_are_adjusted_together(self, tmp_path):

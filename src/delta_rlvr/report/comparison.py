@@ -18,11 +18,8 @@ from delta_rlvr.files import is_number
 from delta_rlvr.report.groups import RunGroup, compare_settings, run_labels
 from delta_rlvr.runs import RunReader
 from delta_rlvr.runs.layout import EVALUATIONS
-from delta_rlvr.spelling import POINTS, REWARD, Unit, counted, shown_spec
+from delta_rlvr.spelling import POINTS, REWARD, Unit, command_line, shown_spec
 
-HOW_TO_SCORE = (
-    f"delta-rlvr evaluate --model RUN/model --benchmarks FILE --output RUN/{EVALUATIONS}/heldout_after.json"
-)
 # Rows that the page shows of one evaluation.
 FACTS = 80
 
@@ -53,6 +50,7 @@ def comparison(runs: Sequence[RunReader], groups: Sequence[RunGroup]) -> dict[st
         "unit": {"scale": unit.scale, "digits": unit.digits, "sign": unit.sign, "name": unit.name},
         "sentence": _sentence(by_group, compared, steps, scores, asked, unit)
         + _without_score(labels, scores),
+        "how_to_score": _how_to_score(runs) if steps else None,
         "differing": differing,
         "agreeing": agreeing,
         "evaluations": [{name: _facts(value) for name, value in run.evaluations.items()} for run in runs],
@@ -225,11 +223,25 @@ def _reward_sentence(
     ]
     verdict = f" {compared.verdict}" if compared else ""
     return (
-        f"There is no held-out score. The mean reward over the first {counted(steps, 'step')} of training is: "
-        f"{', '.join(means)}.{verdict} "
-        f"To compare held-out scores, run this for each run, and make the page again: {HOW_TO_SCORE} (with --reward FILE.py:NAME "
-        "where you have a reward of your own, and --template_text where your prompts are not the built-in one's)"
+        f"There is no held-out score. The mean reward over the first {'step' if steps == 1 else f'{steps} steps'} of training is: "
+        f"{', '.join(means)}.{verdict}"
     )
+
+
+def _how_to_score(runs: Sequence[RunReader]) -> dict[str, str]:
+    """What gives runs without held-out scores some: words, and commands to copy, one line per run."""
+    commands = [
+        command_line(
+            *("delta-rlvr", "evaluate", "--model", run.path / "model", "--benchmarks", "FILE"),
+            *("--output", run.path / EVALUATIONS / "heldout_after.json"),
+        )
+        for run in runs
+    ]
+    return {
+        "words": "To compare held-out scores, run this, with your file of problems for FILE, and make the page again (add "
+        "--reward FILE.py:NAME if you have a reward of your own, and --template_text if your prompts are not the built-in one's):",
+        "commands": "\n".join(commands),
+    }
 
 
 def _alone(by_group: Mapping[str, Mapping[int, float]], scores: Sequence[dict[str, Any]], unit: Unit) -> str:
