@@ -150,21 +150,25 @@ def _as_list(results: EvaluationResult | Sequence[EvaluationResult]) -> list[Eva
 def _same_protocol(
     reference: EvaluationResult, other: EvaluationResult, name: str, chosen: Sequence[str]
 ) -> None:
-    """Scores compare only if they were made alike. The seed may differ, and must where evaluations are repeated."""
+    """Scores compare only if they were made alike: the questions first, as a length may follow from them. The seed may differ, and must
+    where evaluations are repeated."""
+    for benchmark in chosen:
+        for result in (reference, other):
+            if benchmark not in result.document["benchmarks"]:
+                asked = " and ".join(", ".join(one.benchmarks()) for one in (reference, other))
+                raise EvaluationError(
+                    f"{name}: the questions differ, as a result has no benchmark {benchmark!r} (the two have {asked})"
+                )
+        digests = [result.document["benchmarks"][benchmark].get("digest") for result in (reference, other)]
+        if digests[0] != digests[1]:
+            raise EvaluationError(
+                f"{name}: the questions, prompts or answers of {benchmark} were not the same in both results"
+            )
     for setting, value in reference.document["settings"].items():
         if setting != "seed" and other.document["settings"].get(setting) != value:
             raise EvaluationError(
                 f"{name} was evaluated with {setting} = {other.document['settings'].get(setting)!r} and the other "
                 f"with {value!r}: such scores do not compare"
-            )
-    for benchmark in chosen:
-        for result in (reference, other):
-            if benchmark not in result.document["benchmarks"]:
-                raise EvaluationError(f"{name}: a result has no benchmark {benchmark!r}")
-        digests = [result.document["benchmarks"][benchmark].get("digest") for result in (reference, other)]
-        if digests[0] != digests[1]:
-            raise EvaluationError(
-                f"{name}: the questions, prompts or answers of {benchmark} were not the same in both results"
             )
 
 
