@@ -45,8 +45,19 @@ def with_settings(spec: str, settings: Mapping[str, str | None]) -> str:
 
 
 def command_line(*words: object) -> str:
-    """A command to be pasted into a shell: words that a shell would take apart are quoted."""
-    return shlex.join(map(str, words))
+    """A command to be pasted into a shell, in one line: words that a shell would take apart are quoted."""
+    return " ".join(_quoted(str(word)) for word in words)
+
+
+def _quoted(word: str) -> str:
+    """As a shell reads it; line breaks and the like in the form $'...', which bash, zsh and ksh know."""
+    if word.isprintable():
+        return shlex.quote(word)
+    escaped = word.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n").replace("\t", "\\t")
+    shown = (
+        one if one.isprintable() else "".join(f"\\x{byte:02x}" for byte in one.encode()) for one in escaped
+    )
+    return f"$'{''.join(shown)}'"
 
 
 def comma_list(text: str) -> list[str]:
@@ -54,9 +65,9 @@ def comma_list(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def counted(number: int, what: str) -> str:
-    """1 seed, 2 seeds."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+def counted(number: int, what: str, many: str | None = None) -> str:
+    """1 seed, 2 seeds; `many` where an s is not enough."""
+    return f"{number} {what}" if number == 1 else f"{number} {many or what + 's'}"
 
 
 @dataclass(frozen=True)
@@ -179,6 +190,14 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A hint for an error message; empty where nothing is close."""
     close = difflib.get_close_matches(name, list(known), n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def near_file(path: Path) -> str:
+    """The same for a file that is not there: the nearest name beside it."""
+    beside = path.expanduser().parent
+    names = [one.name for one in beside.iterdir() if one.is_file()] if beside.is_dir() else []
+    close = difflib.get_close_matches(path.name, names, n=1)
+    return f"; did you mean {str(path.with_name(close[0]))!r}?" if close else ""
 
 
 class PlaceError(ValueError):

@@ -29,3 +29,20 @@ def test_tables_fit_and_the_conclusion_comes_first(width):
     assert len(row.split()) == (8 if width == 80 else 15)
     # In 80 columns the wrong side is a table of its own.
     assert sum("AUROC" in line and "weight" in line for line in lines) == (2 if width == 80 else 1)
+
+
+def test_the_legend_has_only_what_the_table_has():
+    """One policy and task with two weights: no word about the others, and no "1 policies"."""
+    result = json.loads(KEPT.read_text())
+    kept = {"surprise", "delta", "dapo"}
+    result["rows"] = [row for row in result["rows"] if row["method"] in kept]
+    settings = BenchSettings(
+        policies=BenchSettings().policies[:1], tasks=BenchSettings().tasks[:1], batches=1
+    )
+    written = io.StringIO()
+    show(result, settings, Console(file=written, width=150))
+    text = " ".join(written.getvalue().split())
+    assert "1 policy x 1 task x 1 batch" in text
+    assert "fipo" not in text
+    assert "oracle-wide" not in text
+    assert "it is not the difference of the two AUROCs above" in text

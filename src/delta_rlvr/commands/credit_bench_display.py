@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from rich import box
@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from delta_rlvr.commands.terminal import add_columns
+from delta_rlvr.spelling import counted
 from delta_rlvr.study.planted.bench import TERCILES
 from delta_rlvr.study.planted.conditions import CLEAN, PERTURBED, SHUFFLED
 from delta_rlvr.study.planted.measures import BINS, SIDES, Spread
@@ -36,11 +37,7 @@ def show(result: dict[str, Any], settings: BenchSettings, console: Console) -> N
     say(_finding_caption(result, settings))
     if any("cosine" in row for row in select(result)):
         console.print(_update_table(result))
-        say(
-            "mass: share of sum rho|A| on decisive tokens. cosine: of the update sum rho A grad log pi, over all parameters, with the "
-            "one that credits the decisive tokens alone. oracle and oracle-wide: perfect credit within the ranges [0.8, 1.2] and "
-            "[0.5, 1.5], the measure of what a weight of that range could do."
-        )
+        say(_update_caption({row["method"] for row in select(result)}))
     parts = [f"policy {name}" for name in settings.policies] if len(settings.policies) > 1 else []
     parts += [f"task {name}" for name in settings.tasks] if len(settings.tasks) > 1 else []
     if parts:
@@ -144,8 +141,8 @@ def _print_columns(console: Console, title: str, names: Sequence[str], columns: 
 
 def _finding(result: dict[str, Any], settings: BenchSettings) -> tuple[str, list[str], Columns]:
     title = (
-        f"Finding the tokens that decided: {len(settings.policies)} policies x {len(settings.tasks)} tasks x "
-        f"{settings.batches} batches"
+        f"Finding the tokens that decided: {counted(len(settings.policies), 'policy', 'policies')} x "
+        f"{counted(len(settings.tasks), 'task')} x {counted(settings.batches, 'batch', 'batches')}"
     )
     rows = select(result)
     columns: Columns = []
@@ -164,12 +161,14 @@ def _finding(result: dict[str, Any], settings: BenchSettings) -> tuple[str, list
 
 def _finding_caption(result: dict[str, Any], settings: BenchSettings) -> str:
     share = {side: _average_fact(result, settings, f"{side}_decisive_share") for side in SIDES}
+    fipo = f" fipo: in the second of two mini-batches, after one DAPO step (before it, it is {BASELINE})."
     return (
         "Only tokens of groups with both outcomes count. ±: half of a 95 % interval over rollout batches. - 1-p's: difference to "
-        f"the AUROC of {RIVAL} (1 - p) on the same rollouts. alike in p: AUROC among tokens within the same tenth, and fiftieth, of "
-        f"p; what {RIVAL} still has there is what p tells within a bin. AP: average precision; without skill it is the share of "
-        f"decisive tokens, {share['right']:.3f} (right) and {share['wrong']:.3f} (wrong). fipo: in the second of two mini-batches, "
-        f"after one DAPO step (before it, it is {BASELINE})."
+        f"the AUROC of {RIVAL} (1 - p) on the same tokens, over the batches in which both were measured: where a weight was measured "
+        "in fewer batches or on fewer tokens, it is not the difference of the two AUROCs above. alike in p: AUROC among tokens within "
+        f"the same tenth, and fiftieth, of p; what {RIVAL} still has there is what p tells within a bin. AP: average precision; "
+        f"without skill it is the share of decisive tokens, {share['right']:.3f} (right) and {share['wrong']:.3f} (wrong)."
+        + (fipo if any(row["method"] == "fipo" for row in select(result)) else "")
     )
 
 
@@ -191,6 +190,20 @@ def _update_table(result: dict[str, Any]) -> Table:
             "" if row["method"] == BASELINE else _spread(value(row, "cosine_gain"), sign="+"),
         )
     return table
+
+
+def _update_caption(methods: Collection[str]) -> str:
+    ranges = {"oracle": "[0.8, 1.2]", "oracle-wide": "[0.5, 1.5]"}
+    perfect = [
+        f"{name}: perfect credit within the range {range_of}"
+        for name, range_of in ranges.items()
+        if name in methods
+    ]
+    return (
+        "mass: share of sum rho|A| on decisive tokens. cosine: of the update sum rho A grad log pi, over all parameters, with the "
+        f"one that credits the decisive tokens alone. against {BASELINE}: over the batches in which both were measured."
+        + "".join(f" {text}, the measure of what a weight of that range could do." for text in perfect)
+    )
 
 
 def _slices(result: dict[str, Any], parts: Sequence[str], title: str) -> tuple[str, list[str], Columns]:
