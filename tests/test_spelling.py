@@ -1,11 +1,12 @@
 """How tasks and methods are shown to people, worked out by hand; and files that are loaded by their path."""
 
 import os
+import subprocess
 import sys
 
 import pytest
 
-from delta_rlvr.spelling import module_at, shown_spec
+from delta_rlvr.spelling import command_line, module_at, near_file, shown_spec
 
 
 @pytest.mark.parametrize(
@@ -34,3 +35,17 @@ def test_a_file_is_loaded_as_it_is_now(tmp_path, monkeypatch):
         file.write_text(f"number = {number}\n")
         os.utime(file, ns=(10**18 + nanoseconds, 10**18 + nanoseconds))
         assert module_at(str(file)).number == number
+
+
+def test_a_command_with_a_line_break_is_one_line_that_a_shell_reads_back():
+    words = ["a b", "plain", "{question}\nIt's \\boxed{}\t.\x1b", ""]
+    line = command_line("printf", "%s\\0", *words)
+    assert "\n" not in line
+    told = subprocess.run(["bash", "-c", line], capture_output=True, check=True).stdout
+    assert told.decode().split("\0")[:-1] == words
+
+
+def test_the_nearest_file_is_named(tmp_path):
+    (tmp_path / "market.jsonl").touch()
+    assert near_file(tmp_path / "market.jsnl") == f"; did you mean '{tmp_path / 'market.jsonl'}'?"
+    assert near_file(tmp_path / "other.csv") == near_file(tmp_path / "nowhere" / "x.csv") == ""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import delta_rlvr
-from delta_rlvr.spelling import check_place, comma_list, command_line, did_you_mean
+from delta_rlvr.spelling import check_place, comma_list, command_line, did_you_mean, near_file
 from delta_rlvr.tasks.models import check_model_name
 from delta_rlvr.tasks.registry import check_rows, check_task_name
 from delta_rlvr.tasks.templates import chosen_template
@@ -52,7 +52,7 @@ def check_names(command: str, arguments: Sequence[str]) -> None:
     for option in ("config", "rollouts"):
         for file in _values(arguments, option):
             if not Path(file).is_file():
-                raise FileNotFoundError(f"--{option} {file}: there is no such file")
+                raise FileNotFoundError(f"--{option} {file}: there is no such file{near_file(Path(file))}")
     if "--compare" not in arguments:  # there, they are names in stored results
         for text in _values(arguments, "benchmarks"):
             check_benchmarks(text, graded)

@@ -16,7 +16,7 @@ from delta_rlvr.evaluate.data import AbsentData, FoundRows, HubSource, find_rows
 from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.records import Questions
 from delta_rlvr.evaluate.settings import HELDOUT
-from delta_rlvr.spelling import command_line, did_you_mean, split_spec, with_settings
+from delta_rlvr.spelling import command_line, did_you_mean, near_file, split_spec, with_settings
 from delta_rlvr.tasks import templates
 from delta_rlvr.tasks.own_reward import OwnReward, judged_by_function
 from delta_rlvr.tasks.problem import Problem
@@ -195,8 +195,9 @@ def check_benchmark(name: str, graded: bool = True) -> None:
 
 def _no_such_benchmark(name: str) -> EvaluationError:
     known = [*BENCHMARKS, *BUILT_IN]
+    near = did_you_mean(name, known) or near_file(Path(name.partition("?")[0]))
     return EvaluationError(
-        f"there is no benchmark {name!r}{did_you_mean(name, known)} (there are: {', '.join(known)}, any file of "
+        f"there is no benchmark {name!r}{near} (there are: {', '.join(known)}, any file of "
         f"{{problem, answer}} that ends in {', '.join(ROW_FILES)}, and task:SPEC)"
     )
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from delta_rlvr.rewards.verdict import Verdict
-from delta_rlvr.spelling import did_you_mean, guessed, split_spec
+from delta_rlvr.spelling import did_you_mean, guessed, near_file, split_spec
 from delta_rlvr.tasks.grading import GRADERS, grade_batch
 from delta_rlvr.tasks.phrased_sums import PhrasedSums, SumSettings
 from delta_rlvr.tasks.problem import Problem
@@ -102,8 +102,9 @@ def check_task_name(spec: str) -> None:
     if name in BUILT_IN or name.startswith(GENERATOR_PREFIX) or is_row_file(name):
         return
     if "/" not in name and not Path(name).exists():
+        near = did_you_mean(name, BUILT_IN) or near_file(Path(name))
         raise ValueError(
-            f"there is no task {name!r}{did_you_mean(name, BUILT_IN)} (use one of {', '.join(BUILT_IN)}, reasoning-gym:NAME, "
+            f"there is no task {name!r}{near} (use one of {', '.join(BUILT_IN)}, reasoning-gym:NAME, "
             f"a file that ends in {', '.join(ROW_FILES)}, or a data set as OWNER/NAME)"
         )
     check_is_data_set(name)

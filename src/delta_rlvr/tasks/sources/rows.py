@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from delta_rlvr.spelling import near_file
 from delta_rlvr.tasks.problem import Problem
 from delta_rlvr.tasks.sources import hub
 from delta_rlvr.tasks.sources.schemas import (
@@ -95,7 +96,7 @@ def check_is_data_set(name: str) -> None:
         or path.suffix in (".txt", ".tsv", ".xlsx", ".yaml", ".yml")
     ):
         raise FileNotFoundError(
-            f"{name}: there is no such file or folder (a data set of the hub is written as OWNER/NAME)"
+            f"{name}: there is no such file or folder{near_file(path)} (a data set of the hub is written as OWNER/NAME)"
         )
 
 
@@ -103,7 +104,7 @@ def read_rows(path: Path) -> Iterator[tuple[str, Row]]:
     """(where, row) of each row of a file."""
     if not path.is_file():
         raise FileNotFoundError(
-            f"{path}: there is no such file (the environment variable DELTA_RLVR_DATA can name its folder)"
+            f"{path}: there is no such file{near_file(path)} (the environment variable DELTA_RLVR_DATA can name its folder)"
         )
     readers = {".json": _read_json, ".csv": _read_csv, ".parquet": _read_parquet}
     return readers.get(path.suffix, _read_json_lines)(path)
