@@ -361,6 +361,16 @@ def outcome(arm: str, seed: int, after: float, curve: float, task: str = "phrase
     return Outcome(Run(task, arm, seed), 0.3, after, [curve, curve], [1.0], [50.0], [0.9], [0.1], [0.2])
 
 
+def test_a_task_that_no_run_ever_solved_says_why() -> None:
+    runs = [replace(outcome(arm, seed, 0.0, 0.0), before=0.0) for arm in ("dapo", "delta") for seed in (0, 1)]
+    protocol = Protocol("p", "q", ("phrased-sums",), {"dapo": 2, "delta": 2})
+    (said,) = sentences(study_table(protocol, runs))
+    assert said.startswith("phrased-sums: not one response of any run was right")
+    assert "responses are cut before the answer (max_tokens)" in said
+    runs[0] = replace(runs[0], curve=[0.0, 0.01])
+    assert not any("not one response" in text for text in sentences(study_table(protocol, runs)))
+
+
 def test_a_table_by_hand(tmp_path: Path) -> None:
     protocol = Protocol(
         "p", "q", ("phrased-sums",), {"dapo": 6, "delta": 6, "grpo": 6, "sapo": 5},

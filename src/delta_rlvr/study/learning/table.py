@@ -87,6 +87,12 @@ class TaskTable:
     diverged: dict[str, list[int]]
     """The seeds of runs that diverged, by arm: they are left out of everything else."""
 
+    @property
+    def all_wrong(self) -> bool:
+        """Whether no run ever had a right response."""
+        shares = [column for column in self.columns if column.measure.unit is POINTS]
+        return self.before == 0 and all(row.mean == 0 for column in shares for row in column.rows)
+
     def as_dict(self) -> dict[str, Any]:
         values: dict[str, Any] = {"task": self.task, "before": self.before}
         for column in self.columns:
@@ -209,6 +215,13 @@ def sentences(table: StudyTable) -> list[str]:
         where = f"on {', '.join(declared.tasks)}, {measure.name}"
         said.append(f"Primary comparison: {paired_sentence(table.primary, baseline, where, measure.unit)}")
     for task in table.tasks:
+        if task.all_wrong:
+            said.append(
+                f"{task.task}: not one response of any run was right, before or after training, so that nothing could be learnt. The "
+                "problems are too hard for the model, its responses are cut before the answer (max_tokens), or its answers do not "
+                "stand where the template asks for them: look at responses with `delta-rlvr train --model MODEL --task TASK`."
+            )
+            continue
         for column in task.columns:
             apart = [
                 f"{row.method} {gap_text(row.difference, column.measure.unit)}"
