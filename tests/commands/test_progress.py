@@ -69,13 +69,14 @@ def test_a_plain_method_has_no_spread(tmp_path):
     assert told.getvalue().splitlines()[2].split()[:6] == ["1", "-", "-", "-", "0.300", "-"]
 
 
-def test_a_note_is_told_when_it_changes(tmp_path):
+def test_a_note_is_told_once_and_counted(tmp_path):
     told = io.StringIO()
     lines = [line(1, note=NOTE), line(2, note=NOTE), line(3), line(4, note=NOTE)]
     show(Console(file=told, width=80), tmp_path / "log.txt", 4, lines)
     assert f"step 1: {NOTE}" in told.getvalue()  # in one line, brackets and all
-    assert [text[:6] for text in told.getvalue().splitlines() if NOTE in text] == ["step 1", "step 4"]
-    assert (tmp_path / "log.txt").read_text().count(NOTE) == 2
+    assert [text[:6] for text in told.getvalue().splitlines() if NOTE in text] == ["step 1"]
+    assert told.getvalue().splitlines()[-1].endswith("the note of step 1 was true of 3 steps in all")
+    assert (tmp_path / "log.txt").read_text().count(NOTE) == 1
 
 
 def test_on_a_terminal(tmp_path):

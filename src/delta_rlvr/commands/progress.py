@@ -87,7 +87,7 @@ class TrainingProgress:
         self._done_before = done
         self._every = 1 if console.is_terminal else max(1, steps // 20)
         self._started = time.perf_counter()
-        self._note: str | None = None
+        self._notes: dict[str, list[int]] = {}  # the steps of which each was true
         self._known: dict[str, Any] = {}
         self._bar = Progress(
             TextColumn("training"),
@@ -113,6 +113,10 @@ class TrainingProgress:
 
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
+        for note, steps in self._notes.items():
+            if len(steps) > 1:
+                what = note.partition(":")[0]
+                self.teller.say(f"{what}: the note of step {steps[0]} was true of {len(steps)} steps in all")
 
     def show(self, metrics: Mapping[str, Any]) -> None:
         """One step's metrics. What a step does not measure (no rollouts in it) is shown as it last was."""
@@ -125,10 +129,10 @@ class TrainingProgress:
         shown = step % self._every == 0 or step in (1, self.steps)
         self._line(" ".join(cells) + f" {self._left(step):>8}", always=shown)
         self._bar.update(self._task, completed=step)
-        note = metrics.get("note")
-        if note and note != self._note:
-            self.teller.say(f"step {step}: {note}")
-        self._note = note
+        if note := metrics.get("note"):
+            if note not in self._notes:
+                self.teller.say(f"step {step}: {note}")
+            self._notes.setdefault(note, []).append(step)
 
     def _line(self, text: str, *, always: bool) -> None:
         if always or self.console.is_terminal:
