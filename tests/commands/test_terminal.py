@@ -106,6 +106,9 @@ def test_wrong_names_are_refused_before_torch_is_loaded(arguments, words, tmp_pa
         ),
         (["explain", "--methods", "dleta"], "did you mean 'delta'?"),
         (["evaluate", "--benchmarks", "gsm8k,none.csv"], "none.csv: there is no such file"),
+        (["train", "--task", "ask.csb"], "there is no task 'ask.csb'; did you mean 'ask.csv'?"),
+        (["train", "--task", "asks.csv"], "asks.csv: there is no such file; did you mean 'ask.csv'?"),
+        (["evaluate", "--benchmarks", "ask.csb"], "there is no benchmark 'ask.csb'; did you mean 'ask.csv'?"),
         (["evaluate", "--benchmarks", "gsm9k"], "there is no benchmark 'gsm9k'; did you mean 'gsm8k'?"),
         (["evaluate", "--server", "http://x/v1", "--benchmarks", "gsm9k"], "did you mean 'gsm8k'?"),
         (
@@ -473,6 +476,10 @@ def test_the_advised_comparison_of_a_resumed_run_has_its_settings(finished):
     told = shlex.split(advised_comparison("delta", [*arguments, *words]))
     at = told.index("--eval_problems")
     assert told[at + 1] == str(stored_settings(folder)["eval_problems"])
+    # What nobody gave, and the task filled in, is no part of it.
+    assert stored_settings(folder)["max_completion_length"] == 64
+    assert "--max_completion_length" not in told
+    assert "--model" not in told
     assert told.count("--steps") == 1
     assert "--seed" not in told
     assert "--output" not in told

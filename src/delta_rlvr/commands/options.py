@@ -200,19 +200,32 @@ def differing(
 
 def stored_settings(folder: Path) -> dict[str, Any]:
     """The settings that a run was started with; {} where there is no run (a later check reports that)."""
+    settings = stored_run(folder).get("settings")
+    return dict(settings) if isinstance(settings, dict) else {}
+
+
+def stored_run(folder: Path) -> dict[str, Any]:
+    """What `run.json` holds; {} where there is none."""
     try:
         info = json.loads((folder / RUN).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    settings = info.get("settings") if isinstance(info, dict) else None
-    return dict(settings) if isinstance(settings, dict) else {}
+    return info if isinstance(info, dict) else {}
+
+
+def given_settings(arguments: list[str]) -> set[str]:
+    """The settings, by the names that `run.json` has for them, that a command line or its settings file gives."""
+    return _settings_of(given_options(arguments))
+
+
+def _settings_of(options: Collection[str]) -> set[str]:
+    names = {_SAME_SETTING.get(name, name) for name in options}
+    return names | ({"task"} if names & {"template", "template_text", "extract"} else set())
 
 
 def _restored(stored: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """Stored settings that the command line does not give, as far as options are made of plain values."""
-    said = {_SAME_SETTING.get(name, name) for name in given}
-    if said & {"template", "template_text", "extract"}:
-        said.add("task")
+    said = _settings_of(given)
     known = known_options() - NOT_RESTORED - said
     if "num_train_epochs" in said:
         known.discard("max_steps")

@@ -23,8 +23,10 @@ from delta_rlvr.commands.options import (
     NOT_RESTORED,
     TrainOptions,
     flag_of,
+    given_settings,
     known_options,
     parse_train_options,
+    stored_run,
 )
 from delta_rlvr.commands.progress import Teller, TrainingProgress
 from delta_rlvr.commands.resuming import changes, finished, step_to_go_on_from
@@ -65,10 +67,10 @@ def train(
     config: DeltaTrainerConfig,
     console: Console,
     same_start: Path | None = None,
-    words: Sequence[str] = (),
+    words: Sequence[str] | None = None,
 ) -> None:
     """One run, from start to report. `same_start`: the folder of a run that started from the same weights, whose score before
-    training is taken over. `words`: the command line, for the one that is advised at the end."""
+    training is taken over. `words`: the command line, for the one that is advised at the end (None for a run of a comparison)."""
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
     console.quiet = config.process_index > 0
@@ -124,7 +126,7 @@ class _Run:
     """What is said about that."""
     teller: Teller
     same_start: Path | None
-    words: Sequence[str]
+    words: Sequence[str] | None
 
     @property
     def config(self) -> DeltaTrainerConfig:
@@ -146,6 +148,9 @@ class _Run:
         ):
             if writer:
                 self.teller.log_to(self.folder / "log.txt")
+                if self.words is not None:
+                    given = given_settings(list(self.words))
+                    writer.update(given=sorted({*writer.info.get("given", ()), *given}))
                 for sentence in (*self.going_on, *(changes(writer) if self.step is not None else ())):
                     self.teller.say(sentence)
             grade = self.reward.grade if isinstance(self.reward, OwnReward) else self.task.grade
@@ -170,7 +175,9 @@ class _Run:
                 before,
                 after,
                 self.teller,
-                compare=advised_comparison(self.config.method, self.words) if self.options.report else None,
+                compare=advised_comparison(self.config.method, self.words or ())
+                if self.options.report
+                else None,
             )
             if self.options.report:
                 from delta_rlvr.report import write_report
@@ -288,6 +295,9 @@ def restored_options(arguments: Sequence[str], settings: Mapping[str, Any]) -> l
         for name, value in settings.items()
         if name in known_options() - NOT_RESTORED and value is not None and value != anew[name]
     }
+    given = stored_run(Path(str(settings["output_dir"]))).get("given")
+    if isinstance(given, list):  # else the run is older than this list
+        restored = {name: value for name, value in restored.items() if name in given}
     return [word for name, value in restored.items() for word in (flag_of(name), str(value))]
 
 
