@@ -90,7 +90,7 @@ def test_the_time_of_the_whole_run(no_steps, capsys):
     [
         (["--max_completion_length", 5000], "so a response may have"),
         (["--leaning_rate", 1], "there is no option --leaning_rate"),
-        (["--train_problems", 2], "2 training problems are too few"),
+        (["--train_problems", 2], "2 training problems cannot fill a batch of 32 prompts"),
         (["--use_vllm", "true"], "vllm is not installed, and trl[vllm] needs it"),
     ],
 )

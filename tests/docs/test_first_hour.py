@@ -46,7 +46,7 @@ def test_from_a_file_to_a_comparison(reader, capsys):
     assert "rewards/last_number/mean" in run.metrics[0]
     assert run.rollouts(1)[0]["prompt"].startswith("Add ")
     assert main([*evaluate, "--limit", "2", "-k", "1"]) == 0
-    assert "scores are rewards of my_reward.py:last_number" in " ".join(capsys.readouterr().out.split())
+    assert "scores are mean rewards of my_reward.py:last_number" in " ".join(capsys.readouterr().out.split())
     assert main(check) == 0
     assert main([*compare, *SMALL, "--seeds", "1"]) == 0
     page = (reader / "runs" / "mine" / "report.html").read_text(encoding="utf-8")

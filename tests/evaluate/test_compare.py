@@ -122,7 +122,7 @@ def test_benchmarks_are_resampled_within_themselves():
         (make_result({"one": [[0, 1]] * 3}, asked="another one"), "were not the same"),
         (make_result({"two": [[0, 1]] * 3}), "no benchmark 'one'"),
         # The length may follow from the questions: that these differ is said first.
-        (make_result({"two": [[0, 1]] * 3}, max_tokens=200), "the questions differ"),
+        (make_result({"two": [[0, 1]] * 3}, max_tokens=200), "the two name different sets of questions"),
         (make_result({"one": [[0, 1]] * 4}, max_tokens=200), "were not the same in both results"),
         (make_result({"one": [[0, 1]] * 2 + [[None, None]]}), "only one has one q2"),
         (make_result({"one": [[0, 1, 1]] * 3}), "samples = 3"),

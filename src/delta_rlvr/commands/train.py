@@ -149,7 +149,7 @@ class _Run:
             if writer:
                 self.teller.log_to(self.folder / "log.txt")
                 if self.words is not None:
-                    given = given_settings(list(self.words))
+                    given = given_settings(list(self.words)) - NOT_RESTORED
                     writer.update(given=sorted({*writer.info.get("given", ()), *given}))
                 for sentence in (*self.going_on, *(changes(writer) if self.step is not None else ())):
                     self.teller.say(sentence)

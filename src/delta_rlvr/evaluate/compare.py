@@ -157,7 +157,7 @@ def _same_protocol(
             if benchmark not in result.document["benchmarks"]:
                 asked = " and ".join(", ".join(one.benchmarks()) for one in (reference, other))
                 raise EvaluationError(
-                    f"{name}: the questions differ, as a result has no benchmark {benchmark!r} (the two have {asked})"
+                    f"{name}: a result has no benchmark {benchmark!r}: the two name different sets of questions ({asked})"
                 )
         digests = [result.document["benchmarks"][benchmark].get("digest") for result in (reference, other)]
         if digests[0] != digests[1]:
