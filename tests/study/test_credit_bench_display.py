@@ -45,4 +45,5 @@ def test_the_legend_has_only_what_the_table_has():
     assert "1 policy x 1 task x 1 batch" in text
     assert "fipo" not in text
     assert "oracle-wide" not in text
-    assert "it is not the difference of the two AUROCs above" in text
+    assert "it need not be the difference of the two AUROCs that are shown" in text
+    assert "clean is over all batches; the perturbed rewards, and the differences in the next table" in text

@@ -47,7 +47,8 @@ def show(result: dict[str, Any], settings: BenchSettings, console: Console) -> N
         say(
             "Second line: rank correlation with the clean weights on the same tokens. noise: share of the verdicts that is flipped. "
             "sparse: one right response a group is kept. shuffled: rewards permuted within groups, so that they say nothing. Thirds by "
-            "length: the clean weights on those responses."
+            f"length: the clean weights on those responses. {CLEAN.name} is over all batches; the perturbed rewards, and the "
+            "differences in the next table, are over the batches in which they were measured, so that columns need not subtract."
         )
         console.print(_control_table(result))
     if result["agreement"]:
@@ -164,10 +165,10 @@ def _finding_caption(result: dict[str, Any], settings: BenchSettings) -> str:
     fipo = f" fipo: in the second of two mini-batches, after one DAPO step (before it, it is {BASELINE})."
     return (
         "Only tokens of groups with both outcomes count. ±: half of a 95 % interval over rollout batches. - 1-p's: difference to "
-        f"the AUROC of {RIVAL} (1 - p) on the same tokens, over the batches in which both were measured: where a weight was measured "
-        "in fewer batches or on fewer tokens, it is not the difference of the two AUROCs above. alike in p: AUROC among tokens within "
-        f"the same tenth, and fiftieth, of p; what {RIVAL} still has there is what p tells within a bin. AP: average precision; "
-        f"without skill it is the share of decisive tokens, {share['right']:.3f} (right) and {share['wrong']:.3f} (wrong)."
+        f"the AUROC of {RIVAL} (1 - p) on the same tokens, over the batches in which both were measured, and rounded by itself: it "
+        "need not be the difference of the two AUROCs that are shown. alike in p: AUROC among tokens within the same tenth, and "
+        f"fiftieth, of p; what {RIVAL} still has there is what p tells within a bin. AP: average precision; without skill it is "
+        f"the share of decisive tokens, {share['right']:.3f} (right) and {share['wrong']:.3f} (wrong)."
         + (fipo if any(row["method"] == "fipo" for row in select(result)) else "")
     )
 

@@ -23,7 +23,7 @@ function comparisonView(root, model) {
   const over = [...new Set(comparison.groups.filter(({ scored }) => scored).map(spread))].filter(Boolean).join(", or ");
   root.append(el("div", { className: "verdict-and-scores" },
     runs.length > 1 ? el("p", { className: "verdict" }, visible(comparison.sentence)) : null, scored ? forest(rows, over, rewards, unit) : null));
-  if (comparison.how_to_score) root.append(el("p", {}, comparison.how_to_score.words), el("pre", { tabIndex: 0 }, el("code", {}, visible(comparison.how_to_score.commands).replaceAll("↵", ""))));
+  if (comparison.how_to_score) root.append(el("p", {}, comparison.how_to_score.words), el("pre", { tabIndex: 0 }, el("code", {}, comparison.how_to_score.commands.split("\n").map(visible).join("\n"))));
   const folds = el("div", { className: "folds" });
   if (scored && grouped) folds.append(fold("Every run", forest(groups.flatMap((group, place) => group.members.map((member) => ({ ...comparison.runs[member], place }))), overProblems, rewards, unit)));
   if (comparison.tests.length) folds.append(testsTable(comparison));
