@@ -16,7 +16,7 @@ demo: setup
 # longest, do not come last. Many processes import the package: its compiled files are kept. Then the numeric tests again, under the
 # processor's other vector instructions and under two threads.
 test: lint
-	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow and not gpu and not server" -n $$(nproc) --dist loadscope --no-loadscope-reorder
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow and not gpu and not server" -n $$(env -u OMP_NUM_THREADS nproc) --dist loadscope --no-loadscope-reorder
 	$(BIN)/python scripts/numeric_passes.py
 
 # The numeric tests under every pair of vector instructions and thread count.

@@ -84,7 +84,9 @@ for settings, dtype in (
 
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="triton is not installed")
 def test_in_the_interpreter():
-    code = (COMPARE + SOLVE).replace("DEVICE", "'cpu'")
+    # Rows many at a time, because every operation of a program takes the interpreter as long.
+    larger = "from delta_rlvr.credit import kernels\nkernels._SUM_ROWS = 16\n"
+    code = larger + (COMPARE + SOLVE).replace("DEVICE", "'cpu'")
     environment = os.environ | {"TRITON_INTERPRET": "1"}
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False

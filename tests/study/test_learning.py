@@ -32,6 +32,9 @@ from delta_rlvr.tasks import Problem, get_task, load_policy
 from delta_rlvr.tasks.problem_set import ProblemSet
 from rounding import MODEL, rounding
 
+# The same stack is held to its shapes in test_against_train.py and test_sampling.py.
+pytestmark = pytest.mark.usefixtures("unchecked_shapes")
+
 TASK = get_task("phrased-sums")
 
 

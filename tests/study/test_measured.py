@@ -47,6 +47,9 @@ from rounding import MODEL, rounding
 from stacks import row_hidden, small_model
 from stub_server import stub_server, text_answer
 
+# The same stack is held to its shapes in test_against_train.py and test_sampling.py.
+pytestmark = pytest.mark.usefixtures("unchecked_shapes")
+
 END, LIMIT, VOCAB = 0, 3, 5
 PROMPT = [4, 3]
 

@@ -16,9 +16,9 @@ pytestmark = pytest.mark.timeout(1800)
 
 GROUP = 8
 BATCH = [
-    "data.train_batch_size=16",
+    "data.train_batch_size=8",
     f"actor_rollout_ref.rollout.n={GROUP}",
-    "actor_rollout_ref.actor.ppo_mini_batch_size=8",
+    "actor_rollout_ref.actor.ppo_mini_batch_size=4",
     "actor_rollout_ref.actor.use_dynamic_bsz=True",
     "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=4096",
     "actor_rollout_ref.actor.optim.lr=3e-4",
@@ -206,6 +206,8 @@ def test_the_reward_rises_and_the_weights_cost_little(tmp_path: Path) -> None:
         prepare(tmp_path / "inputs", problems=512),
         environment(),
         *BATCH,
+        "data.train_batch_size=16",
+        "actor_rollout_ref.actor.ppo_mini_batch_size=8",
         "actor_rollout_ref.rollout.n=16",
         "+delta.method=delta",
         steps=40,
