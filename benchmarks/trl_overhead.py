@@ -240,13 +240,14 @@ class Arm:
             torch.cuda.synchronize()
 
 
-def measure(size: Size, device: str, rounds: int, warm_up: int) -> dict[str, Any]:
-    """The seconds of each trainer, and the ratio of each case to stock TRL."""
+def measure(size: Size, device: str, rounds: int, warm_up: int, only: str) -> dict[str, Any]:
+    """The seconds of each trainer, and the ratio of each case with `only` in its name to stock TRL."""
     stored = StoredResponses(size)
+    cases = [case for case in CASES if only in case.name]
     stock = {
-        shape: Arm(shape, None, size, stored, device) for shape in (ONE_FORWARD, SEVERAL_UPDATES, ONE_UPDATE)
+        shape: Arm(shape, None, size, stored, device) for shape in dict.fromkeys(case.shape for case in cases)
     }
-    ours = {case: Arm(case.shape, case, size, stored, device) for case in CASES}
+    ours = {case: Arm(case.shape, case, size, stored, device) for case in cases}
     arms = [*stock.values(), *ours.values()]
     times: dict[str, list[tuple[float, float]]] = {arm.name: [] for arm in arms}
     for number in range(warm_up + rounds):
@@ -288,11 +289,12 @@ def main() -> int:
     parser = model_parser(__doc__, SIZES)
     parser.add_argument("--rounds", type=int, default=30, help="measured rounds of each trainer")
     parser.add_argument("--warm-up", type=int, default=3)
+    parser.add_argument("--only", default="", help="the cases that have this in their name")
     arguments = parse(parser)
     size = SIZES[arguments.model]
     result = {
         **circumstances(arguments, trl=trl.__version__),
-        **measure(size, arguments.device, arguments.rounds, arguments.warm_up),
+        **measure(size, arguments.device, arguments.rounds, arguments.warm_up, arguments.only),
     }
     keep(result, arguments.json)
     _show(result, size)

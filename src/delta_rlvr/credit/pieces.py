@@ -78,10 +78,10 @@ def surprise(logps: Float[Tensor, " token"]) -> Float[Tensor, " token"]:
     return -torch.expm1(logps.clamp(max=0))
 
 
-def quantiles(values: Float[Tensor, " many"], shares: Sequence[float]) -> list[float]:
+def quantiles(values: Float[Tensor, " many"], shares: Sequence[float]) -> Float[Tensor, " share"]:
     """Linearly interpolated quantiles (torch.quantile refuses more than 16 million values)."""
     ordered = values.sort().values
     places = torch.tensor(shares, dtype=torch.float64) * (len(ordered) - 1)
     below = places.floor().long().to(ordered.device)
     above = places.ceil().long().to(ordered.device)
-    return torch.lerp(ordered[below], ordered[above], (places.to(ordered) - below.to(ordered))).tolist()
+    return torch.lerp(ordered[below], ordered[above], (places.to(ordered) - below.to(ordered)))

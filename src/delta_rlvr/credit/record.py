@@ -95,38 +95,40 @@ class CreditRecord:
         weights = reducer.gather(self.weights.to(wide(self.weights.device)))
         side = reducer.gather(self.side)
         report = {
-            "weight_mean": weights.mean().item(),
-            "weight_std": weights.std(correction=0).item(),
-            "weight_min": weights.min().item(),
-            "weight_max": weights.max().item(),
-            "zero_advantage": (side == 0).double().mean().item(),
+            "weight_mean": weights.mean(),
+            "weight_std": weights.std(correction=0),
+            "weight_min": weights.min(),
+            "weight_max": weights.max(),
+            "zero_advantage": (side == 0).to(weights.dtype).mean(),
         }
         for name, sign in (("positive", 1), ("negative", -1)):
             here = weights[side == sign]
             if not len(here):
                 continue
-            report[f"weight_{name}_mean"] = here.mean().item()
-            report[f"weight_{name}_std"] = here.std(correction=0).item()
+            report[f"weight_{name}_mean"] = here.mean()
+            report[f"weight_{name}_std"] = here.std(correction=0)
             for share, value in zip(_QUANTILES, quantiles(here, _QUANTILES), strict=True):
                 report[f"weight_{name}_q{round(share * 100):02d}"] = value
         if self.discriminator is not None:
             report |= self._discriminator_summary(self.discriminator)
-        return {**report, **self.diagnostics}
+        # One wait for the device, not one per number.
+        numbers = dict(zip(report, torch.stack([*report.values()]).tolist(), strict=True))
+        return {**numbers, **self.diagnostics}
 
     @staticmethod
-    def _discriminator_summary(discriminator: Discriminator) -> dict[str, float]:
+    def _discriminator_summary(discriminator: Discriminator) -> dict[str, Float[Tensor, ""]]:
         report = {
-            "mass_positive": discriminator.masses[:, 0].sum().item(),
-            "mass_negative": discriminator.masses[:, 1].sum().item(),
-            "degenerate_groups": discriminator.degenerate.double().mean().item(),
+            "mass_positive": discriminator.masses[:, 0].sum(),
+            "mass_negative": discriminator.masses[:, 1].sum(),
+            "degenerate_groups": discriminator.degenerate.to(discriminator.masses.dtype).mean(),
         }
         sound = ~discriminator.degenerate
         if sound.any():
             report |= {
-                "gamma_positive": discriminator.gamma[sound, 0].mean().item(),
-                "gamma_negative": discriminator.gamma[sound, 1].mean().item(),
-                "centroid_gap": discriminator.centroid_gap[sound].mean().item(),
-                "centroid_gap_initial": discriminator.centroid_gap_initial[sound].mean().item(),
+                "gamma_positive": discriminator.gamma[sound, 0].mean(),
+                "gamma_negative": discriminator.gamma[sound, 1].mean(),
+                "centroid_gap": discriminator.centroid_gap[sound].mean(),
+                "centroid_gap_initial": discriminator.centroid_gap_initial[sound].mean(),
             }
         return report
 
