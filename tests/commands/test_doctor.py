@@ -48,12 +48,25 @@ def doctor(capsys, *words, code):
 
 def test_a_run_that_is_ready(tmp_path, capsys):
     (tmp_path / "settings.yaml").write_text("method: delta\nsteps: 50\nseed: 3\n")
-    said = doctor(capsys, tmp_path / "settings.yaml", *SMALL, "--max_completion_length", 16, code=0)
+    said = doctor(capsys, tmp_path / "settings.yaml", *SMALL, "--max_completion_length", 64, code=0)
     assert said.splitlines()[-1] == "ready"
     assert re.search(r"two steps +\d+\.\d s per step, peak memory \d\.\d GB; 50 steps take about \d+ ", said)
     assert len(said.splitlines()) < 24
     assert max(map(len, said.splitlines())) <= 100
     assert not list(Path.cwd().iterdir())
+
+
+def test_a_reward_that_tells_nothing_apart(tmp_path, capsys):
+    """The two steps work, and would teach nothing."""
+    (tmp_path / "mine.py").write_text("def never(completions, **_):\n    return [0.0] * len(completions)\n")
+    reward = f"{tmp_path / 'mine.py'}:never"
+    said = doctor(capsys, "--reward", reward, *SMALL, "--max_completion_length", 64, code=2)
+    assert re.search(r"two steps +\d+\.\d s per step", said)
+    problem = " ".join(said.partition("what to change:")[2].split())
+    assert problem.startswith("1. no learning signal: every response was graded 0: ")
+    assert re.search(
+        r"your reward function\) does not find the answers \(one of them: '.+', reward 0\)$", problem
+    )
 
 
 @pytest.fixture

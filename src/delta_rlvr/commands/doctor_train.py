@@ -202,8 +202,8 @@ def _take_steps(arguments: list[str], config: DeltaTrainerConfig, steps: int, ch
         "(held-out scores and checkpoints not counted)",
     )
     if trial.note:
-        checks.saw("signal", trial.note)
-    return ExitCode.DONE
+        checks.wrong("signal", trial.note)
+    return ExitCode.BAD_INPUT
 
 
 def _time(seconds: float) -> str:

@@ -15,9 +15,10 @@ import torch
 from rich.console import Console
 
 from delta_rlvr.adapters.trl import DeltaTrainerConfig
+from delta_rlvr.adapters.trl.run_folder import no_signal
 from delta_rlvr.commands.options import parse_train_options
 from delta_rlvr.commands.train import train
-from delta_rlvr.runs import read_run
+from delta_rlvr.runs import RunReader, read_run
 
 STEPS = 2
 _ROLLOUT = ("seconds_generate", "seconds_logps", "seconds_reward", "seconds_credit")
@@ -32,7 +33,7 @@ class Trial:
     peak: int
     """Bytes that were held at the worst moment: on the GPU, or by the process."""
     note: str | None
-    """Why a step taught nothing, where one did."""
+    """Why no step taught anything, where none did."""
 
 
 def two_steps(arguments: Sequence[str], config: DeltaTrainerConfig) -> Trial:
@@ -46,9 +47,21 @@ def two_steps(arguments: Sequence[str], config: DeltaTrainerConfig) -> Trial:
         options, trial = parse_train_options(given)
         # What the run would say is not wanted here, but for the reason of an error, which is raised.
         train(options, trial, Console(file=io.StringIO()))
-        lines = read_run(Path(folder) / "run").metrics
-    note = next((line["note"] for line in lines if line.get("note")), None)
+        run = read_run(Path(folder) / "run")
+        lines = run.metrics
+        notes = [no_signal(line, _example(run)) for line in lines if "signal_groups" in line]
+    note = notes[0] if all(notes) else None
     return Trial(seconds_per_step(lines, config.updates_per_batch), _peak(), note)
+
+
+def _example(run: RunReader) -> str:
+    """A response and what it got, because its folder will be gone."""
+    for step in run.rollout_steps:
+        for line in run.rollouts(step):
+            text = line["response"].strip()
+            shown = text if len(text) <= 80 else text[:77] + "..."
+            return f"one of them: {shown!r}, {line.get('reason') or 'no reason given'}"
+    return "no response was kept"
 
 
 def seconds_per_step(lines: Sequence[Mapping[str, Any]], updates: float) -> float:

@@ -244,8 +244,11 @@ class RunFolderCallback(TrainerCallback):
         self.writer.save_tokens(None, self._text_of)
 
 
-def no_signal(line: Mapping[str, Any]) -> str | None:
-    """Why a step taught nothing, in words, where no group's rewards differ (the loss is then 0, but for rounding)."""
+def no_signal(
+    line: Mapping[str, Any], look: str = "look at the responses and reasons in the run's rollouts folder"
+) -> str | None:
+    """Why a step taught nothing, in words, where no group's rewards differ (the loss is then 0, but for rounding). `look`: what to look
+    at where it cannot be told."""
     if line.get("signal_groups", 1) > 0:
         return None
     reward = line.get("reward") or 0.0
@@ -260,8 +263,8 @@ def no_signal(line: Mapping[str, Any]) -> str | None:
         )
     elif reward == 0:
         cause = (
-            "every response was graded 0: the problems are too hard for the model, or the grader does not find the answers "
-            "(look at the responses and reasons in the run's rollouts folder)"
+            "every response was graded 0: the problems are too hard for the model, or what judges them (the grader, or your reward "
+            f"function) does not find the answers ({look})"
         )
     elif reward == 1:
         cause = "every response was right: the problems are too easy for the model; take harder ones"
