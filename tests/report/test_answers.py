@@ -125,23 +125,64 @@ def test_scores_fit_a_phone(browser, report):
                 assert box["x"] + box["width"] <= PHONE["width"]
 
 
-@pytest.mark.parametrize("width", [1000, 1400, 1900])
-def test_scores_and_their_picture_fit_beside_the_sentence(browser, make_run, tmp_path, width):
-    """Two seeds give a wide interval, and a rule of one's own has a long name: the picture was cut off at its right end."""
-    runs = [
-        make_run(tmp_path / f"{number}-{seed}", method=method, seed=seed, after=after)
+def judged_by_own_reward(run):
+    """The same run, with scores that are mean rewards of a function of one's own."""
+    info = json.loads((run / "run.json").read_text())
+    info["settings"]["reward"] = "my_reward.py:close"
+    for score in info["final"].values():
+        score["own_reward"] = True
+    (run / "run.json").write_text(json.dumps(info))
+    return run
+
+
+@pytest.fixture(scope="module")
+def wide_scores(make_run, tmp_path_factory):
+    """Pages whose scores need much room: four scores of long rewards, and two runs that only their long folders tell apart."""
+    folder = tmp_path_factory.mktemp("wide")
+    seeds = [
+        judged_by_own_reward(
+            make_run(
+                folder / f"{number}-{seed}", method=method, seed=seed, steps=1, prompts=1, after=seed - 12.3
+            )
+        )
         for number, method in enumerate(("dapo", "my_rules.py:Unlikely"))
-        for seed, after in enumerate((0.3, 0.9))
+        for seed in range(4)
     ]
-    page_file = write_report(runs, tmp_path / "report.html")
-    with opened(browser, page_file, width=width) as page:
-        holder = page.locator("#comparison .table-holder").first
-        assert holder.evaluate("box => box.scrollWidth - box.clientWidth") == 0
-        right = holder.bounding_box()["x"] + holder.bounding_box()["width"]
-        for picture in holder.locator("svg.score").all():
-            box = picture.bounding_box()
-            assert box["width"] >= 100
-            assert box["x"] + box["width"] <= right
+    folders = [
+        make_run(folder / f"a_run_with_a_long_name_of_its_own_{number}", steps=1, prompts=1, after=after)
+        for number, after in enumerate((0.3, 0.9))
+    ]
+    return [
+        write_report(seeds, folder / "seeds.html"),
+        write_report(folders, folder / "folders.html"),
+    ]
+
+
+@pytest.mark.parametrize("width", [1000, 1210, 1260, 1900])
+def test_scores_and_their_picture_fit_beside_the_sentence(browser, wide_scores, width):
+    """The picture was cut off at its right end."""
+    for page_file in wide_scores:
+        with opened(browser, page_file, width=width) as page:
+            holder = page.locator("#comparison .table-holder").first
+            assert holder.evaluate("box => box.scrollWidth - box.clientWidth") == 0
+            right = holder.bounding_box()["x"] + holder.bounding_box()["width"]
+            for picture in holder.locator("svg.score").all():
+                box = picture.bounding_box()
+                assert box["width"] >= 100
+                assert box["x"] + box["width"] <= right
+
+
+def test_scores_of_two_kinds_have_a_table_each(browser, make_run, tmp_path):
+    """A run with a share of right answers stood under "Mean reward", because the run beside it has a reward of its own."""
+    shares = make_run(tmp_path / "shares", method="dapo", steps=1, prompts=1, after=0.55)
+    rewards = judged_by_own_reward(make_run(tmp_path / "rewards", steps=1, prompts=1, after=1.7))
+    with opened(browser, write_report([shares, rewards], tmp_path / "report.html")) as page:
+        assert "not compared" in page.text_content("#comparison .verdict")
+        tables = page.locator("#comparison .forest").all()
+        headings = [table.locator("thead th").nth(1).text_content() for table in tables]
+        assert headings == ["○\N{NO-BREAK SPACE}Before", "○\N{NO-BREAK SPACE}Mean reward before"]
+        scores = [table.locator("tbody td").nth(1).all_text_contents() for table in tables]
+        assert scores == [["55.0 %"], ["1.700"]]
 
 
 def test_one_sampled_step_and_all_its_tokens_are_not_called_a_sample(browser, make_run, tmp_path):

@@ -18,7 +18,7 @@ from delta_rlvr.files import is_number
 from delta_rlvr.report.groups import RunGroup, compare_settings, run_labels
 from delta_rlvr.runs import RunReader
 from delta_rlvr.runs.layout import EVALUATIONS
-from delta_rlvr.spelling import POINTS, REWARD, Unit, command_line, shown_spec
+from delta_rlvr.spelling import POINTS, REWARD, Unit, command_line, score_unit, shown_spec
 
 # Rows that the page shows of one evaluation.
 FACTS = 80
@@ -37,17 +37,23 @@ def comparison(runs: Sequence[RunReader], groups: Sequence[RunGroup]) -> dict[st
     by_group = _seed_scores(runs, groups, scores)
     asked = _asked(runs)
     comparable = len(by_group) > 1 and len(asked) == 1
-    unit = REWARD if steps or any(map(_own_reward, runs, scores)) else POINTS
+    own = list(map(_own_reward, runs, scores))
+    unit = REWARD if steps or any(own) else POINTS
+    # Of several tasks or rewards, each run's score is shown as what it is.
+    units = [unit if steps or len(asked) == 1 else score_unit(each) for each in own]
     compared = seed_table(by_group, unit) if comparable else None
     labels = run_labels(runs)
     differing, agreeing = compare_settings(runs)
     return {
-        "runs": [{"label": label, **score} for label, score in zip(labels, scores, strict=True)],
+        "runs": [
+            {"label": label, "unit": _shown(unit), **score}
+            for label, unit, score in zip(labels, units, scores, strict=True)
+        ],
         "groups": [_summary(group, [scores[at]["after"] for at in group.members]) for group in groups],
         "tests": _tests(compared) if compared else [],
         "gap": compared.gap_name if compared else None,
         "reward_steps": steps,
-        "unit": {"scale": unit.scale, "digits": unit.digits, "sign": unit.sign, "name": unit.name},
+        "unit": _shown(unit),
         "sentence": _sentence(by_group, compared, steps, scores, asked, unit)
         + _without_score(labels, scores),
         "how_to_score": _how_to_score(runs) if steps else None,
@@ -55,6 +61,10 @@ def comparison(runs: Sequence[RunReader], groups: Sequence[RunGroup]) -> dict[st
         "agreeing": agreeing,
         "evaluations": [{name: _facts(value) for name, value in run.evaluations.items()} for run in runs],
     }
+
+
+def _shown(unit: Unit) -> dict[str, Any]:
+    return {"scale": unit.scale, "digits": unit.digits, "sign": unit.sign, "name": unit.name}
 
 
 def _asked(runs: Sequence[RunReader]) -> list[str]:

@@ -4,7 +4,6 @@ function comparisonView(root, model) {
   const { comparison, groups, runs } = model;
   // Scores are held-out shares or mean rewards, or mean rewards over training where no run was scored.
   const rewards = comparison.reward_steps !== null;
-  const { unit } = comparison;
   const overProblems = rewards ? "" : "95 % interval over problems";
   const scored = comparison.runs.some((run) => run.before || run.after);
   // Several runs: one row for each group, and every run in a fold, so that the page's first screen has room for more.
@@ -15,17 +14,17 @@ function comparisonView(root, model) {
     if (members.length === 1) return members;
     const before = members.map((run) => run.before?.accuracy).filter(Number.isFinite);
     const seeds = plural(members.length, "seed");
-    return summary.mean === null ? [] : [{ label: group.label, place, note: summary.scored < members.length ? `${summary.scored} of ${seeds}` : seeds, after: { accuracy: summary.mean, low: summary.low, high: summary.high, interval_note: summary.interval_note }, seeds: summary.seeds,
+    return summary.mean === null ? [] : [{ label: group.label, place, unit: members[0].unit, note: summary.scored < members.length ? `${summary.scored} of ${seeds}` : seeds, after: { accuracy: summary.mean, low: summary.low, high: summary.high, interval_note: summary.interval_note }, seeds: summary.seeds,
       before: before.length ? { accuracy: before.reduce((sum, value) => sum + value, 0) / before.length } : null }];
   });
   // One score, however many runs: its interval is over the problems of that run.
   const spread = ({ scored, seeds }) => (scored === 1 ? overProblems : seeds.length ? "Each seed" : "95 % interval over seeds");
   const over = [...new Set(comparison.groups.filter(({ scored }) => scored).map(spread))].filter(Boolean).join(", or ");
   root.append(el("div", { className: "verdict-and-scores" },
-    runs.length > 1 ? el("p", { className: "verdict" }, visible(comparison.sentence)) : null, scored ? forest(rows, over, rewards, unit) : null));
+    runs.length > 1 ? el("p", { className: "verdict" }, visible(comparison.sentence)) : null, scored ? forests(rows, over, rewards) : null));
   if (comparison.how_to_score) root.append(el("p", {}, comparison.how_to_score.words), el("pre", { tabIndex: 0 }, el("code", {}, comparison.how_to_score.commands.split("\n").map(visible).join("\n"))));
   const folds = el("div", { className: "folds" });
-  if (scored && grouped) folds.append(fold("Every run", forest(groups.flatMap((group, place) => group.members.map((member) => ({ ...comparison.runs[member], place }))), overProblems, rewards, unit)));
+  if (scored && grouped) folds.append(fold("Every run", forests(groups.flatMap((group, place) => group.members.map((member) => ({ ...comparison.runs[member], place }))), overProblems, rewards)));
   if (comparison.tests.length) folds.append(testsTable(comparison));
   settings(folds, model);
   evaluations(folds, model);
@@ -33,6 +32,12 @@ function comparisonView(root, model) {
 }
 
 const fold = (title, ...content) => el("details", { className: "more" }, el("summary", {}, visible(title)), ...content);
+
+/** A table for each unit among the rows: shares of right answers and mean rewards have neither a heading nor a scale in common. */
+function forests(rows, spread, rewards) {
+  const units = new Map(rows.map(({ unit }) => [unit.sign, unit]));
+  return el("div", { className: "scores" }, ...[...units.values()].map((unit) => forest(rows.filter((row) => row.unit.sign === unit.sign), spread, rewards, unit)));
+}
 
 /** Rows of scores: hollow dot before, full dot and interval (or a small dot per seed) after. `spread`: what the column of the spread holds;
  * `rewards`: whether the scores are mean rewards over training, which have no before; `unit`: how a score is written, as on the terminal. */
@@ -47,7 +52,8 @@ function forest(rows, spread, rewards, unit) {
   const high = Math.min(shares ? 1 : Infinity, Math.max(...scores) + pad);
   const x = (value) => `${(100 * (Math.max(low, Math.min(high, value)) - low)) / (high - low)}%`;
   const table = el("table", { className: "forest" }, el("thead", {}, el("tr", {},
-    ...["Run", ...(rewards ? ["● Mean reward"] : unit.sign ? ["○ Before", "● After"] : ["○ Mean reward before", "● After"]), spread, ""].map((name) => el("th", { scope: "col" }, name)))));
+    ...["Run", ...(rewards ? ["● Mean reward"] : unit.sign ? ["○ Before", "● After"] : ["○ Mean reward before", "● After"])].map((name) => el("th", { scope: "col" }, name)),
+    el("th", { scope: "col", className: "spread" }, spread), el("th", { scope: "col" }))));
   const body = el("tbody");
   for (const row of rows) {
     const bar = svg("svg", { class: "score", role: "img", "aria-label": `${row.label}: ${text(row.after?.accuracy)}` });
@@ -59,12 +65,13 @@ function forest(rows, spread, rewards, unit) {
     if (row.before) bar.append(svg("circle", { cx: x(row.before.accuracy), cy: "50%", r: 4.5, class: "before" }));
     if (row.after) bar.append(svg("circle", { cx: x(row.after.accuracy), cy: "50%", r: 5.5, class: "after" }));
     bar.style.setProperty("--own", `var(--run-${row.place % 8})`);
-    const interval = row.seeds?.length ? row.seeds.map((score) => text(score)).join(", ")
-      : !row.after || rewards && row.after.low === null ? "–" : row.after.low !== null ? `${text(row.after.low)} to ${text(row.after.high)}` : "no interval";
+    // A line may break between scores, never inside one.
+    const interval = row.seeds?.length ? whole(row.seeds.map((score) => text(score)), ", ")
+      : !row.after || rewards && row.after.low === null ? ["–"] : row.after.low !== null ? whole([text(row.after.low), text(row.after.high)], " to ") : ["no interval"];
     body.append(el("tr", {},
       el("th", { scope: "row" }, visible(row.label), row.note ? el("small", {}, row.note) : sampled(row.after)),
       rewards ? null : el("td", {}, text(row.before?.accuracy)), el("td", {}, text(row.after?.accuracy)),
-      el("td", {}, interval, row.after?.interval_note ? el("small", {}, visible(row.after.interval_note)) : null), el("td", { className: "plot" }, bar)));
+      el("td", { className: "spread" }, ...interval, row.after?.interval_note ? el("small", {}, visible(row.after.interval_note)) : null), el("td", { className: "plot" }, bar)));
   }
   table.append(body);
   table.querySelector("th:last-child").append(
@@ -74,6 +81,8 @@ function forest(rows, spread, rewards, unit) {
   table.querySelector("th").append(csvButton("Scores", values));
   return el("div", { className: "table-holder wide", tabIndex: 0, role: "region", "aria-label": rewards ? "Mean rewards over training" : "Held-out scores" }, table);
 }
+
+const whole = (texts, between) => texts.flatMap((text, place) => [place ? between : "", el("span", { className: "whole" }, text)]);
 
 function sampled(after) {
   if (!after?.problems) return null;
