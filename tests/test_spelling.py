@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from delta_rlvr.spelling import command_line, module_at, near_file, shown_spec
+from delta_rlvr.spelling import command_line, module_at, near_file, near_path, shown_spec
 
 
 @pytest.mark.parametrize(
@@ -43,6 +43,16 @@ def test_a_command_with_a_line_break_is_one_line_that_a_shell_reads_back():
     assert "\n" not in line
     told = subprocess.run(["bash", "-c", line], capture_output=True, check=True).stdout
     assert told.decode().split("\0")[:-1] == words
+
+
+def test_the_nearest_folder_is_named_wherever_the_slip_is(tmp_path):
+    (tmp_path / "runs" / "demo" / "model").mkdir(parents=True)
+    meant = f"; did you mean '{tmp_path / 'runs' / 'demo' / 'model'}'?"
+    assert near_path(tmp_path / "runs" / "demo" / "modle") == meant
+    assert near_path(tmp_path / "runs" / "dmeo" / "model") == meant
+    assert near_path(tmp_path / "rnus" / "dmeo" / "modle") == meant
+    assert near_file(tmp_path / "runs" / "demo" / "modle") == "", "a folder is no file"
+    assert near_path(tmp_path / "runs" / "another" / "thing") == ""
 
 
 def test_the_nearest_file_is_named(tmp_path):

@@ -11,7 +11,7 @@ import inspect
 import shlex
 import sys
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from functools import cache
@@ -42,6 +42,14 @@ def with_settings(spec: str, settings: Mapping[str, str | None]) -> str:
     """The same with further settings; those that are None are left out."""
     query = "&".join(f"{key}={quote(text, safe='')}" for key, text in settings.items() if text is not None)
     return f"{spec}{'&' if '?' in spec else '?'}{query}" if query else spec
+
+
+def without_settings(spec: str, names: Collection[str]) -> tuple[str, dict[str, str]]:
+    """The other way round: the same without these settings, and those of them that it had."""
+    name, settings = split_spec(spec)
+    pairs = spec.partition("?")[2].split("&")
+    kept = "&".join(pair for pair in pairs if pair.partition("=")[0] not in names)
+    return f"{name}?{kept}" if kept else name, {key: settings[key] for key in names if key in settings}
 
 
 def command_line(*words: object) -> str:
@@ -193,11 +201,33 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def near_file(path: Path) -> str:
-    """The same for a file that is not there: the nearest name beside it."""
-    beside = path.expanduser().parent
-    names = [one.name for one in beside.iterdir() if one.is_file()] if beside.is_dir() else []
+    """The same for a file that is not there: the nearest name beside it, in the nearest folder."""
+    return _near(path, Path.is_file)
+
+
+def near_path(path: Path) -> str:
+    """The same for what may be a folder, too."""
+    return _near(path, Path.exists)
+
+
+def _near(path: Path, fits: Callable[[Path], bool]) -> str:
+    near = _nearest(path, fits)
+    return "" if near is None else f"; did you mean {str(near)!r}?"
+
+
+def _nearest(path: Path, fits: Callable[[Path], bool]) -> Path | None:
+    if fits(path.expanduser()):
+        return path
+    if not path.name:  # the root, or the folder that we are in
+        return None
+    beside = _nearest(path.parent, Path.is_dir)
+    if beside is None:
+        return None
+    if fits((beside / path.name).expanduser()):
+        return beside / path.name
+    names = [one.name for one in beside.expanduser().iterdir() if fits(one)]
     close = difflib.get_close_matches(path.name, names, n=1)
-    return f"; did you mean {str(path.with_name(close[0]))!r}?" if close else ""
+    return beside / close[0] if close else None
 
 
 class PlaceError(ValueError):

@@ -10,12 +10,31 @@ import pytest
 from rich.console import Console
 
 from command_line import metrics, run, run_info, start
+from delta_rlvr.cli import main
+from delta_rlvr.commands import compare
 from delta_rlvr.commands.compare import conclude
 from delta_rlvr.runs import RunDescription, RunWriter
 from report_pages import unpacked
 
 OPTIONS = ["--per_device_train_batch_size", 8, "--num_generations", 4, "--steps", 2, "--save_steps", 2]
 OPTIONS += ["--eval_problems", 6, "--eval_samples", 2, "--rollouts_every", 0]
+
+
+@pytest.mark.parametrize(
+    ("options", "plan"),
+    [
+        (["--seed", "2"], "2 methods x 3 seeds (2, 3, 4): 6 runs of 80 steps"),
+        (["--seed", "7", "--seeds", "1", "--steps", "1"], "2 methods x 1 seed (7): 2 runs of 1 step"),
+        (["--seeds", "20"], "2 methods x 20 seeds (42 to 61): 40 runs of 80 steps"),
+        (["--num_train_epochs", "1", "--train_problems", "64"], "2 methods x 3 seeds (42, 43, 44): 6 runs"),
+    ],
+)
+def test_the_first_line_says_which_runs_there_will_be(options, plan, tmp_path, capsys, monkeypatch):
+    """`--seed 2`, meant as two seeds, started three from seed 2 without a word."""
+    monkeypatch.setattr(compare, "_one", lambda *_: tmp_path)
+    monkeypatch.setattr(compare, "conclude", lambda *_: 0)
+    assert main(["compare", "--methods", "dapo,delta", "--output", str(tmp_path), *options]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == plan
 
 
 @pytest.mark.parametrize("with_what", [signal.SIGKILL, signal.SIGINT])

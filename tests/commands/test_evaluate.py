@@ -10,7 +10,7 @@ from delta_rlvr.commands import evaluate as command
 from delta_rlvr.commands import evaluate_options as options
 from delta_rlvr.evaluate import EvaluationError, EvaluationResult, compare_results, evaluate_policy
 from delta_rlvr.evaluate.benchmarks import load_benchmark
-from delta_rlvr.tasks.models import load_policy
+from delta_rlvr.tasks.models import check_model_name, load_policy
 from delta_rlvr.tasks.registry import get_task
 from delta_rlvr.tasks.sources import hub
 from stub_server import stub_server, text_answer
@@ -226,6 +226,88 @@ def test_bad_input_is_named(words, message, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert evaluate(*words) == 2
     assert message in capsys.readouterr().err
+
+
+def test_models_of_two_runs_have_results_of_their_own(tmp_path, monkeypatch, policy):
+    """Every run's policy is in a folder `model`: the second evaluation was refused as another one of the first."""
+    monkeypatch.chdir(tmp_path)
+    for folder in ("runs/one/model", "runs/two/model", "runs/two/checkpoint-20", "mine/model"):
+        for part in policy:
+            part.save_pretrained(folder)
+    for run in ("runs/one", "runs/two"):
+        (tmp_path / run / "run.json").write_text("{}")
+    small = ("--benchmarks", "phrased-sums", "--limit", 1, "-k", 1, "--max-tokens", 4)
+    for folder in ("runs/one/model", "runs/two/model/", "runs/two/checkpoint-20", "mine/model"):
+        assert evaluate("--model", folder, *small) == 0
+    monkeypatch.chdir(tmp_path / "runs" / "one")
+    assert evaluate("--model", "model", *small) == 0
+    results = {str(file.parent.relative_to(tmp_path)) for file in tmp_path.rglob("result.json")}
+    assert results == {
+        *(f"evaluations/{name}" for name in ("one-model", "two-model", "two-checkpoint-20", "model")),
+        "runs/one/evaluations/one-model",
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (("--compare", "ev/before", "ev/aftr"), "ev/after"),
+        (("--samples", "ev/before/smaples.jsonl"), "ev/before/samples.jsonl"),
+        (("--select", "rnus/demo"), "runs/demo"),
+        (("--benchmarks", "phrased-sums", "--model", "runs/demo/modle"), "runs/demo/model"),
+        (("--benchmarks", "phrased-sums", "--model", "runs/dmeo"), "runs/demo"),
+        (("--benchmarks", "phrased-sums", "--model", "runs/q.ggfu.gguf"), "runs/q.gguf"),
+        (("--benchmarks", "vans.jsonl?question=asks"), "ask"),
+    ],
+)
+def test_a_name_that_is_nearly_right_is_guessed(words, meant, capsys, tmp_path, monkeypatch):
+    """At once, and without a question to the hub."""
+    monkeypatch.chdir(tmp_path)
+    assert evaluate(*SMALL, "--limit", 1, "-k", 1, "--max-tokens", 4, "--output", "ev/before") == 0
+    (tmp_path / "ev" / "after").mkdir()
+    (tmp_path / "runs" / "demo" / "model").mkdir(parents=True)
+    (tmp_path / "runs" / "q.gguf").touch()
+    (tmp_path / "vans.jsonl").write_text(json.dumps({"ask": "1+1?", "answer": 2}))
+    capsys.readouterr()
+    monkeypatch.setattr(hub, "hub_answers", lambda: pytest.fail("the hub was asked"))
+    assert evaluate(*words) == 2
+    assert f"did you mean {meant!r}?" in capsys.readouterr().err
+
+
+def test_a_hub_model_that_was_loaded_before_is_no_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "Qwen").mkdir()
+    monkeypatch.setattr(hub, "has_loaded", lambda name: name == "Qwen/Qwen3-0.6B")
+    check_model_name("Qwen/Qwen3-0.6B")
+    check_model_name("HuggingFaceTB/SmolLM2-135M")
+    with pytest.raises(FileNotFoundError, match="no such folder"):
+        check_model_name("Qwen/another")
+
+
+@pytest.mark.parametrize(
+    ("completion", "finish", "words"),
+    [
+        (
+            "It is 2.",
+            "stop",
+            "nearly all responses have no answer where it is looked for (boxed). The prompt was the template 'math': {question}\\n\\n"
+            "Please reason step by step, and put your final answer within \\boxed{}. (A model that was trained on other prompts needs "
+            "those: --template NAME, or --template_text TEXT with --extract PLACE)",
+        ),
+        ("It is", "length", "were cut off before an answer: --max-tokens gives them more room"),
+        ("\\boxed{3}", "stop", None),
+    ],
+)
+def test_a_score_without_answers_says_what_was_asked(completion, finish, words, tmp_path, capsys):
+    """A model that was trained on other prompts scored 0.00, and nothing said why."""
+    (tmp_path / "vans.jsonl").write_text(json.dumps({"id": "0", "problem": "1+1?", "answer": 2}))
+    row = {"benchmark": "vans", "problem": "0", "sample": 0, "completion": completion, "finish": finish}
+    (tmp_path / "samples.jsonl").write_text(json.dumps(row))
+    given = ("--samples", tmp_path / "samples.jsonl", "--benchmarks", tmp_path / "vans.jsonl")
+    assert evaluate(*given, "--output", tmp_path / "out.json") == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert (words or "vans") in told
+    assert ("nearly all" in told) == (words is not None)
 
 
 def test_an_interrupt_keeps_what_is_there(tmp_path, capsys, monkeypatch):

@@ -21,12 +21,14 @@ from delta_rlvr.commands.completion import options_of
 from delta_rlvr.commands.options import (
     BUILT_IN_DEFAULTS,
     TrainOptions,
+    given_settings,
     known_options,
     parse_train_options,
     stored_settings,
 )
 from delta_rlvr.commands.parser import CommandParser
 from delta_rlvr.commands.train import advised_comparison, restored_options, run_settings
+from delta_rlvr.files import plain
 from delta_rlvr.objectives import all_methods
 from delta_rlvr.runs import RunDescription, RunWriter
 from delta_rlvr.runs import writer as run_writer
@@ -483,6 +485,24 @@ def test_the_advised_comparison_of_a_resumed_run_has_its_settings(finished):
     assert told.count("--steps") == 1
     assert "--seed" not in told
     assert "--output" not in told
+
+
+@pytest.mark.parametrize("as_option", [True, False])
+def test_the_advised_comparison_of_a_resumed_run_has_the_task_as_it_was_given(tmp_path, as_option):
+    """A prompt that was given with --template_text came back as an escaped setting of the task."""
+    problems = tmp_path / "vans.jsonl"
+    problems.write_text('{"ask": "1+1?", "answer": 2}\n')
+    prompt = ["--template_text", "{question}\nAnswer: "]
+    task = ["--task", f"{problems}?question=ask"]
+    given = [*task, *prompt]
+    if not as_option:
+        given = ["--task", f"{task[1]}&template_text=%7Bquestion%7D%0AAnswer%3A%20"]
+    options, config = parse_train_options([*given, "--output", str(tmp_path / "run")])
+    (tmp_path / "run").mkdir()
+    stored = {"settings": run_settings(options, config), "given": sorted(given_settings(given))}
+    (tmp_path / "run" / "run.json").write_text(json.dumps(plain(stored)))
+    arguments = ["--output", str(tmp_path / "run"), "--resume"]
+    assert restored_options(arguments, run_settings(*parse_train_options(arguments))) == given
 
 
 def test_the_advised_comparison_can_be_pasted():

@@ -15,6 +15,7 @@ import pytest
 from delta_rlvr.commands.report import runs_below
 from delta_rlvr.report import write_report
 from delta_rlvr.runs import read_run
+from delta_rlvr.runs.layout import RunFolderError
 from report_pages import (
     details,
     opened,
@@ -238,6 +239,12 @@ def test_a_folder_of_runs_is_its_runs(make_run, tmp_path):
     assert [run.name for run in runs_below([str(tmp_path / "all")])] == ["early", "late"]
     assert runs_below([str(tmp_path / "all" / "late")]) == [tmp_path / "all" / "late"]
     assert runs_below(["nowhere"]) == [Path("nowhere")]  # for the reader to refuse in its words
+
+
+def test_a_mistyped_run_is_guessed(make_run, tmp_path):
+    make_run(tmp_path / "runs" / "mine", steps=1, prompts=1)
+    with pytest.raises(RunFolderError, match=r"give the folder of a run; did you mean '.*runs/mine'\?"):
+        write_report(runs_below([str(tmp_path / "runs" / "mien")]), tmp_path / "report.html")
 
 
 def test_nothing_moves(browser, compared):

@@ -27,7 +27,7 @@ from delta_rlvr.files import write_json
 from delta_rlvr.objectives import get_method
 from delta_rlvr.report import write_report
 from delta_rlvr.runs import read_run
-from delta_rlvr.spelling import comma_list, score_unit
+from delta_rlvr.spelling import comma_list, counted, score_unit
 
 # Settings that may differ between a finished run that is kept and the comparison it is kept for.
 _INCIDENTAL = (
@@ -79,6 +79,7 @@ def run(arguments: list[str]) -> int:
         raise ValueError("--eval_problems 0: compare needs a held-out score")
     console.quiet = config.process_index > 0
     seeds = range(config.seed, config.seed + number_of_seeds)
+    say(console, _plan(len(methods), seeds, config.max_steps))
     if unused:
         named = ", ".join(f"{name}: {value}" for name, value in unused.items())
         say(
@@ -92,6 +93,16 @@ def run(arguments: list[str]) -> int:
         place = _one(theirs, name, seed, folder, console, f"run {number} of {len(planned)}", scored)
         scored = scored or place
     return conclude(folder, methods, seeds, console) if config.process_index == 0 else 0
+
+
+def _plan(methods: int, seeds: Sequence[int], steps: int) -> str:
+    """What is about to run. The number of seeds has a default, and --seed is the first of them: both may be other than meant."""
+    listed = ", ".join(map(str, seeds)) if len(seeds) <= 6 else f"{seeds[0]} to {seeds[-1]}"
+    length = f" of {counted(steps, 'step')}" if steps > 0 else ""
+    return (
+        f"{counted(methods, 'method')} x {counted(len(seeds), 'seed')} ({listed}): "
+        f"{counted(methods * len(seeds), 'run')}{length}"
+    )
 
 
 def _seed_count(text: str) -> int:

@@ -23,6 +23,7 @@ from delta_rlvr.evaluate.selection import SelectionRule, select_checkpoint
 from delta_rlvr.evaluate.settings import PRESETS, EvaluationSettings
 from delta_rlvr.exit_codes import ExitCode
 from delta_rlvr.files import write_json
+from delta_rlvr.runs.layout import RUN
 from delta_rlvr.spelling import comma_list, score_unit, shown_spec
 
 __all__ = ["add_arguments", "run"]
@@ -48,7 +49,7 @@ def _evaluate(args: argparse.Namespace, console: Console) -> int:
     if not names:
         raise EvaluationError("say what to evaluate on: --benchmarks or --preset (see --list)")
     name = args.model or "builtin"
-    target = _result_path(args.output or f"evaluations/{Path(name).name}")
+    target = _result_path(args.output or f"evaluations/{_folder_name(name)}")
     result = _sample(args, console, name, names, target)
     return _finish(result, target, console)
 
@@ -103,7 +104,8 @@ def _finish(
             console.print(
                 f"{shown_spec(name)}: {numbers['questions_asked']} of its {whole} questions: not the benchmark's score"
             )
-        for note in filter(None, (numbers.get("note"), numbers.get("interval_note"))):
+        notes = (numbers.get("note"), numbers.get("interval_note"), display.unanswered(numbers))
+        for note in filter(None, notes):
             console.print(f"{shown_spec(name)}: {note}", markup=False, highlight=False)
     console.print(f"result: {target}", highlight=False, soft_wrap=True)
     if result.complete:
@@ -203,6 +205,15 @@ def _select(args: argparse.Namespace, console: Console) -> int:
     for step, score in choice["scores"].items():
         say(f"{'*' if int(step) == choice['step'] else ' '} checkpoint-{step}: {shown(score)}")
     return ExitCode.DONE
+
+
+def _folder_name(model: str) -> str:
+    """What the evaluation of a model is called: by its folder, and by its run too, as folders are named alike in every run."""
+    path = Path(model).expanduser()
+    if not path.is_dir():
+        return path.name
+    folder = path.resolve()
+    return f"{folder.parent.name}-{folder.name}" if (folder.parent / RUN).is_file() else folder.name
 
 
 def _result_path(output: str) -> Path:

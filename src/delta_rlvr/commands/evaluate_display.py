@@ -27,6 +27,7 @@ from delta_rlvr.spelling import duration, score_unit, shown_spec
 from delta_rlvr.tasks.registry import BUILT_IN
 
 _SECONDS_BETWEEN_LINES = 10.0
+_NEARLY_ALL = 0.9
 
 
 class ConsoleProgress(Progress):
@@ -166,6 +167,22 @@ def result_table(result: EvaluationResult) -> Table:
             interval_text(average["low"], average["high"], ends, " .. "),
         )
     return table
+
+
+def unanswered(numbers: Mapping[str, Any]) -> str | None:
+    """A sentence where nearly all responses have no answer: what was asked, and how to ask otherwise. Such a score says more about the
+    prompt than about the model."""
+    share, template = numbers.get("without_answer"), numbers.get("template")
+    if share is None or share < _NEARLY_ALL or template is None:
+        return None
+    if numbers["truncated"] >= _NEARLY_ALL:
+        return "nearly all responses were cut off before an answer: --max-tokens gives them more room"
+    prompt = str(numbers["prompt"]).replace("{{", "{").replace("}}", "}").replace("\n", "\\n")
+    which = "your own" if template == "own" else f"the template {template!r}"
+    return (
+        f"nearly all responses have no answer where it is looked for ({numbers['extract']}). The prompt was {which}: {prompt} "
+        "(A model that was trained on other prompts needs those: --template NAME, or --template_text TEXT with --extract PLACE)"
+    )
 
 
 def _sampling(settings: Mapping[str, Any]) -> str:

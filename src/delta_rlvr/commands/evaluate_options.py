@@ -104,7 +104,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output",
         metavar="PATH",
-        help="a folder, or a .json file (default: evaluations/MODEL; --compare: none)",
+        help="a folder, or a .json file (default: evaluations/MODEL, evaluations/RUN-MODEL for a model of a run; --compare: none)",
     )
 
 

@@ -51,6 +51,10 @@ DEFAULT_OUTPUT = Path("runs/train")
 """Where runs go that were given no folder: the first one there, the next ones into runs/train-2, runs/train-3, ..."""
 
 
+OF_THE_TASK = ("template", "template_text", "extract")
+"""Options that become settings of the task."""
+
+
 def _option(default: Any, words: str) -> Any:
     return field(default=default, metadata={"help": words})
 
@@ -141,7 +145,7 @@ def _parse(
     if rest:
         name = rest[0].lstrip("-").partition("=")[0]
         raise ValueError(f"there is no option {rest[0]}; {_hint(name, given.get('method') or 'delta')}")
-    asked = {name: getattr(options, name) for name in ("template", "template_text", "extract")}
+    asked = {name: getattr(options, name) for name in OF_THE_TASK}
     options.task = with_settings(options.task, asked)
     for name in asked:
         setattr(options, name, None)  # one place for each setting: these are part of the task now
@@ -220,7 +224,7 @@ def given_settings(arguments: list[str]) -> set[str]:
 
 def _settings_of(options: Collection[str]) -> set[str]:
     names = {_SAME_SETTING.get(name, name) for name in options}
-    return names | ({"task"} if names & {"template", "template_text", "extract"} else set())
+    return names | ({"task"} if names & set(OF_THE_TASK) else set())
 
 
 def _restored(stored: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from delta_rlvr.commands.endings import how_to_go_on, room_for_the_end
 from delta_rlvr.commands.heldout import HeldoutScore, heldout_problems, sampling_text, tell_change
 from delta_rlvr.commands.options import (
     NOT_RESTORED,
+    OF_THE_TASK,
     TrainOptions,
     flag_of,
     given_settings,
@@ -46,7 +47,7 @@ from delta_rlvr.runs import RunWriter
 from delta_rlvr.runs.layout import CONTENT
 from delta_rlvr.runs.model_card import write_card
 from delta_rlvr.runs.writer import check_is_free
-from delta_rlvr.spelling import command_line, shown_spec
+from delta_rlvr.spelling import command_line, shown_spec, without_settings
 from delta_rlvr.tasks import Task, decisive_tokens, get_task, load_policy
 from delta_rlvr.tasks.contents import content_digest
 from delta_rlvr.tasks.models import check_model_name, gguf_digest, is_gguf
@@ -298,6 +299,10 @@ def restored_options(arguments: Sequence[str], settings: Mapping[str, Any]) -> l
     given = stored_run(Path(str(settings["output_dir"]))).get("given")
     if isinstance(given, list):  # else the run is older than this list
         restored = {name: value for name, value in restored.items() if name in given}
+        if "task" in restored:  # written as it was given: options of its own, or settings of the task
+            own_options = [name for name in OF_THE_TASK if name in given]
+            restored["task"], taken = without_settings(restored["task"], own_options)
+            restored |= taken
     return [word for name, value in restored.items() for word in (flag_of(name), str(value))]
 
 

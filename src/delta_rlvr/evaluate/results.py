@@ -15,6 +15,7 @@ from delta_rlvr.evaluate.records import Questions, Sample
 from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey
 from delta_rlvr.files import write_json
 from delta_rlvr.runs.layout import EVALUATIONS
+from delta_rlvr.spelling import near_path
 from delta_rlvr.tasks.own_reward import GRADER, is_reward_text
 from delta_rlvr.versions import installed_versions
 
@@ -37,7 +38,7 @@ class EvaluationResult:
             path = path / "result.json"
         if not path.is_file():
             own = path.parent / EVALUATIONS / "heldout_after.json"
-            hint = f"; the held-out score of this run is {own}" if own.is_file() else ""
+            hint = f"; the held-out score of this run is {own}" if own.is_file() else near_path(path)
             raise EvaluationError(f"no result {path}{hint}")
         try:
             document = json.loads(path.read_bytes())

@@ -17,6 +17,7 @@ from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.records import MalformedSample, Sample, read_sample
 from delta_rlvr.evaluate.settings import SampleKey
 from delta_rlvr.files import dump, hold, plain
+from delta_rlvr.spelling import near_file
 
 KIND = "delta-rlvr samples"
 SCHEMA = 1
@@ -88,7 +89,7 @@ class SampleFile:
 def read_samples(path: Path) -> tuple[dict[str, Any] | None, list[Sample]]:
     """The header (None where there is none) and all samples of a file: ours, a result, or anyone's JSON Lines."""
     if not path.is_file():
-        raise EvaluationError(f"no file {path}")
+        raise EvaluationError(f"no file {path}{near_file(path)}")
     with path.open("rb") as file:
         if path.suffix == ".json":
             return _read_result(file.read(), path)

@@ -14,7 +14,7 @@ from delta_rlvr.evaluate.metrics import average_at_k, pass_at_k
 from delta_rlvr.evaluate.results import EvaluationResult
 from delta_rlvr.files import now, write_json
 from delta_rlvr.runs.layout import EVALUATIONS
-from delta_rlvr.spelling import score_unit
+from delta_rlvr.spelling import near_path, score_unit
 from delta_rlvr.tasks.sources.rows import label_of
 
 PAPER_RULE = "aime25:avg@8"
@@ -61,7 +61,7 @@ class SelectionRule:
 def checkpoints(run: Path, say: Callable[[str], None] = lambda text: None) -> dict[int, Path]:
     """The run's checkpoints by step. One without weights (a crash while it was saved) is named and left out."""
     if not run.is_dir():
-        raise EvaluationError(f"{run} is not a folder: give the folder of a run")
+        raise EvaluationError(f"{run} is not a folder: give the folder of a run{near_path(run)}")
     by_step = {}
     for path in run.iterdir():
         match = _CHECKPOINT.fullmatch(path.name)

@@ -13,7 +13,7 @@ from typing import Any
 
 from delta_rlvr.files import is_number
 from delta_rlvr.rewards.functions import completion_text
-from delta_rlvr.spelling import did_you_mean
+from delta_rlvr.spelling import did_you_mean, near_file
 
 FORMATS = (
     "JSON Lines or Parquet with prompt, response, reward (such as a run's own rollouts/*.jsonl.gz), TRL's completions_*.parquet, "
@@ -62,7 +62,7 @@ def read_rollouts(path: str | Path, reward_key: str | None = None) -> list[Rollo
         has = f" (it has {', '.join(inside[:6])}{', ...' if len(inside) > 6 else ''})" if inside else ""
         raise RolloutFileError(f"{source} is a folder{has}: name one file, {FORMATS}")
     if not source.is_file():
-        raise RolloutFileError(f"{source}: there is no such file")
+        raise RolloutFileError(f"{source}: there is no such file{near_file(source)}")
     try:
         if source.suffix == ".parquet":
             rollouts = list(_trl(source, reward_key))

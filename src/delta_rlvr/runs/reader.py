@@ -24,6 +24,7 @@ from delta_rlvr.runs.layout import (
     rollout_steps,
 )
 from delta_rlvr.runs.tokens import TokenSums
+from delta_rlvr.spelling import near_path
 
 
 class RunReader:
@@ -34,7 +35,9 @@ class RunReader:
         self.problems: list[str] = []
         """What is missing or damaged, one sentence each."""
         if not self.path.is_dir():
-            raise RunFolderError(f"{self.path} is not a folder: give the folder of a run")
+            raise RunFolderError(
+                f"{self.path} is not a folder: give the folder of a run{near_path(self.path)}"
+            )
         parts = (RUN, METRICS, ROLLOUTS, TOKENS, EVALUATIONS)
         if not any((self.path / name).exists() for name in parts):
             raise RunFolderError(f"{self.path} holds no part of a run (none of {', '.join(parts)})")

@@ -12,6 +12,7 @@ from typing import Any
 from delta_rlvr.evaluate.bootstrap import Interval, mean_interval
 from delta_rlvr.evaluate.seeds import gap_text
 from delta_rlvr.objectives import get_method
+from delta_rlvr.spelling import near_path
 from delta_rlvr.study.learning.protocol import TrainingSettings
 from delta_rlvr.study.learning.runner import PROTOCOL, RUNS, read_outcomes
 
@@ -60,7 +61,7 @@ def leaderboard(folder: Path) -> Leaderboard:
     (variants, which lie deeper, change settings and are left out)."""
     if not folder.is_dir():
         raise ValueError(
-            f"{folder} is no folder: name the one that holds the kept outcomes, such as docs/data"
+            f"{folder} is no folder: name the one that holds the kept outcomes, such as docs/data{near_path(folder)}"
         )
     rows: dict[str, Row] = {}
 

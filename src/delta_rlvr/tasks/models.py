@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from delta_rlvr.files import file_digest
+from delta_rlvr.spelling import near_path
 from delta_rlvr.tasks.sources import hub
 
 if TYPE_CHECKING:
@@ -54,8 +55,17 @@ def check_model_name(name: str) -> None:
             if inner:
                 has = f"did you mean {path / inner}?"
             raise FileNotFoundError(f"--model {name}: the folder holds no model (no config.json); {has}")
-    elif name.startswith(("/", ".", "~")) and not path.exists():
-        raise FileNotFoundError(f"--model {name}: there is no such folder or file")
+    elif not path.exists() and _must_be_a_path(name):
+        raise FileNotFoundError(f"--model {name}: there is no such folder or file{near_path(Path(name))}")
+
+
+def _must_be_a_path(name: str) -> bool:
+    """Whether the hub need not be asked: its names are OWNER/NAME, and an owner is hardly called as a folder here, unless its model
+    has been loaded before."""
+    if is_gguf(name) or name.startswith(("/", ".", "~")) or name.count("/") > 1:
+        return True
+    owner, slash, _ = name.partition("/")
+    return bool(slash) and Path(owner).is_dir() and not hub.has_loaded(name)
 
 
 def _holds_model(folder: Path) -> bool:

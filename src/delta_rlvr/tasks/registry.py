@@ -120,7 +120,8 @@ def _built_in(name: str, settings: dict[str, Any]) -> PhrasedSums:
         return task
     if unknown := settings.keys() - SumSettings.__dataclass_fields__.keys():
         known = ", ".join(SumSettings.__dataclass_fields__)
-        raise ValueError(f"{name} has no setting {', '.join(sorted(unknown))}; it has {known}")
+        near = did_you_mean(min(unknown), SumSettings.__dataclass_fields__)
+        raise ValueError(f"{name} has no setting {', '.join(sorted(unknown))}{near} (it has {known})")
     # The settings become part of the name: problems of two variants must not share ids.
     query = "&".join(f"{key}={value}" for key, value in sorted(settings.items()))
     return PhrasedSums(f"{name}?{query}", replace(task.settings, **settings))
@@ -137,8 +138,9 @@ def _rows(spec: str, name: str, settings: dict[str, Any], graded: bool) -> Probl
 def _reading(spec: str, settings: dict[str, Any], graded: bool) -> tuple[dict[str, Any], dict[str, Any]]:
     """What settings say about how rows are read, and about the shape of the problem set."""
     if unknown := settings.keys() - ROW_SETTINGS.keys():
+        near = did_you_mean(min(unknown), ROW_SETTINGS)
         raise ValueError(
-            f"{spec}: there is no setting {', '.join(sorted(unknown))} (rows have {', '.join(ROW_SETTINGS)})"
+            f"{spec}: there is no setting {', '.join(sorted(unknown))}{near} (rows have {', '.join(ROW_SETTINGS)})"
         )
     shots = settings.pop("shots", 0)
     if shots and (other := settings.keys() & {"template", "template_text", "extract", "chat"}):

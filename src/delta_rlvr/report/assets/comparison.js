@@ -52,7 +52,7 @@ function forest(rows, spread, rewards, unit) {
   const high = Math.min(shares ? 1 : Infinity, Math.max(...scores) + pad);
   const x = (value) => `${(100 * (Math.max(low, Math.min(high, value)) - low)) / (high - low)}%`;
   const table = el("table", { className: "forest" }, el("thead", {}, el("tr", {},
-    ...["Run", ...(rewards ? ["● Mean reward"] : unit.sign ? ["○ Before", "● After"] : ["○ Mean reward before", "● After"])].map((name) => el("th", { scope: "col" }, name)),
+    ...["Run", ...(rewards ? ["●\u00a0Mean reward"] : unit.sign ? ["○\u00a0Before", "●\u00a0After"] : ["○\u00a0Mean reward before", "●\u00a0After"])].map((name) => el("th", { scope: "col" }, name)),
     el("th", { scope: "col", className: "spread" }, spread), el("th", { scope: "col" }))));
   const body = el("tbody");
   for (const row of rows) {

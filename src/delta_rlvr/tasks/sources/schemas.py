@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from delta_rlvr.rewards.extract import hash_line
+from delta_rlvr.spelling import did_you_mean
 
 Row = Mapping[str, Any]
 
@@ -170,8 +171,9 @@ def _pick(row: Row, name: str | None, usual: Sequence[str], what: str) -> Any:
     for candidate in tried:
         if row.get(candidate) is not None:
             return row[candidate]
+    near = did_you_mean(name, map(str, row)) if name is not None else ""
     raise RowError(
-        f"it has no {what} (looked for {', '.join(map(str, tried))}; it has {', '.join(map(str, row))})",
+        f"it has no {what}{near} (looked for {', '.join(map(str, tried))}; it has {', '.join(map(str, row))})",
         names_columns=name is None,
     )
 
