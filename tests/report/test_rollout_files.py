@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 
 import pyarrow
 import pyarrow.parquet
@@ -16,7 +17,7 @@ from delta_rlvr.report.rollout_files import RolloutFileError, read_rollouts
 from delta_rlvr.runs import RunDescription, RunWriter
 from delta_rlvr.tasks.models import load_policy
 from delta_rlvr.tasks.token_texts import token_texts
-from report_pages import unpacked
+from report_pages import opened, unpacked
 
 PROMPT = "Add 90 and 13.\n"
 RIGHT, WRONG = "90 and 13 come to 103.", "From 90 up by 13 is 113."
@@ -49,6 +50,49 @@ def own_run(folder, tokenizer, decisive=True):
         lines.append(line)
     with RunWriter.create(folder, RunDescription("trl", "delta", 0, "builtin", "sums")) as writer:
         return writer.write_rollouts(1, lines)
+
+
+@pytest.mark.parametrize(
+    ("row", "advice"),
+    [
+        (
+            {"question": "1+1?", "answer": 2, "limit": 5},
+            "line 1 has no prompt and no response and no reward (it has question, answer, limit); each rollout needs a prompt, a "
+            "response (what the model wrote) and a reward (a number; --reward_key names its key)",
+        ),
+        (
+            {"prompt": PROMPT, "response": RIGHT, "limit": 5},
+            "(it has prompt, response, limit); each rollout needs",
+        ),
+        (
+            {"question": PROMPT, "completion": RIGHT, "label": 1},
+            "; call 'question' 'prompt'; call 'completion' 'response'; give --reward_key label",
+        ),
+    ],
+)
+def test_a_key_is_advised_only_where_its_name_is_near(row, advice, tmp_path):
+    """A file of problems was to have its answers called responses, and the only number in it taken for the reward."""
+    path = tmp_path / "lines.jsonl"
+    path.write_text(json.dumps(row))
+    with pytest.raises(RolloutFileError, match=re.escape(advice)):
+        read_rollouts(path)
+
+
+@pytest.mark.parametrize("steps", [(7, 7), (7, 8), (None, None)])
+def test_the_page_of_rollouts_has_their_step_and_no_seed_or_end(browser, tmp_path, steps):
+    """It said "seed 0, finished" and "step 1", whatever the rollouts were of."""
+    rows = [
+        {"prompt": PROMPT, "response": text, "reward": reward} | ({"step": step} if step else {})
+        for text, reward, step in zip((RIGHT, WRONG), (1.0, 0.0), steps, strict=True)
+    ]
+    path = tmp_path / "lines.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with opened(browser, explain("builtin", path, tmp_path / "x.html", methods=["delta"])) as page:
+        assert page.text_content("#facts") == "builtin · lines.jsonl · explaindelta"
+        output = page.locator("#tokens .step-output")
+        assert output.is_visible() == (steps == (7, 7))
+        if steps == (7, 7):
+            assert output.text_content() == "step 7"
 
 
 def test_a_reward_under_another_name(tmp_path):

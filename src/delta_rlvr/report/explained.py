@@ -89,9 +89,12 @@ class Explained:
             rule=None if rule.constant else asdict(rule),
             steps_planned=1,
         )
+        steps = {rollout.step for rollout in self.rollouts}
+        step = steps.pop() if len(steps) == 1 else None
         lines = self._lines()
         text_of: dict[int, str] = {}
         with RunWriter.create(folder, description) as writer:
+            writer.update(explained={"step": step})
             for line in lines:
                 text_of.update(zip(line["ids"].tolist(), line["tokens"], strict=True))
                 writer.tokens.add(line["ids"], line["weight"], np.sign(line["advantage"]))
@@ -99,8 +102,8 @@ class Explained:
                 "reward": float(np.mean([line["reward"] for line in lines])),
                 "length": float(np.mean([len(line["ids"]) for line in lines])),
             }
-            writer.log({"step": 1, **means, **shown.summary()})
-            writer.write_rollouts(1, lines)
+            writer.log({"step": step or 1, **means, **shown.summary()})
+            writer.write_rollouts(step or 1, lines)
             writer.save_tokens(text_of=lambda ids: [text_of[token] for token in ids])
 
     def _lines(self) -> list[dict[str, Any]]:

@@ -83,6 +83,8 @@ def compare_settings(runs: Sequence[RunReader]) -> tuple[dict[str, list[Any]], d
 
 def run_label(run: RunReader) -> str:
     method = run.info.get("method")
+    if method and "explained" in run.info:
+        return str(method)
     return f"{method} · seed {run.info['seed']}" if method and "seed" in run.info else run.path.resolve().name
 
 

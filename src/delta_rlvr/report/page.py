@@ -32,7 +32,7 @@ _SCRIPTS = (
 )
 _INFO = (
     *("engine", "method", "seed", "status", "started", "updated", "steps", "steps_planned"),
-    "model",
+    *("model", "explained"),
 )
 """What the page says of a run."""
 _STYLES = ("vendor/uplot-1.6.32.min.css", "page.css", "tokens.css", "sections.css")

@@ -51,6 +51,8 @@ class Rollout:
     """Labels of the decisive tokens, where a run's own file has them."""
     answer: Any = None
     """What the grader compares with, where the file has it."""
+    step: int | None = None
+    """The step of training that it was sampled at, counted from 1, where the file has it."""
 
 
 def read_rollouts(path: str | Path, reward_key: str | None = None) -> list[Rollout]:
@@ -117,8 +119,10 @@ def _line(line: bytes, where: str, reward_key: str | None) -> list[Rollout]:
 def _plain(row: Row, where: str, reward_key: str) -> Rollout:
     missing = [key for key in ("prompt", "response", reward_key) if key not in row]
     if missing:
-        hints = "".join(_near_key(key, row, is_reward=key == reward_key) for key in missing)
-        raise RolloutFileError(f"{where} has no {' and no '.join(missing)} (it has {_keys(row)}){hints}")
+        hints = [_near_key(key, row, is_reward=key == reward_key) for key in missing]
+        # With one of the three missing under any name, this is another kind of file, and renaming the others helps nobody.
+        advice = "".join(hints) if all(hints) else f"; {_NEEDED}"
+        raise RolloutFileError(f"{where} has no {' and no '.join(missing)} (it has {_keys(row)}){advice}")
     own = "tokens" in row and "ids" in row  # a run of ours
     response = row["response"]
     if not isinstance(response, str) or not (response or own):
@@ -135,6 +139,7 @@ def _plain(row: Row, where: str, reward_key: str) -> Rollout:
         ids=tuple(row["ids"]) if own and response else None,
         decisive=tuple(map(bool, decisive)) if decisive is not None else None,
         answer=row.get("answer"),
+        step=_step(row),
     )
 
 
@@ -150,7 +155,9 @@ def _verl(row: Row, where: str, reward_key: str) -> Rollout:
         hint = _near_key(reward_key, row, is_reward=True)
         raise RolloutFileError(f"{where} has no {reward_key} (it has {_keys(row)}){hint}")
     reward = _number(row[reward_key], where, reward_key)
-    return Rollout(where, row["input"], row["output"], reward, row["input"], answer=row.get("gts"))
+    return Rollout(
+        where, row["input"], row["output"], reward, row["input"], answer=row.get("gts"), step=_step(row)
+    )
 
 
 def _prime_rl(row: Row, where: str) -> Iterator[Rollout]:
@@ -250,6 +257,7 @@ def _trl(source: Path, reward_key: str | None) -> Iterator[Rollout]:
             _number(sum(earned), where, "reward"),
             prompt if isinstance(prompt, str) else json.dumps(prompt),
             advantage=_number(row["advantage"], where, "advantage"),
+            step=_step(row),
         )
 
 
@@ -314,9 +322,10 @@ def _prompt(prompt: Any, where: str) -> str | list[dict[str, str]]:
 # What other programs call the three that are needed.
 _USUAL = {
     "prompt": ("question", "problem", "input", "query", "instruction", "messages"),
-    "response": ("completion", "output", "generation", "answer", "text"),
-    "reward": ("score", "rewards", "acc", "accuracy", "correct", "grade", "return"),
+    "response": ("completion", "output", "generation", "text"),
+    "reward": ("score", "rewards", "acc", "accuracy", "correct", "grade", "return", "label"),
 }
+_NEEDED = "each rollout needs a prompt, a response (what the model wrote) and a reward (a number; --reward_key names its key)"
 
 
 def _near_key(key: str, row: Row, *, is_reward: bool) -> str:
@@ -324,11 +333,14 @@ def _near_key(key: str, row: Row, *, is_reward: bool) -> str:
     able = [name for name in row if is_number(row[name])] if is_reward else [*row]
     usual = ("reward", *_USUAL["reward"]) if is_reward else _USUAL[key]
     near = [*difflib.get_close_matches(key, able, 1), *(name for name in usual if name in able)]
-    if not near and is_reward and len(able) == 1:
-        near = able
     if not near:
         return ""
     return f"; give --reward_key {near[0]}" if is_reward else f"; call {near[0]!r} {key!r}"
+
+
+def _step(row: Row) -> int | None:
+    step = row.get("step")
+    return step if isinstance(step, int) and step > 0 and not isinstance(step, bool) else None
 
 
 def _keys(row: Row) -> str:

@@ -75,7 +75,7 @@ class RunAndStep {
     this.runChoice.value = run.place + 1;
     this.slider.max = steps.length - 1;
     this.slider.value = at;
-    this.fields[1].hidden = !steps.length;
+    this.fields[1].hidden = !steps.length || run.info.explained?.step === null;
     this.slider.hidden = steps.length === 1;
     this.output.value = `step ${number(steps[at])}${steps.length > 1 ? `, sample ${number(at + 1)} of ${number(steps.length)}` : ""}`;
     this.slider.setAttribute("aria-valuetext", this.output.value);

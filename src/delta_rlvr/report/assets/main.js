@@ -8,15 +8,17 @@ const STATUS = { finished: "finished", running: "not finished", interrupted: "in
 
 /** What the runs are: once, where they agree. */
 function facts() {
-  const factsOf = ({ info }) => [info.model, info.task, info.engine,
-    info.steps === null ? "unknown steps" : info.steps_planned && info.steps_planned !== info.steps ? `${number(info.steps)} of ${plural(info.steps_planned, "step")}` : plural(info.steps, "step")];
+  // Where rollouts are explained, nothing was trained: there are no steps, no seed and no end.
+  const factsOf = ({ info }) => [info.model, info.task, info.engine, info.explained ? null
+    : info.steps === null ? "unknown steps" : info.steps_planned && info.steps_planned !== info.steps ? `${number(info.steps)} of ${plural(info.steps_planned, "step")}` : plural(info.steps, "step")];
   const shared = factsOf(page.runs[0]).filter((fact, place) => page.runs.every((run) => factsOf(run)[place] === fact));
   return [el("span", {}, visible(shared.filter(Boolean).join(" · "))), ...page.groups.map(({ label, members }, place) => {
     const runs = members.map((member) => page.runs[member]);
     const mark = el("i", { className: "swatch", "aria-hidden": "true" });
     mark.style.background = `var(--run-${place % 8})`;
-    const seeds = runs.map(({ info }) => info.seed).filter((seed) => seed !== null);
-    const states = [...new Set(runs.map(({ info }) => STATUS[info.status] ?? "status unknown"))];
+    const trained = runs.filter(({ info }) => !info.explained);
+    const seeds = trained.map(({ info }) => info.seed).filter((seed) => seed !== null);
+    const states = [...new Set(trained.map(({ info }) => STATUS[info.status] ?? "status unknown"))];
     const own = runs.length === 1 ? factsOf(runs[0]).filter((fact) => !shared.includes(fact)) : [];
     const words = [label, seeds.length ? `seed${seeds.length > 1 ? "s" : ""} ${seeds.join(", ")}` : null, ...own, states.join(", ")];
     return el("span", { className: "run" }, mark, visible(words.filter(Boolean).join(" · ")));
