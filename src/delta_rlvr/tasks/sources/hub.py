@@ -23,13 +23,6 @@ def hub_answers() -> bool:
     return True
 
 
-def has_loaded(model: str) -> bool:
-    """Whether a model of the hub is in the cache."""
-    from huggingface_hub import try_to_load_from_cache
-
-    return isinstance(try_to_load_from_cache(model, "config.json"), str)
-
-
 @contextmanager
 def little_patience() -> Iterator[None]:
     """Within this block only the cache is asked where the hub does not answer."""
