@@ -311,9 +311,10 @@ def test_a_second_process_is_refused_and_a_dead_one_leaves_no_lock(
 
 def test_judges_end_with_the_study_that_was_killed() -> None:
     judging = (
-        "import time; from delta_rlvr.study.judging import Judge; from delta_rlvr.tasks import load_policy\n"
+        "import time; from delta_rlvr.study.judging import Judge; from transformers import AutoTokenizer\n"
+        "from delta_rlvr.tasks.models import resolve_model\n"
         "if __name__ == '__main__':\n"
-        "    judge = Judge(load_policy()[1], workers=2)\n"
+        "    judge = Judge(AutoTokenizer.from_pretrained(resolve_model('builtin')), workers=2)\n"
         "    judge._pool.submit(int).result()\n"
         "    print(*judge._pool._processes, flush=True); time.sleep(60)"
     )
