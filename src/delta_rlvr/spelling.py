@@ -135,13 +135,13 @@ def shown_spec(spec: str) -> str:
         name = name.rstrip("/").rpartition("/")[2] or name
     if not settings:
         return name
-    return f"{name} ({', '.join(f'{key}={_shortened(text)}' for key, text in settings.items())})"
+    return f"{name} ({', '.join(f'{key}={shortened(text)}' for key, text in settings.items())})"
 
 
-def _shortened(text: str) -> str:
-    """One line of a value, with its line breaks as they would be typed."""
+def shortened(text: str, longest: int = _LONGEST_SETTING) -> str:
+    """One line of a text, with its line breaks as they would be typed."""
     line = text.replace("\n", "\\n").replace("\t", "\\t")
-    return line if len(line) <= _LONGEST_SETTING else line[: _LONGEST_SETTING - 3] + "..."
+    return line if len(line) <= longest else line[: longest - 3] + "..."
 
 
 def guessed(text: str) -> Any:

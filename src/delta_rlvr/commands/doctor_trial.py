@@ -19,6 +19,7 @@ from delta_rlvr.adapters.trl.run_folder import no_signal
 from delta_rlvr.commands.options import parse_train_options
 from delta_rlvr.commands.train import train
 from delta_rlvr.runs import RunReader, read_run
+from delta_rlvr.spelling import shortened
 
 STEPS = 2
 _ROLLOUT = ("seconds_generate", "seconds_logps", "seconds_reward", "seconds_credit")
@@ -49,8 +50,10 @@ def two_steps(arguments: Sequence[str], config: DeltaTrainerConfig) -> Trial:
         train(options, trial, Console(file=io.StringIO()))
         run = read_run(Path(folder) / "run")
         lines = run.metrics
-        notes = [no_signal(line, _example(run)) for line in lines if "signal_groups" in line]
-    note = notes[0] if all(notes) else None
+        # A step that goes on with the batch of the one before it says nothing of its own.
+        rolled = [line for line in lines if "signal_groups" in line]
+        taught = any(no_signal(line) is None for line in rolled)
+        note = None if taught or not rolled else no_signal(rolled[0], _example(run))
     return Trial(seconds_per_step(lines, config.updates_per_batch), _peak(), note)
 
 
@@ -58,9 +61,8 @@ def _example(run: RunReader) -> str:
     """A response and what it got, because its folder will be gone."""
     for step in run.rollout_steps:
         for line in run.rollouts(step):
-            text = line["response"].strip()
-            shown = text if len(text) <= 80 else text[:77] + "..."
-            return f"one of them: {shown!r}, {line.get('reason') or 'no reason given'}"
+            response = shortened(line["response"].strip(), 80)
+            return f"one of them: '{response}', {line.get('reason') or 'no reason given'}"
     return "no response was kept"
 
 

@@ -64,7 +64,7 @@ def comparison(runs: Sequence[RunReader], groups: Sequence[RunGroup]) -> dict[st
 
 
 def _shown(unit: Unit) -> dict[str, Any]:
-    return {"scale": unit.scale, "digits": unit.digits, "sign": unit.sign, "name": unit.name}
+    return {"scale": unit.scale, "digits": unit.digits, "sign": unit.sign}
 
 
 def _asked(runs: Sequence[RunReader]) -> list[str]:

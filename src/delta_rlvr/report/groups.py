@@ -114,13 +114,12 @@ def _label(runs: Sequence[RunReader], places: list[int], members: list[list[int]
         if key not in _OWN and not key.startswith("version.") and not key.endswith(CONTENT)
     ]
     if 1 <= len(telling) <= 2:
-        difference = ", ".join(
-            f"{key.removeprefix('rule.')} {shown_spec(str(mine[key]))}"
-            if mine.get(key) is not None
-            else f"no {key.removeprefix('rule.')}"
-            for key in telling
-        )
-        return f"{method} ({difference})"
+        named = {key.removeprefix("rule."): mine.get(key) for key in telling}
+        differences = [
+            f"no {name}" if value is None else f"{name} {shown_spec(str(value))}"
+            for name, value in named.items()
+        ]
+        return f"{method} ({', '.join(differences)})"
     return f"{method} ({_folder(first, rivals)})"
 
 
