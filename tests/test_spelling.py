@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from delta_rlvr.spelling import command_line, module_at, near_file, near_path, shown_spec
+from delta_rlvr.spelling import POINTS, command_line, module_at, near_file, near_path, shown_spec
 
 
 @pytest.mark.parametrize(
@@ -25,6 +25,14 @@ from delta_rlvr.spelling import command_line, module_at, near_file, near_path, s
 )
 def test_a_task_as_a_table_shows_it(spec, shown):
     assert shown_spec(spec) == shown
+
+
+def test_a_difference_is_shown_alike_however_it_was_added_up():
+    """3.75 points were +3.8 in the terminal and +3.7 on the page: 0.4375 - 0.4 is a little less than 0.0375."""
+    assert 0.4375 - 0.4 < 0.0375
+    assert POINTS.signed(0.4375 - 0.4) == POINTS.signed(0.0375) == "+3.8"
+    assert POINTS.plain(0.4375 - 0.4) == "3.8"
+    assert POINTS.signed(0.4 - 0.4375) == "-3.8"
 
 
 def test_a_file_is_loaded_as_it_is_now(tmp_path, monkeypatch):

@@ -98,13 +98,17 @@ class Unit:
         return replace(self, digits=max(2, self.digits))
 
     def plain(self, value: float) -> str:
-        return f"{self.scale * value:.{self.digits}f}"
+        return f"{self._scaled(value):.{self.digits}f}"
 
     def signed(self, value: float) -> str:
-        return f"{self.scale * value:+.{self.digits}f}"
+        return f"{self._scaled(value):+.{self.digits}f}"
 
     def shown(self, value: float) -> str:
         return self.plain(value) + self.sign
+
+    def _scaled(self, value: float) -> float:
+        """Without what sums leave in the last digits: 3.75 points are shown alike, however they were added up."""
+        return round(self.scale * value, 9)
 
 
 POINTS = Unit()

@@ -31,7 +31,7 @@ OPTIONS += ["--eval_problems", 6, "--eval_samples", 2, "--rollouts_every", 0]
 )
 def test_the_first_line_says_which_runs_there_will_be(options, plan, tmp_path, capsys, monkeypatch):
     """`--seed 2`, meant as two seeds, started three from seed 2 without a word."""
-    monkeypatch.setattr(compare, "_one", lambda *_: tmp_path)
+    monkeypatch.setattr(compare, "_one", lambda *_: (tmp_path, None))
     monkeypatch.setattr(compare, "conclude", lambda *_: 0)
     assert main(["compare", "--methods", "dapo,delta", "--output", str(tmp_path), *options]) == 0
     assert capsys.readouterr().out.splitlines()[0] == plan
@@ -61,6 +61,10 @@ def test_interrupted_and_started_again(tmp_path, with_what):
 
     told = run(*given, log=tmp_path / "second.txt")
     assert f"run 1 of {2 * seeds}: {first} is finished: kept" in told
+    assert "seed 42, about" not in told  # a kept run says nothing of the time
+    if seeds == 2:
+        assert "run 3 of 4: dapo, seed 43, about 0:" in told
+        assert " left in all" in told
     # One score of the start that all runs share; the second run had taken it over before it was stopped.
     everything = command.output + told
     assert everything.count("held-out accuracy before training, 6 problems") == 1

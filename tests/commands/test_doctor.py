@@ -18,7 +18,7 @@ from trl.import_utils import is_vllm_available
 from command_line import SMALL
 from delta_rlvr.cli import main
 from delta_rlvr.commands import doctor_train, doctor_trial
-from delta_rlvr.commands.doctor_trial import Trial, seconds_per_step
+from delta_rlvr.commands.doctor_trial import Trial, seconds_per_batch, seconds_per_step
 from delta_rlvr.commands.help import DOCTOR
 from delta_rlvr.doctor import sizes, verl, versions
 from delta_rlvr.tasks.models import load_policy, resolve_model
@@ -76,7 +76,7 @@ def no_steps(monkeypatch):
 
     def counted(arguments, config):
         taken.append(arguments)
-        return Trial(3.0, 2 * 10**9, None)
+        return Trial(3.0, 0.05, 2 * 10**9, None)
 
     monkeypatch.setattr(doctor_train, "two_steps", counted)
     return taken
@@ -93,6 +93,8 @@ def test_without_steps(no_steps, capsys):
 def test_the_time_of_the_whole_run(no_steps, capsys):
     said = " ".join(doctor(capsys, "--steps", 1200, code=0).split())
     assert "3.0 s per step, peak memory 2.0 GB; 1200 steps take about 60 minutes" in said
+    # 200 problems, 4 samples each, twice, at 0.05 s: 80 s.
+    assert "60 minutes, the held-out scores before and after about 80 s (checkpoints not counted)" in said
     # 64 problems, 32 prompts per batch, 2 steps on each: 4 steps per epoch.
     said = " ".join(doctor(capsys, "--num_train_epochs", 3, "--train_problems", 64, code=0).split())
     assert "12 steps take about 36 s" in said
@@ -193,6 +195,9 @@ def test_seconds_per_step():
     assert seconds_per_step([line(4.0, 1.0), line(2.0, 3.0)], 1) == 4 + 2
     # One batch for 4 steps, of which 2 were taken: 5 + 1 seconds of rollouts over 4 steps.
     assert seconds_per_step([line(4.0, 1.0), line(0.0, 3.0)], 4) == 6 / 4 + 2
+    # The same batch alone, 4 s; and four batches in two steps, 6 s.
+    assert seconds_per_batch([line(4.0, 1.0), line(0.0, 3.0)], 4) == 4
+    assert seconds_per_batch([line(4.0, 1.0), line(2.0, 3.0)], 0.5) == 6 / 4
     # Two batches a step: all of it is a step's.
     assert seconds_per_step([line(4.0, 1.0), line(2.0, 3.0)], 0.5) == 4 + 2
 

@@ -8,6 +8,7 @@ import pytest
 from delta_rlvr.cli import main
 from delta_rlvr.commands import evaluate as command
 from delta_rlvr.commands import evaluate_options as options
+from delta_rlvr.commands.evaluate_display import unanswered
 from delta_rlvr.evaluate import EvaluationError, EvaluationResult, compare_results, evaluate_policy
 from delta_rlvr.evaluate.benchmarks import load_benchmark
 from delta_rlvr.tasks.models import check_model_name, load_policy
@@ -286,6 +287,12 @@ def test_a_name_of_the_hub_is_no_path(tmp_path, monkeypatch):
     for name in ("runs/mien", "first/model"):
         with pytest.raises(FileNotFoundError, match="no such folder"):
             check_model_name(name)
+
+
+def test_a_task_s_score_without_answers_says_so_too():
+    numbers = {"without_answer": 1.0, "truncated": 0.0, "source": {"task": "vans.jsonl"}}
+    assert "if training had a --template, --template_text or --extract, give the same" in unanswered(numbers)
+    assert unanswered({**numbers, "without_answer": 0.5}) is None
 
 
 @pytest.mark.parametrize(

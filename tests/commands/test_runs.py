@@ -16,6 +16,7 @@ from delta_rlvr.cli import main
 from delta_rlvr.commands.options import parse_train_options
 from delta_rlvr.runs import read_run
 from delta_rlvr.tasks import load_policy
+from ranks import on_two_ranks
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -61,7 +62,8 @@ def test_two_ranks(tmp_path):
         "--rollouts_every",
         1,
     ]
-    told = torchrun(*options, "--steps", 4, "--output", tmp_path / "run")
+    given = ["train", *SMALL, *options, "--steps", 4, "--output", tmp_path / "run"]
+    told = on_two_ranks(main, [str(word) for word in given], log=tmp_path / "log")
     assert told.count("delta on phrased-sums: 4 steps, 16 problems, 4 responses each") == 1
     assert told.count("held-out accuracy after training") == 1
     lines = metrics(tmp_path / "run")

@@ -4,10 +4,10 @@ import itertools
 
 import pytest
 import torch
-import torch.multiprocessing as mp
 
 from credit_batches import CONFIGS, HEAD, make_batch, rank_main
 from delta_rlvr.credit import CreditStream, RowStore, credit_record
+from ranks import on_two_ranks
 from rounding import assert_clear_cut, rounding
 
 # Weights are computed in float64 and stored in float32: another order of the sums may move a last digit, of weights up to 4.
@@ -108,36 +108,21 @@ def test_log_probs_may_come_late_and_a_stream_may_be_used_again(config):
         assert_same(list(record.weights.split(record.lengths.tolist())), solve(batch, config))
 
 
-def run_ranks(world, tmp_path):
-    context = mp.get_context("spawn")
-    queue = context.Queue()
-    processes = [
-        context.Process(target=rank_main, args=(rank, world, tmp_path / f"init{world}", queue))
-        for rank in range(world)
-    ]
-    for process in processes:
-        process.start()
-    answers = sorted(queue.get(timeout=120) for _ in processes)
-    for process in processes:
-        process.join(timeout=60)
-        assert process.exitcode == 0
-    return answers
-
-
 def test_ranks_with_uneven_shards_and_one_without_a_token(tmp_path):
     batch = make_batch()
     batch["mask"][7:] = False
-    answers = run_ranks(2, tmp_path)
+    on_two_ranks(rank_main, tmp_path, log=tmp_path / "log")
+    results, refused = zip(*(torch.load(tmp_path / f"{rank}.pt") for rank in range(2)), strict=True)
     for number, config in enumerate(CONFIGS):
         record = credit_record(**batch, config=config, head=HEAD, temperature=0.7)
-        ours = torch.tensor([w for _, results, _ in answers for w in results[number][0]])
+        ours = torch.cat([seen[number][0] for seen in results])
         torch.testing.assert_close(ours, record.weights, atol=STORED, rtol=0)
-        for _, results, _ in answers:
-            assert results[number][1] == pytest.approx(record.summary(), rel=STORED, abs=STORED)
+        for seen in results:
+            assert seen[number][1] == pytest.approx(record.summary(), rel=STORED, abs=STORED)
     # Bad input on one rank stops all of them; nobody is left waiting in a collective.
-    assert "row 0" in answers[0][2][0]
-    assert len(answers[0][2]) == len(answers[1][2]) == 2
-    assert all("another rank" in message for message in answers[1][2])
+    assert "row 0" in refused[0][0]
+    assert [len(messages) for messages in refused] == [2, 2]
+    assert all("another rank" in message for message in refused[1])
 
 
 @pytest.mark.parametrize("config", CONFIGS[:11], ids=repr)

@@ -120,9 +120,9 @@ def test_benchmarks_are_resampled_within_themselves():
     [
         (make_result({"one": [[0, 1]] * 3}, max_tokens=200), "max_tokens = 200"),
         (make_result({"one": [[0, 1]] * 3}, asked="another one"), "were not the same"),
-        (make_result({"two": [[0, 1]] * 3}), "no benchmark 'one'"),
+        (make_result({"two": [[0, 1]] * 3}, asked="another one"), "no benchmark 'one'"),
         # The length may follow from the questions: that these differ is said first.
-        (make_result({"two": [[0, 1]] * 3}, max_tokens=200), "the two name different sets of questions"),
+        (make_result({"two": [[0, 1]] * 4}, max_tokens=200), "the two name different sets of questions"),
         (make_result({"one": [[0, 1]] * 4}, max_tokens=200), "were not the same in both results"),
         (make_result({"one": [[0, 1]] * 2 + [[None, None]]}), "only one has one q2"),
         (make_result({"one": [[0, 1, 1]] * 3}), "samples = 3"),
@@ -131,6 +131,17 @@ def test_benchmarks_are_resampled_within_themselves():
 def test_what_does_not_compare_is_refused(other, message):
     with pytest.raises(EvaluationError, match=message):
         compare_results(make_result({"one": [[0, 1]] * 3}), other)
+
+
+def test_one_set_of_questions_under_two_names():
+    """A run calls its held-out problems "heldout", and `evaluate` calls them "task:phrased-sums"."""
+    run = make_result({"heldout": [[0, 0], [1, 0]]})
+    comparison = compare_results(run, make_result({"task:phrased-sums": [[1, 0], [1, 1]]}))
+    assert comparison.difference.mean == 0.5
+    assert comparison.questions == 2
+    # Two sets with the same questions: which of them is meant is not guessed.
+    with pytest.raises(EvaluationError, match="no benchmark 'heldout'"):
+        compare_results(run, make_result({"one": [[1, 0], [1, 1]], "two": [[1, 0], [1, 1]]}))
 
 
 def test_incomplete_results_still_pair_by_question():

@@ -1,29 +1,23 @@
 """The evaluation as a whole: numbers, interruption, resume, failures, re-scoring."""
 
 import json
-import os
 import random
-import signal
-import subprocess
-import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
+from command_line import FORKS
 from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.local_sampler import LocalSampler
 from delta_rlvr.evaluate.records import Completion, Failure, Questions
 from delta_rlvr.evaluate.results import EvaluationResult
-from delta_rlvr.evaluate.runner import identity, run_evaluation, score_samples
-from delta_rlvr.evaluate.sample_file import SampleFile, read_samples
+from delta_rlvr.evaluate.runner import score_samples
+from delta_rlvr.evaluate.sample_file import read_samples
 from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey, sample_seed
 from delta_rlvr.tasks.own_reward import RewardError
 from delta_rlvr.tasks.problem import Problem
-from evaluation_support import digit_grade, sums, tiny_model, tiny_tokenizer
-
-MODEL = {"name": "scripted"}
+from evaluation_support import MODEL, digit_grade, evaluate_tiny, evaluated, sums, tiny_model, tiny_tokenizer
 
 
 class Scripted:
@@ -49,14 +43,6 @@ class Scripted:
                 yield [(request, Completion(self.answer(request), "stop", 3))]
 
 
-def _run(sampler, settings, path=None, benchmarks=None, grade=digit_grade):
-    benchmarks = [replace(one, grade=grade) for one in benchmarks or [sums(6), sums(3, "more")]]
-    if path is None:
-        return run_evaluation(benchmarks, sampler, settings, model=MODEL)
-    with SampleFile(path, identity(benchmarks, settings, MODEL, sampler.describe())) as store:
-        return run_evaluation(benchmarks, sampler, settings, model=MODEL, store=store)
-
-
 def _same(first, second):
     """Equal in everything but the section that tells of the run itself."""
     drop = lambda result: {name: value for name, value in result.document.items() if name != "run"}  # noqa: E731
@@ -73,7 +59,7 @@ def test_numbers_by_hand():
     answer = lambda r: (second if r.key.sample else script).get(  # noqa: E731
         (r.key.benchmark, r.key.problem), script[r.key.benchmark, r.key.problem]
     )
-    result = _run(
+    result = evaluated(
         Scripted(answer=answer), EvaluationSettings(samples=2), benchmarks=[sums(2, "one"), sums(1, "two")]
     )
     one, two = result.document["benchmarks"]["one"], result.document["benchmarks"]["two"]
@@ -103,18 +89,18 @@ def test_seeds_are_apart_and_stable():
 @pytest.mark.parametrize("stop_after", [0, 1, 13, 26])
 def test_interrupted_and_continued_equals_uninterrupted(tmp_path, stop_after):
     path = tmp_path / "samples.jsonl"
-    whole = _run(Scripted(), SETTINGS)
+    whole = evaluated(Scripted(), SETTINGS)
     first = Scripted(stop_after=stop_after)
     with pytest.raises(KeyboardInterrupt):
-        _run(first, SETTINGS, path)
+        evaluated(first, SETTINGS, path)
     second = Scripted()
-    result = _run(second, SETTINGS, path)
+    result = evaluated(second, SETTINGS, path)
     assert len(first.asked) == stop_after
     assert sorted(first.asked + second.asked) == sorted(whole_key(s) for s in whole.document["samples"])
     _same(result, whole)
     assert result.document["run"]["sampled"] == 27 - stop_after
     third = Scripted()
-    _same(_run(third, SETTINGS, path), whole)
+    _same(evaluated(third, SETTINGS, path), whole)
     assert third.asked == []
 
 
@@ -122,29 +108,18 @@ def whole_key(sample):
     return SampleKey(sample["benchmark"], sample["problem"], sample["sample"])
 
 
-def evaluate_tiny(path, pause=0.0):
-    """What the process that is killed runs, and what continues after it."""
-    settings = EvaluationSettings(samples=4, max_tokens=16, top_p=0.9, seed=1)
-    sampler = LocalSampler(tiny_model(), tiny_tokenizer(), settings, batch_size=6)
-    complete = sampler.complete
-    sampler.complete = lambda batch: (time.sleep(pause), complete(batch))[1]
-    return _run(sampler, settings, path, [sums(9), sums(4, "more")])
-
-
 def test_kill_minus_nine_half_way(tmp_path):
     """A real process, killed without warning while it samples; the second start does only what is missing."""
     path = tmp_path / "samples.jsonl"
-    code = f"import pathlib, test_runner; test_runner.evaluate_tiny(pathlib.Path({str(path)!r}), pause=0.15)"
-    paths = os.pathsep.join([str(Path(__file__).parent), *sys.path])
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": paths}
-    process = subprocess.Popen([sys.executable, "-c", code], env=environment)
+    process = FORKS.Process(target=evaluate_tiny, args=(path, 0.15))
+    process.start()
     deadline = time.monotonic() + 240
     while not path.exists() or path.read_bytes().count(b"\n") < 14:  # the header and two batches
-        assert process.poll() is None, "it ended before it could be killed"
+        assert process.is_alive(), "it ended before it could be killed"
         assert time.monotonic() < deadline
         time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    process.kill()
+    process.join()
     # A kill in the middle of a write leaves part of a line: cut the file inside its last sample as well.
     path.write_bytes(path.read_bytes()[: -random.Random(0).randint(1, 60)])
     left = path.read_bytes().count(b"\n") - 1
@@ -159,7 +134,7 @@ def test_kill_minus_nine_half_way(tmp_path):
 def test_failures_are_named_and_never_scored(tmp_path):
     path = tmp_path / "samples.jsonl"
     failed = [SampleKey("sums", "q1", n) for n in range(3)] + [SampleKey("more", "q0", 2)]
-    result = _run(Scripted(fail=failed), SETTINGS, path)
+    result = evaluated(Scripted(fail=failed), SETTINGS, path)
     assert not result.complete
     assert [whole_key(failure) for failure in result.document["failures"]] == failed
     assert "3 tries" in result.document["failures"][0]["reason"]
@@ -172,14 +147,14 @@ def test_failures_are_named_and_never_scored(tmp_path):
     with pytest.raises(EvaluationError, match="samples are missing"):
         result.passes()
     again = Scripted()
-    _same(_run(again, SETTINGS, path), _run(Scripted(), SETTINGS))
+    _same(evaluated(again, SETTINGS, path), evaluated(Scripted(), SETTINGS))
     assert again.asked == failed
 
 
 def test_all_failed_says_why():
     keys = [SampleKey("sums", f"q{n}", k) for n in range(6) for k in range(3)]
     with pytest.raises(EvaluationError, match=r"not one sample could be scored.*in time"):
-        _run(Scripted(fail=keys), SETTINGS, benchmarks=[sums(6)])
+        evaluated(Scripted(fail=keys), SETTINGS, benchmarks=[sums(6)])
 
 
 def test_a_broken_grader_loses_no_completion(tmp_path):
@@ -190,12 +165,12 @@ def test_a_broken_grader_loses_no_completion(tmp_path):
             raise OSError("sandbox vanished")
         return digit_grade(problem, completion)
 
-    result = _run(Scripted(), SETTINGS, path, grade=broken)
+    result = evaluated(Scripted(), SETTINGS, path, grade=broken)
     assert not result.complete
     assert {failure["problem"] for failure in result.document["failures"]} == {"q2"}
     assert "sandbox vanished" in result.document["failures"][0]["reason"]
     again = Scripted()
-    _same(_run(again, SETTINGS, path), _run(Scripted(), SETTINGS))
+    _same(evaluated(again, SETTINGS, path), evaluated(Scripted(), SETTINGS))
     assert again.asked == [], "graded anew, not sampled anew"
 
 
@@ -205,7 +180,7 @@ def test_a_grader_that_cannot_work_is_found_before_sampling():
 
     sampler = Scripted()
     with pytest.raises(EvaluationError, match=r"'math' of q0 does not work here.*bubblewrap"):
-        _run(sampler, SETTINGS, grade=absent)
+        evaluated(sampler, SETTINGS, grade=absent)
     assert sampler.asked == []
 
 
@@ -216,7 +191,7 @@ def test_a_reward_that_fails_on_an_empty_completion_is_named_as_such():
     with pytest.raises(
         EvaluationError, match=r"^--reward my.py:last_word failed .*tried with an empty completion"
     ):
-        _run(Scripted(), SETTINGS, grade=last_word)
+        evaluated(Scripted(), SETTINGS, grade=last_word)
 
 
 def test_completions_that_wait_for_their_grade_survive_an_interrupt(tmp_path):
@@ -228,17 +203,17 @@ def test_completions_that_wait_for_their_grade_survive_an_interrupt(tmp_path):
         return digit_grade(problem, completion)
 
     with pytest.raises(KeyboardInterrupt):
-        _run(Scripted(stop_after=10), SETTINGS, path, grade=slow)
+        evaluated(Scripted(stop_after=10), SETTINGS, path, grade=slow)
     assert len(read_samples(path)[1]) == 10
     again = Scripted()
-    _same(_run(again, SETTINGS, path), _run(Scripted(), SETTINGS))
+    _same(evaluated(again, SETTINGS, path), evaluated(Scripted(), SETTINGS))
     assert len(again.asked) == 17
 
 
 def test_stored_samples_are_scored_without_a_model(tmp_path):
     path = tmp_path / "samples.jsonl"
     benchmarks = [sums(6), sums(3, "more")]
-    whole = _run(Scripted(), SETTINGS, path)
+    whole = evaluated(Scripted(), SETTINGS, path)
     header, samples = read_samples(path)
     result = score_samples(
         benchmarks, samples, settings=SETTINGS, model=header["model"], backend=header["backend"]
@@ -273,7 +248,7 @@ def test_ids_must_be_there_and_unique():
     with pytest.raises(EvaluationError, match="no problems"):
         Questions("set", (), {})
     with pytest.raises(EvaluationError, match="sums is asked for more than once"):
-        _run(Scripted(), SETTINGS, benchmarks=[sums(2), sums(2)])
+        evaluated(Scripted(), SETTINGS, benchmarks=[sums(2), sums(2)])
 
 
 def test_the_digest_sees_every_change():
@@ -323,9 +298,9 @@ def test_results_of_others_are_refused(tmp_path):
 def test_one_model_in_one_process_continues_bit_by_bit(tmp_path):
     settings = EvaluationSettings(samples=2, max_tokens=8, top_p=0.9)
     sampler = LocalSampler(tiny_model(), tiny_tokenizer(), settings, batch_size=4)
-    whole = _run(sampler, settings)
+    whole = evaluated(sampler, settings)
     path = tmp_path / "samples.jsonl"
-    _run(sampler, settings, path)
+    evaluated(sampler, settings, path)
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[:3] + lines[6:9]))  # holes in the middle of batches
-    _same(_run(sampler, settings, path), whole)
+    _same(evaluated(sampler, settings, path), whole)

@@ -386,7 +386,7 @@ def test_curves_of_the_diagnostics(browser, report):
     with opened(browser, report) as page:
         titles = page.locator("#dynamics .panel figcaption b").all_text_contents()
         wanted = {
-            "Right responses' share of the update": [0.45, 0.48],
+            "The positive side's share of the update": [0.45, 0.48],
             "Weight against 1 - p": [-0.3, 0.3],
             "Saturation and reliability": [0.2, 0.71],
         }

@@ -532,7 +532,7 @@ def test_the_heading_says_what_the_interval_is_over(browser, make_run, tmp_path,
     with opened(browser, write_report(runs, tmp_path / "report.html")) as page:
         table = page.locator("#comparison .verdict-and-scores .forest")
         assert table.locator("th[scope=col]").nth(3).text_content() == heading
-        assert table.locator("tbody small").text_content() == f"{scored} of 6 seeds"
+        assert table.locator("tbody small").text_content() == f"{scored} of 6 seeds, 200 problems each"
 
 
 def test_several_runs_are_overlaid_and_compared(browser, make_run, tmp_path):

@@ -174,6 +174,26 @@ class TestSentences:
         )
         assert words in shown["sentences"][0]
 
+    @pytest.mark.parametrize(
+        ("rewards", "better", "worse"),
+        [
+            ((1.0, 0.0), "right", "wrong"),
+            ((1.0, -1.0), "right", "wrong"),
+            ((0.5, 0.0), "better", "worse"),
+            ((None, None), "right", "wrong"),
+        ],
+    )
+    def test_half_right_is_not_called_right(self, rewards, better, worse):
+        responses = [
+            {**response(advantage, [0.1, 0.5, 0.9], [1.2, 0.9, 0.8]), "reward": reward}
+            for advantage, reward in zip((1.0, -1.0), rewards, strict=True)
+        ]
+        view = step_weights(step_tokens(responses), 1, "mine", 9, {})
+        assert view["sides"] == (better, worse)
+        assert view["sentences"][1].startswith(f"On {better} responses the weight")
+        assert f"; on {worse} ones it" in view["sentences"][1]
+        assert view["sentences"][2].startswith(f"{better.capitalize()} responses have")
+
     def test_a_method_without_weights(self):
         rows = {"weight": {"update_share_positive": 0.5}, "plain": {"update_share_positive": 0.5}}
         assert sentences(rows) == [

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
+
 import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
+from delta_rlvr.evaluate.local_sampler import LocalSampler
 from delta_rlvr.evaluate.records import Completion, Questions, Sample
 from delta_rlvr.evaluate.results import EvaluationResult, build_result
+from delta_rlvr.evaluate.runner import identity, run_evaluation
+from delta_rlvr.evaluate.sample_file import SampleFile
 from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey
 from delta_rlvr.rewards.verdict import Verdict
 from delta_rlvr.tasks.problem import Problem
 
+MODEL = {"name": "scripted"}
 ALPHABET = "0123456789+=? abcdefghijklmnopqrstuvwxyz.\n"
 
 
@@ -86,3 +93,21 @@ def make_result(
                     samples[key] = Sample(key, Completion("x", "stop", 1), 1, float(score), "", str(score))
     settings = EvaluationSettings(samples=count, seed=seed, max_tokens=max_tokens)
     return build_result(benchmarks, samples, {}, settings=settings, model={"name": "m"}, backend={}, run={})
+
+
+def evaluated(sampler, settings, path=None, benchmarks=None, grade=digit_grade):
+    """An evaluation, its samples kept in a file where there is a path for one."""
+    benchmarks = [replace(one, grade=grade) for one in benchmarks or [sums(6), sums(3, "more")]]
+    if path is None:
+        return run_evaluation(benchmarks, sampler, settings, model=MODEL)
+    with SampleFile(path, identity(benchmarks, settings, MODEL, sampler.describe())) as store:
+        return run_evaluation(benchmarks, sampler, settings, model=MODEL, store=store)
+
+
+def evaluate_tiny(path, pause=0.0):
+    """What the process that is killed runs, and what continues after it."""
+    settings = EvaluationSettings(samples=4, max_tokens=16, top_p=0.9, seed=1)
+    sampler = LocalSampler(tiny_model(), tiny_tokenizer(), settings, batch_size=6)
+    complete = sampler.complete
+    sampler.complete = lambda batch: (time.sleep(pause), complete(batch))[1]
+    return evaluated(sampler, settings, path, [sums(9), sums(4, "more")])

@@ -1,13 +1,8 @@
-"""What one rank does when `test_sharded` starts two of them with sharded weights: sharded_main.py fsdp2|zero3 FOLDER JOB [JOB ...].
-
-Each rank writes what it saw to FOLDER/JOB.RANK.pt.
-"""
+"""What one rank does when `test_sharded` starts two of them with sharded weights: jobs, of which each writes what the rank saw to
+FOLDER/JOB.RANK.pt."""
 
 import contextlib
-import gc
 import os
-import sys
-from pathlib import Path
 
 os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
 
@@ -126,9 +121,8 @@ def for_real(method, folder, sharding, lora=False):
 
 
 def main(mode, folder, jobs):
-    gc.freeze()  # each training starts with a collection, which need not look at what was imported
+    os.environ["DS_ACCELERATOR"] = "cpu"
     sharding = shard_on_a_cpu(mode)
-    folder = Path(folder)
     for job in jobs:
         kind, _, rest = job.partition(" ")
         if kind == "replayed":
@@ -139,7 +133,3 @@ def main(mode, folder, jobs):
             result = for_real(method, folder / f"{mode} {rest}", sharding, lora=bool(lora))
         torch.save(result, folder / f"{job}.{os.environ['RANK']}.pt")
     torch.distributed.destroy_process_group()
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], sys.argv[3:])

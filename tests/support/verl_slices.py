@@ -29,10 +29,11 @@ def whole_batch() -> tuple[MicroBatch, torch.Tensor, torch.Tensor, torch.Tensor]
     return micro, hidden, logps, torch.tensor([0.5, -1.0, 1.0])
 
 
-def solve_sliced(rank: int, port: int, folder: str, methods: tuple[str, ...]) -> None:
+def solve_sliced(folder: Path, methods: tuple[str, ...]) -> None:
     """One rank: its half of the hidden states, and the weights it ends up with under each method."""
-    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
-    torch.save({method: _weights(rank, method) for method in methods}, Path(folder) / f"{rank}.pt")
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+    torch.save({method: _weights(rank, method) for method in methods}, folder / f"{rank}.pt")
     dist.destroy_process_group()
 
 

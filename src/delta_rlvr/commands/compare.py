@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import re
+import statistics
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -27,7 +29,7 @@ from delta_rlvr.files import write_json
 from delta_rlvr.objectives import get_method
 from delta_rlvr.report import write_report
 from delta_rlvr.runs import read_run
-from delta_rlvr.spelling import comma_list, counted, score_unit
+from delta_rlvr.spelling import comma_list, counted, duration, score_unit
 
 # Settings that may differ between a finished run that is kept and the comparison it is kept for.
 _INCIDENTAL = (
@@ -89,9 +91,13 @@ def run(arguments: list[str]) -> int:
     planned = [(name, seed) for seed in seeds for name in methods]
     # All runs start from the same weights: their score before training is taken once.
     scored: Path | None = None
+    seconds: list[float] = []
     for number, (name, seed) in enumerate(planned, start=1):
-        place = _one(theirs, name, seed, folder, console, f"run {number} of {len(planned)}", scored)
+        which = f"run {number} of {len(planned)}"
+        left = statistics.fmean(seconds) * (len(planned) - number + 1) if seconds else None
+        place, spent = _one(theirs, name, seed, folder, console, which, scored, left)
         scored = scored or place
+        seconds += [] if spent is None else [spent]
     return conclude(folder, methods, seeds, console) if config.process_index == 0 else 0
 
 
@@ -131,8 +137,9 @@ def _one(
     console: Console,
     which: str,
     scored: Path | None,
-) -> Path:
-    """Make a run, or keep it where it is finished; its folder."""
+    left: float | None,
+) -> tuple[Path, float | None]:
+    """Make a run, or keep it where it is finished: its folder, and the seconds that it took. `left`: seconds until all are made."""
     place = _place(folder, method, seed)
     given = [*arguments, "--method", method, "--seed", str(seed), "--output", str(place)]
     options, config = parse_train_options(given)
@@ -141,15 +148,17 @@ def _one(
         check_same(place, started, run_settings(options, config))
         if started.get("status") == "finished":
             say(console, f"{which}: {place} is finished: kept")
-            return place
-    console.rule(f"{which}: {method}, seed {seed}")
+            return place, None
+    remaining = "" if left is None else f", about {duration(left)} left in all"
+    console.rule(f"{which}: {method}, seed {seed}{remaining}")
+    began = time.perf_counter()
     try:
         train(replace(options, report=False, resume=started is not None), config, console, scored)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
             f"in {which}; the same command keeps finished runs and goes on from the last checkpoint"
         ) from None
-    return place
+    return place, time.perf_counter() - began
 
 
 def check_same(place: Path, started: dict[str, Any], settings: dict[str, Any]) -> None:
@@ -165,16 +174,21 @@ def check_same(place: Path, started: dict[str, Any], settings: dict[str, Any]) -
 def conclude(folder: Path, methods: Sequence[str], seeds: Sequence[int], console: Console) -> int:
     """The table, what it can tell, and the report of all runs."""
     places = {method: {seed: _place(folder, method, seed) for seed in seeds} for method in methods}
-    scores = {
-        method: {seed: _final_accuracy(place) for seed, place in by_seed.items()}
-        for method, by_seed in places.items()
+    finals = {
+        method: {seed: _final(place) for seed, place in by_seed.items()} for method, by_seed in places.items()
     }
-    # The runs of a comparison share all settings but method and seed.
+    scores = {
+        method: {seed: float(final["accuracy"]) for seed, final in by_seed.items()}
+        for method, by_seed in finals.items()
+    }
+    # The runs of a comparison share all settings but method and seed, and so the problems that they are scored on.
     settings = read_run(places[methods[0]][seeds[0]]).info.get("settings") or {}
+    problems = finals[methods[0]][seeds[0]].get("problems")
+    asked = f", {counted(problems, 'problem')} each" if problems else ""
     unit = score_unit(settings.get("reward"))
     compared = seed_table(scores, unit)
     table = Table(
-        title=f"held-out {unit.score} after training{', in %' if unit.sign else ''} (seeds: {len(seeds)})",
+        title=f"held-out {unit.score} after training{', in %' if unit.sign else ''} ({counted(len(seeds), 'seed')}{asked})",
         caption=f"difference to {methods[0]} (in brackets: {compared.gap_name}); p: {compared.test_name}; "
         "Holm: corrected for all comparisons",
         title_justify="left",
@@ -203,8 +217,9 @@ def conclude(folder: Path, methods: Sequence[str], seeds: Sequence[int], console
     return 0
 
 
-def _final_accuracy(place: Path) -> float:
+def _final(place: Path) -> dict[str, Any]:
     final = read_run(place).info.get("final") or {}
     if "after" not in final:
         raise ValueError(f"{place} has no held-out score: delete the folder and run the comparison again")
-    return float(final["after"]["accuracy"])
+    after: dict[str, Any] = final["after"]
+    return after

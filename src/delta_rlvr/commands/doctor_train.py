@@ -61,7 +61,9 @@ def look_at_run(arguments: list[str], *, steps: bool, processes: int, checks: Ch
         _look_at_disk(shape, config, planned, checks)
         if not checks.problems:
             if steps and processes == 1:
-                return _take_steps(arguments, config, planned, checks)
+                # Before training and after it; on transformers' own sampling, which vLLM's time says nothing of.
+                scored = 0 if config.use_vllm else 2 * len(heldout) * options.eval_samples
+                return _take_steps(arguments, config, planned, scored, checks)
             why = "--no-steps" if not steps else "a run of several processes is not started here"
             checks.saw("two steps", f"not taken ({why}): nothing is known of the run's time")
     if checks.problems and steps:
@@ -181,7 +183,10 @@ def _look_at_disk(shape: ModelShape, config: DeltaTrainerConfig, steps: int, che
     checks.fits("disk", need, free, text, remedy)
 
 
-def _take_steps(arguments: list[str], config: DeltaTrainerConfig, steps: int, checks: Checklist) -> ExitCode:
+def _take_steps(
+    arguments: list[str], config: DeltaTrainerConfig, steps: int, scored: int, checks: Checklist
+) -> ExitCode:
+    """`steps`: of the whole run. `scored`: held-out responses, of both scores."""
     print(f"taking {STEPS} steps ...", end="\r" if sys.stdout.isatty() else "\n", flush=True)
     try:
         trial = two_steps(arguments, config)
@@ -196,10 +201,14 @@ def _take_steps(arguments: list[str], config: DeltaTrainerConfig, steps: int, ch
             "two steps", f"the two steps failed: {lines[0]}{hint} (DELTA_RLVR_TRACEBACK=1 shows where)"
         )
         return ExitCode.FAILED
+    heldout, rest = "", "held-out scores and checkpoints"
+    if scored:
+        heldout = f", the held-out scores before and after about {_time(trial.response_seconds * scored)}"
+        rest = "checkpoints"
     checks.saw(
         "two steps",
-        f"{trial.seconds:.1f} s per step, peak memory {gigabytes(trial.peak)}; {steps} steps take about {_time(trial.seconds * steps)} "
-        "(held-out scores and checkpoints not counted)",
+        f"{trial.seconds:.1f} s per step, peak memory {gigabytes(trial.peak)}; {steps} steps take about {_time(trial.seconds * steps)}"
+        f"{heldout} ({rest} not counted)",
     )
     if trial.note:
         checks.wrong("signal", trial.note)

@@ -31,6 +31,8 @@ class Trial:
 
     seconds: float
     """Per step of the run."""
+    response_seconds: float
+    """Per response: sampling and judging."""
     peak: int
     """Bytes that were held at the worst moment: on the GPU, or by the process."""
     note: str | None
@@ -54,7 +56,10 @@ def two_steps(arguments: Sequence[str], config: DeltaTrainerConfig) -> Trial:
         rolled = [line for line in lines if "signal_groups" in line]
         taught = any(no_signal(line) is None for line in rolled)
         note = None if taught or not rolled else no_signal(rolled[0], _example(run))
-    return Trial(seconds_per_step(lines, config.updates_per_batch), _peak(), note)
+    updates, responses = config.updates_per_batch, config.generation_batch_size or 1
+    return Trial(
+        seconds_per_step(lines, updates), seconds_per_batch(lines, updates) / responses, _peak(), note
+    )
 
 
 def _example(run: RunReader) -> str:
@@ -73,6 +78,12 @@ def seconds_per_step(lines: Sequence[Mapping[str, Any]], updates: float) -> floa
     batches = max(1.0, len(lines) / max(1.0, updates))
     rollout = sum(rollouts) / batches / max(1.0, updates)
     return rollout + sum(line["seconds_update"] for line in lines) / len(lines)
+
+
+def seconds_per_batch(lines: Sequence[Mapping[str, Any]], updates: float) -> float:
+    """What it takes to sample and judge the responses of one rollout batch."""
+    batches = max(1.0, len(lines) / updates)
+    return sum(line["seconds_generate"] + line["seconds_reward"] for line in lines) / batches
 
 
 def _peak() -> int:

@@ -173,10 +173,16 @@ def unanswered(numbers: Mapping[str, Any]) -> str | None:
     """A sentence where nearly all responses have no answer: what was asked, and how to ask otherwise. Such a score says more about the
     prompt than about the model."""
     share, template = numbers.get("without_answer"), numbers.get("template")
-    if share is None or share < _NEARLY_ALL or template is None:
+    of_a_task = (numbers.get("source") or {}).get("task") is not None
+    if share is None or share < _NEARLY_ALL or (template is None and not of_a_task):
         return None
     if numbers["truncated"] >= _NEARLY_ALL:
         return "nearly all responses were cut off before an answer: --max-tokens gives them more room"
+    if of_a_task:
+        return (
+            "nearly all responses have no answer where it is looked for. The prompt was the task's own: if training had a --template, "
+            "--template_text or --extract, give the same here"
+        )
     prompt = str(numbers["prompt"]).replace("{{", "{").replace("}}", "}").replace("\n", "\\n")
     which = "your own" if template == "own" else f"the template {template!r}"
     return (

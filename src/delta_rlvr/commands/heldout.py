@@ -63,7 +63,10 @@ class HeldoutScore:
         """Sample, grade, and keep the result in the run folder: on the first rank, while the others wait."""
         result = None
         if self.problems and self.trainer.accelerator.is_main_process:
-            self.teller.say(f"held-out {self.name} {when} training, {len(self.problems)} problems:")
+            few = len(self.problems) < self.options.eval_problems
+            all_of_them = " (all that the task holds out)" if few else ""
+            asked = counted(len(self.problems), "problem")
+            self.teller.say(f"held-out {self.name} {when} training, {asked}{all_of_them}:")
             model = self.trainer.accelerator.unwrap_model(self.trainer.model)
             model.eval()
             result = evaluate_policy(

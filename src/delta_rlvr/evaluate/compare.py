@@ -70,8 +70,10 @@ def compare_results(
     Repeated evaluations are the several results of a side or, with one result a side, its sample numbers: each is
     one pass over all questions.
     """
-    sides = [_as_list(baseline), _as_list(candidate)]
-    reference = sides[0][0]
+    reference = _as_list(baseline)[0]
+    sides = [
+        [_named_as(reference, result) for result in _as_list(results)] for results in (baseline, candidate)
+    ]
     chosen = list(benchmarks) if benchmarks is not None else reference.benchmarks()
     for side, name in zip(sides, names, strict=True):
         for result in side:
@@ -145,6 +147,30 @@ def _as_list(results: EvaluationResult | Sequence[EvaluationResult]) -> list[Eva
     if not listed:
         raise EvaluationError("one side of the comparison has no result")
     return listed
+
+
+def _named_as(reference: EvaluationResult, result: EvaluationResult) -> EvaluationResult:
+    """The same questions under the reference's name for them: what a run calls its held-out problems is "task:..." elsewhere."""
+    document = result.document
+    names = {facts.get("digest"): name for name, facts in reference.document["benchmarks"].items()}
+    named = {
+        name: name if name in reference.benchmarks() else names.get(facts.get("digest"), name)
+        for name, facts in document["benchmarks"].items()
+    }
+    renamed = any(name != new for name, new in named.items())
+    if not renamed or len(set(named.values())) < len(
+        named
+    ):  # two of these sets hold the same questions: which is meant?
+        return result
+    return EvaluationResult(
+        {
+            **document,
+            "benchmarks": {named[name]: facts for name, facts in document["benchmarks"].items()},
+            "samples": [
+                {**sample, "benchmark": named[sample["benchmark"]]} for sample in document["samples"]
+            ],
+        }
+    )
 
 
 def _same_protocol(

@@ -53,7 +53,7 @@ _PANELS: tuple[tuple[str, str, tuple[Line, ...]], ...] = (
         _by_side("gamma_{}"),
     ),
     (
-        "Right responses' share of the update",
+        "The positive side's share of the update",
         "Weight x |A| x (1 - p) of the responses with a positive advantage, of the whole batch's; and with every weight one.",
         (("update_share_positive", "as weighed", "solid"), ("update_share_plain", "every weight 1", "dash")),
     ),

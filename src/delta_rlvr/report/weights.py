@@ -27,6 +27,8 @@ SAME = 1e-4
 FEWEST, MOST, ON_PAGE = 60, 400, 30_000
 
 _SIDES = (("positive", 1), ("negative", -1))
+RIGHT_OR_WRONG, BETTER_OR_WORSE = ("right", "wrong"), ("better", "worse")
+"""What responses of the two sides are called: where a reward is not only right or wrong, half right may be above its group's mean."""
 _MINUS = "\N{MINUS SIGN}"
 _SURPRISE = f"1 {_MINUS} p"
 
@@ -46,6 +48,7 @@ class StepTokens:
     measured: Column
     weights: dict[str, Column]
     """By key; `PLAIN` always."""
+    sides: tuple[str, str] = RIGHT_OR_WRONG
 
     @property
     def side(self) -> Column:
@@ -87,6 +90,7 @@ def step_tokens(responses: Sequence[Mapping[str, Any]]) -> StepTokens:
     def other(name: str) -> Column:
         return column(lambda response: (response.get("other_weights") or {}).get(name))
 
+    rewards = {response.get("reward") for response in responses} - {None}
     names = dict.fromkeys(name for response in responses for name in response.get("other_weights") or {})
     weights = {PLAIN: np.ones(sum(lengths)), OWN: column(lambda response: response.get("weight"))}
     weights |= {OTHER + name: other(name) for name in names}
@@ -97,6 +101,7 @@ def step_tokens(responses: Sequence[Mapping[str, Any]]) -> StepTokens:
         alpha=column(lambda response: response.get("alpha")),
         measured=column(lambda response: response.get("measured")),
         weights={key: values for key, values in weights.items() if not np.all(np.isnan(values))},
+        sides=RIGHT_OR_WRONG if rewards <= {0, 1} or rewards <= {-1, 1} else BETTER_OR_WORSE,
     )
 
 
@@ -120,7 +125,9 @@ def step_weights(
             {row["key"]: row for row in rows},
             metrics.get("reliability"),
             OWN in tokens.weights and tokens.tells_responses(OWN),
+            tokens.sides,
         ),
+        "sides": tokens.sides,
         "rows": rows,
         "drawn": {"key": drawn, "name": names[drawn]},
         "points": {name: _sample(tokens, drawn, sign, points) for name, sign in _SIDES},
@@ -158,9 +165,13 @@ def numbers(tokens: StepTokens, key: str) -> dict[str, float]:
 
 
 def sentences(
-    rows: Mapping[str, Mapping[str, Any]], reliability: Any = None, tells_responses: bool = False
+    rows: Mapping[str, Mapping[str, Any]],
+    reliability: Any = None,
+    tells_responses: bool = False,
+    sides: tuple[str, str] = RIGHT_OR_WRONG,
 ) -> list[str]:
     """What the run's own weights follow, in words; the most telling first."""
+    positive, negative = sides
     own, plain = rows.get(OWN, {}), rows.get(PLAIN, {})
     said = []
     if "between_sides" in own:
@@ -179,18 +190,21 @@ def sentences(
         said.append("This run weighs all tokens alike.")
     if clauses := [
         f"on {word} {_verb(own[f'rank_{name}'])} {_SURPRISE}: rank correlation {_signed(own[f'rank_{name}'])}"
-        for name, word in (("positive", "right responses the weight"), ("negative", "wrong ones it"))
+        for name, word in (
+            ("positive", f"{positive} responses the weight"),
+            ("negative", f"{negative} ones it"),
+        )
         if f"rank_{name}" in own
     ]:
         said.append(_capital("; ".join(clauses)) + ".")
     if "update_share_positive" in own:
-        shares = f"Right responses have {own['update_share_positive']:.1%} of the update"
+        shares = f"{_capital(positive)} responses have {own['update_share_positive']:.1%} of the update"
         if "between_sides" in own:
             shares += f", and {plain['update_share_positive']:.1%} with every weight one"
         said.append(_percent(f"{shares}."))
     if clauses := [
         f"{_signed(own[f'measured_{name}'])} on {word} responses"
-        for name, word in (("positive", "right"), ("negative", "wrong"))
+        for name, word in (("positive", positive), ("negative", negative))
         if f"measured_{name}" in own
     ]:
         said.append(f"Rank correlation of the weight with the measured credit: {', '.join(clauses)}.")

@@ -1,14 +1,12 @@
 """The same as on one process, on two that hold half of the weights each: FSDP2, and ZeRO-3 where DeepSpeed is installed."""
 
 import importlib.util
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 
+import sharded_main
+from ranks import on_two_ranks
 from replayed_training import build, parameters_of
 from rounding import rounding
 from sharded_main import CLIPPED
@@ -30,17 +28,7 @@ def launch(tmp_path_factory):
         place.mkdir(exist_ok=True)
         missing = [job for job in jobs if not (place / f"{job}.0.pt").exists()]
         if missing:
-            script = Path(__file__).parents[2] / "support" / "sharded_main.py"
-            command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-            done = subprocess.run(
-                [*command, str(script), mode, str(place), *missing],
-                env={**os.environ, "OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu"},
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=580,
-            )
-            assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-6000:]
+            on_two_ranks(sharded_main.main, mode, place, missing, log=place / "log")
         return lambda job: [torch.load(place / f"{job}.{rank}.pt", weights_only=False) for rank in range(2)]
 
     return run

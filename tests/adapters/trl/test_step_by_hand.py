@@ -46,9 +46,8 @@ RUNS = [
     )
     for method in TRAINABLE
     for shape in SHAPES
-    # To the weights, a generation of several in a step is one micro-batch like any other; and what a second update on a batch adds, the
-    # clip and stored log-probs, knows no rule.
-    if method in KINDS or shape in ("one micro-batch", "accumulation 4")
+    # To the engine the others are like one of these; each is tried where its tokens come in several parts.
+    if method in KINDS or shape == "accumulation 4"
 ]
 
 

@@ -1,15 +1,13 @@
-"""The same as on one rank, on two: `torchrun` with gloo (`accelerate launch --cpu` silently starts one process)."""
+"""The same as on one rank, on two, as `torchrun` starts them (`accelerate launch --cpu` silently starts one process)."""
 
 import math
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 
+import ranks_main
 from by_hand import Options, train_by_hand
+from ranks import on_two_ranks
 from ranks_main import EVERY_SHAPE, METHODS, SHAPES
 from replayed_training import make_model
 from rounding import rounding
@@ -21,17 +19,7 @@ pytestmark = pytest.mark.timeout(600)
 @pytest.fixture(scope="module")
 def two_ranks(tmp_path_factory):
     folder = tmp_path_factory.mktemp("two-ranks")
-    script = Path(__file__).parents[2] / "support" / "ranks_main.py"
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    done = subprocess.run(
-        [*command, str(script), str(folder)],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=580,
-    )
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-6000:]
+    on_two_ranks(ranks_main.main, folder, log=folder / "log")
     return lambda name: [torch.load(folder / f"{name}.{rank}.pt", weights_only=False) for rank in range(2)]
 
 

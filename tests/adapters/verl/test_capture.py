@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 
 import pytest
 import torch
-import torch.multiprocessing as mp
 
 from delta_rlvr.adapters.verl.capture import MicroBatch, PassCapture, Stopwatch, places
 from delta_rlvr.adapters.verl.settings import read_settings
 from delta_rlvr.credit import RowStore, credit_record
+from ranks import on_two_ranks
 from rounding import rounding
 from verl_slices import LENGTHS, RESPONSES, solve_sliced, whole_batch
 
@@ -134,10 +133,7 @@ def test_a_stopwatch_adds_up_its_blocks() -> None:
 
 def test_slices_of_sequences_give_the_weights_of_the_whole(tmp_path: Path) -> None:
     methods = ("delta", "dapo-ft")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    mp.spawn(solve_sliced, args=(port, str(tmp_path), methods), nprocs=2)
+    on_two_ranks(solve_sliced, tmp_path, methods, log=tmp_path / "log")
 
     micro, hidden, logps, advantages = whole_batch()
     # The core on padded tensors, in the batch's own order: the micro-batch's sequences 1, 2, 0 are rows 0, 1, 2 of it.

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
+import gc
 import io
 import sys
 import textwrap
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from code_completions import CODE, ECHO, NO_CODE, STYLES, WHOLE_PROGRAMS, WRONG
 from delta_rlvr.rewards.code.extract import continue_prompt, extract_code
+from delta_rlvr.rewards.code.syntax import parse
 
 
 def filled(style, code=CODE):
@@ -145,3 +149,22 @@ def test_long_expressions_are_no_obstacle():
     """Deeper than Python's recursion limit of 1000, and fine for its compiler."""
     program = "def f(x):\n    return " + "x + " * 1500 + "x\n"
     assert extract_code(f"```python\n{program}```", "f") == program
+
+
+def test_completions_are_parsed_side_by_side():
+    """Trees that two threads of Python 3.11 made at once failed with "AST constructor recursion depth mismatch"."""
+    texts = [f"x = {'-' * depth}1\n" + "y = [1, 2, 3]\n" * 50 for depth in (5, 60)]
+
+    def give_way(*_):
+        time.sleep(1e-6)  # another thread's turn, in the middle of a tree
+
+    threshold = gc.get_threshold()
+    gc.callbacks.append(give_way)
+    gc.set_threshold(5)
+    try:
+        with ThreadPoolExecutor(2) as threads:
+            trees = list(threads.map(parse, texts * 200))
+    finally:
+        gc.set_threshold(*threshold)
+        gc.callbacks.remove(give_way)
+    assert {type(tree) for tree in trees} == {ast.Module}

@@ -14,7 +14,9 @@ function comparisonView(root, model) {
     if (members.length === 1) return members;
     const before = members.map((run) => run.before?.accuracy).filter(Number.isFinite);
     const seeds = plural(members.length, "seed");
-    return summary.mean === null ? [] : [{ label: group.label, place, unit: members[0].unit, note: summary.scored < members.length ? `${summary.scored} of ${seeds}` : seeds, after: { accuracy: summary.mean, low: summary.low, high: summary.high, interval_note: summary.interval_note }, seeds: summary.seeds,
+    const asked = new Set(members.map((run) => run.after?.problems).filter(Boolean));
+    const each = asked.size === 1 ? `, ${plural([...asked][0], "problem")} each` : "";
+    return summary.mean === null ? [] : [{ label: group.label, place, unit: members[0].unit, note: (summary.scored < members.length ? `${summary.scored} of ${seeds}` : seeds) + each, after: { accuracy: summary.mean, low: summary.low, high: summary.high, interval_note: summary.interval_note }, seeds: summary.seeds,
       before: before.length ? { accuracy: before.reduce((sum, value) => sum + value, 0) / before.length } : null }];
   });
   // One score, however many runs: its interval is over the problems of that run.
@@ -42,7 +44,7 @@ function forests(rows, spread, rewards) {
 /** Rows of scores: hollow dot before, full dot and interval (or a small dot per seed) after. `spread`: what the column of the spread holds;
  * `rewards`: whether the scores are mean rewards over training, which have no before; `unit`: how a score is written, as on the terminal. */
 function forest(rows, spread, rewards, unit) {
-  const text = (score, digits = unit.digits) => (Number.isFinite(score) ? fixed(unit.scale * score, digits) + unit.sign : "–");
+  const text = (score, digits = unit.digits) => (Number.isFinite(score) ? fixed(Number((unit.scale * score).toFixed(9)), digits) + unit.sign : "–");
   const scores = rows.flatMap(({ before, after }) => [before, after]).filter(Boolean)
     .flatMap(({ accuracy, low, high }) => [accuracy, low ?? accuracy, high ?? accuracy]).concat(rows.flatMap(({ seeds }) => seeds ?? []));
   const pad = Math.max(0.02, 0.06 * (Math.max(...scores) - Math.min(...scores)));

@@ -60,6 +60,8 @@ function number(value, digits = 4) {
 
 const signed = (value, digits = 3) => (value > 0 ? "+" : "") + number(value, digits);
 
+const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+
 /** So many digits behind the point, rounded as Python does: where two are equally near, the even one. */
 function fixed(value, digits) {
   const halves = Math.abs(value) * 2 ** (digits + 1); // exact; an odd number only where two are equally near

@@ -17,23 +17,23 @@ class WeightsView {
 
   #draw(run, view) {
     this.sentences.replaceChildren(...view.sentences.map((sentence) => el("p", { className: "verdict" }, sentence)),
-      el("p", { className: "note" }, `Over ${plural(view.tokens, "token")} with an advantage, of the ${plural(view.responses, "response")} kept of this step${document.getElementById("dynamics") ? "; the curves under Training are over whole batches" : ""}. Right responses are those with a positive advantage.`));
+      el("p", { className: "note" }, `Over ${plural(view.tokens, "token")} with an advantage, of the ${plural(view.responses, "response")} kept of this step${document.getElementById("dynamics") ? "; the curves under Training are over whole batches" : ""}. ${capital(view.sides[0])} responses are those with a positive advantage${view.sides[0] === "right" ? "" : ": a reward above the mean of their prompt's"}.`));
     // One axis for the whole run: the range of the colours.
     const { span } = run.shadings.find(({ key }) => key === view.drawn.key);
-    const sides = [["positive", "Right responses"], ["negative", "Wrong responses"]];
+    const sides = [["positive", `${capital(view.sides[0])} responses`], ["negative", `${capital(view.sides[1])} responses`]];
     const row = view.rows.find(({ key }) => key === view.drawn.key);
     this.figures.replaceChildren(...sides.map(([side, title]) =>
       scatter(`${title}: weight against 1 − p`, side, view.points[side], Math.max(0, 1 - span), 1 + span, row[`rank_${side}`])));
-    this.figureNote.textContent = `Weights of ${visible(view.drawn.name)}; a dot is a token: ${sampleText(view.points.positive, "right one")} and ${sampleText(view.points.negative, "wrong one")}. The dotted line is a weight of 1. Dots beyond an axis stand at its end.`;
+    this.figureNote.textContent = `Weights of ${visible(view.drawn.name)}; a dot is a token: ${sampleText(view.points.positive, `${view.sides[0]} one`)} and ${sampleText(view.points.negative, `${view.sides[1]} one`)}. The dotted line is a weight of 1. Dots beyond an axis stand at its end.`;
     this.#numbers(view);
   }
 
-  #numbers({ rows, step }) {
+  #numbers({ rows, step, sides: [positive, negative] }) {
     const share = (value) => percent(value ?? NaN);
     const rank = (value) => (value === undefined ? "–" : correlationText(value));
-    const columns = [["Right responses' share of the update", "update_share_positive", share], ["Rank correlation with 1 − p, right", "rank_positive", rank],
-      ["the same, wrong", "rank_negative", rank], ["Variance between sides", "between_sides", share], ["Saturated", "saturated", share],
-      ["Rank correlation with measured credit, right", "measured_positive", rank], ["the same, wrong", "measured_negative", rank]]
+    const columns = [[`${capital(positive)} responses' share of the update`, "update_share_positive", share], [`Rank correlation with 1 − p, ${positive}`, "rank_positive", rank],
+      [`the same, ${negative}`, "rank_negative", rank], ["Variance between sides", "between_sides", share], ["Saturated", "saturated", share],
+      [`Rank correlation with measured credit, ${positive}`, "measured_positive", rank], [`the same, ${negative}`, "measured_negative", rank]]
       .filter(([, key]) => rows.some((row) => row[key] !== undefined));
     const values = () => [["method", ...columns.map(([name]) => name)], ...rows.map((row) => [row.name, ...columns.map(([, key]) => row[key])])];
     this.table.replaceChildren(

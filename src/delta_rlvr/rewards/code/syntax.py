@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import builtins
 import symtable
+import threading
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,13 +27,17 @@ BINDING = (*(ast.stmt, ast.ExceptHandler, ast.match_case, ast.withitem), *(ast.T
 for _category in (SyntaxWarning, DeprecationWarning):
     warnings.filterwarnings("ignore", category=_category, module="<completion>")
 
+# Python 3.11 counts the depth of all threads' trees together, so that two that are made at once may fail (python/cpython#106905).
+_ONE_AT_A_TIME = threading.RLock()
+
 
 def parse(text: str) -> ast.Module | SyntaxError:
     """The syntax tree, or why there is none."""
     if len(text) > LONGEST_PARSED:
         return SyntaxError(f"longer than {LONGEST_PARSED} characters")
     try:
-        return ast.parse(text, "<completion>")
+        with _ONE_AT_A_TIME:
+            return ast.parse(text, "<completion>")
     except SyntaxError as error:
         return error
     except (ValueError, RecursionError, MemoryError) as error:
