@@ -173,6 +173,10 @@ def test_every_rule_of_ours_passes(name):
             rule()(lambda b: int("no number")),
             r"(?s)breaks on .*weigh failed with ValueError: invalid literal.*\(.*test_rules.py, line \d+\)",
         ),
+        (
+            rule()(lambda b: b.positions.double()),
+            r"has no attribute 'positions' .*; did you mean 'position'\?; a batch has advantages, .*, row, .*, total",
+        ),
     ],
 )
 def test_a_rule_that_breaks_one_is_told_which_and_on_what(broken, words):

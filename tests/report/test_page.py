@@ -470,7 +470,7 @@ def test_runs_without_a_held_out_score_are_compared_by_reward(browser, make_run,
     with opened(browser, write_report(runs, tmp_path / "report.html")) as page:
         shown = page.locator("#comparison .verdict-and-scores .forest")
         headings = [text.partition("CSV")[0] for text in shown.locator("th[scope=col]").all_text_contents()]
-        assert headings[:3] == ["Run", "●\N{NO-BREAK SPACE}Mean reward", "Each seed"]
+        assert headings[:3] == ["Run", "●\N{NO-BREAK SPACE}Mean reward", "Seeds 0, 1"]
         rewards = [np.mean(read_run(run).series("reward")[1]) for run in runs]
         means = [spoken(text) for text in shown.locator("tbody td:nth-child(2)").all_text_contents()]
         assert means == pytest.approx([np.mean(rewards[:2]), np.mean(rewards[2:])], rel=FOUR_DIGITS)
@@ -520,7 +520,7 @@ def test_the_page_rounds_as_the_terminal_does(browser, make_run, tmp_path, own_r
 
 @pytest.mark.parametrize(
     ("scored", "heading"),
-    [(1, "95 % interval over problems"), (2, "Each seed"), (5, "95 % interval over seeds")],
+    [(1, "95 % interval over problems"), (2, "Seeds 0, 1"), (5, "95 % interval over seeds")],
 )
 def test_the_heading_says_what_the_interval_is_over(browser, make_run, tmp_path, scored, heading):
     """Of six runs with a method's name `scored` have a score: one score has the interval of its own problems."""

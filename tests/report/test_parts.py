@@ -95,11 +95,13 @@ class TestComparison:
         runs = [
             bare_run(tmp_path / f"{m}{s}", method=m, seed=s, after=score)
             for m, values in scores.items()
-            for s, score in enumerate(values)
+            for s, score in reversed([*enumerate(values)])
         ]
         result = comparison(runs, group_runs(runs))
         first = result["groups"][0]
-        assert (first["low"], first["high"], first["seeds"]) == (None, None, [0.60, 0.62])
+        assert (first["low"], first["high"]) == (None, None)
+        # In the order of the seeds, as the differences are, and not of the scores or of the runs that were given.
+        assert (first["seeds"], first["each"]) == ([0, 1], [0.62, 0.60])
         assert first["interval"] == "an interval needs 5 seeds"
         assert result["tests"][0]["difference"] == "-9.5 (-12.0, -7.0)"
         assert result["gap"] == "one number per seed, as an interval needs 5 seeds"

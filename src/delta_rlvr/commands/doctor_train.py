@@ -88,6 +88,8 @@ def _look_at_folder(folder: Path, checks: Checklist) -> None:
             "folder",
             f"{folder} holds a run, which is never written over: give another --output, or delete it",
         )
+    else:
+        checks.saw("folder", f"{folder} is free")
 
 
 def _look_at_data(

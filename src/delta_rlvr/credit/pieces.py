@@ -32,7 +32,10 @@ def check_range(lambda_min: float, lambda_max: float) -> None:
 def range_weights(
     batch: TokenBatch, score: Float[Tensor, " token"], lambda_min: float, lambda_max: float
 ) -> Float[Tensor, " token"]:
-    """Scores in [0, 1] mapped into the range, lambda_min where A = 0, then mean one (Eq. 8). A flat range is exactly one."""
+    """Scores in [0, 1] mapped into the range, lambda_min where A = 0, then mean one (Eq. 8). A flat range is exactly one.
+
+    Tokens with A = 0 have no gradient, whatever they weigh, but count for the mean of one: that of the others is above it.
+    """
     if lambda_min == lambda_max:
         return batch.ones()
     score = torch.where(batch.side != 0, score.to(wide(score.device)), 0.0)

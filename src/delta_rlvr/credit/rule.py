@@ -29,7 +29,7 @@ from delta_rlvr.credit.batch import TokenBatch
 from delta_rlvr.credit.checks import extremes, first_bad_row
 from delta_rlvr.credit.record import CreditRecord
 from delta_rlvr.credit.reduce import AnotherRankRefused
-from delta_rlvr.spelling import failed_with
+from delta_rlvr.spelling import did_you_mean, failed_with
 
 NEEDS: dict[str, str] = {
     "hidden": "hidden states (they wait in the store, as the rule's `stores` says)",
@@ -207,7 +207,11 @@ def weigh(batch: TokenBatch, rule: TokenRule) -> CreditRecord:
 
 def _failure(rule: TokenRule, error: Exception) -> RuleError:
     kind = type(rule)
-    failure = RuleError(f"{kind.__name__}.weigh {failed_with(kind, error)}")
+    hint = ""
+    if isinstance(error, AttributeError) and isinstance(error.obj, TokenBatch):
+        has = [name for name in dir(error.obj) if not name.startswith("_")]
+        hint = f"{did_you_mean(str(error.name), has)}; a batch has {', '.join(has)}"
+    failure = RuleError(f"{kind.__name__}.weigh {failed_with(kind, error)}{hint}")
     failure.__cause__ = error
     return failure
 

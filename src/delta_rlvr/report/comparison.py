@@ -49,7 +49,14 @@ def comparison(runs: Sequence[RunReader], groups: Sequence[RunGroup]) -> dict[st
             {"label": label, "unit": _shown(unit), **score}
             for label, unit, score in zip(labels, units, scores, strict=True)
         ],
-        "groups": [_summary(group, [scores[at]["after"] for at in group.members]) for group in groups],
+        "groups": [
+            _summary(
+                group,
+                [scores[at]["after"] for at in group.members],
+                [runs[at].info.get("seed") for at in group.members],
+            )
+            for group in groups
+        ],
         "tests": _tests(compared) if compared else [],
         "gap": compared.gap_name if compared else None,
         "reward_steps": steps,
@@ -163,12 +170,13 @@ def _interval(low: float | None, high: float | None) -> dict[str, float | None]:
     return {"low": low if spread else None, "high": high if spread else None}
 
 
-def _summary(group: RunGroup, finals: list[dict[str, Any] | None]) -> dict[str, Any]:
+def _summary(group: RunGroup, finals: list[dict[str, Any] | None], seeds: list[Any]) -> dict[str, Any]:
     """Mean over the group's runs. Several seeds: Student's interval over seeds, or every score where they are few; one run: its own
     interval."""
+    scored = [seed for seed, final in zip(seeds, finals, strict=True) if final is not None]
     known = [final for final in finals if final is not None]
     values = [float(final["accuracy"]) for final in known]
-    low, high, note, seeds = None, None, None, []
+    low, high, note, each = None, None, None, []
     if not values:
         words = "no final score"
     elif len(values) == 1:
@@ -180,13 +188,14 @@ def _summary(group: RunGroup, finals: list[dict[str, Any] | None]) -> dict[str, 
             low, high = max(0.0, low), min(1.0, high)
         words = f"95 % interval of the mean over {len(values)} seeds"
     else:
-        seeds, words = sorted(values), f"an interval needs {INTERVAL_SEEDS} seeds"
+        each, words = values, f"an interval needs {INTERVAL_SEEDS} seeds"
     return {
         "label": group.label,
         "mean": statistics.fmean(values) if values else None,
         **_interval(low, high),
         "interval_note": note,
-        "seeds": seeds,
+        "each": each,
+        "seeds": scored,
         **({"scored": len(values)} if values else {}),
         "interval": words,
     }

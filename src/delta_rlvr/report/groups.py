@@ -44,7 +44,8 @@ def _shared(run: RunReader, but: Collection[str]) -> dict[str, Any]:
 
 
 def group_runs(runs: Sequence[RunReader]) -> list[RunGroup]:
-    """Runs in groups, in order of first appearance. A run whose run.json is missing stands alone."""
+    """Runs in groups, in order of first appearance; those of a group in order of their seeds. A run whose run.json is missing stands
+    alone."""
     by_settings: dict[str, list[int]] = {}
     for place, run in enumerate(runs):
         key = dump(_shared(run, _OWN)) if run.info else f"alone {place}"
@@ -53,11 +54,17 @@ def group_runs(runs: Sequence[RunReader]) -> list[RunGroup]:
     for places in by_settings.values():
         seeds = {runs[place].info.get("seed") for place in places}
         if len(seeds) == len(places):
-            members.append(places)
+            members.append(sorted(places, key=lambda place: _seed_order(runs[place])))
         else:  # the same run twice, or a repeat: a band over them would understate the spread
             members.extend([place] for place in places)
-    members.sort(key=lambda places: places[0])
+    members.sort(key=min)
     return [RunGroup(_label(runs, places, members), tuple(places)) for places in members]
+
+
+def _seed_order(run: RunReader) -> tuple[bool, int]:
+    """By number; after these, runs that do not say theirs."""
+    seed = run.info.get("seed")
+    return (False, seed) if isinstance(seed, int) else (True, 0)
 
 
 def compare_settings(runs: Sequence[RunReader]) -> tuple[dict[str, list[Any]], dict[str, Any]]:

@@ -15,12 +15,12 @@ function comparisonView(root, model) {
     const before = members.map((run) => run.before?.accuracy).filter(Number.isFinite);
     const seeds = plural(members.length, "seed");
     const asked = new Set(members.map((run) => run.after?.problems).filter(Boolean));
-    const each = asked.size === 1 ? `, ${plural([...asked][0], "problem")} each` : "";
-    return summary.mean === null ? [] : [{ label: group.label, place, unit: members[0].unit, note: (summary.scored < members.length ? `${summary.scored} of ${seeds}` : seeds) + each, after: { accuracy: summary.mean, low: summary.low, high: summary.high, interval_note: summary.interval_note }, seeds: summary.seeds,
+    const problems = asked.size === 1 ? `, ${plural([...asked][0], "problem")} each` : "";
+    return summary.mean === null ? [] : [{ label: group.label, place, unit: members[0].unit, note: (summary.scored < members.length ? `${summary.scored} of ${seeds}` : seeds) + problems, after: { accuracy: summary.mean, low: summary.low, high: summary.high, interval_note: summary.interval_note }, each: summary.each,
       before: before.length ? { accuracy: before.reduce((sum, value) => sum + value, 0) / before.length } : null }];
   });
   // One score, however many runs: its interval is over the problems of that run.
-  const spread = ({ scored, seeds }) => (scored === 1 ? overProblems : seeds.length ? "Each seed" : "95 % interval over seeds");
+  const spread = ({ scored, each, seeds }) => (scored === 1 ? overProblems : each.length ? (seeds.every(Number.isInteger) ? `Seeds ${seeds.join(", ")}` : "Each seed") : "95 % interval over seeds");
   const over = [...new Set(comparison.groups.filter(({ scored }) => scored).map(spread))].filter(Boolean).join(", or ");
   root.append(el("div", { className: "verdict-and-scores" },
     runs.length > 1 ? el("p", { className: "verdict" }, visible(comparison.sentence)) : null, scored ? forests(rows, over, rewards) : null));
@@ -46,7 +46,7 @@ function forests(rows, spread, rewards) {
 function forest(rows, spread, rewards, unit) {
   const text = (score, digits = unit.digits) => (Number.isFinite(score) ? fixed(Number((unit.scale * score).toFixed(9)), digits) + unit.sign : "–");
   const scores = rows.flatMap(({ before, after }) => [before, after]).filter(Boolean)
-    .flatMap(({ accuracy, low, high }) => [accuracy, low ?? accuracy, high ?? accuracy]).concat(rows.flatMap(({ seeds }) => seeds ?? []));
+    .flatMap(({ accuracy, low, high }) => [accuracy, low ?? accuracy, high ?? accuracy]).concat(rows.flatMap(({ each }) => each ?? []));
   const pad = Math.max(0.02, 0.06 * (Math.max(...scores) - Math.min(...scores)));
   // Shares end at 0 and 1; rewards of one's own may be anything.
   const shares = unit.sign && scores.every((score) => score >= 0 && score <= 1);
@@ -63,12 +63,12 @@ function forest(rows, spread, rewards, unit) {
     bar.append(line(low, high, "track"));
     if (row.before && row.after) bar.append(line(row.before.accuracy, row.after.accuracy, "gain"));
     if (row.after && row.after.low !== null && row.after.low !== undefined) bar.append(line(row.after.low, row.after.high, "interval"));
-    for (const score of row.seeds ?? []) bar.append(svg("circle", { cx: x(score), cy: "50%", r: 2.5, class: "seed" }));
+    for (const score of row.each ?? []) bar.append(svg("circle", { cx: x(score), cy: "50%", r: 2.5, class: "seed" }));
     if (row.before) bar.append(svg("circle", { cx: x(row.before.accuracy), cy: "50%", r: 4.5, class: "before" }));
     if (row.after) bar.append(svg("circle", { cx: x(row.after.accuracy), cy: "50%", r: 5.5, class: "after" }));
     bar.style.setProperty("--own", `var(--run-${row.place % 8})`);
     // A line may break between scores, never inside one.
-    const interval = row.seeds?.length ? whole(row.seeds.map((score) => text(score)), ", ")
+    const interval = row.each?.length ? whole(row.each.map((score) => text(score)), ", ")
       : !row.after || rewards && row.after.low === null ? ["–"] : row.after.low !== null ? whole([text(row.after.low), text(row.after.high)], " to ") : ["no interval"];
     body.append(el("tr", {},
       el("th", { scope: "row" }, visible(row.label), row.note ? el("small", {}, row.note) : sampled(row.after)),
