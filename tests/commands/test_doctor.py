@@ -90,6 +90,12 @@ def test_without_steps(no_steps, capsys):
     assert not no_steps
 
 
+@pytest.mark.parametrize(("problems", "rough"), [(19, True), (20, False), (0, False)])
+def test_a_score_of_few_problems(no_steps, capsys, problems, rough):
+    said = " ".join(doctor(capsys, "--eval_problems", problems, code=0).split())
+    assert ("score A score of 19 problems is rough" in said) == rough
+
+
 def test_the_time_of_the_whole_run(no_steps, capsys):
     said = " ".join(doctor(capsys, "--steps", 1200, code=0).split())
     assert "3.0 s per step, peak memory 2.0 GB; 1200 steps take about 60 minutes" in said

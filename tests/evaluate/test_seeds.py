@@ -164,3 +164,11 @@ def test_texts():
         2.776445 * (0.001 / 4 / 5) ** 0.5, rel=1e-6
     )  # the digits of the quantile
     assert low + high == pytest.approx(2 * 0.62, rel=EXACT)
+
+
+@pytest.mark.parametrize(("problems", "rough"), [(3, True), (19, True), (20, False), (None, False)])
+def test_few_problems_are_named_beside_few_seeds(problems, rough):
+    """ "Take 7 seeds or more" was all that a comparison by three problems advised."""
+    sentence = seed_table(by_seed(dapo=DAPO[:2], delta=DELTA[:2]), problems=problems).sentence
+    assert "seeds or more to tell methods apart." in sentence
+    assert (f"A score of {problems} problems is rough, and more seeds do not help: " in sentence) == rough

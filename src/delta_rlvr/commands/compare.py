@@ -186,7 +186,7 @@ def conclude(folder: Path, methods: Sequence[str], seeds: Sequence[int], console
     problems = finals[methods[0]][seeds[0]].get("problems")
     asked = f", {counted(problems, 'problem')} each" if problems else ""
     unit = score_unit(settings.get("reward"))
-    compared = seed_table(scores, unit)
+    compared = seed_table(scores, unit, problems)
     table = Table(
         title=f"held-out {unit.score} after training{', in %' if unit.sign else ''} ({counted(len(seeds), 'seed')}{asked})",
         caption=f"difference to {methods[0]} (in brackets: {compared.gap_name}); p: {compared.test_name}; "

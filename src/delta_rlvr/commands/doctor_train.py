@@ -22,6 +22,7 @@ from delta_rlvr.doctor import sizes
 from delta_rlvr.doctor.checklist import Checklist
 from delta_rlvr.doctor.sizes import ModelShape, gigabytes
 from delta_rlvr.doctor.versions import OURS, version_line, version_problems
+from delta_rlvr.evaluate.seeds import few_problems
 from delta_rlvr.exit_codes import ExitCode
 from delta_rlvr.runs.layout import RUN
 from delta_rlvr.runs.writer import ended_before_its_first_step
@@ -105,6 +106,8 @@ def _look_at_data(
             "data",
             f"{shown_spec(options.task)}: {len(problems)} problems to train on, {len(heldout)} held out",
         )
+        if heldout and (rough := few_problems(len(heldout))):
+            checks.saw("score", rough)
         return problems, heldout
     return None
 

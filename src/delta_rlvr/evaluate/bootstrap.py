@@ -17,6 +17,8 @@ from scipy import stats
 RESAMPLES = 10_000
 LEVEL = 0.95
 NO_INTERVAL = "no interval"
+FEW_QUESTIONS = 20
+"""With fewer, a score is rough, and so is its interval."""
 # Resampled scores held at once: bounds memory at about 64 MB whatever the number of questions.
 _BATCH_ENTRIES = 8_000_000
 
@@ -76,5 +78,5 @@ def mean_interval(strata: Sequence[Sequence[float]], *, seed: int) -> Interval:
         method="BCa",
         random_state=np.random.default_rng(seed),
     ).confidence_interval
-    rough = f"only {size} questions: the interval itself is rough" if size < 20 else None
+    rough = f"only {size} questions: the interval itself is rough" if size < FEW_QUESTIONS else None
     return Interval(mean, float(interval.low), float(interval.high), LEVEL, RESAMPLES, rough)

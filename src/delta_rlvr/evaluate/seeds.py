@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from scipy import stats
 
-from delta_rlvr.evaluate.bootstrap import LEVEL, Interval, mean_interval
+from delta_rlvr.evaluate.bootstrap import FEW_QUESTIONS, LEVEL, Interval, mean_interval
 from delta_rlvr.evaluate.significance import (
     SIGNIFICANCE,
     EffectSize,
@@ -131,6 +131,8 @@ class SeedTable:
     few: Mapping[str, Sequence[float]]
     """The differences to the baseline seed by seed, of the methods that have too few pairs for an interval."""
     unit: Unit
+    problems: int | None = None
+    """Held-out problems that each score is of, where they are."""
 
     def p(self, row: SeedComparison) -> float | None:
         """The p-value of the test that decides, as it is."""
@@ -164,7 +166,7 @@ class SeedTable:
         what = "" if self.unit.sign else f" a {self.unit.score} of"
         ends = [f"{baseline.method} ends at{what} {self.unit.shown(baseline.mean)}"]
         ends += [f"{row.method} at {self.unit.shown(row.mean)}" for row in others]
-        return f"{', '.join(ends)}. {self.verdict}"
+        return " ".join(filter(None, [f"{', '.join(ends)}. {self.verdict}", few_problems(self.problems)]))
 
     @property
     def verdict(self) -> str:
@@ -212,8 +214,20 @@ def _paired_floor(pairs: int) -> float:
     return 2 / 2**pairs
 
 
-def seed_table(scores: Mapping[str, SeedScores], unit: Unit = POINTS) -> SeedTable:
-    """Every method against the first."""
+def few_problems(count: int | None) -> str | None:
+    """What to say of held-out scores of so many problems, where these are few."""
+    if count is None or count >= FEW_QUESTIONS:
+        return None
+    return (
+        f"A score of {counted(count, 'problem')} is rough, and more seeds do not help: give the task's file more rows, hold out a set "
+        "of its own (FILE?heldout=OTHER), or raise --eval_problems."
+    )
+
+
+def seed_table(
+    scores: Mapping[str, SeedScores], unit: Unit = POINTS, problems: int | None = None
+) -> SeedTable:
+    """Every method against the first. `problems`: held-out ones of each score."""
     baseline, base = next(iter(scores.items()))
     same_seeds = all(own.keys() == base.keys() for own in scores.values())
     rows, few = [], {}
@@ -226,7 +240,7 @@ def seed_table(scores: Mapping[str, SeedScores], unit: Unit = POINTS) -> SeedTab
             note = f"fewer than {INTERVAL_SEEDS} seeds: no interval"
             row = replace(row, difference=Interval(gap, gap, gap, 0.0, 0, note))
         rows.append(row)
-    return SeedTable(rows, "paired" if same_seeds else "unpaired", few, unit)
+    return SeedTable(rows, "paired" if same_seeds else "unpaired", few, unit, problems)
 
 
 def student_interval(values: Sequence[float]) -> tuple[float, float] | None:

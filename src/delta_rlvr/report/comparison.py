@@ -41,7 +41,10 @@ def comparison(runs: Sequence[RunReader], groups: Sequence[RunGroup]) -> dict[st
     unit = REWARD if steps or any(own) else POINTS
     # Of several tasks or rewards, each run's score is shown as what it is.
     units = [unit if steps or len(asked) == 1 else score_unit(each) for each in own]
-    compared = seed_table(by_group, unit) if comparable else None
+    problems = [
+        score["after"]["problems"] for score in scores if score["after"] and score["after"]["problems"]
+    ]
+    compared = seed_table(by_group, unit, min(problems, default=None)) if comparable else None
     labels = run_labels(runs)
     differing, agreeing = compare_settings(runs)
     return {
