@@ -107,8 +107,8 @@ class Unit:
         return self.plain(value) + self.sign
 
     def _scaled(self, value: float) -> float:
-        """Without what sums leave in the last digits: 3.75 points are shown alike, however they were added up."""
-        return round(self.scale * value, 9)
+        """Without what sums leave in the last digits: 3.75 points are shown alike, however they were added up, and 0 is not -0."""
+        return round(self.scale * value, 9) + 0.0
 
 
 POINTS = Unit()

@@ -7,6 +7,7 @@ from scipy import stats
 from delta_rlvr.evaluate.seeds import (
     adjust,
     compare_seeds,
+    few_problems,
     gap_text,
     mean_text,
     p_text,
@@ -166,9 +167,13 @@ def test_texts():
     assert low + high == pytest.approx(2 * 0.62, rel=EXACT)
 
 
-@pytest.mark.parametrize(("problems", "rough"), [(3, True), (19, True), (20, False), (None, False)])
-def test_few_problems_are_named_beside_few_seeds(problems, rough):
-    """ "Take 7 seeds or more" was all that a comparison by three problems advised."""
-    sentence = seed_table(by_seed(dapo=DAPO[:2], delta=DELTA[:2]), problems=problems).sentence
-    assert "seeds or more to tell methods apart." in sentence
-    assert (f"A score of {problems} problems is rough, and more seeds do not help: " in sentence) == rough
+def test_few_problems_are_named_beside_few_seeds():
+    """A comparison by three problems advised more seeds, and nothing else."""
+    rough = few_problems(3, 40)
+    sentence = seed_table(by_seed(dapo=DAPO[:2], delta=DELTA[:2]), note=rough).sentence
+    assert sentence.endswith(f"seeds or more to tell methods apart. {rough}")
+    assert rough.startswith("A score of 3 problems is rough, and more seeds do not help: give the task's")
+    # Where the task has more of them, as many were asked as --eval_problems said.
+    assert few_problems(3, 3).endswith("do not help: raise --eval_problems.")
+    assert few_problems(19, None) is not None
+    assert few_problems(20, 20) is few_problems(None, 3) is None

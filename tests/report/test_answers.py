@@ -659,11 +659,7 @@ def test_many_long_runs_stay_light(make_run, tmp_path):
 def test_it_opens_where_something_was_learned(browser, make_run, tmp_path):
     """The last sampled step has no prompt with a signal; its tokens still have coefficients, which the readout explains."""
     run = make_run(tmp_path / "run", steps=4, prompts=2)
-    file = run / "rollouts" / "step_000004.jsonl.gz"
-    with gzip.open(file, "rt") as lines:
-        responses = [json.loads(line) | {"advantage": 0.0} for line in lines]
-    with gzip.open(file, "wt") as lines:
-        lines.writelines(json.dumps(response) + "\n" for response in responses)
+    without_signal(run, 4, groups=(0, 1))
     explained = "Its coefficient is not 1 because"
     with opened(browser, write_report([run], tmp_path / "report.html")) as page:
         assert page.locator("#tokens .step-output").text_content() == "step 2, sample 2 of 3"
@@ -671,3 +667,29 @@ def test_it_opens_where_something_was_learned(browser, make_run, tmp_path):
         set_range(page, "#tokens input[type=range]", 2)
         page.wait_for_selector("#tokens-view[data-shown^='4/']")
         assert explained in page.text_content(".details")
+
+
+def test_another_run_is_shown_where_something_was_learned(browser, make_run, tmp_path):
+    """The prompt's number stays, unless nothing was learned from it in that run; a link is taken at its word."""
+    runs = [make_run(tmp_path / f"{seed}", seed=seed, steps=1, prompts=2, responses=20) for seed in (0, 1)]
+    without_signal(runs[1], 1, groups=(0,))
+    report = write_report(runs, tmp_path / "report.html")
+    with opened(browser, report) as page:
+        page.select_option("#tokens select >> nth=1", "0")
+        wait_for_prompt(page, 1, 0)
+        page.select_option("#tokens select >> nth=0", "2")
+        wait_for_prompt(page, 1, 1)
+    with opened(browser, report, address="#tokens&run=2&prompt=0") as page:
+        wait_for_prompt(page, 1, 0)
+
+
+def without_signal(run, step, groups):
+    """As if all responses to these prompts had earned the same."""
+    file = run / "rollouts" / f"step_{step:06d}.jsonl.gz"
+    with gzip.open(file, "rt") as lines:
+        responses = [json.loads(line) for line in lines]
+    for response in responses:
+        if response["group"] in groups:
+            response["advantage"] = 0.0
+    with gzip.open(file, "wt") as lines:
+        lines.writelines(json.dumps(response) + "\n" for response in responses)

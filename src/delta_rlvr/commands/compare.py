@@ -24,7 +24,7 @@ from delta_rlvr.commands.options import (
 )
 from delta_rlvr.commands.terminal import say
 from delta_rlvr.commands.train import run_settings, train
-from delta_rlvr.evaluate.seeds import mean_text, p_text, seed_table
+from delta_rlvr.evaluate.seeds import few_problems, mean_text, p_text, seed_table
 from delta_rlvr.files import write_json
 from delta_rlvr.objectives import get_method
 from delta_rlvr.report import write_report
@@ -186,7 +186,7 @@ def conclude(folder: Path, methods: Sequence[str], seeds: Sequence[int], console
     problems = finals[methods[0]][seeds[0]].get("problems")
     asked = f", {counted(problems, 'problem')} each" if problems else ""
     unit = score_unit(settings.get("reward"))
-    compared = seed_table(scores, unit, problems)
+    compared = seed_table(scores, unit, few_problems(problems, settings.get("eval_problems")))
     table = Table(
         title=f"held-out {unit.score} after training{', in %' if unit.sign else ''} ({counted(len(seeds), 'seed')}{asked})",
         caption=f"difference to {methods[0]} (in brackets: {compared.gap_name}); p: {compared.test_name}; "

@@ -106,7 +106,7 @@ def _look_at_data(
             "data",
             f"{shown_spec(options.task)}: {len(problems)} problems to train on, {len(heldout)} held out",
         )
-        if heldout and (rough := few_problems(len(heldout))):
+        if heldout and (rough := few_problems(len(heldout), options.eval_problems)):
             checks.saw("score", rough)
         return problems, heldout
     return None

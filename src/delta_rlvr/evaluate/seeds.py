@@ -131,8 +131,8 @@ class SeedTable:
     few: Mapping[str, Sequence[float]]
     """The differences to the baseline seed by seed, of the methods that have too few pairs for an interval."""
     unit: Unit
-    problems: int | None = None
-    """Held-out problems that each score is of, where they are."""
+    note: str | None = None
+    """What else is to be said of the scores."""
 
     def p(self, row: SeedComparison) -> float | None:
         """The p-value of the test that decides, as it is."""
@@ -166,7 +166,7 @@ class SeedTable:
         what = "" if self.unit.sign else f" a {self.unit.score} of"
         ends = [f"{baseline.method} ends at{what} {self.unit.shown(baseline.mean)}"]
         ends += [f"{row.method} at {self.unit.shown(row.mean)}" for row in others]
-        return " ".join(filter(None, [f"{', '.join(ends)}. {self.verdict}", few_problems(self.problems)]))
+        return " ".join(filter(None, [f"{', '.join(ends)}. {self.verdict}", self.note]))
 
     @property
     def verdict(self) -> str:
@@ -214,20 +214,18 @@ def _paired_floor(pairs: int) -> float:
     return 2 / 2**pairs
 
 
-def few_problems(count: int | None) -> str | None:
-    """What to say of held-out scores of so many problems, where these are few."""
+def few_problems(count: int | None, wanted: int | None) -> str | None:
+    """What to say of held-out scores of so many problems, where these are few. `wanted`: --eval_problems, if the task has as many."""
     if count is None or count >= FEW_QUESTIONS:
         return None
-    return (
-        f"A score of {counted(count, 'problem')} is rough, and more seeds do not help: give the task's file more rows, hold out a set "
-        "of its own (FILE?heldout=OTHER), or raise --eval_problems."
-    )
+    more = "give the task's file more rows, or hold out a set of its own (FILE?heldout=OTHER)"
+    if count == wanted:
+        more = "raise --eval_problems"
+    return f"A score of {counted(count, 'problem')} is rough, and more seeds do not help: {more}."
 
 
-def seed_table(
-    scores: Mapping[str, SeedScores], unit: Unit = POINTS, problems: int | None = None
-) -> SeedTable:
-    """Every method against the first. `problems`: held-out ones of each score."""
+def seed_table(scores: Mapping[str, SeedScores], unit: Unit = POINTS, note: str | None = None) -> SeedTable:
+    """Every method against the first. `note` ends what is said of them."""
     baseline, base = next(iter(scores.items()))
     same_seeds = all(own.keys() == base.keys() for own in scores.values())
     rows, few = [], {}
@@ -237,10 +235,10 @@ def seed_table(
             # The difference of a lone pair is the mean itself.
             shared = sorted(own.keys() & base.keys()) if row.pairs > 1 else []
             few[row.method] = [own[seed] - base[seed] for seed in shared]
-            note = f"fewer than {INTERVAL_SEEDS} seeds: no interval"
-            row = replace(row, difference=Interval(gap, gap, gap, 0.0, 0, note))
+            why = f"fewer than {INTERVAL_SEEDS} seeds: no interval"
+            row = replace(row, difference=Interval(gap, gap, gap, 0.0, 0, why))
         rows.append(row)
-    return SeedTable(rows, "paired" if same_seeds else "unpaired", few, unit, problems)
+    return SeedTable(rows, "paired" if same_seeds else "unpaired", few, unit, note)
 
 
 def student_interval(values: Sequence[float]) -> tuple[float, float] | None:

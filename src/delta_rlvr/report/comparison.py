@@ -10,6 +10,7 @@ from delta_rlvr.evaluate.results import EvaluationResult
 from delta_rlvr.evaluate.seeds import (
     INTERVAL_SEEDS,
     SeedTable,
+    few_problems,
     p_text,
     seed_table,
     student_interval,
@@ -41,10 +42,8 @@ def comparison(runs: Sequence[RunReader], groups: Sequence[RunGroup]) -> dict[st
     unit = REWARD if steps or any(own) else POINTS
     # Of several tasks or rewards, each run's score is shown as what it is.
     units = [unit if steps or len(asked) == 1 else score_unit(each) for each in own]
-    problems = [
-        score["after"]["problems"] for score in scores if score["after"] and score["after"]["problems"]
-    ]
-    compared = seed_table(by_group, unit, min(problems, default=None)) if comparable else None
+    rough = [few for few in map(_few_problems, runs, scores) if few]
+    compared = seed_table(by_group, unit, rough[0] if rough else None) if comparable else None
     labels = run_labels(runs)
     differing, agreeing = compare_settings(runs)
     return {
@@ -108,6 +107,12 @@ def _own_reward(run: RunReader, score: Mapping[str, Any]) -> bool:
     settings = run.info.get("settings")
     own = settings.get("reward") if isinstance(settings, dict) else None
     return bool(own) or any(score[when] and score[when]["own_reward"] for when in ("before", "after"))
+
+
+def _few_problems(run: RunReader, score: Mapping[str, Any]) -> str | None:
+    settings = run.info.get("settings")
+    wanted = settings.get("eval_problems") if isinstance(settings, dict) else None
+    return few_problems(score["after"]["problems"], wanted) if score["after"] else None
 
 
 def _without_score(labels: Sequence[str], scores: Sequence[dict[str, Any]]) -> str:

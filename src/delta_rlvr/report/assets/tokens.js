@@ -91,7 +91,7 @@ class TokenView {
   }
 
   #chooseStep(run, step) {
-    const again = run === this.run;
+    const [first, again] = [!this.run, run === this.run];
     Object.assign(this, { run, step });
     fill(this.promptChoice, step.prompts.map((prompt, index) => {
       const reward = prompt.reward === null ? "" : ` · reward ${number(prompt.reward, 3)}`;
@@ -101,9 +101,10 @@ class TokenView {
     const view = run.weights.find((entry) => entry.step === step.step);
     this.reading.textContent = view ? view.sentences.slice(0, 2).join(" ") : "";
     this.#chooseShadings(!again);
-    // Stay with the prompt's number; else take the first one from which something is learned.
-    const { prompt } = this.asked;
-    this.#choosePrompt(this.#placeOf(({ group }) => String(group) === prompt?.toString()) ?? this.#placeOf(({ signal }) => signal) ?? 0);
+    // What a link names, whatever it is; later the same number if something is learned from it, else the first prompt of which that is true.
+    const named = this.#placeOf(({ group }) => String(group) === this.asked.prompt?.toString());
+    const stays = first || step.prompts[named]?.signal;
+    this.#choosePrompt((stays ? named : undefined) ?? this.#placeOf(({ signal }) => signal) ?? named ?? 0);
   }
 
   #chooseShadings(fresh = false) {
