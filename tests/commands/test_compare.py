@@ -34,7 +34,12 @@ def test_the_first_line_says_which_runs_there_will_be(options, plan, tmp_path, c
     monkeypatch.setattr(compare, "_one", lambda *_: (tmp_path, None))
     monkeypatch.setattr(compare, "conclude", lambda *_: 0)
     assert main(["compare", "--methods", "dapo,delta", "--output", str(tmp_path), *options]) == 0
-    assert capsys.readouterr().out.splitlines()[0] == plan
+    first, second, *_ = [*capsys.readouterr().out.splitlines(), ""]
+    assert first == plan
+    # Whatever comes out, the end can say no more than this of so few seeds: it is said before they are run.
+    assert second.startswith(f"With {plan.split(' x ')[1].split(' (')[0]} and 1 comparison") == (
+        "20 seeds" not in plan
+    )
 
 
 @pytest.mark.parametrize("with_what", [signal.SIGKILL, signal.SIGINT])

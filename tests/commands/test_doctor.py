@@ -94,6 +94,7 @@ def test_without_steps(no_steps, capsys):
 def test_a_score_of_few_problems(no_steps, capsys, problems, rough):
     said = " ".join(doctor(capsys, "--eval_problems", problems, code=0).split())
     assert ("score A score of 19 problems is rough" in said) == rough
+    assert "run delta, builtin folder runs/train is free" in said
 
 
 def test_the_time_of_the_whole_run(no_steps, capsys):

@@ -197,6 +197,7 @@ def test_run_json_and_scores(finished):
     assert f"{100 * info['final']['after']['accuracy']:.1f} %" in log
     # Four problems are few: what `evaluate` says of such an interval, the run says too.
     assert "Only 4 questions: the interval itself is rough." in log
+    assert log.index("A score of 4 problems is rough") < log.index("held-out accuracy after training")
     assert "only 4 questions" in info["final"]["after"]["interval_note"]
     assert "delta-rlvr compare --methods dapo,delta" in log
     assert "<html" in (folder / "report.html").read_text(encoding="utf-8")[:2000]

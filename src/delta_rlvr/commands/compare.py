@@ -82,6 +82,9 @@ def run(arguments: list[str]) -> int:
     console.quiet = config.process_index > 0
     seeds = range(config.seed, config.seed + number_of_seeds)
     say(console, _plan(len(methods), seeds, config.max_steps))
+    # What the end will say of the number of seeds, whatever the scores are, is better known before the time is spent.
+    if too_few := seed_table({name: dict.fromkeys(seeds, 0.0) for name in methods}).too_few:
+        say(console, too_few)
     if unused:
         named = ", ".join(f"{name}: {value}" for name, value in unused.items())
         say(

@@ -44,6 +44,8 @@ def look_at_run(arguments: list[str], *, steps: bool, processes: int, checks: Ch
     checks.saw("device", sizes.device_line())
     if options is None or config is None:
         return ExitCode.BAD_INPUT
+    judge = f", judged by {options.reward}" if options.reward else ""
+    checks.saw("run", f"{config.method}, {options.model}{judge}")
     _look_at_folder(Path(str(config.output_dir)), checks)
     limit = config.max_completion_length
     asked = _look_at_data(options, config, checks)

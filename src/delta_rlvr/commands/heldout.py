@@ -15,6 +15,7 @@ from delta_rlvr.commands.terminal import add_columns
 from delta_rlvr.evaluate import EvaluationResult, compare_results, evaluate_policy
 from delta_rlvr.evaluate.bootstrap import interval_text
 from delta_rlvr.evaluate.records import Grade
+from delta_rlvr.evaluate.seeds import few_problems
 from delta_rlvr.spelling import counted, score_unit
 from delta_rlvr.tasks import Problem, Task
 from delta_rlvr.tasks.own_reward import judged_by_function
@@ -67,6 +68,9 @@ class HeldoutScore:
             all_of_them = " (all that the task holds out)" if few else ""
             asked = counted(len(self.problems), "problem")
             self.teller.say(f"held-out {self.name} {when} training, {asked}{all_of_them}:")
+            rough = few_problems(len(self.problems), self.options.eval_problems)
+            if rough and when == "before":  # before the time is spent
+                self.teller.say(rough)
             model = self.trainer.accelerator.unwrap_model(self.trainer.model)
             model.eval()
             result = evaluate_policy(

@@ -171,18 +171,9 @@ class SeedTable:
     @property
     def verdict(self) -> str:
         """What the test can and cannot tell."""
+        if self.too_few:
+            return self.too_few
         baseline, *others = self.rows
-        # Holm multiplies the smallest p-value by the number of comparisons.
-        least = min(1.0, len(others) * min(self._floor(row.seeds, baseline.seeds) for row in others))
-        if least >= SIGNIFICANCE:
-            enough = next(n for n in count(2) if len(others) * self._floor(n, n) < SIGNIFICANCE)
-            fewest, most = min(row.seeds for row in self.rows), max(row.seeds for row in self.rows)
-            seeds = counted(most, "seed") if fewest == most else f"{fewest} to {most} seeds"
-            corrected = " after Holm's correction" if len(others) > 1 else ""
-            return (
-                f"With {seeds} and {counted(len(others), 'comparison')} the test ({self.test_name}) cannot come below "
-                f"p = {least:.3g}{corrected}, whatever the difference: take {enough} seeds or more to tell methods apart."
-            )
         how = f"({self.test_name}, two-sided, Holm's correction)"
         apart = [
             f"{row.method} differs from {baseline.method} by {gap_text(row.difference, self.unit, named=True)}, "
@@ -197,6 +188,23 @@ class SeedTable:
         return (
             f"No method differs from {baseline.method} at the 5 % level {how}: the differences are indistinguishable from "
             f"seed-to-seed variation.{rest}"
+        )
+
+    @property
+    def too_few(self) -> str | None:
+        """A sentence where the test can show nothing with so many seeds, whatever the scores are."""
+        baseline, *others = self.rows
+        # Holm multiplies the smallest p-value by the number of comparisons.
+        least = min(1.0, len(others) * min(self._floor(row.seeds, baseline.seeds) for row in others))
+        if least < SIGNIFICANCE:
+            return None
+        enough = next(n for n in count(2) if len(others) * self._floor(n, n) < SIGNIFICANCE)
+        fewest, most = min(row.seeds for row in self.rows), max(row.seeds for row in self.rows)
+        seeds = counted(most, "seed") if fewest == most else f"{fewest} to {most} seeds"
+        corrected = " after Holm's correction" if len(others) > 1 else ""
+        return (
+            f"With {seeds} and {counted(len(others), 'comparison')} the test ({self.test_name}) cannot come below "
+            f"p = {least:.3g}{corrected}, whatever the difference: take {enough} seeds or more to tell methods apart."
         )
 
     def _floor(self, seeds: int, base_seeds: int) -> float:
