@@ -337,7 +337,7 @@ class TestDiscriminator:
         assert view["after"]["overlap"] == 0.0
         assert view["before"]["auroc"] == 0.5  # scores {0, 1} and {0, 1}
         assert view["after"]["count_positive"] == 2
-        assert "lowers the overlap of the two sides from 1.00 to 0.00 (-100 %)" in summary([view])
+        assert "lowers the overlap of the two sides from 1.000 to 0.000 (-100 %)" in summary([view])
 
     @pytest.mark.parametrize("sign", [-1.0, 1.0])  # distances to the own centroid; alignments
     def test_scores_of_one_sign_have_no_common_axis(self, sign):

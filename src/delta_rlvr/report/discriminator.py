@@ -58,9 +58,9 @@ def summary(steps: list[dict[str, Any]]) -> str:
     change = 100 * (after / before - 1) if before > 0 else 0.0
     verb = "lowers" if after < before else "raises"
     if abs(change) < 0.5:
-        effect = f"leaves the overlap of the two sides at {after:.2f}"
+        effect = f"leaves the overlap of the two sides at {after:.3f}"
     else:
-        effect = f"{verb} the overlap of the two sides from {before:.2f} to {after:.2f} ({change:+.0f} %)"
+        effect = f"{verb} the overlap of the two sides from {before:.3f} to {after:.3f} ({change:+.0f} %)"
     over = "the one sampled step" if len(steps) == 1 else f"{len(steps)} sampled steps"
     return (
         f"Over {over}, refinement {effect}; the chance that a token of the positive side scores above one of the "
