@@ -9,6 +9,7 @@ import torch
 from credit_batches import make_batch
 from delta_rlvr import CreditStream, DeltaConfig, TokenRule, credit_record
 from delta_rlvr.credit import CreditRecord, RuleError
+from delta_rlvr.credit.pieces import range_weights, surprise
 from delta_rlvr.credit.rule import NEEDS, check_needs
 from delta_rlvr.objectives import all_methods
 from delta_rlvr.testing import RuleBroken, check_rule
@@ -172,6 +173,10 @@ def test_every_rule_of_ours_passes(name):
         (
             rule()(lambda b: int("no number")),
             r"(?s)breaks on .*weigh failed with ValueError: invalid literal.*\(.*test_rules.py, line \d+\)",
+        ),
+        (
+            rule(("logps",))(lambda b: range_weights(b, -surprise(b.logps), 0.7, 1.3)),
+            r"range_weights: the scores run from -0\.\d+ to 0; give scores in \[0, 1\] \(.*test_rules.py, line",
         ),
         (
             rule()(lambda b: b.positions.double()),

@@ -10,7 +10,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from delta_rlvr.credit.batch import TokenBatch
+from delta_rlvr.credit.checks import extremes
 from delta_rlvr.credit.reduce import wide
+
+_ROUNDING = 1e-6  # of a score that is 1 but for float32's last digits
 
 
 def check_range(lambda_min: float, lambda_max: float) -> None:
@@ -39,7 +42,12 @@ def range_weights(
     if lambda_min == lambda_max:
         return batch.ones()
     score = torch.where(batch.side != 0, score.to(wide(score.device)), 0.0)
-    return mean_one(batch, lambda_min + (lambda_max - lambda_min) * score)
+    weights = mean_one(batch, lambda_min + (lambda_max - lambda_min) * score)
+    # After the sum over all ranks: one that stopped before it would leave the others waiting.
+    low, high = extremes(score)
+    if not (low >= 0 and high <= 1 + _ROUNDING):
+        raise ValueError(f"range_weights: the scores run from {low:.3g} to {high:.3g}; give scores in [0, 1]")
+    return weights
 
 
 def mean_one(
