@@ -167,6 +167,17 @@ def test_texts():
     assert low + high == pytest.approx(2 * 0.62, rel=EXACT)
 
 
+@pytest.mark.parametrize(
+    ("starts", "words"),
+    [([0.41, 0.41], "All started at 41.0 %. With"), ([0.41, 0.4], "%. With"), ([None], "%. With")],
+)
+def test_the_start_that_all_runs_share(starts, words):
+    """Two methods of three had lost, and the sentence read as a gain of the third."""
+    sentence = seed_table(by_seed(dapo=DAPO[:2], delta=DELTA[:2]), starts=starts).sentence
+    assert words in sentence
+    assert ("started" in sentence) == ("started" in words)
+
+
 def test_few_problems_are_named_beside_few_seeds():
     """A comparison by three problems advised more seeds, and nothing else."""
     rough = few_problems(3, 40)

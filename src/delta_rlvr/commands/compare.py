@@ -189,7 +189,8 @@ def conclude(folder: Path, methods: Sequence[str], seeds: Sequence[int], console
     problems = finals[methods[0]][seeds[0]].get("problems")
     asked = f", {counted(problems, 'problem')} each" if problems else ""
     unit = score_unit(settings.get("reward"))
-    compared = seed_table(scores, unit, few_problems(problems, settings.get("eval_problems")))
+    starts = [final.get("before") for by_seed in finals.values() for final in by_seed.values()]
+    compared = seed_table(scores, unit, few_problems(problems, settings.get("eval_problems")), starts)
     table = Table(
         title=f"held-out {unit.score} after training{', in %' if unit.sign else ''} ({counted(len(seeds), 'seed')}{asked})",
         caption=f"difference to {methods[0]} (in brackets: {compared.gap_name}); p: {compared.test_name}; "
@@ -221,8 +222,8 @@ def conclude(folder: Path, methods: Sequence[str], seeds: Sequence[int], console
 
 
 def _final(place: Path) -> dict[str, Any]:
+    """The held-out score after training, and under "before" the one before it."""
     final = read_run(place).info.get("final") or {}
     if "after" not in final:
         raise ValueError(f"{place} has no held-out score: delete the folder and run the comparison again")
-    after: dict[str, Any] = final["after"]
-    return after
+    return {**final["after"], "before": (final.get("before") or {}).get("accuracy")}

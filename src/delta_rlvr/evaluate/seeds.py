@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, Literal
@@ -133,6 +133,8 @@ class SeedTable:
     unit: Unit
     note: str | None = None
     """What else is to be said of the scores."""
+    start: float | None = None
+    """The score before training, where all runs have the same."""
 
     def p(self, row: SeedComparison) -> float | None:
         """The p-value of the test that decides, as it is."""
@@ -166,7 +168,8 @@ class SeedTable:
         what = "" if self.unit.sign else f" a {self.unit.score} of"
         ends = [f"{baseline.method} ends at{what} {self.unit.shown(baseline.mean)}"]
         ends += [f"{row.method} at {self.unit.shown(row.mean)}" for row in others]
-        return " ".join(filter(None, [f"{', '.join(ends)}. {self.verdict}", self.note]))
+        start = None if self.start is None else f"All started at {self.unit.shown(self.start)}."
+        return " ".join(filter(None, [f"{', '.join(ends)}.", start, self.verdict, self.note]))
 
     @property
     def verdict(self) -> str:
@@ -232,8 +235,15 @@ def few_problems(count: int | None, wanted: int | None) -> str | None:
     return f"A score of {counted(count, 'problem')} is rough, and more seeds do not help: {more}."
 
 
-def seed_table(scores: Mapping[str, SeedScores], unit: Unit = POINTS, note: str | None = None) -> SeedTable:
-    """Every method against the first. `note` ends what is said of them."""
+def seed_table(
+    scores: Mapping[str, SeedScores],
+    unit: Unit = POINTS,
+    note: str | None = None,
+    starts: Iterable[float | None] = (),
+) -> SeedTable:
+    """Every method against the first. `note` ends what is said of them; `starts`: the score of each run before training."""
+    different = set(starts)
+    start = different.pop() if len(different) == 1 else None
     baseline, base = next(iter(scores.items()))
     same_seeds = all(own.keys() == base.keys() for own in scores.values())
     rows, few = [], {}
@@ -246,7 +256,7 @@ def seed_table(scores: Mapping[str, SeedScores], unit: Unit = POINTS, note: str 
             why = f"fewer than {INTERVAL_SEEDS} seeds: no interval"
             row = replace(row, difference=Interval(gap, gap, gap, 0.0, 0, why))
         rows.append(row)
-    return SeedTable(rows, "paired" if same_seeds else "unpaired", few, unit, note)
+    return SeedTable(rows, "paired" if same_seeds else "unpaired", few, unit, note, start)
 
 
 def student_interval(values: Sequence[float]) -> tuple[float, float] | None:

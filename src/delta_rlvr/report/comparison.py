@@ -43,7 +43,8 @@ def comparison(runs: Sequence[RunReader], groups: Sequence[RunGroup]) -> dict[st
     # Of several tasks or rewards, each run's score is shown as what it is.
     units = [unit if steps or len(asked) == 1 else score_unit(each) for each in own]
     rough = [few for few in map(_few_problems, runs, scores) if few]
-    compared = seed_table(by_group, unit, rough[0] if rough else None) if comparable else None
+    starts = [(score["before"] or {}).get("accuracy") for score in scores if score["after"]]
+    compared = seed_table(by_group, unit, rough[0] if rough else None, starts) if comparable else None
     labels = run_labels(runs)
     differing, agreeing = compare_settings(runs)
     return {
