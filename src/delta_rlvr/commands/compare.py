@@ -24,7 +24,7 @@ from delta_rlvr.commands.options import (
 )
 from delta_rlvr.commands.terminal import say
 from delta_rlvr.commands.train import run_settings, train
-from delta_rlvr.evaluate.seeds import few_problems, mean_text, p_text, seed_table
+from delta_rlvr.evaluate.seeds import few_problems, mean_text, p_text, seed_table, too_few_seeds
 from delta_rlvr.files import write_json
 from delta_rlvr.objectives import get_method
 from delta_rlvr.report import write_report
@@ -83,7 +83,7 @@ def run(arguments: list[str]) -> int:
     seeds = range(config.seed, config.seed + number_of_seeds)
     say(console, _plan(len(methods), seeds, config.max_steps))
     # What the end will say of the number of seeds, whatever the scores are, is better known before the time is spent.
-    if too_few := seed_table({name: dict.fromkeys(seeds, 0.0) for name in methods}).too_few:
+    if too_few := too_few_seeds([number_of_seeds] * len(methods)):
         say(console, too_few)
     if unused:
         named = ", ".join(f"{name}: {value}" for name, value in unused.items())
@@ -177,19 +177,18 @@ def check_same(place: Path, started: dict[str, Any], settings: dict[str, Any]) -
 def conclude(folder: Path, methods: Sequence[str], seeds: Sequence[int], console: Console) -> int:
     """The table, what it can tell, and the report of all runs."""
     places = {method: {seed: _place(folder, method, seed) for seed in seeds} for method in methods}
-    finals = {
-        method: {seed: _final(place) for seed, place in by_seed.items()} for method, by_seed in places.items()
-    }
+    infos = {place: _scored(place) for by_seed in places.values() for place in by_seed.values()}
     scores = {
-        method: {seed: float(final["accuracy"]) for seed, final in by_seed.items()}
-        for method, by_seed in finals.items()
+        method: {seed: float(infos[place]["final"]["after"]["accuracy"]) for seed, place in by_seed.items()}
+        for method, by_seed in places.items()
     }
     # The runs of a comparison share all settings but method and seed, and so the problems that they are scored on.
-    settings = read_run(places[methods[0]][seeds[0]]).info.get("settings") or {}
-    problems = finals[methods[0]][seeds[0]].get("problems")
+    first = infos[places[methods[0]][seeds[0]]]
+    settings = first.get("settings") or {}
+    problems = first["final"]["after"].get("problems")
     asked = f", {counted(problems, 'problem')} each" if problems else ""
     unit = score_unit(settings.get("reward"))
-    starts = [final.get("before") for by_seed in finals.values() for final in by_seed.values()]
+    starts = [(info["final"].get("before") or {}).get("accuracy") for info in infos.values()]
     compared = seed_table(scores, unit, few_problems(problems, settings.get("eval_problems")), starts)
     table = Table(
         title=f"held-out {unit.score} after training{', in %' if unit.sign else ''} ({counted(len(seeds), 'seed')}{asked})",
@@ -215,15 +214,14 @@ def conclude(folder: Path, methods: Sequence[str], seeds: Sequence[int], console
         "sentence": compared.sentence,
     }
     write_json(folder / "comparison.json", stored)
-    runs = [place for by_seed in places.values() for place in by_seed.values()]
-    page = write_report(runs, folder / "report.html")
+    page = write_report([*infos], folder / "report.html")
     say(console, f"report: {page}")
     return 0
 
 
-def _final(place: Path) -> dict[str, Any]:
-    """The held-out score after training, and under "before" the one before it."""
-    final = read_run(place).info.get("final") or {}
-    if "after" not in final:
+def _scored(place: Path) -> dict[str, Any]:
+    """What a run says of itself, where it has a held-out score after training."""
+    info = read_run(place).info
+    if "after" not in (info.get("final") or {}):
         raise ValueError(f"{place} has no held-out score: delete the folder and run the comparison again")
-    return {**final["after"], "before": (final.get("before") or {}).get("accuracy")}
+    return info

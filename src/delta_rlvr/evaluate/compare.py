@@ -157,10 +157,9 @@ def _named_as(reference: EvaluationResult, result: EvaluationResult) -> Evaluati
         name: name if name in reference.benchmarks() else names.get(facts.get("digest"), name)
         for name, facts in document["benchmarks"].items()
     }
-    renamed = any(name != new for name, new in named.items())
-    if not renamed or len(set(named.values())) < len(
-        named
-    ):  # two of these sets hold the same questions: which is meant?
+    # Where two of its sets hold the same questions, nobody knows which of them is meant.
+    ambiguous = len(set(named.values())) < len(named)
+    if ambiguous or all(name == new for name, new in named.items()):
         return result
     return EvaluationResult(
         {

@@ -36,6 +36,10 @@ Student's interval of them is as wide as the scale. They show every number there
 
 Test = Literal["paired", "unpaired"]
 """Sign flips of the differences seed by seed, or Mann-Whitney U over all seeds of both."""
+_TEST_NAMES: dict[Test, str] = {
+    "paired": "sign flips, paired by seed",
+    "unpaired": "Mann-Whitney U, unpaired",
+}
 
 
 @dataclass(frozen=True)
@@ -146,7 +150,7 @@ class SeedTable:
 
     @property
     def test_name(self) -> str:
-        return "sign flips, paired by seed" if self.test == "paired" else "Mann-Whitney U, unpaired"
+        return _TEST_NAMES[self.test]
 
     def gap(self, row: SeedComparison) -> str:
         """The difference to the baseline, in points, with what `gap_name` says in brackets."""
@@ -174,8 +178,8 @@ class SeedTable:
     @property
     def verdict(self) -> str:
         """What the test can and cannot tell."""
-        if self.too_few:
-            return self.too_few
+        if too_few := too_few_seeds([row.seeds for row in self.rows], self.test):
+            return too_few
         baseline, *others = self.rows
         how = f"({self.test_name}, two-sided, Holm's correction)"
         apart = [
@@ -193,31 +197,32 @@ class SeedTable:
             f"seed-to-seed variation.{rest}"
         )
 
-    @property
-    def too_few(self) -> str | None:
-        """A sentence where the test can show nothing with so many seeds, whatever the scores are."""
-        baseline, *others = self.rows
-        # Holm multiplies the smallest p-value by the number of comparisons.
-        least = min(1.0, len(others) * min(self._floor(row.seeds, baseline.seeds) for row in others))
-        if least < SIGNIFICANCE:
-            return None
-        enough = next(n for n in count(2) if len(others) * self._floor(n, n) < SIGNIFICANCE)
-        fewest, most = min(row.seeds for row in self.rows), max(row.seeds for row in self.rows)
-        seeds = counted(most, "seed") if fewest == most else f"{fewest} to {most} seeds"
-        corrected = " after Holm's correction" if len(others) > 1 else ""
-        return (
-            f"With {seeds} and {counted(len(others), 'comparison')} the test ({self.test_name}) cannot come below "
-            f"p = {least:.3g}{corrected}, whatever the difference: take {enough} seeds or more to tell methods apart."
-        )
 
-    def _floor(self, seeds: int, base_seeds: int) -> float:
-        """The smallest p that so many seeds can give, ties aside."""
-        if min(seeds, base_seeds) < 2:
-            return 1.0
-        if self.test == "paired":
-            return _paired_floor(seeds)
-        # All scores of one side above those of the other, either way round.
-        return 2 / math.comb(seeds + base_seeds, seeds)
+def too_few_seeds(seeds: Sequence[int], test: Test = "paired") -> str | None:
+    """A sentence where the test can show nothing with so many seeds of each method (the baseline's first), whatever the scores are."""
+    baseline, *others = seeds
+    # Holm multiplies the smallest p-value by the number of comparisons.
+    least = min(1.0, len(others) * min(_floor(own, baseline, test) for own in others))
+    if least < SIGNIFICANCE:
+        return None
+    enough = next(n for n in count(2) if len(others) * _floor(n, n, test) < SIGNIFICANCE)
+    fewest, most = min(seeds), max(seeds)
+    with_seeds = counted(most, "seed") if fewest == most else f"{fewest} to {most} seeds"
+    corrected = " after Holm's correction" if len(others) > 1 else ""
+    return (
+        f"With {with_seeds} and {counted(len(others), 'comparison')} the test ({_TEST_NAMES[test]}) cannot come below "
+        f"p = {least:.3g}{corrected}, whatever the difference: take {enough} seeds or more to tell methods apart."
+    )
+
+
+def _floor(seeds: int, base_seeds: int, test: Test) -> float:
+    """The smallest p that so many seeds can give, ties aside."""
+    if min(seeds, base_seeds) < 2:
+        return 1.0
+    if test == "paired":
+        return _paired_floor(seeds)
+    # All scores of one side above those of the other, either way round.
+    return 2 / math.comb(seeds + base_seeds, seeds)
 
 
 def _paired_floor(pairs: int) -> float:
@@ -225,14 +230,14 @@ def _paired_floor(pairs: int) -> float:
     return 2 / 2**pairs
 
 
-def few_problems(count: int | None, wanted: int | None) -> str | None:
+def few_problems(problems: int | None, wanted: int | None) -> str | None:
     """What to say of held-out scores of so many problems, where these are few. `wanted`: --eval_problems, if the task has as many."""
-    if count is None or count >= FEW_QUESTIONS:
+    if problems is None or problems >= FEW_QUESTIONS:
         return None
     more = "give the task's file more rows, or hold out a set of its own (FILE?heldout=OTHER)"
-    if count == wanted:
+    if problems == wanted:
         more = "raise --eval_problems"
-    return f"A score of {counted(count, 'problem')} is rough, and more seeds do not help: {more}."
+    return f"A score of {counted(problems, 'problem')} is rough, and more seeds do not help: {more}."
 
 
 def seed_table(
@@ -242,8 +247,8 @@ def seed_table(
     starts: Iterable[float | None] = (),
 ) -> SeedTable:
     """Every method against the first. `note` ends what is said of them; `starts`: the score of each run before training."""
-    different = set(starts)
-    start = different.pop() if len(different) == 1 else None
+    distinct = set(starts)
+    start = distinct.pop() if len(distinct) == 1 else None
     baseline, base = next(iter(scores.items()))
     same_seeds = all(own.keys() == base.keys() for own in scores.values())
     rows, few = [], {}

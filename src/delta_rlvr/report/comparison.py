@@ -182,8 +182,8 @@ def _interval(low: float | None, high: float | None) -> dict[str, float | None]:
 def _summary(group: RunGroup, finals: list[dict[str, Any] | None], seeds: list[Any]) -> dict[str, Any]:
     """Mean over the group's runs. Several seeds: Student's interval over seeds, or every score where they are few; one run: its own
     interval."""
-    scored = [seed for seed, final in zip(seeds, finals, strict=True) if final is not None]
     known = [final for final in finals if final is not None]
+    scored = [seed for seed, final in zip(seeds, finals, strict=True) if final is not None]
     values = [float(final["accuracy"]) for final in known]
     low, high, note, each = None, None, None, []
     if not values:
