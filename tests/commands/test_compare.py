@@ -109,6 +109,20 @@ def test_the_table_fits_a_terminal_of_80_columns(tmp_path):
     assert max(len(line) for line in lines if not line.startswith("report: ")) <= 80  # a path is never broken
 
 
+def test_a_long_name_breaks_after_its_file(tmp_path):
+    """`stock_rules.py:La` stood in one line, `teTokens` in the next."""
+    finished_runs(tmp_path, {"dapo": [0.5, 0.4], "stock_rules.py-LateTokens": [0.4, 0.6]})
+    texts = []
+    for width in (80, 200):
+        console = Console(record=True, width=width, file=io.StringIO())
+        conclude(tmp_path, ["dapo", "stock_rules.py:LateTokens"], range(2), console)
+        texts.append(console.export_text())
+    assert [
+        [line.split()[1] for line in text.splitlines() if line.startswith("│ ") and "dapo" not in line]
+        for text in texts
+    ] == [["stock_rules.py:", "LateTokens"], ["stock_rules.py:LateTokens"]]
+
+
 def finished_runs(folder, scores):
     """Run folders as `compare` leaves them, with given final scores."""
     for method, values in scores.items():

@@ -3,6 +3,7 @@
 import io
 import re
 
+import pytest
 from rich.console import Console
 from rich.table import Table
 
@@ -49,6 +50,22 @@ def test_in_a_pipe(tmp_path):
     # The columns stand under their headings.
     for text in lines[2:]:
         assert len(text) == len(lines[1])
+
+
+@pytest.mark.parametrize(
+    ("steps", "parts", "words"), [(1, 1, None), (2, 1, "same in them"), (2, 2, "part to part")]
+)
+def test_steps_that_share_a_batch(tmp_path, steps, parts, words):
+    """A loss of +0.08, then -0.08, looked like a fault: each step trains on one half of the batch."""
+    told = io.StringIO()
+    with Teller(Console(file=told, width=200)) as teller, TrainingProgress(teller, 10, steps, parts=parts):
+        pass
+    shared = [
+        line
+        for line in told.getvalue().splitlines()
+        if line.startswith(f"every {steps} steps share one batch")
+    ]
+    assert [line.endswith(words) for line in shared] == ([True] if words else [])
 
 
 def test_the_log_has_every_step(tmp_path):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import runpy
 import statistics
+import sys
 from pathlib import Path
 
 import pytest
@@ -53,6 +55,43 @@ def test_tables_and_figures_are_what_the_outcomes_say(folder: Path) -> None:
     assert markdown(table) == (DATA / folder / "table.md").read_text()
     assert dump(table.as_dict(), indent=1) == (DATA / folder / "table.json").read_text()
     assert curves_figure(study.protocol, outcomes) == (DATA / folder / "curves.svg").read_text()
+
+
+@pytest.mark.parametrize(
+    ("script", "given", "row"),
+    [
+        (
+            "learning_rates.py",
+            [
+                "smollm2-explain",
+                *(f"smollm2-learning-rate/{name}" for name in ("four-times", "half", "twice")),
+            ],
+            "delta at 2e-05 against dapo at 2e-05 12 pairs +1.5 (-0.4 to +3.1) p = 0.130, the primary pair",
+        ),
+        ("sharpening.py", ["qwen-gsm8k-side"], "delta-side 0.388 0.342 0.307 0.303 0.275 0.263"),
+    ],
+)
+def test_a_script_shows_what_the_outcomes_say(script, given, row, monkeypatch, capsys) -> None:
+    """As docs/results.md has it."""
+    monkeypatch.setattr(sys, "argv", [script, *(str(DATA / folder) for folder in given)])
+    runpy.run_path(str(RECIPES / script), run_name="__main__")
+    assert row in " ".join(capsys.readouterr().out.split())
+
+
+def test_the_learning_rates_stand_in_the_results(monkeypatch, capsys) -> None:
+    """Every mean of the table in docs/results.md."""
+    folders = (
+        "smollm2-explain",
+        *(f"smollm2-learning-rate/{name}" for name in ("half", "twice", "four-times")),
+    )
+    monkeypatch.setattr(sys, "argv", ["learning_rates.py", *(str(DATA / folder) for folder in folders)])
+    runpy.run_path(str(RECIPES / "learning_rates.py"), run_name="__main__")
+    levels = [line.split("  ") for line in capsys.readouterr().out.splitlines()[1:9]]
+    results = (ROOT / "docs" / "results.md").read_text()
+    for level in levels:
+        over, at_the_end = (cell.strip() for cell in level if "±" in cell)
+        assert f"| {over} |" in results
+        assert f"| {at_the_end} |" in results
 
 
 def test_the_main_table_stands_in_the_results() -> None:

@@ -24,7 +24,7 @@ from delta_rlvr.commands.options import (
 )
 from delta_rlvr.commands.terminal import say
 from delta_rlvr.commands.train import run_settings, train
-from delta_rlvr.evaluate.seeds import few_problems, mean_text, p_text, seed_table, too_few_seeds
+from delta_rlvr.evaluate.seeds import SeedTable, few_problems, mean_text, p_text, seed_table, too_few_seeds
 from delta_rlvr.files import write_json
 from delta_rlvr.objectives import get_method
 from delta_rlvr.report import write_report
@@ -190,20 +190,8 @@ def conclude(folder: Path, methods: Sequence[str], seeds: Sequence[int], console
     unit = score_unit(settings.get("reward"))
     starts = [(info["final"].get("before") or {}).get("accuracy") for info in infos.values()]
     compared = seed_table(scores, unit, few_problems(problems, settings.get("eval_problems")), starts)
-    table = Table(
-        title=f"held-out {unit.score} after training{', in %' if unit.sign else ''} ({counted(len(seeds), 'seed')}{asked})",
-        caption=f"difference to {methods[0]} (in brackets: {compared.gap_name}); p: {compared.test_name}; "
-        "Holm: corrected for all comparisons",
-        title_justify="left",
-        caption_justify="left",
-    )
-    table.add_column("method", overflow="fold")  # a rule of one's own has a long name, which must not be cut
-    for heading in ("mean ± SD", f"difference, {unit.name}", "p", "p Holm"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for row in compared.rows:
-        p, adjusted = compared.p(row), compared.p_adjusted(row)
-        table.add_row(row.method, mean_text(row, unit), compared.gap(row), p_text(p), p_text(adjusted))
-    console.print(table)
+    title = f"held-out {unit.score} after training{', in %' if unit.sign else ''} ({counted(len(seeds), 'seed')}{asked})"
+    console.print(_table(compared, title, console))
     console.print(compared.sentence, markup=False, highlight=False)
     stored = {
         "seeds": list(seeds),
@@ -217,6 +205,29 @@ def conclude(folder: Path, methods: Sequence[str], seeds: Sequence[int], console
     page = write_report([*infos], folder / "report.html")
     say(console, f"report: {page}")
     return 0
+
+
+def _table(compared: SeedTable, title: str, console: Console) -> Table:
+    """A rule of one's own has a long name, which must not be cut: where there is no room, it goes on in a new line after its file."""
+    unit = compared.unit
+    for end_of_file in (".py:", ".py:\n"):
+        table = Table(
+            title=title,
+            caption=f"difference to {compared.rows[0].method} (in brackets: {compared.gap_name}); p: {compared.test_name}; "
+            "Holm: corrected for all comparisons",
+            title_justify="left",
+            caption_justify="left",
+        )
+        table.add_column("method", overflow="fold")
+        for heading in ("mean ± SD", f"difference, {unit.name}", "p", "p Holm"):
+            table.add_column(heading, justify="right", no_wrap=True)
+        for row in compared.rows:
+            name = row.method.replace(".py:", end_of_file)
+            p, adjusted = p_text(compared.p(row)), p_text(compared.p_adjusted(row))
+            table.add_row(name, mean_text(row, unit), compared.gap(row), p, adjusted)
+        if console.measure(table, options=console.options.update(width=1000)).maximum <= console.width:
+            break
+    return table
 
 
 def _scored(place: Path) -> dict[str, Any]:

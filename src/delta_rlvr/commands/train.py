@@ -228,7 +228,12 @@ class _Run:
             return
         per_batch = int(self.config.updates_per_batch)
         with TrainingProgress(
-            self.teller, steps, per_batch, done=done, legend=self.same_start is None
+            self.teller,
+            steps,
+            per_batch,
+            parts=per_batch // self.config.num_iterations,
+            done=done,
+            legend=self.same_start is None,
         ) as progress:
             callback.listeners.append(progress.show)
             self.trainer.train(resume_from_checkpoint=str(checkpoint) if done else None)

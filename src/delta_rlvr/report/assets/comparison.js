@@ -71,7 +71,7 @@ function forest(rows, spread, rewards, unit) {
     const interval = row.each?.length ? whole(row.each.map((score) => text(score)), ", ")
       : !row.after || rewards && row.after.low === null ? ["–"] : row.after.low !== null ? whole([text(row.after.low), text(row.after.high)], " to ") : ["no interval"];
     body.append(el("tr", {},
-      el("th", { scope: "row" }, visible(row.label), row.note ? el("small", {}, row.note) : sampled(row.after)),
+      el("th", { scope: "row" }, ...breakable(row.label), row.note ? el("small", {}, row.note) : sampled(row.after)),
       rewards ? null : el("td", {}, text(row.before?.accuracy)), el("td", {}, text(row.after?.accuracy)),
       el("td", { className: "spread" }, ...interval, row.after?.interval_note ? el("small", {}, visible(row.after.interval_note)) : null), el("td", { className: "plot" }, bar)));
   }

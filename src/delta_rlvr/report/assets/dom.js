@@ -44,6 +44,11 @@ function visible(text) {
   return /^\p{M}/u.test(shown) ? "◌" + shown : shown;
 }
 
+/** A long name such as my_rules.py:MyRule as children that a narrow column breaks between words, not inside one. */
+function breakable(name) {
+  return visible(name).split(/(?<=[:_?&])/).flatMap((part, place) => place ? [el("wbr"), part] : [part]);
+}
+
 /** A token on its own: spaces shown, no line breaks. */
 function visibleToken(text) {
   return text === "" ? "⟨empty⟩" : visible(text).replace(/ /g, "␣").replace(/[\n\t]/g, "");

@@ -280,7 +280,7 @@ class TokenView {
     const scaled = response.advantage === 0 && ![undefined, 1].includes(value("weight"))
       ? el("p", { className: "hint" }, "The advantage is 0, so this token has no part in the update. Its coefficient is not 1 because all coefficients of the batch are scaled together, to a mean of 1.") : null;
     const others = Object.keys(response.other_weights ?? {});
-    const row = (name, key) => el("tr", {}, el("th", { scope: "row" }, visible(name)),
+    const row = (name, key) => el("tr", {}, el("th", { scope: "row" }, ...breakable(name)),
       el("td", {}, number(read(key), 4)), el("td", {}, valueText({ key: "share:" }, read(`share:${key}`), 3)));
     const table = others.length ? el("table", {}, el("thead", {}, el("tr", {}, ...["other weights", "", "share"].map((name) => el("th", { scope: "col" }, name)))),
       el("tbody", {}, ...others.map((name) => row(name, `other:${name}`)), row("every weight 1", "plain"))) : null;
