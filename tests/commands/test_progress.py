@@ -14,7 +14,7 @@ def line(step, **more):
     return {"step": step, "loss": 0.01 * step, "entropy": 0.3, "seconds_step": 2.0, **more}
 
 
-ROLLOUT = {"reward": 0.25, "signal_groups": 0.5, "length": 52.5, "weight_std": 0.123}
+ROLLOUT = {"reward": 0.25, "signal_groups": 0.5, "length": 52.5, "weight_signal_std": 0.123}
 NOTE = "no learning signal: every response was graded 0 [see rollouts]"
 
 

@@ -159,6 +159,12 @@ def test_metrics_mean_what_the_schema_says(finished):
         assert (line["weight_min"], line["weight_max"]) == (weights.min().item(), weights.max().item())
         zero = (batch.advantages == 0).repeat_interleave(batch.record.lengths)
         assert line["zero_advantage"] == pytest.approx(zero.double().mean().item())
+        # Of the tokens that something is learnt from; one and no spread where there are none.
+        learnt = weights[~zero] if len(weights[~zero]) else weights.new_ones(1)
+        assert line["weight_signal_mean"] == pytest.approx(learnt.mean().item(), rel=rounding(100))
+        assert line["weight_signal_std"] == pytest.approx(
+            learnt.std(correction=0).item(), rel=rounding(100), abs=rounding(100)
+        )
     for line in lines[1::2]:
         assert "reward" not in line  # a step on the rollouts of the one before
 

@@ -43,6 +43,8 @@ RESPONSES = [
 class TestNumbers:
     def test_by_hand(self):
         report = numbers(step_tokens(RESPONSES), "weight")
+        # 1.2, .8 and 1 on the right, .8 and 1 on the wrong one; the response without an advantage has no say.
+        assert report["weight_signal_mean"] == pytest.approx(4.8 / 5)
         # Right: 1.2 * .5 + .8 * .25 + 1 * .1 = .9; wrong: 2 * (.8 * .5 + 1 * .1) = 1.
         assert report["update_share_positive"] == pytest.approx(0.9 / 1.9)
         # Four of the five assignments with an advantage are within .05 of an end; the response without one has no say.
@@ -57,7 +59,7 @@ class TestNumbers:
     def test_every_weight_one(self):
         report = numbers(step_tokens(RESPONSES), "plain")
         # .5 + .25 + .1 = .85 and 2 * (.5 + .1) = 1.2.
-        assert report == {"update_share_positive": pytest.approx(0.85 / 2.05)}
+        assert report == {"weight_signal_mean": 1, "update_share_positive": pytest.approx(0.85 / 2.05)}
 
     def test_a_method_that_some_responses_lack(self):
         tokens = step_tokens(RESPONSES)
@@ -84,7 +86,7 @@ class TestNumbers:
         bare = [{key: value for key, value in one.items() if key != "logps"} for one in RESPONSES]
         tokens = step_tokens(bare)
         assert tokens.totals() == {}
-        assert set(numbers(tokens, "weight")) == {"saturated", "between_sides"}
+        assert set(numbers(tokens, "weight")) == {"weight_signal_mean", "saturated", "between_sides"}
 
     @pytest.mark.parametrize("method", ["delta", "surprise", "dapo-ft"])
     def test_as_the_core_has_it(self, method):
@@ -116,7 +118,14 @@ class TestNumbers:
         ours = numbers(tokens, "weight")
         ours["update_share_plain"] = numbers(tokens, "plain")["update_share_positive"]
         core = record.summary()
-        names = ["update_share_positive", "update_share_plain", "rank_positive", "rank_negative", "saturated"]
+        names = [
+            "weight_signal_mean",
+            "update_share_positive",
+            "update_share_plain",
+            "rank_positive",
+            "rank_negative",
+            "saturated",
+        ]
         for name in [name for name in names if name in core]:
             assert ours[name] == pytest.approx(core[name], abs=rounding(100)), name
         assert "rank_positive" in core

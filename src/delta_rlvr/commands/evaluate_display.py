@@ -99,8 +99,8 @@ class ConsoleProgress(Progress):
             self.say(f"sampling: {self._done} of {self._total}, {score}, about {duration(left)} left")
 
     def _mean(self) -> str:
-        mean = self._score / self._scored
-        return f"mean reward {mean:.3f}" if self._own_reward else f"{100 * mean:.1f} % right"
+        mean = score_unit(self._own_reward).shown(self._score / self._scored)
+        return f"mean reward {mean}" if self._own_reward else f"{mean} right"
 
 
 def list_table() -> Table:

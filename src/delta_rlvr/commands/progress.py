@@ -23,12 +23,12 @@ _COLUMNS = (
     ("signal", "signal_groups", "{:.0%}", 7),
     ("length", "length", "{:.1f}", 7),
     ("entropy", "entropy", "{:.3f}", 8),
-    ("spread", "weight_std", "{:.3f}", 7),
+    ("spread", "weight_signal_std", "{:.3f}", 7),
     ("loss", "loss", "{:+.4f}", 8),
     ("s/step", "seconds_step", "{:.2f}", 7),
 )
 
-LEGEND = "signal: share of prompts whose rewards differ; spread: standard deviation of the token coefficients"
+LEGEND = "signal: share of prompts whose rewards differ; spread: standard deviation of the coefficients, over tokens with an advantage"
 
 
 class Teller:

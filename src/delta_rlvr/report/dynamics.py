@@ -34,8 +34,13 @@ _PANELS: tuple[tuple[str, str, tuple[Line, ...]], ...] = (
     ("Entropy", "Mean entropy of the token distributions, in nats.", _alone("entropy")),
     ("Coefficient spread", "Standard deviation of the coefficients on each side.", _by_side("weight_{}_std")),
     (
+        "Mean coefficient",
+        "On each side. Over all tokens it is 1; tokens without an advantage often have the lowest weight, and so lift the others.",
+        _by_side("weight_{}_mean"),
+    ),
+    (
         "Coefficient quantiles",
-        "5 % and 95 % quantiles of the coefficients on each side; the mean over all tokens is 1.",
+        "5 % and 95 % quantiles of the coefficients on each side.",
         tuple(
             (f"weight_{side}_{quantile}", f"{side} {name}", line)
             for side, line in (("positive", "solid"), ("negative", "dash"))

@@ -137,13 +137,15 @@ def step_weights(
 
 
 def numbers(tokens: StepTokens, key: str) -> dict[str, float]:
-    """One method's numbers, each where it can be had: names as in `credit.diagnostics`, and
+    """One method's numbers, each where it can be had: names as in `CreditRecord.summary` and `credit.diagnostics`, and
 
     between_sides      share of the weights' variance that the side of a token alone explains
     measured_{side}    rank correlation of the weight with the measured credit in the direction of the side
     """
     side, weights = tokens.side, tokens.weights[key]
     report: dict[str, float] = {}
+    if np.any(counted := (side != 0) & np.isfinite(weights)):
+        report["weight_signal_mean"] = float(weights[counted].mean())
     if key == OWN and np.any(known := (side != 0) & np.isfinite(tokens.alpha)):
         alpha = tokens.alpha[known]
         report["saturated"] = float(np.mean((alpha < SATURATED) | (alpha > 1 - SATURATED)))

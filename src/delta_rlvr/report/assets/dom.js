@@ -46,7 +46,7 @@ function visible(text) {
 
 /** A long name such as my_rules.py:MyRule as children that a narrow column breaks between words, not inside one. */
 function breakable(name) {
-  return visible(name).split(/(?<=[:_?&])/).flatMap((part, place) => place ? [el("wbr"), part] : [part]);
+  return visible(name).split(/(?<=[:?&])/).flatMap((part, place) => place ? [el("wbr"), part] : [part]);
 }
 
 /** A token on its own: spaces shown, no line breaks. */

@@ -1,6 +1,6 @@
 // Fill the page's head, then its sections in their order; the ones that are seen first are drawn first.
 
-document.getElementById("title").textContent = visible(page.title);
+document.getElementById("title").append(...breakable(page.title));
 document.getElementById("lede").textContent = visible(page.lede);
 document.getElementById("colophon").textContent = `Made ${page.made} by delta-rlvr. One file, no network: keep it, mail it, open it anywhere.`;
 

@@ -31,7 +31,7 @@ class WeightsView {
   #numbers({ rows, step, sides: [positive, negative] }) {
     const share = (value) => percent(value ?? NaN);
     const rank = (value) => (value === undefined ? "–" : correlationText(value));
-    const columns = [[`${capital(positive)} responses' share of the update`, "update_share_positive", share], [`Rank correlation with 1 − p, ${positive}`, "rank_positive", rank],
+    const columns = [["Mean weight", "weight_signal_mean", (value) => number(value, 3)], [`${capital(positive)} responses' share of the update`, "update_share_positive", share], [`Rank correlation with 1 − p, ${positive}`, "rank_positive", rank],
       [`the same, ${negative}`, "rank_negative", rank], ["Variance between sides", "between_sides", share], ["Saturated", "saturated", share],
       [`Rank correlation with measured credit, ${positive}`, "measured_positive", rank], [`the same, ${negative}`, "measured_negative", rank]]
       .filter(([, key]) => rows.some((row) => row[key] !== undefined));
