@@ -14,6 +14,7 @@ from command_line import run_info
 from delta_rlvr.evaluate.results import EvaluationResult
 from delta_rlvr.tasks import get_task, load_policy
 from delta_rlvr.tasks.token_texts import token_texts, vocabulary_texts
+from report_pages import unpacked
 from rounding import FIVE_DIGITS, rounding
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "run_schema.md"
@@ -207,6 +208,18 @@ def test_run_json_and_scores(finished):
     assert "only 4 questions" in info["final"]["after"]["interval_note"]
     assert "delta-rlvr compare --methods dapo,delta" in log
     assert "<html" in (folder / "report.html").read_text(encoding="utf-8")[:2000]
+
+
+def test_the_page_of_a_run_gives_the_test_of_the_terminal(finished):
+    """The page said "+3.8 points" where the terminal had added an interval from -10 to +20."""
+    folder, _ = finished
+    (change,) = re.findall(
+        r"The change is (.* points \(.*, paired by problem; p = .*\))\.", (folder / "log.txt").read_text()
+    )
+    assert (
+        f" on held-out problems: {change}. "
+        in unpacked(folder / "report.html")["page"]["comparison"]["sentence"]
+    )
 
 
 # ---------------------------------------------------------------- tokens as text

@@ -41,9 +41,11 @@ def training_problems(task: Task, options: TrainOptions, config: DeltaTrainerCon
     problems = task.problems("train", count, config.seed)
     if len(problems) < config.prompts_per_batch:
         smaller = config.smaller_batch(len(problems))
+        kept = len(task.heldout) if isinstance(task, ProblemSet) else 0
+        held_out = f" ({kept} more held out)" if kept else ""
         more = f"{'--train_problems' if options.train_problems else 'a task with'} {config.prompts_per_batch}"
         raise ValueError(
-            f"{shown_spec(options.task)}: {counted(len(problems), 'training problem')} cannot fill a batch of "
+            f"{shown_spec(options.task)}: {counted(len(problems), 'training problem')}{held_out} cannot fill a batch of "
             f"{config.prompts_per_batch} prompts (steps_per_generation x per_device_train_batch_size / num_generations): "
             f"give {f'{smaller}, or ' if smaller else ''}{more} or more"
         )

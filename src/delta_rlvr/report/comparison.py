@@ -6,6 +6,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from delta_rlvr.evaluate.compare import paired_change
+from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.results import EvaluationResult
 from delta_rlvr.evaluate.seeds import (
     INTERVAL_SEEDS,
@@ -64,7 +66,7 @@ def comparison(runs: Sequence[RunReader], groups: Sequence[RunGroup]) -> dict[st
         "gap": compared.gap_name if compared else None,
         "reward_steps": steps,
         "unit": _shown(unit),
-        "sentence": _sentence(by_group, compared, steps, scores, asked, unit)
+        "sentence": _sentence(by_group, compared, steps, scores, asked, unit, _change(runs))
         + _without_score(labels, scores),
         "how_to_score": _how_to_score(runs) if steps else None,
         "differing": differing,
@@ -95,12 +97,13 @@ def _sentence(
     scores: Sequence[dict[str, Any]],
     asked: Sequence[str],
     unit: Unit,
+    change: str | None,
 ) -> str:
     if compared is None and len(by_group) > 1:
         return f"These runs are not compared: their scores are of {len(asked)} tasks or rewards ({'; '.join(asked)})."
     if steps:
         return _reward_sentence(by_group, compared, steps)
-    return compared.sentence if compared else _alone(by_group, scores, unit)
+    return compared.sentence if compared else _alone(by_group, scores, unit, change)
 
 
 def _own_reward(run: RunReader, score: Mapping[str, Any]) -> bool:
@@ -272,7 +275,30 @@ def _how_to_score(runs: Sequence[RunReader]) -> dict[str, str]:
     }
 
 
-def _alone(by_group: Mapping[str, Mapping[int, float]], scores: Sequence[dict[str, Any]], unit: Unit) -> str:
+def _change(runs: Sequence[RunReader]) -> str | None:
+    """What training changed in the held-out score of one run alone, with the test that `train` prints."""
+    if len(runs) != 1:
+        return None
+    try:
+        return paired_change(
+            *(EvaluationResult(runs[0].evaluations[f"heldout_{when}"]) for when in ("before", "after"))
+        )
+    except (
+        AttributeError,
+        KeyError,
+        TypeError,
+        ValueError,
+        EvaluationError,
+    ):  # nothing to pair, or another's file
+        return None
+
+
+def _alone(
+    by_group: Mapping[str, Mapping[int, float]],
+    scores: Sequence[dict[str, Any]],
+    unit: Unit,
+    change: str | None,
+) -> str:
     if not by_group:
         return "No run has a held-out score yet, so there is nothing to compare."
     ((label, by_seed),) = by_group.items()
@@ -284,9 +310,10 @@ def _alone(by_group: Mapping[str, Mapping[int, float]], scores: Sequence[dict[st
     before, after = (
         statistics.fmean(score[when]["accuracy"] for score in both) for when in ("before", "after")
     )
+    change = change or f"{unit.signed(after - before)} {unit.name}"
     return (
-        f"{label} goes from {what}{unit.shown(before)} to {unit.shown(after)} on held-out problems "
-        f"({unit.signed(after - before)} {unit.name}). Give another method's runs to compare with."
+        f"{label} goes from {what}{unit.shown(before)} to {unit.shown(after)} on held-out problems: {change}. "
+        "Give another method's runs to compare with."
     )
 
 
