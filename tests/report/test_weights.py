@@ -151,6 +151,37 @@ class TestSentences:
             "Weights from one half of the batch and from the other agree: rank correlation +0.70.",
         ]
 
+    def test_a_plateau_is_not_what_the_weight_follows(self):
+        """On the plateau the weight rises with 1 - p, from 1.190 to 1.197; three unsure tokens have 0.8. It "rose with 1 - p"."""
+        chances = [1 - 0.001 * place for place in range(1, 30)] + [0.1, 0.05, 0.01]
+        weights = [1.19 + 0.00025 * place for place in range(29)] + [0.8, 0.8, 0.8]
+        report = numbers(step_tokens([response(1.0, chances, weights)]), "weight")
+        assert report["rank_positive"] > 0.3
+        assert report["sure_positive"] == pytest.approx(1.19 + 0.00025 * 14)
+        assert report["unsure_positive"] == pytest.approx(0.8)
+        minus = "\N{MINUS SIGN}"
+        said = sentences(
+            {"weight": {key: report[key] for key in ("rank_positive", "sure_positive", "unsure_positive")}}
+        )
+        assert said[-1] == (
+            f"On right responses the weight is lower where the policy was unsure: 0.80 on average where 1 {minus} p is above 0.5, "
+            f"1.19 where it is below 0.1 (the rank correlation, {report['rank_positive']:+.2f}, is of the many weights that hardly "
+            "differ)."
+        )
+
+    @pytest.mark.parametrize(
+        ("rank", "unsure", "words"),
+        [
+            (-0.9, 1.0, "falls with"),  # both say so
+            (0.9, 1.18, "rises with"),  # no difference that can be seen
+            (-0.05, 1.0, "is lower where"),  # ranks say nothing
+            (-0.5, 1.3, "is higher where"),
+        ],
+    )
+    def test_ranks_or_means(self, rank, unsure, words):
+        own = {"rank_negative": rank, "sure_negative": 1.19, "unsure_negative": unsure}
+        assert f"On wrong ones it {words} " in sentences({"weight": own})[-1]
+
     @pytest.mark.parametrize(
         ("share", "words"),
         [

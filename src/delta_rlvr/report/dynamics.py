@@ -64,7 +64,8 @@ _PANELS: tuple[tuple[str, str, tuple[Line, ...]], ...] = (
     ),
     (
         "Weight against 1 - p",
-        "Rank correlation on each side: near 1 or -1, the weight is another name for how unsure the policy was.",
+        "Rank correlation on each side: near 1 or -1, the weight is another name for how unsure the policy was. "
+        "Where most weights are saturated, it ranks differences too small to see.",
         _by_side("rank_{}"),
     ),
     (

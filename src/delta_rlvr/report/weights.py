@@ -23,6 +23,10 @@ SATURATED = 0.05
 """An assignment (alpha) that is this close to an end of its range counts as saturated."""
 SAME = 1e-4
 """Weights that are all this close to each other tell no token from another."""
+SURE, UNSURE = 0.1, 0.5
+"""1 - p of tokens that the policy was sure of is below the first, of those that it was unsure of above the second."""
+_SEEN = 0.02
+"""A difference between two mean weights that an eye sees in the figure: a twentieth of DelTA's range."""
 # Tokens in the figure: of one side at one step, at least and at most; and of the whole page, so that it stays light.
 FEWEST, MOST, ON_PAGE = 60, 400, 30_000
 
@@ -141,6 +145,7 @@ def numbers(tokens: StepTokens, key: str) -> dict[str, float]:
 
     between_sides      share of the weights' variance that the side of a token alone explains
     measured_{side}    rank correlation of the weight with the measured credit in the direction of the side
+    sure_{side}, unsure_{side}    mean weight of the tokens that the policy was sure and unsure of
     """
     side, weights = tokens.side, tokens.weights[key]
     report: dict[str, float] = {}
@@ -163,6 +168,10 @@ def numbers(tokens: StepTokens, key: str) -> dict[str, float]:
             correlation = _rank_correlation(weights[side == sign], values[side == sign])
             if correlation is not None:
                 report[f"{label}_{name}"] = correlation
+        here = (side == sign) & np.isfinite(weights)
+        for label, meant in (("sure", tokens.uncertain < SURE), ("unsure", tokens.uncertain > UNSURE)):
+            if np.count_nonzero(here & meant) >= 3:
+                report[f"{label}_{name}"] = float(weights[here & meant].mean())
     return report
 
 
@@ -191,7 +200,7 @@ def sentences(
     elif own:
         said.append("This run weighs all tokens alike.")
     if clauses := [
-        f"on {word} {_verb(own[f'rank_{name}'])} {_SURPRISE}: rank correlation {_signed(own[f'rank_{name}'])}"
+        _follows(own, name, word)
         for name, word in (
             ("positive", f"{positive} responses the weight"),
             ("negative", f"{negative} ones it"),
@@ -254,6 +263,23 @@ def _tells(between_sides: float) -> str:
         *("sides more than tokens", "sides, not tokens"),
     )
     return fifths[sum(between_sides >= end for end in (0.2, 0.4, 0.6, 0.8))]
+
+
+def _follows(own: Mapping[str, Any], name: str, word: str) -> str:
+    """How a side's weight goes with 1 - p. Where most weights are nearly alike, ranks are of differences that nobody sees, and may go
+    against those that everybody sees: then the means speak."""
+    rank = own[f"rank_{name}"]
+    sure, unsure = own.get(f"sure_{name}"), own.get(f"unsure_{name}")
+    gap = 0.0 if sure is None or unsure is None else unsure - sure
+    if abs(gap) < _SEEN or (gap * rank > 0 and _verb(rank) != _verb(0)):
+        return f"on {word} {_verb(rank)} {_SURPRISE}: rank correlation {_signed(rank)}"
+    means = (
+        f"{unsure:.2f} on average where {_SURPRISE} is above {UNSURE}, {sure:.2f} where it is below {SURE}"
+    )
+    return (
+        f"on {word} is {'higher' if gap > 0 else 'lower'} where the policy was unsure: {means} (the rank correlation, "
+        f"{_signed(rank)}, is of the many weights that hardly differ)"
+    )
 
 
 def _verb(correlation: float) -> str:
