@@ -273,12 +273,9 @@ def _follows(own: Mapping[str, Any], name: str, word: str) -> str:
     gap = 0.0 if sure is None or unsure is None else unsure - sure
     if abs(gap) < _SEEN or (gap * rank > 0 and _verb(rank) != _verb(0)):
         return f"on {word} {_verb(rank)} {_SURPRISE}: rank correlation {_signed(rank)}"
-    means = (
-        f"{unsure:.2f} on average where {_SURPRISE} is above {UNSURE}, {sure:.2f} where it is below {SURE}"
-    )
     return (
-        f"on {word} is {'higher' if gap > 0 else 'lower'} where the policy was unsure: {means} (the rank correlation, "
-        f"{_signed(rank)}, is of the many weights that hardly differ)"
+        f"on {word} is {'higher' if gap > 0 else 'lower'} where the policy was unsure: {unsure:.2f} on average where "
+        f"{_SURPRISE} is above {UNSURE}, {sure:.2f} where it is below {SURE}"
     )
 
 
