@@ -292,6 +292,13 @@ def test_a_name_of_the_hub_is_no_path(tmp_path, monkeypatch):
             check_model_name(name)
 
 
+def test_a_misspelt_policy_is_not_asked_of_the_hub():
+    """It took 8 seconds, and the answer was that the hub does not answer."""
+    with pytest.raises(FileNotFoundError, match="there is no such model; did you mean 'builtin'"):
+        check_model_name("buitlin")
+    check_model_name("gpt2")
+
+
 def test_a_task_s_score_without_answers_says_so_too():
     numbers = {"without_answer": 1.0, "truncated": 0.0, "source": {"task": "vans.jsonl"}}
     assert "if training had a --template, --template_text or --extract, give the same" in unanswered(numbers)
@@ -306,7 +313,7 @@ def test_a_task_s_score_without_answers_says_so_too():
             "stop",
             "nearly all responses have no answer where it is looked for (boxed). The prompt was the template 'math': {question}\\n\\n"
             "Please reason step by step, and put your final answer within \\boxed{}. (A model that was trained on other prompts needs "
-            "those: --template NAME, or --template_text TEXT with --extract PLACE)",
+            "those: --template NAME, or --template_text TEXT with --extract PLACE, or --reward FILE.py:NAME for a reward of your own)",
         ),
         ("It is", "length", "were cut off before an answer: --max-tokens gives them more room"),
         ("\\boxed{3}", "stop", None),

@@ -174,17 +174,17 @@ def test_a_folder_in_which_no_step_ran_may_be_used_again(tmp_path):
     with RunWriter.create(tmp_path / "run", description) as writer:
         assert writer.info["status"] == "running"
         writer.log({"step": 1})
-    with pytest.raises(RunFolderError, match="holds another run"):
+    with pytest.raises(RunFolderError, match="holds a run already"):
         RunWriter.create(tmp_path / "run", description)
 
 
 def test_a_folder_with_a_checkpoint_or_a_live_run_is_kept(tmp_path):
     description = RunDescription("trl", "delta", 0, "builtin", "sums")
     RunWriter.create(tmp_path / "live", description)  # running, as far as anyone can tell
-    with pytest.raises(RunFolderError, match="holds another run"):
+    with pytest.raises(RunFolderError, match="holds a run already"):
         RunWriter.create(tmp_path / "live", description)
     with pytest.raises(KeyError), RunWriter.create(tmp_path / "run", description):
         raise KeyError
     (tmp_path / "run" / "checkpoint-2").mkdir()
-    with pytest.raises(RunFolderError, match="holds another run"):
+    with pytest.raises(RunFolderError, match="holds a run already"):
         RunWriter.create(tmp_path / "run", description)

@@ -379,6 +379,18 @@ def test_a_full_disk_cannot_hide_that_a_run_failed(tmp_path, monkeypatch):
     assert json.loads((tmp_path / "run.json").read_text())["status"] == "failed"
 
 
+def test_an_interrupt_before_the_first_checkpoint_names_the_command_too(tmp_path):
+    with (
+        pytest.raises(KeyboardInterrupt, match=r"\(--save_steps says how often\)$"),
+        endings.how_to_go_on(tmp_path),
+    ):
+        raise KeyboardInterrupt  # before there was a run folder
+    RunWriter.create(tmp_path, RunDescription("trl", "delta", 0, "builtin", "sums"))
+    again = f"; start again with: delta-rlvr train --output {tmp_path} --resume"
+    with pytest.raises(KeyboardInterrupt, match=re.escape(again)), endings.how_to_go_on(tmp_path):
+        raise KeyboardInterrupt
+
+
 def test_other_libraries_words_for_a_full_disk(tmp_path):
     assert endings.disk_is_full(RuntimeError("I/O error: No space left on device (os error 28)"), tmp_path)
     # torch does not say why it could not write: only a disk without room explains it.

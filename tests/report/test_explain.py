@@ -115,7 +115,7 @@ def test_the_page_opens(browser, rollouts_file, tmp_path):
         ('{"prompt": "p", "reward": 1}', "line 2 has no response"),
         ('{"prompt": 3, "response": "r", "reward": 1}', "line 2: prompt must be a text or a list"),
         ('{"prompt": [{"role": "user"}], "response": "r", "reward": 1}', "line 2: prompt must be"),
-        ('{"prompt": "p", "response": "", "reward": 1}', "line 2: response must be a text that is not empty"),
+        ('{"prompt": "p", "response": null, "reward": 1}', "line 2: response must be a text, got None"),
         ('{"prompt": "p", "response": "r", "reward": "1"}', "line 2: reward must be a finite number"),
         ('{"prompt": "p", "response": "r", "reward": NaN}', "line 2: reward must be a finite number"),
     ],
@@ -125,6 +125,21 @@ def test_a_bad_line_is_named(tmp_path, line, words):
     path.write_text('{"prompt": "p", "response": "r", "reward": 1}\n' + line + "\n")
     with pytest.raises(RolloutFileError, match=words):
         read_rollouts(path)
+
+
+def test_a_response_without_a_token_counts_in_its_group(tmp_path):
+    """It was refused in a plain file and taken in verl's."""
+    path = tmp_path / "rollouts.jsonl"
+    lines = [
+        {"prompt": PROMPTS[0], "response": text, "reward": reward}
+        for text, reward in ((RESPONSES[0], 1), (RESPONSES[1], 0), ("", 0))
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    shown = responses_of(explain("builtin", path, tmp_path / "x.html"))
+    assert {"".join(response["tokens"]) for response in shown} == set(RESPONSES[:2])
+    # Rewards 1, 0 and 0: mean 1/3, unbiased deviation sqrt(1/3).
+    size = 1 / (3 * (3**-0.5 + 1e-4))
+    assert sorted(response["advantage"] for response in shown) == pytest.approx([-size, 2 * size])
 
 
 def test_a_missing_or_empty_file_is_named(tmp_path):

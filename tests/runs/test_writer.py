@@ -77,7 +77,7 @@ def test_values_that_are_not_finite_become_null_with_a_note(tmp_path):
 @pytest.mark.parametrize("part", ["run.json", "metrics.jsonl", "tokens.npz"])
 def test_create_refuses_a_folder_with_a_part_of_a_run(tmp_path, part):
     (tmp_path / part).write_text("{}")
-    with pytest.raises(RunFolderError, match=rf"holds another run \({part}\)"):
+    with pytest.raises(RunFolderError, match=rf"holds a run already \({part}\)"):
         RunWriter.create(tmp_path, describe())
 
 

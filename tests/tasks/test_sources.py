@@ -393,6 +393,8 @@ def test_files_of_rows_of_every_kind(tmp_path, name):
         ("x.json", '{"a": 1}', "give a list of objects"),
         ("x.csv", "question,answer\na,b,c\n", "line 2: not as many fields as the heading has .2."),
         ("x.csv", "question,answer\na\n", "line 2: not as many fields"),
+        ("x.csv", "question;answer\na, b and c;6\n", "x.csv: its columns are separated by semicolons"),
+        ("x.csv", "question\tanswer\na\t6\n", "x.csv: its columns are separated by tabs"),
         ("x.parquet", "no", "is not a Parquet file"),
         ("x.txt", "q", "x.txt does not hold rows: give a file that ends in .jsonl"),
     ],

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from delta_rlvr.adapters.trl.resume import find_checkpoints
 from delta_rlvr.exit_codes import WorkFailed
+from delta_rlvr.runs.layout import RUN
 from delta_rlvr.spelling import command_line
 
 _LITTLE = 16 * 2**20  # bytes; a disk with less is full, whatever the library that failed calls it
@@ -56,9 +57,10 @@ def room_for_the_end(folder: Path) -> Iterator[None]:
 
 def _kept(folder: Path) -> str:
     whole = find_checkpoints(folder).whole
-    if not whole:
-        return "no checkpoint was written yet (--save_steps says how often)"
     again = command_line("delta-rlvr", "train", "--output", folder, "--resume")
+    if not whole:
+        start = f"; start again with: {again}" if (folder / RUN).exists() else ""
+        return f"no checkpoint was written yet (--save_steps says how often){start}"
     return f"checkpoint-{whole[-1]} is kept; go on with: {again}"
 
 

@@ -187,7 +187,8 @@ def unanswered(numbers: Mapping[str, Any]) -> str | None:
     which = "your own" if template == "own" else f"the template {template!r}"
     return (
         f"nearly all responses have no answer where it is looked for ({numbers['extract']}). The prompt was {which}: {prompt} "
-        "(A model that was trained on other prompts needs those: --template NAME, or --template_text TEXT with --extract PLACE)"
+        "(A model that was trained on other prompts needs those: --template NAME, or --template_text TEXT with --extract PLACE, or "
+        "--reward FILE.py:NAME for a reward of your own)"
     )
 
 

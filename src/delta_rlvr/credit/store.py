@@ -117,8 +117,11 @@ class RowStore:
         """(start, stop) of each chunk."""
         return [(chunk.start, chunk.stop) for chunk in self._chunks]
 
-    def chunks(self, wanted: Sequence[bool]) -> Iterator[tuple[slice, Float[Tensor, "token width"]]]:
-        """Place and rows (on the device) of each wanted chunk, in order; host rows are fetched one chunk ahead."""
+    def chunks(
+        self, wanted: Sequence[bool] | None = None
+    ) -> Iterator[tuple[slice, Float[Tensor, "token width"]]]:
+        """Place and rows (on the device) of each chunk, or of each wanted one, in order; host rows are fetched one chunk ahead."""
+        wanted = [True] * len(self._chunks) if wanted is None else wanted
         todo = [chunk for chunk, yes in zip(self._chunks, wanted, strict=True) if yes]
         ahead = [self._fetch(chunk) for chunk in todo[:1]]
         for number, chunk in enumerate(todo):

@@ -338,7 +338,7 @@ class CreditStream:
     def _name_bad_hidden(self, row: Tensor) -> None:
         """A row's sum was not finite: find out whether an entry is not (a sum of huge entries may overflow)."""
         bad = torch.zeros(len(row), dtype=torch.bool, device=row.device)
-        for place, rows in self.store.chunks([True] * len(self.store.bounds)):
+        for place, rows in self.store.chunks():
             bad[place] = ~rows.isfinite().all(-1)
         if bool(bad.any()):
             raise not_finite("hidden", bad, row)

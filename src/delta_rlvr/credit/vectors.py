@@ -90,7 +90,7 @@ class Rows:
         store = batch.store
 
         def read(wanted: list[bool] | None) -> Chunks:
-            return store.chunks([True] * len(store.bounds) if wanted is None else wanted)
+            return store.chunks(wanted)
 
         # A rank without a token has no width of its own.
         width = batch.reducer.maximum(store.width or 0)

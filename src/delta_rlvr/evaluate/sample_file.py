@@ -73,7 +73,7 @@ class SampleFile:
         if changed := list(_differences(stored, identity)):
             raise EvaluationError(
                 f"{self.path} was begun with other settings: {'; '.join(changed)}. "
-                "Give the same ones to go on, or choose another output"
+                f"Give the same ones to go on, choose another output, or delete {self.path.name} to begin anew"
             )
         self.samples = {sample.key: sample for sample in _read_lines(self._file, self.path, start=2)}
 

@@ -125,8 +125,8 @@ def _plain(row: Row, where: str, reward_key: str) -> Rollout:
         raise RolloutFileError(f"{where} has no {' and no '.join(missing)} (it has {_keys(row)}){advice}")
     own = "tokens" in row and "ids" in row  # a run of ours
     response = row["response"]
-    if not isinstance(response, str) or not (response or own):
-        raise RolloutFileError(f"{where}: response must be a text that is not empty, got {response!r}")
+    if not isinstance(response, str):
+        raise RolloutFileError(f"{where}: response must be a text, got {response!r}")
     decisive = row.get("decisive") if own else None
     advantage, group = row.get("advantage"), row.get("group", row["prompt"])
     return Rollout(

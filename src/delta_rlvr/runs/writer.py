@@ -230,7 +230,7 @@ def check_is_free(folder: Path) -> None:
     held = [name for name in (RUN, METRICS, ROLLOUTS, TOKENS) if (folder / name).exists()]
     if held and not ended_before_its_first_step(folder):
         raise RunFolderError(
-            f"{folder} holds another run ({', '.join(held)}): give another folder, resume that run, or delete it"
+            f"{folder} holds a run already ({', '.join(held)}): resume it, give another folder, or delete it"
         )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from delta_rlvr.files import file_digest
-from delta_rlvr.spelling import near_path
+from delta_rlvr.spelling import did_you_mean, near_path
 from delta_rlvr.tasks.sources import hub
 
 if TYPE_CHECKING:
@@ -58,6 +58,8 @@ def check_model_name(name: str) -> None:
             raise FileNotFoundError(f"--model {name}: the folder holds no model (no config.json); {has}")
     elif not path.exists() and _must_be_a_path(name):
         raise FileNotFoundError(f"--model {name}: there is no such folder or file{near_path(Path(name))}")
+    elif not path.exists() and (near := did_you_mean(name, (DEFAULT_POLICY, SMOLLM2))):
+        raise FileNotFoundError(f"--model {name}: there is no such model{near}")
 
 
 def _must_be_a_path(name: str) -> bool:

@@ -38,7 +38,7 @@ def test_a_script_gets_the_whole_folder(tmp_path):
     assert "4 steps of `delta`" in card
     assert "| reward | letters |" in card
     assert not (tmp_path / "README.md").exists()  # TRL's card, which says nothing of the method
-    with pytest.raises(RunFolderError, match="holds another run"):
+    with pytest.raises(RunFolderError, match="holds a run already"):
         build_real(output_dir=str(tmp_path), **DUE).train()
 
 

@@ -141,6 +141,12 @@ def _read_csv(path: Path) -> Iterator[tuple[str, Row]]:
     csv.field_size_limit(2**31 - 1)
     with path.open(newline="", encoding="utf-8-sig") as file:
         rows = csv.DictReader(file)
+        heading = (rows.fieldnames or [""])[0]
+        for separator, name in ((";", "semicolons"), ("\t", "tabs")):
+            if len(rows.fieldnames or ()) == 1 and separator in heading:
+                raise ValueError(
+                    f"{path}: its columns are separated by {name} ({heading!r}); save it with commas between them"
+                )
         for row in rows:
             if None in row or None in row.values():
                 raise ValueError(
