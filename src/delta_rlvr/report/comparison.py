@@ -313,7 +313,7 @@ def _alone(
     change = change or f"{unit.signed(after - before)} {unit.name}"
     return (
         f"{label} goes from {what}{unit.shown(before)} to {unit.shown(after)} on held-out problems: {change}. "
-        "Give another method's runs to compare with."
+        "What the token weights add to it, a comparison of methods shows: delta-rlvr compare --methods dapo,delta."
     )
 
 
