@@ -81,6 +81,17 @@ def test_create_refuses_a_folder_with_a_part_of_a_run(tmp_path, part):
         RunWriter.create(tmp_path, describe())
 
 
+def test_a_run_without_a_checkpoint_is_not_to_be_resumed(tmp_path):
+    """A script was sent to `resume_from_checkpoint`, which sent it back."""
+    with RunWriter.create(tmp_path, describe()) as writer:
+        writer.log({"step": 1})
+    with pytest.raises(RunFolderError, match="it has no checkpoint, so delete it, or give another folder"):
+        RunWriter.create(tmp_path, describe())
+    (tmp_path / "checkpoint-1").mkdir()
+    with pytest.raises(RunFolderError, match=": resume it, give another folder, or delete it"):
+        RunWriter.create(tmp_path, describe())
+
+
 def test_create_accepts_a_folder_with_foreign_files(tmp_path):
     (tmp_path / "log.txt").write_text("hello")
     RunWriter.create(tmp_path, describe()).finish()

@@ -270,7 +270,8 @@ def _how_to_score(runs: Sequence[RunReader]) -> dict[str, str]:
     ]
     return {
         "words": "To compare held-out scores, run this, with your file of problems for FILE, and make the page again (add "
-        "--reward FILE.py:NAME if you have a reward of your own, and --template_text if your prompts are not the built-in one's):",
+        "--reward FILE.py:NAME if you have a reward of your own, --template_text with your prompt, and --max-tokens and -k for the "
+        "length and number of the responses):",
         "commands": "\n".join(commands),
     }
 

@@ -229,9 +229,10 @@ def check_is_free(folder: Path) -> None:
         raise RunFolderError(f"{folder} is a file: give a folder for the run")
     held = [name for name in (RUN, METRICS, ROLLOUTS, TOKENS) if (folder / name).exists()]
     if held and not ended_before_its_first_step(folder):
-        raise RunFolderError(
-            f"{folder} holds a run already ({', '.join(held)}): resume it, give another folder, or delete it"
-        )
+        advice = "resume it, give another folder, or delete it"
+        if not any(folder.glob("checkpoint-*")):
+            advice = "it has no checkpoint, so delete it, or give another folder (`delta-rlvr train --resume` starts its runs again)"
+        raise RunFolderError(f"{folder} holds a run already ({', '.join(held)}): {advice}")
 
 
 def ended_before_its_first_step(folder: Path) -> bool:
