@@ -291,6 +291,8 @@ def _agree(correlation: float) -> str:
         return f"agree: {shown}"
     if correlation >= 0.2:
         return f"agree only in part: {shown}, much of what they say is chance"
+    if correlation <= -0.2:
+        return f"go against each other: {shown}, so that a few responses decide which tokens weigh more"
     return f"do not agree: {shown}, so that what they say is mostly chance"
 
 
