@@ -23,7 +23,7 @@ from delta_rlvr.evaluate.seeds import (
     p_text,
     p_words,
 )
-from delta_rlvr.study.learning.runner import Outcome, read_outcomes
+from delta_rlvr.study.learning.runner import PROTOCOL, Outcome, read_outcomes
 
 Scores = dict[tuple[float, str], dict[int, float]]
 
@@ -44,8 +44,9 @@ def main() -> None:
         if (protocols[folder]["primary"] or {}).get("arm") == options.method
     }
     runs = {
-        (rate, arm): [one for one in read_outcomes(folder) if one.run.arm == arm and one.diverged is None]
+        (rate, arm): [one for one in outcomes if one.run.arm == arm and one.diverged is None]
         for folder, rate in sorted(rates.items(), key=lambda item: item[1])
+        for outcomes in (read_outcomes(folder),)
         for arm in (baseline, options.method)
     }
     show_levels(runs)
@@ -120,7 +121,7 @@ def _name(rate: float, arm: str) -> str:
 
 
 def _protocol(folder: Path) -> dict:
-    return json.loads((folder / "protocol.json").read_text(encoding="utf-8"))["protocol"]
+    return json.loads((folder / PROTOCOL).read_text(encoding="utf-8"))["protocol"]
 
 
 if __name__ == "__main__":

@@ -297,6 +297,7 @@ def test_a_misspelt_policy_is_not_asked_of_the_hub():
     with pytest.raises(FileNotFoundError, match="there is no such model; did you mean 'builtin'"):
         check_model_name("buitlin")
     check_model_name("gpt2")
+    check_model_name("somebody/smollm2-135m")  # a name of the hub, however near it is to one of ours
 
 
 def test_a_task_s_score_without_answers_says_so_too():

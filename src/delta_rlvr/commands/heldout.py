@@ -14,7 +14,7 @@ from delta_rlvr.commands.progress import Teller
 from delta_rlvr.commands.terminal import add_columns
 from delta_rlvr.evaluate import EvaluationResult, evaluate_policy
 from delta_rlvr.evaluate.bootstrap import interval_text
-from delta_rlvr.evaluate.compare import paired_change
+from delta_rlvr.evaluate.compare import asked_alike, paired_change
 from delta_rlvr.evaluate.records import Grade
 from delta_rlvr.evaluate.seeds import few_problems
 from delta_rlvr.spelling import counted, score_unit
@@ -136,8 +136,12 @@ def tell_change(
     more. (A comparison, which ends with a table of its own, needs no more than a line per run.)"""
     if before is None or after is None:
         return
-    unit, paired = score_unit(own_reward), paired_change(before, after)
-    apart = "" if paired else "not of the same problems and samples, so they cannot be compared"
+    unit = score_unit(own_reward)
+    apart = (
+        ""
+        if asked_alike(before, after)
+        else "not of the same problems and samples, so they cannot be compared"
+    )
     if compare is None:
         scores = [result.summary()["accuracy"] for result in (before, after)]
         change = apart or f"{unit.signed(scores[1] - scores[0])} {unit.name}"
@@ -160,7 +164,7 @@ def tell_change(
     if apart:
         teller.say(f"The two scores are {apart}.")
         return
-    teller.say(f"The change is {paired}.")
+    teller.say(f"The change is {paired_change(before, after)}.")
     teller.say(
         f"This is the effect of the whole training. To see what the token weights add to it, compare methods:\n{compare}"
     )

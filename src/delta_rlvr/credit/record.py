@@ -102,7 +102,8 @@ class CreditRecord:
             "zero_advantage": (side == 0).to(weights.dtype).mean(),
         }
         # Tokens without an advantage count for the mean of one, but nothing is learnt from them.
-        learnt = weights[side != 0] if bool((side != 0).any()) else weights.new_ones(1)
+        learnt = weights[side != 0]
+        learnt = learnt if len(learnt) else weights.new_ones(1)
         report |= {"weight_signal_mean": learnt.mean(), "weight_signal_std": learnt.std(correction=0)}
         for name, sign in (("positive", 1), ("negative", -1)):
             here = weights[side == sign]

@@ -116,12 +116,15 @@ def compare_results(
     return replace(comparison, notes=_sentences(comparison))
 
 
-def paired_change(before: EvaluationResult, after: EvaluationResult) -> str | None:
-    """What training changed in a held-out score, with its interval and its test: "+3.8 points (-10.0 to +20.0, paired by problem;
-    p = 0.74)". None where the two are not of the same problems and samples."""
+def asked_alike(before: EvaluationResult, after: EvaluationResult) -> bool:
+    """Whether two scores are of as many problems and samples."""
     asked = [[result.summary()[key] for key in ("problems", "samples")] for result in (before, after)]
-    if asked[0] != asked[1]:
-        return None
+    return asked[0] == asked[1]
+
+
+def paired_change(before: EvaluationResult, after: EvaluationResult) -> str:
+    """What training changed in a held-out score, with its interval and its test: "+3.8 points (-10.0 to +20.0, paired by problem;
+    p = 0.74)"."""
     comparison = compare_results(before, after)
     unit, gain = comparison.unit, comparison.difference
     spread = interval_text(gain.low, gain.high, unit.signed)

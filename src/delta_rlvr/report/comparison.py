@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from delta_rlvr.evaluate.compare import paired_change
+from delta_rlvr.evaluate.compare import asked_alike, paired_change
 from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.results import EvaluationResult
 from delta_rlvr.evaluate.seeds import (
@@ -25,6 +25,9 @@ from delta_rlvr.spelling import POINTS, REWARD, Unit, command_line, score_unit, 
 
 # Rows that the page shows of one evaluation.
 FACTS = 80
+
+_NOT_A_RESULT = (AttributeError, KeyError, TypeError, ValueError)
+"""What reading a file of `evaluations/` raises that somebody else wrote."""
 
 
 def comparison(runs: Sequence[RunReader], groups: Sequence[RunGroup]) -> dict[str, Any]:
@@ -143,7 +146,7 @@ def _evaluated(run: RunReader, moment: str) -> dict[str, Any] | None:
         if result.complete:
             return _score(result.summary())
         why = "samples are missing in it: run the same command again"
-    except (KeyError, TypeError, ValueError):
+    except _NOT_A_RESULT:
         why = "it is not a result of `delta-rlvr evaluate`"
     run.problems.append(f"{EVALUATIONS}/heldout_{moment}.json gives no held-out score: {why}")
     return None
@@ -281,16 +284,11 @@ def _change(runs: Sequence[RunReader]) -> str | None:
     if len(runs) != 1:
         return None
     try:
-        return paired_change(
-            *(EvaluationResult(runs[0].evaluations[f"heldout_{when}"]) for when in ("before", "after"))
+        before, after = (
+            EvaluationResult(runs[0].evaluations[f"heldout_{when}"]) for when in ("before", "after")
         )
-    except (
-        AttributeError,
-        KeyError,
-        TypeError,
-        ValueError,
-        EvaluationError,
-    ):  # nothing to pair, or another's file
+        return paired_change(before, after) if asked_alike(before, after) else None
+    except (*_NOT_A_RESULT, EvaluationError):  # nothing to pair, or another's file
         return None
 
 

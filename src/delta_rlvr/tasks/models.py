@@ -58,7 +58,8 @@ def check_model_name(name: str) -> None:
             raise FileNotFoundError(f"--model {name}: the folder holds no model (no config.json); {has}")
     elif not path.exists() and _must_be_a_path(name):
         raise FileNotFoundError(f"--model {name}: there is no such folder or file{near_path(Path(name))}")
-    elif not path.exists() and (near := did_you_mean(name, (DEFAULT_POLICY, SMOLLM2))):
+    # Names of the hub have an owner: SOMEBODY/smollm2-135m is one, however near it is to ours.
+    elif not path.exists() and "/" not in name and (near := did_you_mean(name, (DEFAULT_POLICY, SMOLLM2))):
         raise FileNotFoundError(f"--model {name}: there is no such model{near}")
 
 
