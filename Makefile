@@ -56,15 +56,15 @@ $(VENV)-docs/.ready: pyproject.toml constraints.txt
 setup: $(VENV)/.ready
 setup-dev: $(VENV)/.ready-dev
 
-$(VENV)/.ready: pyproject.toml constraints.txt | system
+$(VENV)/.ready: pyproject.toml graders/pyproject.toml constraints.txt | system
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing delta-rlvr and what it trains with into $(VENV) (a few minutes, once)"
-	$(PIP) -e ".[train]"
+	$(PIP) -e ./graders -e ".[train]"
 	touch $@
 
-$(VENV)/.ready-dev: $(VENV)/.ready scripts/verl_requirements.txt | system
+$(VENV)/.ready-dev: $(VENV)/.ready evidence/pyproject.toml scripts/verl_requirements.txt | system
 	@echo "installing what the tests need"
-	$(PIP) -e ".[dev]"
+	$(PIP) -e ./graders -e ".[dev]" -e ./evidence
 	$(PIP) --no-deps -r scripts/verl_requirements.txt
 	touch $@
 

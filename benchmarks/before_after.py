@@ -76,8 +76,8 @@ def credit_paths() -> dict[str, Callable[[], Any]]:
 
 def grading_paths() -> dict[str, Callable[[], Any]]:
     """Answers that are judged in this process, as most of them are."""
-    from delta_rlvr.rewards import grade_math
     from grade_math import plain_pairs
+    from rlvr_graders import grade_math
 
     pairs = plain_pairs(500, random.Random(0))
     return {"grading of 500 plain answers": lambda: [grade_math(*pair) for pair in pairs]}

@@ -23,8 +23,8 @@ import transformers
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from common import circumstances, keep, model_parser, parse, smollm_config
-from delta_rlvr.study.stack.policy import StackedPolicy
-from delta_rlvr.study.stack.sampling import StackedSampler
+from delta_evidence.stack.policy import StackedPolicy
+from delta_evidence.stack.sampling import StackedSampler
 from delta_rlvr.tasks import load_policy
 
 COPIES = 8

@@ -16,7 +16,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from delta_rlvr.rewards.code import (
+from rlvr_graders.code import (
     AssertionTests,
     Call,
     CodeSettings,

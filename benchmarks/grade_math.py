@@ -18,7 +18,7 @@ import random
 import time
 from collections.abc import Callable
 
-from delta_rlvr.rewards import grade_math, grade_math_batch, shutdown_workers
+from rlvr_graders import grade_math, grade_math_batch, shutdown_workers
 
 Pair = tuple[str, str]
 

@@ -3,9 +3,9 @@
     python benchmarks/study_step.py                                                     the bundled policy on a CPU
     python benchmarks/study_step.py --model smollm2-135m --device cuda --runs 15 --batches 5
 
-The settings are those of recipes/study/smollm2-chain-sum.yaml (of cpu.yaml for the bundled policy); half of the runs are dapo, half
-delta. The device is waited for at both ends of a phase, so that each has its own seconds; a study that is not timed judges while the
-device makes the old log-probs. The first batch is not counted: graphs are captured and libraries set up in it.
+The settings are those of evidence/protocols/smollm2-chain-sum.yaml (of cpu.yaml for the bundled policy); half of the runs are dapo,
+half delta. The device is waited for at both ends of a phase, so that each has its own seconds; a study that is not timed judges
+while the device makes the old log-probs. The first batch is not counted: graphs are captured and libraries set up in it.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import Any
 import torch
 
 from common import circumstances, keep, model_parser, parse
-from delta_rlvr.study.judging import Judge
-from delta_rlvr.study.learning.checkpoint import path_of, write_state
-from delta_rlvr.study.learning.heldout import heldout_accuracies
-from delta_rlvr.study.learning.protocol import Protocol, Run, read_protocols
-from delta_rlvr.study.learning.training import StackedTraining
-from delta_rlvr.study.phases import Phases
-from delta_rlvr.study.rollouts import make_collector
+from delta_evidence.judging import Judge
+from delta_evidence.learning.checkpoint import path_of, write_state
+from delta_evidence.learning.heldout import heldout_accuracies
+from delta_evidence.learning.protocol import Protocol, Run, read_protocols
+from delta_evidence.learning.training import StackedTraining
+from delta_evidence.phases import Phases
+from delta_evidence.rollouts import make_collector
 from delta_rlvr.tasks import get_task, load_policy
 
 RECIPES = Path(__file__).parents[1] / "recipes" / "study"

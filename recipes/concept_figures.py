@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from delta_evidence.drawing import INK, LINES, MARGIN, RULE, SOFT, WIDTH, Canvas
 from delta_rlvr.credit.diagnostics import SATURATED
 from delta_rlvr.runs import read_run
-from delta_rlvr.study.drawing import INK, LINES, MARGIN, RULE, SOFT, WIDTH, Canvas
 
 # The colours of the page: sides in green and purple; weights above one in orange, below one in blue.
 RIGHT, WRONG = LINES[2], LINES[3]

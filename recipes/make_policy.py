@@ -25,7 +25,7 @@ import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import GenerationConfig, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from delta_rlvr.study.planted.policies import collate
+from delta_evidence.planted.policies import collate
 from delta_rlvr.tasks.phrased_sums import PhrasedSums, Slips
 from delta_rlvr.tasks.registry import BUILT_IN, DEFAULT_TASK
 

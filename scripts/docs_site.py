@@ -13,6 +13,9 @@ ROOT = Path(__file__).parents[1]
 BORROWED = {"recipes/paper/README.md": "recipes/paper.md"}
 """Files outside docs/ that are pages of the site, and where they stand there."""
 
+RESULTS = ROOT / "evidence" / "results"
+"""Kept outcomes: files of the site, linked from its pages."""
+
 _FENCE = re.compile(r"^\s*(```|~~~)")
 _ITEM = re.compile(r"^ {0,3}([-*]|\d+\.) ")
 
@@ -21,6 +24,10 @@ def on_files(files: Files, config: Any) -> Files:
     """Add the borrowed pages."""
     from mkdocs.structure.files import File
 
+    for path in sorted(RESULTS.rglob("*")):
+        if path.is_file():
+            place = f"data/{path.relative_to(RESULTS).as_posix()}"
+            files.append(File.generated(config, place, abs_src_path=str(path)))
     for source, place in BORROWED.items():
         files.append(File.generated(config, place, content=(ROOT / source).read_text(encoding="utf-8")))
     return files
@@ -28,6 +35,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Point links at the borrowed pages, and put a blank line before each list and table."""
+    markdown = markdown.replace("](../evidence/results/", "](data/")
     for source, place in BORROWED.items():
         markdown = markdown.replace(f"](../{source})", f"]({place})")
         if page.file.src_uri == place:

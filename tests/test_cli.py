@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from delta_rlvr import __version__
-from delta_rlvr.cli import COMMANDS, EXTRAS, main
+from delta_rlvr.cli import COMMANDS, EXTRAS, IN_EVIDENCE, main
 from delta_rlvr.evaluate.errors import EvaluationError, EvaluationFailed
 from delta_rlvr.exit_codes import ExitCode, WorkFailed, at_work, exit_code_of
 from delta_rlvr.objectives import all_methods
@@ -188,7 +188,7 @@ def test_an_unknown_command(capsys):
 
 
 def test_every_command_says_how_to_install_what_it_needs():
-    assert EXTRAS.keys() == COMMANDS.keys()
+    assert {*EXTRAS, *IN_EVIDENCE} == COMMANDS.keys()
 
 
 def test_a_package_that_is_missing(monkeypatch, capsys):

@@ -7,9 +7,10 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
+from importlib.metadata import entry_points
 
 from delta_rlvr import __version__
-from delta_rlvr.commands import EXTRAS, TRAIN_LIKE
+from delta_rlvr.commands import EXTRAS, IN_EVIDENCE, TRAIN_LIKE
 from delta_rlvr.exit_codes import ExitCode, exit_code_of
 from delta_rlvr.spelling import did_you_mean
 
@@ -50,6 +51,12 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"delta-rlvr {__version__}")
         return ExitCode.DONE
     command, rest = given[0], given[1:]
+    if command in IN_EVIDENCE and command not in COMMANDS:
+        print(
+            f"delta-rlvr {command}: not installed; pip install delta-rlvr-evidence (in a checkout: pip install ./evidence)",
+            file=sys.stderr,
+        )
+        return ExitCode.BAD_INPUT
     if command not in COMMANDS:
         print(
             f"delta-rlvr: there is no command {command!r}{did_you_mean(command, COMMANDS)} (there are: {', '.join(COMMANDS)})",
@@ -63,7 +70,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"\ndelta-rlvr {command}: interrupted; {kept}", file=sys.stderr)
         return ExitCode.INTERRUPTED
     except ModuleNotFoundError as error:
-        install = f'pip install "delta-rlvr[{EXTRAS[command]}]"'
+        install = f'pip install "delta-rlvr[{EXTRAS.get(command, "evaluate")}]"'
         print(f"delta-rlvr {command}: {error}. Install it with: {install}", file=sys.stderr)
         return ExitCode.BAD_INPUT
     except Exception as error:
@@ -97,7 +104,7 @@ def _parsed(command: str, arguments: list[str]) -> int:
     named = command == "explain" or (command == "evaluate" and "--list" not in arguments)
     # The other commands give several names to one option.
     (_check_names if named else _loading)(command, arguments)
-    module = import_module(f"delta_rlvr.commands.{command.replace('-', '_')}")
+    module = import_module(JOINED.get(command) or f"delta_rlvr.commands.{command}")
     from delta_rlvr.commands.parser import CommandParser
 
     parser = CommandParser(prog=f"delta-rlvr {command}", description=module.__doc__)
@@ -120,8 +127,11 @@ def _loading(command: str, arguments: list[str]) -> None:
         print(f"delta-rlvr {command}: loading ...", file=sys.stderr, flush=True)
 
 
+JOINED = {point.name: point.value for point in entry_points(group="delta_rlvr.commands")}
+"""Commands of other distributions, and the module of each."""
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
-    command: partial(_train_like if command in TRAIN_LIKE else _parsed, command) for command in EXTRAS
+    command: partial(_train_like if command in TRAIN_LIKE else _parsed, command)
+    for command in (*EXTRAS, *JOINED)
 }
 
 if __name__ == "__main__":

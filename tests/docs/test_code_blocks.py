@@ -7,11 +7,11 @@ import tomllib
 
 import pytest
 
-from delta_rlvr.rewards import Verdict
 from delta_rlvr.runs import RunDescription, RunWriter
 from delta_rlvr.tasks import get_task, load_policy
 from delta_rlvr.testing import check_rule
 from pages import PAGES, ROOT, blocks, name_of
+from rlvr_graders import Verdict
 
 RUN_ELSEWHERE = {"docs/training.md": "tests/commands/test_training_page.py runs its settings and its script"}
 BLOCKS = {name_of(page): list(blocks(page)) for page in PAGES}

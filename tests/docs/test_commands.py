@@ -10,18 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from delta_rlvr.commands import (
-    compare,
-    completion,
-    credit_bench,
-    doctor,
-    evaluate,
-    explain,
-    leaderboard,
-    methods,
-    report,
-    study,
-)
+from delta_evidence.commands import credit_bench, leaderboard, study
+from delta_rlvr.commands import compare, completion, doctor, evaluate, explain, methods, report
 from delta_rlvr.commands.options import parse_train_options
 from delta_rlvr.objectives import get_method
 from pages import PAGES, ROOT, blocks, commands
@@ -155,7 +145,7 @@ def accept_other(name, rest):
         return
     check_files(rest)
     options = vars(parser.parse_args(rest))
-    names = options.get("methods") or options.get("method") or ""
+    names = (name != "leaderboard" and options.get("methods")) or options.get("method") or ""
     for method in names.split(",") if isinstance(names, str) else names:
         # Where a form is shown (NAME, MyRule), there is nothing to look up.
         if method and method not in ("NAME", "my_rules.py:MyRule"):
@@ -196,7 +186,7 @@ def accept_install(packages):
 def check_files(words):
     """Files of this repository that a command reads must be there."""
     for word in words:
-        if re.match(r"(recipes|benchmarks|tests|docs/data)/", word) and not re.search(
+        if re.match(r"(recipes|benchmarks|tests|evidence/results)/", word) and not re.search(
             r"NAME|MINE|mine", word
         ):
             assert any(ROOT.glob(word.split("::")[0])), f"{word} does not exist"

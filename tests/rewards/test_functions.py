@@ -9,16 +9,9 @@ from typing import Any
 
 import pytest
 
-from delta_rlvr.rewards import (
-    ChoiceReward,
-    FormatReward,
-    MathReward,
-    OverlongReward,
-    SoftOverlong,
-    WeightedReward,
-    math_reward,
-)
-from delta_rlvr.rewards.functions import completion_text
+from delta_rlvr.rewards import FormatReward, OverlongReward, SoftOverlong, WeightedReward
+from rlvr_graders import ChoiceReward, MathReward, math_reward
+from rlvr_graders.functions import completion_text
 
 PLAIN = [r"\boxed{5}", r"\boxed{6}", "no box"]
 CHAT = [[{"role": "assistant", "content": text}] for text in PLAIN]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from delta_rlvr.rewards import grade_choice, grade_math
-from delta_rlvr.rewards.extract import EXTRACTORS
 from delta_rlvr.tasks.templates import CHOICE, CODE, MATH, TEMPLATES, Template, template
+from rlvr_graders import grade_choice, grade_math
+from rlvr_graders.extract import EXTRACTORS
 
 OBEDIENT = {
     "last_number": "6 x 7 is that. The answer is %s.",

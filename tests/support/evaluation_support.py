@@ -15,8 +15,8 @@ from delta_rlvr.evaluate.results import EvaluationResult, build_result
 from delta_rlvr.evaluate.runner import identity, run_evaluation
 from delta_rlvr.evaluate.sample_file import SampleFile
 from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey
-from delta_rlvr.rewards.verdict import Verdict
 from delta_rlvr.tasks.problem import Problem
+from rlvr_graders.verdict import Verdict
 
 MODEL = {"name": "scripted"}
 ALPHABET = "0123456789+=? abcdefghijklmnopqrstuvwxyz.\n"

@@ -2,11 +2,11 @@
 
 import pytest
 
-from delta_rlvr.rewards.code import datasets
 from delta_rlvr.tasks import BUILT_IN
 from delta_rlvr.tasks.grading import grade_batch
 from delta_rlvr.tasks.problem import Problem
 from delta_rlvr.tasks.registry import grade_problem
+from rlvr_graders.code import datasets
 
 
 def test_each_problem_has_its_grader_and_its_place_of_the_answer() -> None:

@@ -12,7 +12,7 @@ from types import ModuleType
 import pytest
 import torch
 
-from delta_rlvr.study.planted.policies import IGNORED
+from delta_evidence.planted.policies import IGNORED
 from delta_rlvr.tasks import BUILT_IN, resolve_model
 from delta_rlvr.tasks.phrased_sums import split_of
 

@@ -19,7 +19,7 @@ from delta_rlvr.tasks.sources import hub
 from delta_rlvr.tasks.sources.schemas import FieldNames, RowError, answer_text, reader
 from delta_rlvr.tasks.templates import CHOICE, MATH, Template
 
-RECIPES = Path(__file__).parents[2] / "recipes"
+PROTOCOLS = Path(__file__).parents[2] / "evidence" / "protocols"
 BRACKETS = Template("brackets", "<{question}>", "math", "boxed")
 
 
@@ -335,14 +335,14 @@ def test_real_sets(file: str, schema: str, count: int) -> None:
 def test_files_of_a_data_folder_and_the_brief_template(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As recipes/study/qwen-gsm8k.yaml names them: no folder of one machine stands in the task's name."""
+    """As evidence/protocols/qwen-gsm8k.yaml names them: no folder of one machine stands in the task's name."""
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "data" / "math"
     folder.mkdir(parents=True)
     for name, answer in (("gsm8k_train", 72), ("gsm8k_test", 10)):
         row = {"question": f"What is {answer}?", "answer": f"It is itself.\n#### {answer}"}
         (folder / f"{name}.jsonl").write_text(json.dumps(row) + "\n")
-    (spec,) = yaml.safe_load((RECIPES / "study" / "qwen-gsm8k.yaml").read_text())["tasks"]
+    (spec,) = yaml.safe_load((PROTOCOLS / "qwen-gsm8k.yaml").read_text())["tasks"]
     with pytest.raises(FileNotFoundError, match="DELTA_RLVR_DATA"):
         get_task(spec)
     monkeypatch.setenv("DELTA_RLVR_DATA", str(tmp_path / "data"))

@@ -4,10 +4,12 @@ EXTRAS = {
     **dict.fromkeys(("train", "doctor", "compare"), "train"),
     "evaluate": "evaluate,math",
     **dict.fromkeys(("report", "explain"), "report,evaluate"),
-    **dict.fromkeys(("credit-bench", "study", "leaderboard"), "evaluate"),
     **dict.fromkeys(("methods", "completion"), "train"),
 }
 """The commands, and the extras of the package that each needs."""
 
 TRAIN_LIKE = ("train", "doctor", "compare")
 """Those that take every option of TRL."""
+
+IN_EVIDENCE = ("credit-bench", "study", "leaderboard")
+"""Commands of the distribution delta-rlvr-evidence, which joins them by the entry-point group `delta_rlvr.commands`."""

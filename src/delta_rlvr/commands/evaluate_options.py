@@ -15,10 +15,10 @@ from delta_rlvr.evaluate.records import Questions, Sampler
 from delta_rlvr.evaluate.selection import PAPER_RULE
 from delta_rlvr.evaluate.server_sampler import ServerSampler, ServerSettings
 from delta_rlvr.evaluate.settings import PRESETS, EvaluationSettings
-from delta_rlvr.rewards.extract import EXTRACTORS
 from delta_rlvr.tasks.prompts import encode_prompt
 from delta_rlvr.tasks.sources import hub
 from delta_rlvr.tasks.templates import TEMPLATES
+from rlvr_graders.extract import EXTRACTORS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
         )
     measure = None
     if args.measured is not None:
-        from delta_rlvr.commands.explain_measured import Continued
+        from delta_evidence.commands.explain_measured import Continued
         from delta_rlvr.tasks import get_task
 
         measure = Continued(get_task(args.task), args.measured, args.temperature)

@@ -6,9 +6,9 @@ import textwrap
 from collections.abc import Iterable
 
 from delta_rlvr.commands.names import method_names
-from delta_rlvr.rewards.extract import EXTRACTORS
 from delta_rlvr.tasks import DEFAULT_POLICY, DEFAULT_TASK
 from delta_rlvr.tasks.templates import TEMPLATES
+from rlvr_graders.extract import EXTRACTORS
 
 TRAIN = """usage: delta-rlvr train [--config FILE.yaml] [--OPTION VALUE ...]
 

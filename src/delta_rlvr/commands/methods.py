@@ -10,13 +10,8 @@ import textwrap
 from collections.abc import Iterable
 from dataclasses import fields
 from itertools import zip_longest
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from delta_rlvr.objectives import Method, all_methods, get_method
-
-if TYPE_CHECKING:
-    from delta_rlvr.study.leaderboard import Leaderboard
 
 _COLUMNS = 100
 
@@ -29,33 +24,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="try the method's rule on small batches: padding, order, packing, ranks, empty sides and the like",
     )
-    add(
-        "--markdown",
-        type=Path,
-        metavar="FOLDER",
-        help="the table of docs/methods.md, with cost and learning from a folder of outcomes such as docs/data",
-    )
-    add(
-        "--output",
-        type=Path,
-        help="with --markdown: a page whose table, between the marks <!-- table: begin --> and <!-- table: end -->, is made anew "
-        "(default: print the table)",
-    )
 
 
 def run(options: argparse.Namespace) -> int:
     """The subcommand."""
-    if options.markdown is not None:
-        if options.method is not None or options.check:
-            raise ValueError("--markdown: it lists every method; leave the method's name and --check out")
-        from delta_rlvr.commands.leaderboard import show_table
-        from delta_rlvr.study.leaderboard import leaderboard
-
-        table = markdown(all_methods().values(), leaderboard(options.markdown))
-        show_table(table, len(all_methods()), options.output)
-        return 0
-    if options.output is not None:
-        raise ValueError("--output: it goes with --markdown FOLDER")
     if options.method is None:
         if options.check:
             raise ValueError(
@@ -82,23 +54,6 @@ def listed(methods: Iterable[Method]) -> list[str]:
         laid_out = zip_longest(*cells, fillvalue="")
         lines += ["  ".join(map(str.ljust, parts, widths)).rstrip() for parts in laid_out]
     return lines
-
-
-def markdown(methods: Iterable[Method], board: Leaderboard) -> str:
-    """The table of docs/methods.md: every method, and what was measured of it."""
-    from delta_rlvr.evaluate.seeds import gap_text
-    from delta_rlvr.study.leaderboard import SMOLLM2, share_text
-
-    measured = {row.method: row for row in board.rows}
-    lines = [f"| name | paper | what | needs | cost | over training, {SMOLLM2} |", "|---" * 6 + "|"]
-    for method in methods:
-        row = measured.get(method.name)
-        cost = share_text(row.cost if row else None)
-        learning = gap_text(row.learning.get(SMOLLM2) if row else None)
-        needs = ", ".join(method.rule.needs) or "-"
-        about = method.about.replace("|", "\\|")
-        lines.append(f"| `{method.name}` | {method.paper} | {about} | {needs} | {cost} | {learning} |")
-    return "\n".join(lines) + "\n"
 
 
 def check(method: Method) -> int:

@@ -42,7 +42,7 @@ from delta_rlvr.commands.training_problems import (
 )
 from delta_rlvr.evaluate import EvaluationResult
 from delta_rlvr.exit_codes import at_work
-from delta_rlvr.rewards import OverlongReward, RewardFunction, SoftOverlong
+from delta_rlvr.rewards import OverlongReward, SoftOverlong
 from delta_rlvr.runs import RunWriter
 from delta_rlvr.runs.layout import CONTENT
 from delta_rlvr.runs.model_card import write_card
@@ -53,6 +53,7 @@ from delta_rlvr.tasks.contents import content_digest
 from delta_rlvr.tasks.models import check_model_name, gguf_digest, is_gguf
 from delta_rlvr.tasks.own_reward import OwnReward
 from delta_rlvr.tasks.problem_set import ProblemSet
+from rlvr_graders import RewardFunction
 
 
 def run(arguments: list[str]) -> int:

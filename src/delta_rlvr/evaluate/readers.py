@@ -6,11 +6,11 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from delta_rlvr.rewards.code.datasets import mbpp_tests
 from delta_rlvr.tasks.problem import Problem
 from delta_rlvr.tasks.sources import schemas
 from delta_rlvr.tasks.sources.schemas import RowError, answer_text, question_hash
 from delta_rlvr.tasks.templates import LETTERS, Template
+from rlvr_graders.code.datasets import mbpp_tests
 
 Row = Mapping[str, Any]
 

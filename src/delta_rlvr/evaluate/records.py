@@ -10,9 +10,9 @@ from typing import Any, Protocol
 from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.settings import SampleKey, sample_seed
 from delta_rlvr.files import dump
-from delta_rlvr.rewards.verdict import Verdict
 from delta_rlvr.tasks.problem import Problem
 from delta_rlvr.tasks.registry import grade_problem
+from rlvr_graders.verdict import Verdict
 
 Tokens = tuple[int, ...]
 Prompt = str | Sequence[dict[str, str]] | Tokens

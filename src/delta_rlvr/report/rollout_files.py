@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from delta_rlvr.files import is_number
-from delta_rlvr.rewards.functions import completion_text
 from delta_rlvr.spelling import did_you_mean, near_file
+from rlvr_graders.functions import completion_text
 
 FORMATS = (
     "JSON Lines or Parquet with prompt, response, reward (such as a run's own rollouts/*.jsonl.gz), TRL's completions_*.parquet, "

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from delta_rlvr.rewards import Verdict, grade_choice_batch, grade_math_batch
 from delta_rlvr.tasks.problem import Problem
+from rlvr_graders import Verdict, grade_choice_batch, grade_math_batch
 
 if TYPE_CHECKING:
-    from delta_rlvr.rewards.code.cases import CodeTests
+    from rlvr_graders.code.cases import CodeTests
 
 GRADERS = ("math", "code", "choice")
 
@@ -41,7 +41,7 @@ def _grade_alike(
     if grader == "choice":
         return grade_choice_batch(completions, answers, extract=extract)
     if grader == "code":
-        from delta_rlvr.rewards.code import grade_code_batch
+        from rlvr_graders.code import grade_code_batch
 
         # Once a problem, however the batch is ordered and however many problems it has.
         distinct = {id(problem): problem for problem in problems}
@@ -69,7 +69,7 @@ class _Itself:
 def _tests(key: _Itself) -> CodeTests:
     """Parsed tests of a problem, kept for the last ones. EvalPlus' expectations come from running a reference in the sandbox, and
     LiveCodeBench's archives unpack to megabytes: neither should happen once a response."""
-    from delta_rlvr.rewards.code.datasets import evalplus_tests, parse_tests
+    from rlvr_graders.code.datasets import evalplus_tests, parse_tests
 
     answer = key.problem.answer
     if isinstance(answer, dict) and "plus_input" in answer:

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from delta_rlvr.rewards.verdict import Verdict
 from delta_rlvr.spelling import did_you_mean, failed_with, module_at
 from delta_rlvr.tasks.problem import Problem
+from rlvr_graders.verdict import Verdict
 
 GRADER = "own reward"
 """What a problem says that a reward of one's own judges."""

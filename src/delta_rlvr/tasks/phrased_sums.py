@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from delta_rlvr.rewards.verdict import Verdict
 from delta_rlvr.tasks import sum_language as language
 from delta_rlvr.tasks.problem import Problem
 from delta_rlvr.tasks.sum_credit import first_wrong_digit, stated_answer, sum_digits
 from delta_rlvr.tasks.task import Endless, Span, Split, check_request, hashed_split
+from rlvr_graders.verdict import Verdict
 
 _REDRAWS = 20_000  # in a row without a new problem: then the settings leave (nearly) nothing to draw
 

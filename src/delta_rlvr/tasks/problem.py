@@ -21,4 +21,4 @@ class Problem:
     """Which grader judges it: "math", "code", "choice", or a task's own name."""
     meta: dict[str, Any] = field(default_factory=dict)
     """Whatever else is known of it: source, difficulty, what a task needs for its own grading; under "extract", where its
-    answer stands in a response (a name known to `delta_rlvr.rewards.extract`)."""
+    answer stands in a response (a name known to `rlvr_graders.extract`)."""

@@ -6,12 +6,12 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from delta_rlvr.rewards.verdict import Verdict
 from delta_rlvr.tasks.grading import grade_batch
 from delta_rlvr.tasks.problem import Problem
 from delta_rlvr.tasks.sources.schemas import question_hash
 from delta_rlvr.tasks.sources.shots import Shot, few_shot_prompt, first_line, worked_answer, worked_line
 from delta_rlvr.tasks.task import Span, Split, check_request, hashed_split
+from rlvr_graders.verdict import Verdict
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from delta_rlvr.rewards.verdict import Verdict
 from delta_rlvr.spelling import did_you_mean, guessed, near_file, split_spec
 from delta_rlvr.tasks.grading import GRADERS, grade_batch
 from delta_rlvr.tasks.phrased_sums import PhrasedSums, SumSettings
@@ -17,6 +16,7 @@ from delta_rlvr.tasks.sources.rows import ROW_FILES, check_is_data_set, is_row_f
 from delta_rlvr.tasks.sources.schemas import FieldNames
 from delta_rlvr.tasks.task import Task
 from delta_rlvr.tasks.templates import chosen_template
+from rlvr_graders.verdict import Verdict
 
 DEFAULT_TASK = "phrased-sums"
 GENERATOR_PREFIX = "reasoning-gym:"

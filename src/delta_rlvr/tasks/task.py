@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Literal, Protocol, get_args, runtime_checkable
 
-from delta_rlvr.rewards.verdict import Verdict
 from delta_rlvr.tasks.problem import Problem
+from rlvr_graders.verdict import Verdict
 
 Split = Literal["train", "heldout"]
 SPLITS: tuple[str, ...] = get_args(Split)

@@ -9,7 +9,7 @@ import string
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from delta_rlvr.rewards.extract import EXTRACTORS, extractor
+from rlvr_graders.extract import EXTRACTORS, extractor
 
 LETTERS = string.ascii_uppercase
 
@@ -25,7 +25,7 @@ class Template:
     grader: str
     """Which grader judges its responses: "math", "choice" or "code"."""
     extract: str
-    """Where the final answer stands: a name known to `delta_rlvr.rewards.extract`, or "code_block"."""
+    """Where the final answer stands: a name known to `rlvr_graders.extract`, or "code_block"."""
 
     def __post_init__(self) -> None:
         places = {place for _, place, _, _ in string.Formatter().parse(self.text) if place is not None}

@@ -15,8 +15,8 @@ import pytest
 from delta_rlvr.adapters.verl.data import rows
 from delta_rlvr.adapters.verl.reward import compute_score
 from delta_rlvr.credit import DeltaConfig
-from delta_rlvr.rewards.code import datasets
 from delta_rlvr.tasks import Problem, get_task
+from rlvr_graders.code import datasets
 from support_methods import TRAINABLE
 
 RECIPES = Path(__file__).parents[3] / "recipes" / "verl"

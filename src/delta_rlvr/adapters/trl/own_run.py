@@ -13,12 +13,12 @@ from transformers import TrainerState
 from delta_rlvr.adapters.trl.config import DeltaTrainerConfig
 from delta_rlvr.adapters.trl.resume import find_checkpoints, unseal_after
 from delta_rlvr.adapters.trl.run_folder import RunFolderCallback
-from delta_rlvr.rewards import RewardFunction
 from delta_rlvr.runs import RunDescription, RunWriter
 from delta_rlvr.runs.layout import CONTENT, RUN
 from delta_rlvr.runs.model_card import write_card
 from delta_rlvr.tasks.contents import rule_digest
 from delta_rlvr.versions import installed_versions
+from rlvr_graders import RewardFunction
 
 if TYPE_CHECKING:
     from delta_rlvr.adapters.trl.trainer import DeltaTrainer

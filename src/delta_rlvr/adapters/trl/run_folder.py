@@ -12,7 +12,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from delta_rlvr.adapters.metrics import untracked
 from delta_rlvr.adapters.trl.resume import read_seal, seal
 from delta_rlvr.adapters.trl.rollout_batch import RolloutBatch
-from delta_rlvr.rewards.functions import OVERLONG
+from delta_rlvr.rewards import OVERLONG
 from delta_rlvr.runs import RunWriter
 from delta_rlvr.runs.layout import shown_text
 from delta_rlvr.tasks.token_texts import token_texts, vocabulary_texts

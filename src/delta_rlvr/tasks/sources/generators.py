@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from delta_rlvr.rewards.extract import last_boxed
-from delta_rlvr.rewards.verdict import Verdict
 from delta_rlvr.tasks.problem import Problem
 from delta_rlvr.tasks.sources.schemas import question_hash
 from delta_rlvr.tasks.sources.shots import Shot, few_shot_prompt, first_line, worked_answer, worked_line
 from delta_rlvr.tasks.sources.workings import WORKINGS
 from delta_rlvr.tasks.task import Endless, Span, Split, check_request, hashed_split
+from rlvr_graders.extract import last_boxed
+from rlvr_graders.verdict import Verdict
 
 FULL_SCORE = 0.999
 _REDRAWS = 5_000  # questions in a row that were all seen before: then the generator is used up

@@ -1,0 +1,160 @@
+"""`delta-rlvr credit-bench --labels measured`: the same question with credit that was measured, on any task with verifiable rewards."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from delta_evidence.judging import MOST_JUDGES, judges_beside
+from delta_evidence.learning.stopping import Stop
+from delta_evidence.measured.bench import DTYPES, MeasuredBench
+from delta_evidence.measured.figure import measured_figure
+from delta_evidence.measured.settings import MeasuredSettings
+from delta_evidence.measured.table import HEADINGS, cells, markdown, measured_result, ordered, sentences
+from delta_rlvr.commands.terminal import add_columns, add_settings, given_settings, say
+from delta_rlvr.evaluate.server_sampler import ServerSettings
+from delta_rlvr.exit_codes import at_work
+from delta_rlvr.files import dump, locked, write_text
+
+OUTPUT, QUICK_OUTPUT = Path("runs/measured"), Path("runs/measured-quick")
+RESULT, TABLE, FIGURE = "measured_credit.json", "measured_credit.md", "measured_credit.svg"
+
+QUICK: dict[str, Any] = {"batches": 2, "prompts": 4, "responses": 4, "budget": 64}
+QUICK |= {"update_batches": 4, "gradient_rollouts": 64}
+"""A look in a minute: too little to conclude from."""
+
+OPTIONS = (
+    *("responses", "budget", "tolerance", "update_batches", "gradient_rollouts", "max_tokens"),
+    *("dtype", "pass_rows"),
+)
+"""Settings that only measured labels have."""
+OTHERS = ("workers", "server", "served_model", "concurrency", "api_key_env", "seconds")
+"""The other options that only measured labels have."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options that only measured labels have."""
+    given = MeasuredSettings()
+    group = parser.add_argument_group("with --labels measured")
+    add_settings(
+        group,
+        given,
+        ("--responses", int, "responses per batch whose tokens are measured"),
+        ("--budget", int, "continuations per measured response, on average"),
+        (
+            "--tolerance",
+            float,
+            "neighbouring tokens share one value where the sum of 1 - p between them is at most this",
+        ),
+        ("--update-batches", int, "batches whose updates are compared with the gradient; 0 for none"),
+        ("--gradient-rollouts", int, "plain rollouts per prompt that the gradient is estimated from"),
+    )
+    add = group.add_argument
+    add("--max-tokens", type=int, help="longest response (default: the task's own limit)")
+    add("--dtype", choices=DTYPES, help=f"precision of the matrix products (default: {given.dtype})")
+    pass_rows = "responses of one forward and backward pass; --rows-at-once is then the number of continuations sampled together"
+    add_settings(group, given, ("--pass-rows", int, pass_rows))
+    add(
+        "--workers",
+        type=int,
+        help=f"processes that judge (default: one per core beside a GPU, at most {MOST_JUDGES}, else 1)",
+    )
+    add(
+        "--server",
+        metavar="URL",
+        help="take continuations from an OpenAI-compatible server with the same model, such as http://localhost:8000/v1",
+    )
+    add("--served-model", metavar="NAME", help="the server's name for the model (default: --model's)")
+    add("--concurrency", type=int, metavar="N", help="requests to the server at once (default: 256)")
+    add(
+        "--api-key-env",
+        metavar="NAME",
+        help="variable that holds the server's key, if one is needed (default: OPENAI_API_KEY)",
+    )
+    add("--seconds", type=float, help="end within this time; the same command goes on from what is there")
+
+
+def run(options: argparse.Namespace, console: Console, chosen: dict[str, Any]) -> int:
+    """`chosen`: the settings that both kinds of labels have, as the options give them."""
+    own = given_settings(options, OPTIONS)
+    server = _server(options, chosen)
+    if server is not None:
+        own["served"] = server.model
+    settings = MeasuredSettings(**((QUICK if options.quick else {}) | chosen | own))
+    folder: Path = options.output or (QUICK_OUTPUT if options.quick else OUTPUT)
+    tell = partial(say, console)
+    stop = Stop(options.seconds, tell)
+    workers = options.workers if options.workers is not None else judges_beside(options.device)
+    bench = MeasuredBench(
+        settings, folder, device=options.device, workers=workers, server=server, stop=stop, say=tell
+    )
+    with locked(folder), stop:
+        bench.prepare()
+        with at_work():
+            done = bench.go()
+        result = measured_result(bench.documents(), bench.fidelities(), settings)
+        for name, text in (
+            (RESULT, dump(result, indent=1)),
+            (TABLE, markdown(result)),
+            (FIGURE, measured_figure(result)),
+        ):
+            write_text(folder / name, text)
+    show(result, console)
+    if bench.phases.seconds:
+        taken = sorted(bench.phases.seconds.items(), key=lambda one: -one[1])
+        tell("seconds: " + ", ".join(f"{name} {seconds:.1f}" for name, seconds in taken))
+    if not done:
+        tell("stopped before all was measured: the same command goes on from here")
+    for name in (RESULT, TABLE, FIGURE):
+        tell(str(folder / name))
+    return 0 if stop.signal is None else 128 + stop.signal
+
+
+def _server(options: argparse.Namespace, chosen: dict[str, Any]) -> ServerSettings | None:
+    """Where continuations come from, if a server was named."""
+    if options.server is None:
+        for name in ("served_model", "concurrency", "api_key_env"):
+            if getattr(options, name) is not None:
+                raise ValueError(f"--{name.replace('_', '-')} belongs to --server: name one, or leave it out")
+        return None
+    policies = chosen.get("policies", MeasuredSettings().policies)
+    if len(policies) != 1:
+        raise ValueError(f"--server holds one model: give one --model, not {len(policies)}")
+    return ServerSettings(
+        url=options.server,
+        model=options.served_model or policies[0],
+        api="completions",
+        concurrency=256 if options.concurrency is None else options.concurrency,
+        api_key=os.environ.get(options.api_key_env or "OPENAI_API_KEY"),
+    )
+
+
+def show(result: dict[str, Any], console: Console) -> None:
+    """The conclusion, the table, and how to read it."""
+    rows = ordered(result)
+    if not rows:
+        console.print("No batch had a group with both outcomes: there is nothing to tell.", markup=False)
+        return
+    for sentence in sentences(result):
+        console.print(sentence, markup=False, highlight=False)
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)
+    table.add_column("weight", overflow="fold", max_width=24)
+    add_columns(table, HEADINGS.values(), max_width=6)
+    for row in rows:
+        table.add_row(row["label"], *cells(row))
+    console.print(table)
+    console.print(
+        "rank: Spearman's correlation of the weight with |measured credit|. AUROC: finding the top tenth by it. sign: share of the "
+        "tokens with a sure credit that the weight pushes the right way. gain: expected reward gained at equal step length, 1 for "
+        "the true gradient. aim: the same of the mean update (what is lacking is bias). noise: the share of the update that other "
+        "batches would not share. labels: one half of the continuations as a score of the other half.",
+        markup=False,
+        highlight=False,
+    )

@@ -1,0 +1,268 @@
+"""A study as it is written down before it is run: one YAML file, from which every run follows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal, get_args, get_type_hints
+
+import yaml
+
+from delta_evidence.judging import knows_decisive
+from delta_evidence.learning.heldout import HeldoutSettings
+from delta_evidence.weighing import study_method
+from delta_rlvr.spelling import did_you_mean
+from delta_rlvr.tasks import DEFAULT_POLICY, get_task
+
+_NUMBER_AS_TEXT = re.compile(r"[-+]?\d+(\.\d*)?e[-+]?\d+", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """What all runs of a stack share. The defaults are those of `delta-rlvr train` with the bundled policy."""
+
+    steps: int = 80
+    """Optimizer steps."""
+    prompts: int = 32
+    """Prompts per rollout batch."""
+    group: int = 8
+    """Responses per prompt (G)."""
+    updates: int = 2
+    """Optimizer steps per rollout batch."""
+    split: Literal["responses", "prompts"] = "responses"
+    """What the updates divide between them: responses in random order, as TRL does, or whole prompts, as verl does (long prompts are
+    then read once for all of their responses)."""
+    learning_rate: float = 5e-4
+    """AdamW's, constant; no weight decay."""
+    max_grad_norm: float = 1.0
+    """Gradient clipping, run by run."""
+    temperature: float = 1.0
+    """Of sampling, and of the policy that is trained."""
+    max_tokens: int | None = None
+    """Longest response; None for the task's own limit."""
+    continuations: int = 128
+    """Continuations of a response, on average, for arms whose weights need measured credit; no others make any."""
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "prompts", "updates", "max_tokens"):
+            if getattr(self, name) is not None and getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)}: give at least 1")
+        if self.group < 2:
+            raise ValueError(f"group={self.group}: a group's advantage needs at least 2 responses")
+        if self.steps % self.updates:
+            raise ValueError(f"steps={self.steps}: give a multiple of updates={self.updates}")
+        if self.split not in get_args(get_type_hints(TrainingSettings)["split"]):
+            raise ValueError(f"split={self.split!r}: choose responses or prompts")
+        divided = self.prompts * (self.group if self.split == "responses" else 1)
+        if divided % self.updates:
+            raise ValueError(f"updates={self.updates}: {divided} {self.split} do not split evenly")
+        if not (self.learning_rate > 0 and self.max_grad_norm > 0 and self.temperature > 0):
+            raise ValueError("learning_rate, max_grad_norm and temperature must be positive")
+
+    @property
+    def batches(self) -> int:
+        """Rollout batches of a run."""
+        return self.steps // self.updates
+
+
+@dataclass(frozen=True)
+class Run:
+    """One policy's training: what is trained on, how tokens are weighed, and the seed."""
+
+    task: str
+    arm: str
+    seed: int
+    reward_noise: float = 0.0
+    """Share of the verdicts that training sees flipped."""
+
+    def __post_init__(self) -> None:
+        if self.seed < 0:
+            raise ValueError(f"seed={self.seed}: give at least 0")
+        if not 0 <= self.reward_noise < 0.5:
+            raise ValueError(f"reward_noise={self.reward_noise}: give a share below one half")
+
+
+@dataclass(frozen=True)
+class BatchesTo:
+    """Rollout batches until a run's accuracy, averaged over five batches, first reaches this value."""
+
+    batches_to: float
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.batches_to, int | float) or not 0 < self.batches_to <= 1:
+            raise ValueError(f"batches_to={self.batches_to!r}: give an accuracy above 0, at most 1")
+
+
+EndPoint = Literal["held_out", "over_training"] | BatchesTo
+"""What decides a study: held-out accuracy at the end, mean accuracy over all rollout batches, or how soon an accuracy is reached."""
+
+
+@dataclass(frozen=True)
+class Primary:
+    """The one comparison that the study was made for; tested alone, outside of Holm's family."""
+
+    arm: str
+    task: str | tuple[str, ...]
+    """One task, or several for one test over the paired seeds of all of them."""
+    end_point: EndPoint = "held_out"
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        return (self.task,) if isinstance(self.task, str) else self.task
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """What is trained on what, how often, and what will be compared."""
+
+    name: str
+    question: str
+    """What the study is to find out, in a sentence."""
+    tasks: tuple[str, ...]
+    arms: Mapping[str, int]
+    """Number of seeds by arm. Seeds count from `first_seed`, so arms share theirs."""
+    baseline: str = "dapo"
+    model: str = DEFAULT_POLICY
+    """As `load_policy` takes it. Whoever runs the study may say where it lies on their machine."""
+    model_sha256: str | None = None
+    """Of a GGUF file: no other weights are taken."""
+    first_seed: int = 0
+    reward_noise: float = 0.0
+    """Share of the verdicts that training sees flipped; held-out scores never are."""
+    primary: Primary | None = None
+    retired: Mapping[str, str] = field(default_factory=dict)
+    """Arms that this version cannot run, each with what it was: their outcomes are read, and no run of them is made."""
+    training: TrainingSettings = field(default_factory=TrainingSettings)
+    heldout: HeldoutSettings = field(default_factory=HeldoutSettings)
+
+    def __post_init__(self) -> None:
+        if not self.tasks or not self.arms:
+            raise ValueError(f"protocol {self.name!r}: give at least one task and one arm")
+        if self.baseline not in self.arms:
+            raise ValueError(f"protocol {self.name!r}: the baseline {self.baseline!r} is not among its arms")
+        for arm, seeds in self.arms.items():
+            if not isinstance(seeds, int) or seeds < 1:
+                raise ValueError(f"protocol {self.name!r}: arms.{arm} is a number of seeds, not {seeds!r}")
+        if self.primary is not None:
+            for name, known in (
+                (self.primary.arm, self.arms),
+                *((task, self.tasks) for task in self.primary.tasks),
+            ):
+                if name not in known:
+                    raise ValueError(
+                        f"protocol {self.name!r}: the primary comparison's {name!r} is not among the arms and tasks"
+                        f"{did_you_mean(name, known)}"
+                    )
+        knowing = [
+            arm for arm in self.arms if arm not in self.retired and "decisive" in study_method(arm).rule.needs
+        ]
+        for name in self.tasks:
+            try:
+                task = get_task(name)
+            except FileNotFoundError:
+                continue  # the table of kept outcomes needs no problems; whoever runs the protocol is told then
+            if knowing and not knows_decisive(task):
+                raise ValueError(
+                    f"protocol {self.name!r}: task {name!r} does not know its decisive tokens; leave {', '.join(knowing)} out"
+                )
+
+    def runs(self) -> list[Run]:
+        """Task by task and, within one, seed by seed, so that a study that is stopped has the same seeds of every arm."""
+        most = max(self.arms.values())
+        return [
+            Run(task, arm, self.first_seed + number, self.reward_noise)
+            for task in self.tasks
+            for number in range(most)
+            for arm, seeds in self.arms.items()
+            if number < seeds
+        ]
+
+
+def read_protocols(path: Path) -> list[Protocol]:
+    """The protocols of a YAML file: one, or one for each of its `variants`, which say what they change.
+
+    Unknown keys are refused: a misspelt setting would otherwise be a default.
+    """
+    try:
+        written = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror or error}") from error
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ValueError(f"{path} is not YAML: {error}") from error
+    if not isinstance(written, dict):
+        raise ValueError(f"{path}: a protocol is a mapping, as in `tasks: [phrased-sums]`")
+    written = {"name": path.stem, **written}
+    variants = written.pop("variants", None)
+    if variants is None:
+        return [_protocol(written, str(path))]
+    if not isinstance(variants, dict) or not variants:
+        raise ValueError(f"{path}: variants are a mapping from names to what they change")
+    return [
+        _protocol(
+            _merged(written, changes or {}, f"{path}: variants.{name}")
+            | {"name": f"{written['name']}/{name}"},
+            f"{path}: variants.{name}",
+        )
+        for name, changes in variants.items()
+    ]
+
+
+def _merged(base: Mapping[str, Any], changes: Any, where: str) -> dict[str, Any]:
+    """The base with its changes; `training` and `heldout` are changed key by key."""
+    if not isinstance(changes, dict):
+        raise ValueError(f"{where}: give key: value pairs")
+    merged = dict(base)
+    for key, value in changes.items():
+        inner = key in ("training", "heldout") and isinstance(value, dict)
+        merged[key] = {**merged.get(key, {}), **value} if inner else value
+    return merged
+
+
+def _protocol(written: dict[str, Any], where: str) -> Protocol:
+    built = dict(written)
+    if isinstance(built.get("primary"), dict):
+        built["primary"] = _primary(built["primary"], f"{where}: primary")
+    for key, kind in (("training", TrainingSettings), ("heldout", HeldoutSettings), ("primary", Primary)):
+        if key in built:
+            built[key] = _build(kind, built[key], f"{where}: {key}")
+    tasks = built.get("tasks") or []
+    if not isinstance(tasks, list):
+        raise ValueError(f"{where}: tasks are a list, as in `tasks: [phrased-sums]`")
+    built["tasks"] = tuple(tasks)
+    if not isinstance(built.get("arms", {}), dict):
+        raise ValueError(f"{where}: arms have a number of seeds each, as in `arms: {{dapo: 4, delta: 4}}`")
+    return _build(Protocol, built, where)
+
+
+def _primary(written: dict[str, Any], where: str) -> dict[str, Any]:
+    built = dict(written)
+    if isinstance(built.get("task"), list):
+        built["task"] = tuple(built["task"])
+    end_point = built.get("end_point", "held_out")
+    if isinstance(end_point, dict):
+        built["end_point"] = _build(BatchesTo, end_point, f"{where}: end_point")
+    elif end_point not in ("held_out", "over_training"):
+        raise ValueError(
+            f"{where}: end_point={end_point!r}: choose held_out, over_training or {{batches_to: 0.5}} (with an accuracy of yours)"
+        )
+    return built
+
+
+def _build(kind: type, values: Any, where: str) -> Any:
+    if not isinstance(values, dict):
+        raise ValueError(f"{where}: give key: value pairs")
+    known = [one.name for one in fields(kind)]
+    unknown = sorted(map(str, values.keys() - set(known)))
+    if unknown:
+        raise ValueError(f"{where}: there is no setting {', '.join(unknown)}; there are {', '.join(known)}")
+    for key, value in values.items():
+        if isinstance(value, str) and _NUMBER_AS_TEXT.fullmatch(value):
+            raise ValueError(
+                f"{where}: YAML reads {key}: {value} as text; write a point and a sign, as in 5.0e-4 or 1.0e+2"
+            )
+    try:
+        return kind(**values)
+    except TypeError as error:
+        raise ValueError(f"{where}: {error}") from error

@@ -1,0 +1,265 @@
+"""What a study came to: every arm against the baseline, paired by seed, the primary comparison apart from the rest."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from delta_evidence.learning.curves import smooth
+from delta_evidence.learning.protocol import BatchesTo, EndPoint, Primary, Protocol
+from delta_evidence.learning.runner import Outcome
+from delta_rlvr.evaluate.seeds import (
+    SeedComparison,
+    adjust,
+    compare_seeds,
+    gap_text,
+    is_significant,
+    mean_text,
+    p_text,
+    paired_sentence,
+)
+from delta_rlvr.spelling import POINTS, Unit
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A number by which runs are compared."""
+
+    key: str
+    """In table.json."""
+    name: str
+    heading: str
+    score: Callable[[Outcome], float]
+    unit: Unit = POINTS
+
+
+def _after(outcome: Outcome) -> float:
+    assert outcome.after is not None
+    return outcome.after
+
+
+def _measure(end_point: EndPoint) -> Measure:
+    if isinstance(end_point, BatchesTo):
+        goal = end_point.batches_to
+        return Measure(
+            "batches_to",
+            f"rollout batches to {100 * goal:g} %",
+            f"batches to {100 * goal:g} %",
+            lambda outcome: batches_to(goal, outcome.curve),
+            Unit(1, "batches", sign=""),
+        )
+    if end_point == "held_out":
+        return Measure("heldout", "held-out accuracy", "held-out", _after)
+    # Who learns faster has more of it.
+    return Measure(
+        "speed",
+        "accuracy over training",
+        "over training",
+        lambda outcome: statistics.fmean(outcome.curve),
+    )
+
+
+def batches_to(goal: float, curve: Sequence[float]) -> float:
+    """The first rollout batch, from 1, with this accuracy; one more than there are where a run never has it."""
+    reached = (number for number, accuracy in enumerate(smooth(curve), start=1) if accuracy >= goal)
+    return float(next(reached, len(curve) + 1))
+
+
+@dataclass(frozen=True)
+class Column:
+    """All arms of a task by one measure."""
+
+    measure: Measure
+    rows: list[SeedComparison]
+
+
+@dataclass(frozen=True)
+class TaskTable:
+    """One task's arms."""
+
+    task: str
+    before: float
+    """Held-out accuracy before training."""
+    columns: list[Column]
+    """Held-out accuracy after training, accuracy over training and, where the protocol's end point is another, that one."""
+    diverged: dict[str, list[int]]
+    """The seeds of runs that diverged, by arm: they are left out of everything else."""
+
+    @property
+    def all_wrong(self) -> bool:
+        """Whether no run ever had a right response."""
+        shares = [column for column in self.columns if column.measure.unit is POINTS]
+        return self.before == 0 and all(row.mean == 0 for column in shares for row in column.rows)
+
+    def as_dict(self) -> dict[str, Any]:
+        values: dict[str, Any] = {"task": self.task, "before": self.before}
+        for column in self.columns:
+            values[column.measure.key] = [asdict(row) for row in column.rows]
+        return {**values, "diverged": self.diverged} if self.diverged else values
+
+
+@dataclass(frozen=True)
+class StudyTable:
+    """All tasks, with p-values adjusted over all of their comparisons but the primary one."""
+
+    protocol: Protocol
+    tasks: list[TaskTable]
+    primary: SeedComparison | None
+
+    @property
+    def deciding(self) -> str:
+        """The key of the measure that the study is decided by."""
+        declared = self.protocol.primary
+        return _measure("held_out" if declared is None else declared.end_point).key
+
+    def shown(self, task: TaskTable) -> list[Column]:
+        """The columns that a terminal has room for: the deciding one, and the held-out scores."""
+        return [column for column in task.columns if column.measure.key in ("heldout", self.deciding)]
+
+    def as_dict(self) -> dict[str, Any]:
+        primary = None if self.primary is None else asdict(self.primary)
+        declared = self.protocol.primary
+        if primary is not None and declared is not None and declared.end_point != "held_out":
+            primary["end_point"] = _measure(declared.end_point).name
+        return {
+            "name": self.protocol.name,
+            "primary": primary,
+            "tasks": [task.as_dict() for task in self.tasks],
+        }
+
+
+def study_table(protocol: Protocol, outcomes: Sequence[Outcome]) -> StudyTable:
+    """The table of what is there; arms without a finished run are left out."""
+    measures = [_measure("held_out"), _measure("over_training")]
+    if protocol.primary is not None and isinstance(protocol.primary.end_point, BatchesTo):
+        measures.append(_measure(protocol.primary.end_point))
+    tables = []
+    for task in protocol.tasks:
+        here = [outcome for outcome in outcomes if outcome.run.task == task]
+        finished = [outcome for outcome in here if outcome.diverged is None]
+        if not any(outcome.run.arm == protocol.baseline for outcome in finished):
+            continue
+        before = statistics.fmean(outcome.before for outcome in here)
+        columns = [Column(measure, _compare(protocol, finished, measure)) for measure in measures]
+        tables.append(TaskTable(task, before, columns, _diverged(protocol, here)))
+    if not tables:
+        raise ValueError(
+            f"study {protocol.name!r} has no finished run of its baseline {protocol.baseline!r} yet"
+        )
+    primary = None if protocol.primary is None else _primary(protocol, protocol.primary, tables, outcomes)
+    return StudyTable(protocol, _adjusted(tables, primary), primary)
+
+
+def _primary(
+    protocol: Protocol, declared: Primary, tables: Sequence[TaskTable], outcomes: Sequence[Outcome]
+) -> SeedComparison | None:
+    """The comparison that the protocol declares: one of the table's, or one over the pairs of several tasks."""
+    measure = _measure(declared.end_point)
+    if len(declared.tasks) == 1:
+        rows = [
+            row
+            for table in tables
+            for column in table.columns
+            for row in column.rows
+            if table.task in declared.tasks and column.measure.key == measure.key
+        ]
+    else:
+        finished = [
+            outcome for outcome in outcomes if outcome.run.task in declared.tasks and outcome.diverged is None
+        ]
+        rows = _compare(protocol, finished, measure)
+    return next((row for row in rows if row.method == declared.arm), None)
+
+
+def _compare(protocol: Protocol, outcomes: Sequence[Outcome], measure: Measure) -> list[SeedComparison]:
+    scores: dict[str, dict[Any, float]] = {}
+    for arm in protocol.arms:
+        by_seed = {
+            (outcome.run.task, outcome.run.seed): measure.score(outcome)
+            for outcome in outcomes
+            if outcome.run.arm == arm
+        }
+        if by_seed:
+            scores[arm] = by_seed
+    return compare_seeds(scores, protocol.baseline)
+
+
+def _diverged(protocol: Protocol, outcomes: Sequence[Outcome]) -> dict[str, list[int]]:
+    seeds = {
+        arm: [one.run.seed for one in outcomes if one.run.arm == arm and one.diverged is not None]
+        for arm in protocol.arms
+    }
+    return {arm: those for arm, those in seeds.items() if those}
+
+
+def _adjusted(tables: Sequence[TaskTable], primary: SeedComparison | None) -> list[TaskTable]:
+    """Holm over every comparison of every task, for each measure apart; the primary one stands alone."""
+    adjusted = []
+    for columns in zip(*(table.columns for table in tables), strict=True):
+        done = iter(adjust([row for column in columns for row in column.rows if row is not primary]))
+        rows = [[row if row is primary else next(done) for row in column.rows] for column in columns]
+        adjusted.append([replace(column, rows=own) for column, own in zip(columns, rows, strict=True)])
+    by_task = zip(*adjusted, strict=True)
+    return [replace(table, columns=list(columns)) for table, columns in zip(tables, by_task, strict=True)]
+
+
+def sentences(table: StudyTable) -> list[str]:
+    """What the numbers support, in plain words."""
+    said = []
+    baseline = table.protocol.baseline
+    declared = table.protocol.primary
+    if declared is not None and table.primary is not None and table.primary.difference is not None:
+        measure = _measure(declared.end_point)
+        where = f"on {', '.join(declared.tasks)}, {measure.name}"
+        said.append(f"Primary comparison: {paired_sentence(table.primary, baseline, where, measure.unit)}")
+    for task in table.tasks:
+        if task.all_wrong:
+            said.append(
+                f"{task.task}: not one response of any run was right, before or after training, so that nothing could be learnt. The "
+                "problems are too hard for the model, its responses are cut before the answer (max_tokens), or its answers do not "
+                "stand where the template asks for them: look at responses with `delta-rlvr train --model MODEL --task TASK`."
+            )
+            continue
+        for column in task.columns:
+            apart = [
+                f"{row.method} {gap_text(row.difference, column.measure.unit)}"
+                for row in column.rows
+                if is_significant(row.p_mann_whitney_holm)
+            ]
+            said.append(
+                f"{task.task}, {column.measure.name}: arms that differ from {baseline} at the 5 % level "
+                f"(unpaired over all seeds, Holm): {', '.join(apart) or 'none'}."
+            )
+        said += [
+            f"{task.task}: left out, as they diverged: {arm}, seeds {', '.join(map(str, seeds))}."
+            for arm, seeds in task.diverged.items()
+        ]
+    return said
+
+
+def markdown(table: StudyTable) -> str:
+    """The table as docs keep it."""
+    against = f"against {table.protocol.baseline} (95 % interval)"
+    # The paired p-value stands where the study is decided, and with the held-out scores.
+    paired = {"heldout", table.deciding}
+    lines = []
+    for task in table.tasks:
+        headings = ["arm", "seeds"]
+        for column in task.columns:
+            headings += [f"{column.measure.heading}, mean ± SD", against]
+            headings += ["p paired"] if column.measure.key in paired else []
+            headings += ["p Holm", "p unpaired, Holm"]
+        lines += [f"**{task.task}** (held-out before training: {100 * task.before:.1f} %)", ""]
+        lines += [f"| {' | '.join(headings)} |", "|---" * len(headings) + "|"]
+        for rows in zip(*(column.rows for column in task.columns), strict=True):
+            cells = [rows[0].method, str(rows[0].seeds)]
+            for column, row in zip(task.columns, rows, strict=True):
+                cells += [mean_text(row, column.measure.unit), gap_text(row.difference, column.measure.unit)]
+                cells += [p_text(row.p_paired)] if column.measure.key in paired else []
+                cells += ["primary" if row is table.primary else p_text(row.p_holm)]
+                cells += [p_text(row.p_mann_whitney_holm)]
+            lines.append(f"| {' | '.join(cells)} |")
+        lines.append("")
+    return "\n".join(lines)

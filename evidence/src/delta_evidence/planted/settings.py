@@ -1,0 +1,80 @@
+"""What `delta-rlvr credit-bench` measures, and on what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from delta_evidence.bench import Cells
+from delta_evidence.planted.methods import bench_method, every_method
+from delta_rlvr.objectives import Method
+from delta_rlvr.tasks import BUILT_IN, DEFAULT_POLICY
+
+BASELINE, RIVAL, REFERENCE = "dapo", "surprise", "oracle-only"
+"""What updates are compared with; the weight that any other has to beat at finding tokens; perfect credit."""
+
+STABILITY = (
+    "surprise",
+    "entropy",
+    "dapo-ft",
+    "delta",
+    "delta-topk",
+    "delta?proxy=topk_hidden&scope=group&refinements=0",
+    "delta?proxy=head&scope=group&refinements=0",
+    "delta-context",
+    "delta-sharpness",
+    "delta-random",
+)
+"""Methods whose weights are also taken under other rewards."""
+
+
+@dataclass(frozen=True)
+class BenchSettings(Cells):
+    """What is measured, on what. Two runs with the same settings give the same numbers on one machine."""
+
+    policies: tuple[str, ...] = (DEFAULT_POLICY, "confident")
+    """`builtin`, a continuation of it (`policies.VARIANTS`), or whatever `load_policy` takes."""
+    tasks: tuple[str, ...] = tuple(BUILT_IN)
+    """Tasks that know their decisive tokens."""
+    methods: tuple[str, ...] = ()
+    """None given: every one there is."""
+    stability: tuple[str, ...] = STABILITY
+    """Those of them that are also measured under noise, sparse and shuffled rewards, and by length."""
+    batches: int = 4
+    """Independent rollout batches of each policy and task."""
+    prompts: int = 32
+    """Prompts a batch."""
+    group: int = 8
+    """Responses a prompt (G)."""
+    seed: int = 0
+    """Of prompts, samples and noise. Random weights have their own, as in "delta-random?seed=1"."""
+    deep_batches: int = 2
+    """Batches of each policy and task with the costly measures too: updates against the oracle's, and stability."""
+    update_prompts: int = 16
+    """Prompts of such a batch that count in its update (a backward pass a method)."""
+    agreement_tokens: int = 1000
+    """Tokens of the first batch whose full gradients are taken (0: none)."""
+    learning_rate: float = 5e-4
+    """Of the one DAPO step after which FIPO's weights are taken."""
+    temperature: float = 1.0
+    """Of sampling."""
+    shots: int = 0
+    """Worked solutions before each question, for policies that were never shown the task; a response is then one line."""
+    rows_at_once: int = 256
+    """Responses in one forward and backward pass."""
+
+    def __post_init__(self) -> None:
+        self.check(deep_batches=0, update_prompts=1, agreement_tokens=0, shots=0)
+        for spec in self.stability:
+            bench_method(spec)
+
+    @property
+    def compared(self) -> list[Method]:
+        """All methods; the baselines are always included."""
+        given = list(self.methods) or every_method()
+        return [bench_method(spec) for spec in dict.fromkeys([BASELINE, RIVAL, *given, REFERENCE])]
+
+    @property
+    def perturbed(self) -> list[Method]:
+        """Those that are also measured under other rewards and by length; not FIPO, which would need a step under each."""
+        wanted = {RIVAL, *self.stability}
+        return [one for one in self.compared if one.name in wanted and not one.surrogate.reweighs]

@@ -1,0 +1,86 @@
+"""The leaderboard: pairs by hand, what is left out, and the committed page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from delta_evidence.leaderboard import leaderboard, markdown, replace_table
+from delta_evidence.learning.protocol import Run
+from delta_evidence.learning.runner import Outcome
+from delta_rlvr.cli import main
+
+ROOT = Path(__file__).parents[2]
+
+
+def study(folder: Path, name: str, runs: list[tuple[str, int, float, float | None]], **protocol: Any) -> None:
+    """A study folder as `delta-rlvr study` leaves it: (arm, seed, every batch's accuracy, held-out accuracy)."""
+    place = folder / name
+    place.mkdir(parents=True)
+    written = {"model": "builtin", "training": {"steps": 2}, "reward_noise": 0.0, **protocol}
+    (place / "protocol.json").write_text(json.dumps({"protocol": written}))
+    unread = [0.0, 0.0]
+    lines = [
+        Outcome(Run("sums", arm, seed), 0.1, after, [speed, speed], *[unread] * 5).as_dict()
+        for arm, seed, speed, after in runs
+    ]
+    (place / "runs.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_pairs_by_hand(tmp_path: Path) -> None:
+    runs = [("dapo", 0, 0.50, 0.6), ("dapo", 1, 0.40, 0.6), ("delta", 0, 0.53, 0.5), ("delta", 1, 0.41, 0.6)]
+    # The third has no partner, the fourth diverged, the fifth is no method.
+    runs += [("delta", 2, 0.9, 0.9), ("surprise", 0, 0.1, None), ("patched-side", 0, 0.9, 0.9)]
+    study(tmp_path, "one", runs)
+    study(tmp_path, "two", runs)  # the same runs again count once
+    study(tmp_path, "one/variant", [("dapo", 5, 0.1, 0.1), ("delta", 5, 0.9, 0.9)])  # other settings
+    board = leaderboard(tmp_path)
+    assert board.models == ["bundled policy"]
+    assert [row.method for row in board.rows] == ["delta"]
+    (row,) = board.rows
+    assert row.pairs == {"bundled policy": 2}
+    assert row.learning["bundled policy"].mean == pytest.approx(0.02)
+    assert row.held_out["bundled policy"] == pytest.approx(-0.05)
+    assert "| `delta` | - | - | - | +2.0 (+1.0 to +3.0) | -5.0 | 2 | - |" in markdown(board)
+
+
+def test_other_settings_are_other_pairs(tmp_path: Path) -> None:
+    runs = [("dapo", 0, 0.5, 0.6), ("delta", 0, 0.6, 0.6)]
+    study(tmp_path, "one", runs)
+    study(tmp_path, "two", runs, training={"steps": 4})
+    study(tmp_path, "three", runs, model="folder/large.gguf")
+    board = leaderboard(tmp_path)
+    assert board.models == ["bundled policy", "large.gguf"]
+    assert board.rows[0].pairs == {"bundled policy": 2, "large.gguf": 1}
+
+
+def test_planted_credit_and_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [
+        {"slice": "all", "condition": "clean", "method": "delta", "right_auroc": {"mean": 0.75}},
+        {"slice": "all", "condition": "noisy", "method": "dapo", "right_auroc": {"mean": 0.25}},
+    ]
+    (tmp_path / "credit_bench.json").write_text(json.dumps({"rows": rows}))
+    (tmp_path / "rule_costs.json").write_text(json.dumps({"rules": {"delta": {"share": 0.0123}}}))
+    assert main(["leaderboard", str(tmp_path), "--json", str(tmp_path / "board.json")]) == 0
+    assert "| `delta` | 0.750 | - | - | 1.2 % |" in capsys.readouterr().out
+    assert json.loads((tmp_path / "board.json").read_text())["rows"][0]["cost"] == 0.0123
+
+
+def test_mistakes_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["leaderboard", str(tmp_path / "nowhere")]) == 2
+    assert "is no folder" in capsys.readouterr().err
+    assert main(["leaderboard", str(tmp_path)]) == 2
+    assert "nothing to rank" in capsys.readouterr().err
+    (tmp_path / "credit_bench.json").write_text("{")
+    assert main(["leaderboard", str(tmp_path)]) == 2
+    assert "cannot be read" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="no place for the table"):
+        replace_table("# A page", "| a |")
+
+
+def test_the_committed_page_is_what_the_outcomes_say() -> None:
+    page = (ROOT / "docs" / "leaderboard.md").read_text()
+    assert replace_table(page, markdown(leaderboard(ROOT / "evidence" / "results"))) == page

@@ -1,0 +1,538 @@
+"""The study's own parts: held-out scores, run independence, noise, protocols, resuming, and the table."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from delta_evidence.judging import Asked, Judge, _light
+from delta_evidence.learning.batch_statistics import DIAGNOSTICS
+from delta_evidence.learning.curves import curves_figure
+from delta_evidence.learning.heldout import HeldoutSettings, heldout_accuracies
+from delta_evidence.learning.protocol import Protocol, Run, TrainingSettings, read_protocols
+from delta_evidence.learning.runner import Machine, Outcome, Study, _outcome
+from delta_evidence.learning.session import Trained
+from delta_evidence.learning.table import StudyTable, markdown, sentences, study_table
+from delta_evidence.learning.training import StackedTraining
+from delta_evidence.rollouts import Batch, Collector, flip, make_collector
+from delta_evidence.weighing import Weigher, study_method
+from delta_rlvr.cli import main
+from delta_rlvr.credit import DeltaConfig
+from delta_rlvr.evaluate import evaluate_policy
+from delta_rlvr.evaluate.seeds import SeedComparison
+from delta_rlvr.objectives import group_advantages
+from delta_rlvr.tasks import Problem, get_task, load_policy
+from delta_rlvr.tasks.problem_set import ProblemSet
+from rounding import MODEL, rounding
+
+# The same stack is held to its shapes in test_against_train.py and test_sampling.py.
+pytestmark = pytest.mark.usefixtures("unchecked_shapes")
+
+TASK = get_task("phrased-sums")
+
+
+def collector(runs: int) -> tuple[Collector, Any, Any]:
+    model, tokenizer = load_policy("builtin")
+    made = make_collector(model, tokenizer, runs=runs, one_line=False, judge=Judge(tokenizer))
+    return made, model, tokenizer
+
+
+def test_held_out_scores_are_those_of_evaluate_policy() -> None:
+    made, model, tokenizer = collector(2)
+    with torch.no_grad():  # the second policy differs
+        for weight in made.policy.parameters():
+            weight[1] += 0.02 * torch.randn(weight[1].shape, generator=torch.Generator().manual_seed(1))
+    settings = HeldoutSettings(problems=12, samples=3)
+    found = heldout_accuracies(made, [TASK, TASK], settings, limits=[64, 64], rows_at_once=20)
+    for run in range(2):
+        made.policy.load_into(run, model)
+        expected = evaluate_policy(
+            model,
+            tokenizer,
+            settings.questions(TASK),
+            samples=3,
+            max_tokens=64,
+            grade=TASK.grade,
+            batch_size=7,
+        )
+        assert found[run] == pytest.approx(expected.accuracy)
+    assert found[0] != found[1]
+
+
+def test_a_run_does_not_depend_on_what_runs_beside_it() -> None:
+    settings = TrainingSettings(steps=2, prompts=4, group=4, updates=2)
+    alone, _, _ = collector(1)
+    beside, _, _ = collector(3)
+    run = Run("phrased-sums", "delta", 7)
+    others = [Run("long-filler", "dapo", 3), run, Run("phrased-sums", "oracle", 8, reward_noise=0.3)]
+    first = StackedTraining(alone, [run], settings).train()
+    second = StackedTraining(beside, others, settings).train()
+    assert first[0][0].accuracy == second[1][0].accuracy
+    assert first[0][0].losses == pytest.approx(second[1][0].losses, abs=rounding(MODEL * 2, size=3.0))
+    # After the first step: Adam divides by the gradient's size, so that entries that are all but 0 may step either way.
+    assert first[0][0].gradient_norms == pytest.approx(second[1][0].gradient_norms, rel=1e-3)
+    gaps = [
+        (a[0] - b[1]).abs().max()
+        for a, b in zip(alone.policy.parameters(), beside.policy.parameters(), strict=True)
+    ]
+    assert max(gaps) < 2e-4
+
+
+def test_whole_prompts_are_the_same_update_read_once() -> None:
+    # One update has all responses in either split: the same gradient, by way of prompts that are read once or eight times.
+    norms = {}
+    for split in ("responses", "prompts"):
+        made, _, _ = collector(1)
+        settings = TrainingSettings(steps=1, prompts=3, group=4, updates=1, split=split)  # type: ignore[arg-type]
+        statistics = StackedTraining(
+            made, [Run("phrased-sums", "delta", 3)], settings, rows_at_once=5
+        ).train()
+        norms[split] = statistics[0][0].gradient_norms
+    assert norms["prompts"] == pytest.approx(norms["responses"], rel=rounding(MODEL))
+
+
+def test_mini_batches_of_prompts_hold_whole_groups() -> None:
+    made, _, _ = collector(1)
+    settings = TrainingSettings(steps=2, prompts=4, group=3, updates=2, split="prompts")
+    parts = list(StackedTraining(made, [Run("phrased-sums", "dapo", 3)], settings)._mini_batches(0))
+    assert sorted(torch.cat(parts, dim=1)[0].tolist()) == list(range(12))
+    for part in parts:
+        groups = part[0].view(-1, 3)
+        assert torch.equal(groups - groups[:, :1], torch.arange(3).expand(2, 3))
+        assert (groups[:, 0] % 3 == 0).all()
+    with pytest.raises(ValueError, match="do not split evenly"):
+        TrainingSettings(steps=3, prompts=4, group=3, updates=3, split="prompts")
+    with pytest.raises(ValueError, match="choose responses or prompts"):
+        TrainingSettings(split="groups")  # type: ignore[arg-type]
+
+
+def test_two_methods_with_one_seed_see_the_same_problems_and_draws() -> None:
+    made, _, _ = collector(2)
+    problems = TASK.problems("train", 3, 5)
+    first, second = made.collect(
+        [Batch(TASK, problems, 5, 64), Batch(TASK, problems, 5, 64, reward_noise=0.4)], group=4
+    )
+    assert first.texts == second.texts
+    assert torch.equal(first.correct, second.correct)
+    assert not torch.equal(second.rewards, second.correct)
+
+
+def test_a_limit_cuts_a_response_and_no_other() -> None:
+    made, _, _ = collector(2)
+    problems = TASK.problems("train", 2, 5)
+    long, short = made.collect([Batch(TASK, problems, 5, 64), Batch(TASK, problems, 5, 9)], group=2)
+    assert short.mask.sum(1).max() == 9
+    assert torch.equal(long.completion_ids[:, :9], short.completion_ids[:, :9])
+    assert not short.mask[:, 9:].any()
+
+
+def test_advantages_by_hand() -> None:
+    # Group 1: mean 1/4, std (ddof 1) of (1, 0, 0, 0) = 1/2: (3/4)/(1/2 + 1e-4) and -(1/4)/(1/2 + 1e-4). Group 2 is all alike.
+    found = group_advantages(torch.tensor([1.0, 0, 0, 0, 1, 1, 1, 1]), 4)
+    expected = [1.49970, -0.49990, -0.49990, -0.49990, 0, 0, 0, 0]
+    assert found.tolist() == pytest.approx(expected, abs=5e-6)  # the digits above
+
+
+def test_noise_flips_its_share_and_always_the_same() -> None:
+    correct = torch.arange(20_000) % 2 * 1.0
+    flipped = flip(correct, 0.2, seed=3, number=1)
+    # 20,000 draws: more than three standard deviations of their share (0.0028).
+    assert (flipped != correct).float().mean().item() == pytest.approx(0.2, abs=0.01)
+    assert torch.equal(flipped, flip(correct, 0.2, seed=3, number=1))
+    assert not torch.equal(flipped, flip(correct, 0.2, seed=3, number=2))
+    assert torch.equal(flip(correct, 0.0, seed=3, number=1), correct)
+    with pytest.raises(ValueError, match="reward_noise"):
+        flip(correct, 1.5, seed=3, number=1)
+
+
+def test_outcomes_say_what_the_weights_did() -> None:
+    settings = TrainingSettings(steps=12, prompts=4, group=4, updates=2)
+    made, _, _ = collector(2)
+    runs = [Run("phrased-sums", "dapo", 3), Run("phrased-sums", "delta", 3)]
+    with made.judge:
+        plain, weighed = StackedTraining(made, runs, settings).train()
+    assert [batch.number for batch in weighed if batch.diagnostics] == [0, 5]
+    first, second = plain[0].diagnostics, weighed[0].diagnostics
+    # Both saw the same rollouts. Without weights the share of the update is what it is, and nothing correlates or saturates.
+    assert first["update_share_positive"] == first["update_share_plain"]
+    assert second["update_share_plain"] == pytest.approx(first["update_share_plain"], rel=rounding(MODEL))
+    assert first.keys() == {
+        "weight_positive_mean",
+        "weight_negative_mean",
+        "update_share_positive",
+        "update_share_plain",
+    }
+    assert second.keys() == set(DIAGNOSTICS)
+    kept = _outcome(runs[1], 0.5, Trained(0.5, weighed, None))
+    assert kept.diagnostics["batch"] == [0, 5]
+    # Outcomes keep four digits.
+    assert kept.diagnostics["saturated"][0] == pytest.approx(second["saturated"], rel=1e-3)
+    assert Outcome.from_dict(json.loads(json.dumps(kept.as_dict()))) == kept
+
+
+def test_oracle_weights_by_hand() -> None:
+    made, _, _ = collector(1)
+    rollouts = made.collect([Batch(TASK, TASK.problems("train", 4, 1), 1, 64, decisive=True)], group=4)[0]
+    assert rollouts.decisive is not None
+    weigher = Weigher(rollouts, made.policy.head[0], number=0)
+    weights = weigher.weights(study_method("oracle-wide").rule)
+    sided = rollouts.mask & (rollouts.advantages != 0)[:, None]
+    count, known = int(rollouts.mask.sum()), int((rollouts.decisive & sided).sum())
+    total = 1.5 * known + 0.5 * (count - known)
+    torch.testing.assert_close(
+        weights[rollouts.decisive & sided],
+        torch.full((known,), 1.5 * count / total),
+        atol=rounding(),
+        rtol=rounding(),
+    )
+    assert weights[rollouts.mask].mean().item() == pytest.approx(1.0, abs=rounding(count))
+    only = weigher.weights(study_method("oracle-only").rule)
+    assert (only > 0).sum() == known
+
+
+def test_judging_in_processes_is_the_same() -> None:
+    made, _, tokenizer = collector(2)
+    problems = TASK.problems("train", 2, 5)
+    batches = [Batch(TASK, problems, seed, 64, decisive=True) for seed in (1, 2)]
+    alone = made.collect(batches, group=3)
+    with Judge(tokenizer, workers=2) as judge:
+        made.judge = judge
+        beside = made.collect(batches, group=3)
+    for first, second in zip(alone, beside, strict=True):
+        assert first.texts == second.texts
+        assert torch.equal(first.correct, second.correct)
+        assert first.decisive is not None
+        assert second.decisive is not None
+        assert torch.equal(first.decisive, second.decisive)
+
+
+class SlowToRead:
+    """Whoever reads it from a pickle waits."""
+
+    SECONDS = 3.0
+
+    def __reduce__(self) -> Any:
+        return time.sleep, (self.SECONDS,)
+
+
+def test_processes_that_judge_start_at_once_and_hold_nobody_up() -> None:
+    # More than a pipe holds, behind something that takes time to read.
+    tokenizer = SimpleNamespace(all_special_ids=(), first=SlowToRead(), then="x" * (1 << 20))
+    began = time.monotonic()
+    with Judge(tokenizer, workers=3) as judge:
+        assert judge._pool is not None
+        assert len(judge._pool._processes) == 3
+        assert time.monotonic() - began < SlowToRead.SECONDS
+
+
+def test_processes_are_not_sent_the_problems_that_nobody_asked() -> None:
+    problems = [Problem(f"p/{number}", f"What is {number}?", str(number), "math") for number in range(20)]
+    task = ProblemSet.split("p", problems, shots=2)
+    asked = Asked(task, task.train[:2], 1, [[1], [2]])
+    sent = _light(asked)
+    assert isinstance(sent.task, ProblemSet)
+    assert (sent.task.train, sent.task.heldout) == ((), ())
+    answers = [str(problem.answer) for problem in asked.problems]
+    assert [verdict.score for verdict in sent.task.grade_batch(asked.problems, answers)] == [1.0, 1.0]
+
+
+# ---------------------------------------------------------------- protocols
+
+
+def write(folder: Path, text: str) -> Path:
+    place = folder / "tiny.yaml"
+    place.write_text(text)
+    return place
+
+
+TINY = """
+question: does it run
+tasks: [phrased-sums]
+arms: {dapo: 2, delta: 1}
+training: {steps: 2, prompts: 2, group: 2, updates: 2}
+heldout: {problems: 2, samples: 1}
+"""
+
+
+def test_runs_come_seed_by_seed(tmp_path: Path) -> None:
+    (protocol,) = read_protocols(write(tmp_path, TINY))
+    assert [(run.arm, run.seed) for run in protocol.runs()] == [("dapo", 0), ("delta", 0), ("dapo", 1)]
+
+
+def test_variants_change_what_they_say(tmp_path: Path) -> None:
+    text = TINY + "variants:\n  a: {}\n  b: {reward_noise: 0.1, training: {learning_rate: 0.001}}\n"
+    plain, noisy = read_protocols(write(tmp_path, text))
+    assert (plain.name, noisy.name) == ("tiny/a", "tiny/b")
+    assert (noisy.reward_noise, noisy.training.learning_rate, noisy.training.group) == (0.1, 0.001, 2)
+    assert plain.training.learning_rate == 5e-4
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("arms: {dapo: 2, detla: 1}", "delta"),
+        ("arms: {delta: 1}", "baseline 'dapo'"),
+        ("arms: {dapo: 0}", "number of seeds"),
+        ("trainig: {}", "no setting trainig"),
+        ("training: {lr: 1}", "no setting lr"),
+        ("training: {steps: 3, updates: 2}", "multiple of updates"),
+        ("primary: {arm: grpo, task: phrased-sums}", "primary"),
+        ("primary: {arm: delta, task: phrased-sums, end_point: speed}", "choose held_out, over_training"),
+        ("primary: {arm: delta, task: phrased-sums, end_point: {batches_to: 50}}", "an accuracy above 0"),
+        ("primary: {arm: delta, task: phrased-sums, end_point: {to: 0.5}}", "no setting to"),
+        ("primary: {arm: delta, task: [phrased-sums, late-error]}", "primary"),
+        ("tasks: [no-such-task]", "no-such-task"),
+        ("tasks: phrased-sums", "tasks are a list"),
+        ("arms: [dapo, delta]", "number of seeds each"),
+        ("training: {learning_rate: 5e-4}", "as in 5.0e-4"),
+        ("variants: {a: 3}", r"variants\.a: give key"),
+    ],
+)
+def test_mistakes_are_named(tmp_path: Path, change: str, words: str) -> None:
+    key = change.partition(":")[0]
+    kept = [line for line in TINY.strip().splitlines() if not line.startswith(f"{key}:")]
+    with pytest.raises(ValueError, match=words):
+        read_protocols(write(tmp_path, "\n".join([*kept, change])))
+
+
+def test_the_command_goes_on_where_it_was_stopped(tmp_path: Path, capsys: Any) -> None:
+    place, folder = write(tmp_path, TINY), tmp_path / "out"
+    assert main(["study", str(place), "--output", str(folder), "--runs-at-once", "1"]) == 0
+    lines = (folder / "runs.jsonl").read_text().splitlines()
+    assert len(lines) == 3
+    # A study that was stopped after its first run finds the other two again, equal to the last digit that is kept.
+    (folder / "runs.jsonl").write_text(lines[0] + "\n")
+    capsys.readouterr()
+    assert main(["study", str(place), "--output", str(folder), "--runs-at-once", "2"]) == 0
+    assert "3 runs, 2 to go" in capsys.readouterr().out
+    again = (folder / "runs.jsonl").read_text().splitlines()
+    assert [json.loads(line)["curve"] for line in again] == [json.loads(line)["curve"] for line in lines]
+    place.write_text(TINY.replace("steps: 2", "steps: 4"))
+    assert main(["study", str(place), "--output", str(folder)]) == 2
+    assert "another training" in capsys.readouterr().err
+    place.write_text(TINY.replace("dapo: 2", "dapo: 3"))
+    for given, told in (
+        (["--dtype", "bfloat16"], "holds runs in float32"),
+        (["--export", "detla"], "detla is not among the arms dapo, delta"),
+        (["--runs-at-once", "0"], "runs_at_once=0"),
+    ):
+        assert main(["study", str(place), "--output", str(folder), *given]) == 2
+        assert told in capsys.readouterr().err
+    assert (folder / "runs.jsonl").read_text().splitlines() == again
+
+
+def test_a_study_with_a_name_of_its_own_has_its_variants_in_its_folder(
+    tmp_path: Path, monkeypatch: Any, capsys: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = TINY + "name: other\nvariants:\n  a: {}\n  b: {reward_noise: 0.1}\n"
+    for variant, score in (("a", 0.4), ("b", 0.2)):
+        for folder in (tmp_path / "runs" / "other" / variant, tmp_path / "out" / variant):
+            folder.mkdir(parents=True)
+            (folder / "runs.jsonl").write_text(json.dumps(outcome("dapo", 0, score, 0.0).as_dict()) + "\n")
+    for given in ([], ["--output", "out"]):
+        assert main(["study", str(write(tmp_path, text)), "--table", *given]) == 0
+        told = capsys.readouterr().out
+        assert "40.0" in told
+        assert "20.0" in told
+
+
+def test_exported_weights_of_two_settings_of_a_task_stand_apart(tmp_path: Path) -> None:
+    text = TINY.replace("[phrased-sums]", "['long-filler?filler=1', 'long-filler?filler=2']")
+    text = text.replace("dapo: 2, delta: 1", "dapo: 1").replace(
+        "prompts: 2, group: 2", "prompts: 8, group: 4"
+    )
+    (protocol,) = read_protocols(write(tmp_path, text))
+    Study(protocol, tmp_path / "out").go(Machine(), lambda _: None, export=["dapo"])
+    folders = sorted(place.name for place in (tmp_path / "out" / "models").iterdir())
+    assert folders == [f"dapo-long-filler%3Ffiller%3D{number}-seed0" for number in (1, 2)]
+    first, second = (load_policy(str(tmp_path / "out" / "models" / name))[0] for name in folders)
+    assert not torch.equal(first.model.norm.weight, second.model.norm.weight)
+
+
+# ---------------------------------------------------------------- the table
+
+
+def outcome(arm: str, seed: int, after: float, curve: float, task: str = "phrased-sums") -> Outcome:
+    return Outcome(Run(task, arm, seed), 0.3, after, [curve, curve], [1.0], [50.0], [0.9], [0.1], [0.2])
+
+
+def test_a_task_that_no_run_ever_solved_says_why() -> None:
+    runs = [replace(outcome(arm, seed, 0.0, 0.0), before=0.0) for arm in ("dapo", "delta") for seed in (0, 1)]
+    protocol = Protocol("p", "q", ("phrased-sums",), {"dapo": 2, "delta": 2})
+    (said,) = sentences(study_table(protocol, runs))
+    assert said.startswith("phrased-sums: not one response of any run was right")
+    assert "responses are cut before the answer (max_tokens)" in said
+    runs[0] = replace(runs[0], curve=[0.0, 0.01])
+    assert not any("not one response" in text for text in sentences(study_table(protocol, runs)))
+
+
+def test_a_table_by_hand(tmp_path: Path) -> None:
+    protocol = Protocol(
+        "p", "q", ("phrased-sums",), {"dapo": 6, "delta": 6, "grpo": 6, "sapo": 5},
+        primary=read_protocols(write(tmp_path, TINY + "primary: {arm: delta, task: phrased-sums}"))[0].primary,
+    )  # fmt: skip
+    found = []
+    for seed in range(6):
+        found.append(outcome("dapo", seed, 0.50 + 0.01 * seed, 0.4))
+        found.append(outcome("delta", seed, 0.60 + 0.01 * seed + 0.001 * (seed - 2.5), 0.5 + 0.001 * seed))
+        found.append(
+            outcome("grpo", seed, 0.50 + 0.01 * seed + (0.02 if seed % 2 else -0.02), 0.4 + 0.003 * seed)
+        )
+        if seed < 5:
+            found.append(outcome("sapo", seed, 0.40 + 0.01 * seed + 0.001 * (seed - 2), 0.3 + 0.002 * seed))
+    table = study_table(protocol, found)
+    dapo, delta, grpo, sapo = table.tasks[0].columns[0].rows
+    assert (dapo.mean, dapo.pairs) == (pytest.approx(0.525), 0)
+    assert delta.difference is not None
+    assert delta.difference.mean == pytest.approx(0.1)
+    # Six pairs, all of one sign: 2 of 64 flips are as extreme.
+    assert delta.p_paired == pytest.approx(2 / 64)
+    assert delta.p_holm is None  # the primary comparison stands alone
+    assert sapo.pairs == 5
+    assert sapo.p_paired == pytest.approx(2 / 32)
+    assert sapo.p_holm == pytest.approx(4 / 32)  # the smaller of two
+    assert grpo.p_holm == pytest.approx(1.0)
+    assert "+10.0 points" in sentences(table)[0]
+    assert "| sapo | 5 | 42.0 ± 1.7 | -10.0" in markdown(table)
+
+
+def test_the_end_point_is_what_the_primary_comparison_is_on(tmp_path: Path) -> None:
+    found = [
+        Outcome(Run("phrased-sums", arm, seed), 0.3, after, curve, [1.0], [50.0], [0.9], [0.1], [0.2])
+        for arm, after, curve in (
+            ("dapo", 0.6, [0.0, 0.0, 0.0, 0.0, 0.4, 0.8, 0.8, 0.8]),
+            ("delta", 0.5, [0.0, 0.0, 0.4, 0.8, 0.8, 0.8, 0.8, 0.8]),
+            ("grpo", 0.6, [0.0] * 8),
+        )
+        for seed in range(3)
+    ]
+
+    def primary(end_point: str) -> tuple[StudyTable, SeedComparison]:
+        text = TINY.replace("dapo: 2, delta: 1", "dapo: 3, delta: 3, grpo: 3")
+        text += f"primary: {{arm: delta, task: phrased-sums, end_point: {end_point}}}"
+        (protocol,) = read_protocols(write(tmp_path, text))
+        table = study_table(protocol, found)
+        assert table.primary is not None
+        return table, table.primary
+
+    # Held-out 0.5 - 0.6; mean of the curve (0.4 + 5 x 0.8) / 8 = 0.55 less (0.4 + 3 x 0.8) / 8 = 0.35.
+    assert primary("held_out")[1].difference.mean == pytest.approx(-0.1)  # type: ignore[union-attr]
+    table, over_training = primary("over_training")
+    assert over_training.difference.mean == pytest.approx(0.2)  # type: ignore[union-attr]
+    assert over_training.p_holm is None
+    assert table.tasks[0].columns[0].rows[1].p_holm is not None  # held-out is now one of the others
+    assert "accuracy over training, 3 paired seeds: +20.0 points" in sentences(table)[0]
+    assert "| +20.0 | 0.250 | primary |" in markdown(table)
+    assert table.as_dict()["primary"]["end_point"] == "accuracy over training"
+    # Means over five batches reach 0.5 in batch 4 (0.4 + 3 x 0.8 over 5: 0.56) for delta, for dapo in batch 6 (0.4 + 3 x 0.8 over 5),
+    # and never for grpo: one more than there are batches.
+    table, batches = primary("{batches_to: 0.5}")
+    assert batches.difference.mean == pytest.approx(-2.0)  # type: ignore[union-attr]
+    assert [row.mean for row in table.tasks[0].columns[2].rows] == [6.0, 4.0, 9.0]
+    assert "rollout batches to 50 %, 3 paired seeds: -2.0 batches" in sentences(table)[0]
+
+
+def test_one_test_over_several_tasks(tmp_path: Path) -> None:
+    text = TINY.replace("[phrased-sums]", "[phrased-sums, late-error]").replace(
+        "dapo: 2, delta: 1", "dapo: 3, delta: 3"
+    )
+    text += "primary: {arm: delta, task: [phrased-sums, late-error], end_point: over_training}"
+    (protocol,) = read_protocols(write(tmp_path, text))
+    found = [
+        outcome(arm, seed, 0.5, 0.4 + (arm == "delta") * (0.01 + 0.001 * seed), task)
+        for task in protocol.tasks
+        for arm in protocol.arms
+        for seed in range(3)
+    ]
+    table = study_table(protocol, found)
+    assert table.primary is not None
+    # Six pairs, all of one sign: 2 of 64 flips are as extreme. Each task alone has three, and stays in Holm's family.
+    assert table.primary.pairs == 6
+    assert table.primary.p_paired == pytest.approx(2 / 64)
+    assert [task.columns[1].rows[1].p_holm for task in table.tasks] == pytest.approx([0.5, 0.5])
+    assert (
+        "on phrased-sums, late-error, accuracy over training, 6 paired seeds: +1.1 points"
+        in sentences(table)[0]
+    )
+
+
+def test_runs_that_diverged_are_counted_and_left_out() -> None:
+    protocol = Protocol("p", "q", ("phrased-sums",), {"dapo": 3, "delta": 3})
+    found = [outcome(arm, seed, 0.5, 0.4) for arm in protocol.arms for seed in range(2)]
+    found += [replace(outcome(arm, 2, 0.0, 0.1), after=None, diverged=1) for arm in protocol.arms]
+    table = study_table(protocol, found)
+    assert [row.seeds for row in table.tasks[0].columns[0].rows] == [2, 2]
+    assert table.as_dict()["tasks"][0]["diverged"] == {"dapo": [2], "delta": [2]}
+    assert "phrased-sums: left out, as they diverged: delta, seeds 2." in sentences(table)
+    assert "delta (2 pairs)" in curves_figure(protocol, found)
+
+
+def test_retired_arms_are_read_and_not_run(tmp_path: Path) -> None:
+    text = TINY.replace("delta: 1", "gone: 1") + "retired: {gone: an arm that was patched in}\n"
+    (protocol,) = read_protocols(write(tmp_path, text))
+    study = Study(protocol, tmp_path)
+    assert [run.arm for run in study.missing()] == ["dapo", "dapo"]
+    study._keep([outcome(arm, 0, 0.4, 0.4) for arm in ("dapo", "gone")])
+    assert [row.method for row in study_table(protocol, study.outcomes()).tasks[0].columns[0].rows] == [
+        "dapo",
+        "gone",
+    ]
+
+
+def test_a_file_that_is_not_there_is_missed_when_runs_are_made(tmp_path: Path, capsys: Any) -> None:
+    place = write(tmp_path, TINY.replace("[phrased-sums]", "[nowhere/problems.jsonl]"))
+    (protocol,) = read_protocols(place)
+    assert protocol.tasks == ("nowhere/problems.jsonl",)
+    assert main(["study", str(place), "--output", str(tmp_path / "out")]) == 2
+    assert "nowhere/problems.jsonl: there is no such file" in capsys.readouterr().err
+
+
+def test_curves_that_never_leave_zero_can_be_drawn() -> None:
+    protocol = Protocol("p", "q", ("phrased-sums",), {"dapo": 2})
+    figure = curves_figure(protocol, [outcome("dapo", seed, 0.0, 0.0) for seed in range(2)])
+    assert "dapo (2 seeds)" in figure
+
+
+def test_a_run_is_kept_once(tmp_path: Path) -> None:
+    study = Study(Protocol("p", "q", ("phrased-sums",), {"dapo": 2}), tmp_path)
+    study._keep([outcome("dapo", 0, 0.4, 0.4), outcome("dapo", 1, 0.5, 0.4)])
+    study._keep([outcome("dapo", 0, 0.6, 0.4)])
+    assert {found.run.seed: found.after for found in study.outcomes()} == {0: 0.6, 1: 0.5}
+    assert len(study.outcomes()) == 2
+
+
+def test_an_arm_may_have_settings_of_its_own() -> None:
+    rule = study_method("delta-context?lambda_min=0.5&lambda_max=1.5").rule
+    assert rule == DeltaConfig(0.5, 1.5, refinements=0, contrast="alignment")
+    with pytest.raises(ValueError, match="no setting 'lamda_min'; did you mean 'lambda_min'"):
+        study_method("delta?lamda_min=0.5")
+    with pytest.raises(ValueError, match="unknown method 'oracle-all'"):
+        study_method("oracle-all")
+
+
+def test_a_folder_of_another_protocol_is_refused(tmp_path: Path) -> None:
+    (protocol,) = read_protocols(write(tmp_path, TINY))
+    Study(protocol, tmp_path / "out").write_protocol(Machine())
+    (other,) = read_protocols(write(tmp_path, TINY.replace("samples: 1", "samples: 2")))
+    with pytest.raises(ValueError, match="another heldout"):
+        Study(other, tmp_path / "out")
+
+
+def test_runs_of_a_rule_that_has_changed_since_are_not_added_to(tmp_path: Path) -> None:
+    rule = tmp_path / "mine.py"
+    rule.write_text((Path(__file__).parents[2] / "tests" / "own_rule" / "my_rules.py").read_text())
+    arms = {"dapo": 2, f"{rule}:FirstHalf": 2}
+    protocol = Protocol("p", "q", ("phrased-sums",), arms, baseline="dapo")
+    Study(protocol, tmp_path / "out").write_protocol(Machine())
+    Study(protocol, tmp_path / "out").write_protocol(Machine())
+    rule.write_text(rule.read_text() + "\n")
+    with pytest.raises(ValueError, match="FirstHalf: its file has changed since the runs of"):
+        Study(protocol, tmp_path / "out").write_protocol(Machine())

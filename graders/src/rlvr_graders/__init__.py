@@ -1,0 +1,43 @@
+"""Verifiable rewards: (completion, answer) -> `Verdict`, and the reward functions that training engines call.
+
+Nothing heavy is imported here: mpmath lives in worker processes, the sandbox starts when code is graded.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .choice import grade_choice, grade_choice_batch
+from .functions import ChoiceReward, MathReward, RewardFunction, math_reward
+from .math.grade import grade_math, grade_math_batch
+from .verdict import Verdict
+from .workers import shutdown_workers
+
+if TYPE_CHECKING:
+    from .code import code_reward, grade_code, grade_code_batch
+
+_OF_CODE = ("code_reward", "grade_code", "grade_code_batch")
+
+__all__ = [
+    "ChoiceReward",
+    "MathReward",
+    "RewardFunction",
+    "Verdict",
+    "code_reward",
+    "grade_choice",
+    "grade_choice_batch",
+    "grade_code",
+    "grade_code_batch",
+    "grade_math",
+    "grade_math_batch",
+    "math_reward",
+    "shutdown_workers",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _OF_CODE:
+        from . import code
+
+        return getattr(code, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

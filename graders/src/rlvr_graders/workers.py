@@ -1,0 +1,231 @@
+"""A pool of worker processes with a hard limit on time and memory, usable from any thread.
+
+A worker that overruns is killed and replaced; no signal handler is installed here, so the limit holds off the main thread
+too. Workers are plain subprocesses, not forks: they carry no copy of the parent's memory, threads or CUDA context.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import select
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from typing import Any
+
+MEMORY = 1 << 30
+"""Address space of one worker, in bytes. With mpmath loaded it needs about 30 MB."""
+START_LIMIT = 120.0
+"""Seconds a worker may take to import mpmath; a fifth of a second on an idle core."""
+TASKS_BEFORE_RENEWAL = 5000
+"""A worker is replaced after so many tasks, so that its caches stay bounded."""
+_PROGRAM = ("-m", "rlvr_graders.worker")
+
+
+class WorkerOverran(Exception):
+    """The time limit passed without an answer; the worker has been killed."""
+
+
+class WorkerDied(Exception):
+    """The worker ended without an answer; the message says how."""
+
+
+class _Worker:
+    """One process and the pipes to it."""
+
+    def __init__(self, memory: int) -> None:
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+        # -P: the folder in which training was started must not stand on sys.path, where a file of the user's (random.py)
+        # would hide a module that the grader imports.
+        # A session of its own: Ctrl-C at the terminal reaches the parent alone, which then cleans up.
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", *_PROGRAM, str(memory)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            env=environment,
+            start_new_session=True,
+            bufsize=0,
+        )
+        self._rest = b""
+        self._ready = False
+        self.tasks = 0
+
+    def ask(self, request: dict[str, Any], timeout: float) -> dict[str, Any]:
+        if not self._ready:  # starting up is not on the sample's clock
+            try:
+                self._read(START_LIMIT)
+            except WorkerOverran:
+                raise RuntimeError(f"a grading worker did not start within {START_LIMIT:.0f} s") from None
+            except WorkerDied as error:
+                raise RuntimeError(self._start_failure(str(error))) from None
+            self._ready = True
+        self.tasks += 1
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps({**request, "timeout": timeout}).encode() + b"\n")
+        except BrokenPipeError:
+            raise WorkerDied(self._ending()) from None
+        return self._read(timeout)
+
+    def _read(self, timeout: float) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        descriptor = self._process.stdout.fileno()
+        deadline = time.monotonic() + timeout
+        while b"\n" not in self._rest:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise WorkerOverran
+            poll = select.poll()  # not select(): its descriptors end at 1024
+            poll.register(descriptor, select.POLLIN)
+            if not poll.poll(left * 1000):
+                continue
+            chunk = os.read(descriptor, 65536)
+            if not chunk:
+                raise WorkerDied(self._ending())
+            self._rest += chunk
+        line, _, self._rest = self._rest.partition(b"\n")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def _ending(self) -> str:
+        code = self._process.wait()
+        return f"killed by signal {-code}" if code < 0 else f"exit status {code}"
+
+    def _start_failure(self, ending: str) -> str:
+        self._errors.seek(0)
+        errors = self._errors.read()[-2000:].decode(errors="replace").strip()
+        if "No module named" in errors:
+            missing = errors.rsplit("No module named", 1)[1].strip()
+            return f"the math grader needs {missing}: pip install rlvr-graders"
+        return f"a grading worker could not start ({ending}): {errors or 'no message'}"
+
+    def end(self) -> None:
+        """Kills the process and collects it, so that no zombie stays."""
+        self._process.kill()
+        self._process.wait()
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Closes this side's ends of the pipes without touching the process."""
+        for stream in (self._process.stdin, self._process.stdout, self._errors):
+            if stream is not None:
+                stream.close()
+
+
+def usable_cores() -> int:
+    """Cores that this process may run on; not every system can say more than how many there are."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class WorkerPool:
+    """Up to `size` workers, started when they are first needed."""
+
+    def __init__(self, size: int | None = None, memory: int = MEMORY) -> None:
+        self.size = size or usable_cores()
+        self._memory = memory
+        self._free: list[_Worker] = []
+        self._all: list[_Worker] = []
+        self._change = threading.Condition()
+        self._closed = False
+
+    def ask(self, request: dict[str, Any], timeout: float) -> dict[str, Any]:
+        """The answer of a worker within `timeout` seconds; `WorkerOverran` or `WorkerDied` otherwise. Waits for a free worker."""
+        worker = self._take()
+        keep = False
+        try:
+            answer = worker.ask(request, timeout)
+            keep = worker.tasks < TASKS_BEFORE_RENEWAL and answer.get("failure") != "out of memory"
+            return answer
+        finally:  # whatever ended it (an overrun, Ctrl-C), a worker in an unknown state is not used again
+            self._give(worker, keep)
+
+    def pids(self) -> list[int]:
+        """Process ids of the workers there are now."""
+        with self._change:
+            return [worker._process.pid for worker in self._all]
+
+    def _take(self) -> _Worker:
+        with self._change:
+            while True:
+                if self._closed:
+                    raise RuntimeError("the pool of grading workers has been shut down")
+                if self._free:
+                    return self._free.pop()
+                if len(self._all) < self.size:
+                    worker = _Worker(self._memory)
+                    self._all.append(worker)
+                    return worker
+                self._change.wait()
+
+    def _give(self, worker: _Worker, keep: bool) -> None:
+        with self._change:
+            if keep and not self._closed:
+                self._free.append(worker)
+            else:
+                if worker in self._all:
+                    self._all.remove(worker)
+                worker.end()
+                if not self._closed and len(self._all) < self.size:
+                    # The replacement starts now, while the caller goes on: the next sample need not wait for it.
+                    replacement = _Worker(self._memory)
+                    self._all.append(replacement)
+                    self._free.append(replacement)
+            self._change.notify()
+
+    def close(self) -> None:
+        """Ends every worker. Calls under way fail with `WorkerDied`."""
+        with self._change:
+            self._closed = True
+            for worker in self._free:
+                worker.end()
+            for worker in self._all:
+                if worker not in self._free:
+                    worker._process.kill()  # its own thread collects it
+            self._free, self._all = [], []
+            self._change.notify_all()
+
+    def forget(self) -> None:
+        """For a forked child: drops the parent's workers without touching them."""
+        for worker in self._all:
+            worker.let_go()
+        self._free, self._all = [], []
+
+
+_pool: WorkerPool | None = None
+_pool_lock = threading.Lock()
+
+
+def shared_pool() -> WorkerPool:
+    """The pool of this process: as many workers as it may use cores."""
+    global _pool
+    with _pool_lock:
+        if _pool is None:
+            _pool = WorkerPool()
+        return _pool
+
+
+def shutdown_workers() -> None:
+    """Ends the workers of this process now rather than at its exit; the next grading starts new ones."""
+    global _pool
+    with _pool_lock:
+        pool, _pool = _pool, None
+    if pool is not None:
+        pool.close()
+
+
+def _after_fork() -> None:
+    global _pool, _pool_lock
+    _pool_lock = threading.Lock()
+    if _pool is not None:
+        _pool.forget()
+    _pool = None
+
+
+os.register_at_fork(after_in_child=_after_fork)
+atexit.register(shutdown_workers)

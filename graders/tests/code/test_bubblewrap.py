@@ -1,0 +1,154 @@
+"""What the sandbox shows and bounds; and where bubblewrap does not work, a refusal that says what to do."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rlvr_graders.code import (
+    Call,
+    CodeSettings,
+    FunctionTests,
+    Run,
+    SandboxError,
+    SandboxUnavailable,
+    StdioTests,
+    grade_code,
+    grade_code_batch,
+)
+from rlvr_graders.code.sandbox import bubblewrap
+from rlvr_graders.code.sandbox.session import Session
+
+
+@pytest.fixture
+def fresh_check():
+    bubblewrap.check.cache_clear()
+    yield
+    bubblewrap.check.cache_clear()
+
+
+def fake_bwrap(folder, script):
+    path = folder / "bwrap"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        (None, "`bwrap` is not on the PATH"),
+        ("echo bubblewrap 0.6.1", "this is bubblewrap 0.6.1"),
+        (
+            '[ "$1" = --version ] && echo bubblewrap 0.8.0 && exit\n'
+            'echo "bwrap: Creating new namespace failed: Operation not permitted" >&2; exit 1',
+            "cannot make a sandbox here. It said: bwrap: Creating new namespace failed",
+        ),
+    ],
+)
+def test_without_a_working_bubblewrap_it_refuses(script, words, tmp_path, monkeypatch, fresh_check):
+    if script is None:
+        monkeypatch.setenv("PATH", str(tmp_path))
+    else:
+        fake_bwrap(tmp_path, script)
+        monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    with pytest.raises(SandboxUnavailable, match=words) as caught:
+        grade_code("print(1)", StdioTests((Run("", "1"),)))
+    assert "apt-get install bubblewrap" in str(caught.value) or "--security-opt" in str(caught.value)
+
+
+def test_a_sandbox_that_breaks_later_is_an_error_and_not_a_score(tmp_path, monkeypatch):
+    bubblewrap.check(None)
+    fake_bwrap(tmp_path, "echo 'bwrap: No space left' >&2; exit 1")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    with pytest.raises(SandboxError, match="the sandbox did not start: bwrap: No space left"):
+        grade_code_batch(["print(1)"] * 3, [StdioTests((Run("", "1"),))] * 3)
+
+
+def seen(expression, settings=None):
+    """What a program in the sandbox says of it: the text of the exception that it raises."""
+    program = f"import os, sys\ndef f():\n    raise ValueError({expression})"
+    reason = grade_code(program, FunctionTests("f", (Call((), 1),)), settings=settings).reason
+    return reason.removeprefix("raised ValueError: ").removesuffix(" (test 1 of 1)")
+
+
+def test_a_program_sees_its_interpreter_and_nothing_else():
+    assert seen("sorted(os.listdir('/'))") in (
+        "['bin', 'dev', 'etc', 'lib', 'lib64', 'packages', 'proc', 'tmp', 'usr']",
+        "['bin', 'dev', 'etc', 'lib', 'lib64', 'packages', 'proc', 'root', 'tmp', 'usr']",
+    ) or not os.path.islink("/lib")  # other systems have other folders
+    prefix = os.path.realpath(sys.base_prefix)
+    for folder in (
+        "/usr/local",
+        "/usr/src",
+        "/usr/include",
+        "/usr/share/doc",
+        "/usr/sbin",
+        "/opt",
+        "/home",
+        "/var",
+    ):
+        if not prefix.startswith(folder):
+            assert seen(f"os.path.exists({folder!r})") == "False", folder
+    assert seen("set(os.listdir('/usr/bin')) - {'setpriv', os.path.basename(sys.executable)}") == "set()"
+    assert seen("os.path.exists('/bin/sh') or os.system('true') == 0") == "False"
+    assert seen("[p for p in sys.path if 'site-packages' in p or 'dist-packages' in p]") == "[]"
+
+
+def test_what_a_program_needs_of_the_system_is_there():
+    needed = "__import__('ssl') and __import__('sqlite3') and __import__('ctypes') and __import__('decimal')"
+    assert seen(f"bool({needed})") == "True"
+    assert seen("str(__import__('zoneinfo').ZoneInfo('Europe/Paris'))") == "Europe/Paris"
+    assert seen("__import__('numpy').ones(2).sum()") == "2.0"
+    assert seen("__import__('multiprocessing').Pool(2).map(abs, [-1])") == "[1]"
+
+
+READ_EVERY_ENVIRONMENT = """
+import os
+def f():
+    seen = b""
+    for process in filter(str.isdigit, os.listdir("/proc")):
+        try: seen += open(f"/proc/{process}/environ", "rb").read()
+        except PermissionError: pass
+    raise ValueError(f"{len(seen) > 0} {b'SECRET' in seen}")
+"""
+
+
+def test_the_trainers_environment_stays_outside(monkeypatch):
+    monkeypatch.setenv("WANDB_API_KEY", "SECRET-KEY")
+    verdict = grade_code(READ_EVERY_ENVIRONMENT, FunctionTests("f", (Call((), 1),)))
+    assert verdict.reason == "raised ValueError: True False (test 1 of 1)"
+    # Its first process is bubblewrap's own; under root another user's, and only seen from here.
+    # (A program without f would end at once, and its process with it.)
+    job = {"preamble": "", "program": "def f(): pass", "entry": "f", "return_arguments": False}
+    with Session("calls", job, CodeSettings(), None) as session:
+        session.begin()
+        assert b"SECRET" not in Path(f"/proc/{session._first}/environ").read_bytes()
+
+
+@pytest.mark.parametrize("folder", ["/tmp", "/dev/shm"])
+@pytest.mark.parametrize("make", ["open(name, 'w').close()", "os.mkdir(name)", "os.link(first, name)"])
+def test_the_number_of_files_is_bounded(folder, make):
+    program = (
+        f"import os\ndef f():\n    first = '{folder}/first'\n    open(first, 'w').close()\n"
+        f"    for number in range(10**8):\n        name = f'{folder}/{{number}}'\n        {make}"
+    )
+    settings = CodeSettings(seconds_per_test=30, files=1000)
+    verdict = grade_code(program, FunctionTests("f", (Call((), 1),)), settings=settings)
+    assert verdict.reason.startswith("made more than 1000 files")
+
+
+def test_a_low_hard_limit_of_memory_is_kept_and_does_no_harm():
+    code = (
+        "import resource\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (700 << 20, 700 << 20))\n"
+        "from rlvr_graders.code import *\n"
+        "tests = FunctionTests('f', (Call((2,), 4),))\n"
+        "print(grade_code('def f(x):\\n    return 2 * x', tests).reason)\n"
+        "print(grade_code('def f(x):\\n    return bytearray(900 << 20)', tests).reason)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == "correct\nran out of memory (test 1 of 1)\n", done.stderr
