@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
@@ -10,12 +11,17 @@ from typing import Any
 from ..extract import Extractor, extractor
 from ..reporting import Progress, reporter
 from ..verdict import CORRECT, Verdict
-from ..workers import WorkerDied, WorkerOverran, shared_pool
+from ..workers import WorkerDied, WorkerNotStarted, WorkerOverran, shared_pool
+from .characters import MAX_LENGTH
 from .compare import UNREADABLE_REFERENCE, judge
 from .leaves import Algebra, Undecided
+from .tokens import OutOfSteps, at_most
 
 TIMEOUT = 5.0
 """Seconds of algebra one answer may cost."""
+QUICK_LENGTH, QUICK_STEPS = 300, 5_000
+"""Characters (of answer and reference) and steps that are worked on in the calling process: a few milliseconds."""
+START_ATTEMPTS = 5
 NO_ANSWER = Verdict(0.0, "no final answer")
 
 
@@ -76,8 +82,8 @@ def grade_math_batch(
             if given is None or not given.strip():
                 verdicts[row] = NO_ANSWER
             else:
-                verdicts[row] = _verdict(judge(reference, given, Algebra()), given)
-        except Undecided:
+                verdicts[row] = _quick(reference, given)
+        except (Undecided, OutOfSteps, RecursionError):
             open_pairs.setdefault((reference, str(given)), []).append(row)
         except Exception as error:
             verdicts[row] = Verdict.from_error(error, given)
@@ -104,6 +110,18 @@ def _reference(answer: Any, row: int) -> str:
     return text
 
 
+def _quick(reference: str, given: str) -> Verdict:
+    """The verdict where it takes little work. What is long or costs more steps is left to a worker, under its time limit."""
+    if len(given) > MAX_LENGTH:
+        return Verdict(
+            0.0, f"unparsable answer: it has {len(given)} characters, more than {MAX_LENGTH}", given
+        )
+    if len(reference) + len(given) > QUICK_LENGTH:
+        raise Undecided
+    with at_most(QUICK_STEPS):
+        return _verdict(judge(reference, given, Algebra()), given)
+
+
 def _verdict(reason: str, given: str) -> Verdict:
     failed = reason.startswith(UNREADABLE_REFERENCE)
     return Verdict(1.0 if reason == CORRECT else 0.0, reason, given, failed)
@@ -127,7 +145,8 @@ def _by_algebra(pairs: list[tuple[str, str]], timeout: float) -> Any:
 
 def _ask(reference: str, given: str, timeout: float) -> Verdict:
     request = {"reference": reference, "prediction": given}
-    for _ in range(2):
+    deaths, starts = 0, 0
+    while deaths < 2 and starts < START_ATTEMPTS:
         try:
             answer = shared_pool().ask(request, timeout)
             if "failure" in answer:
@@ -135,7 +154,14 @@ def _ask(reference: str, given: str, timeout: float) -> Verdict:
             return _verdict(answer["reason"], given)
         except WorkerOverran:
             return Verdict.failure(f"timed out after {timeout:g} s", given)
+        except (
+            WorkerNotStarted
+        ) as error:  # another answer's worker may have been killed with it: nothing to do with this one
+            ending, starts = str(error), starts + 1
+            time.sleep(0.1 * 2**starts)
         except WorkerDied as error:
-            ending = str(error)
+            ending, deaths = str(error), deaths + 1
+    if starts == START_ATTEMPTS:
+        return Verdict.failure(f"no grading worker could start: {ending}", given)
     # Once may be chance (the system ran out of memory elsewhere); the same answer twice is the answer's doing.
     return Verdict.failure(f"the grader's worker crashed on it: {ending}", given)
