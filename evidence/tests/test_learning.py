@@ -27,8 +27,9 @@ from delta_rlvr.cli import main
 from delta_rlvr.credit import DeltaConfig
 from delta_rlvr.evaluate import evaluate_policy
 from delta_rlvr.evaluate.seeds import SeedComparison
+from delta_rlvr.models import load_policy
 from delta_rlvr.objectives import group_advantages
-from delta_rlvr.tasks import Problem, get_task, load_policy
+from delta_rlvr.tasks import Problem, get_task
 from delta_rlvr.tasks.problem_set import ProblemSet
 from rounding import MODEL, rounding
 
