@@ -96,7 +96,7 @@ def test_nobody_asks_which_class_a_rule_is():
         rules |= {
             node.name for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef)
         }
-    assert {"DeltaConfig", "Uniform", "ForkingTokens", "Oracle"} <= rules
+    assert {"Delta", "Uniform", "ForkingTokens", "Oracle"} <= rules
     for path in SOURCE.rglob("*.py"):
         if path.is_relative_to(SOURCE / "credit" / "rules"):
             continue

@@ -91,7 +91,7 @@ def core_weights(plain: Plain, method: str, keys: torch.Tensor | None = None) ->
         plain.logps,
         plain.advantages,
         plain.mask,
-        config=rule,
+        rule=rule,
         head=plain.head,
         tokens=plain.tokens,
         groups=plain.groups,

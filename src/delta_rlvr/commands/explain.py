@@ -157,7 +157,7 @@ def explain(
     numbers = torch.tensor(groups, device=head.device)
     records = {
         name: next(stream for stream in streams if stream.reads(rule)).solve(
-            earned, groups=numbers, config=rule
+            earned, groups=numbers, rule=rule
         )
         for name, rule in rules.items()
     }

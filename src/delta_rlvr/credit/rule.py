@@ -42,7 +42,6 @@ NEEDS: dict[str, str] = {
     "tokens": "sampled token ids",
     "decisive": "labels of the decisive tokens",
     "measured": "measured credit per token, from continuations",
-    "informed_logps": "log-probs of the same tokens with the solution in the prompt",
 }
 """What a rule may ask for, beside the lengths and the advantages."""
 

@@ -4,7 +4,6 @@ from delta_rlvr.objectives.advantages import group_advantages, group_numbers, mi
 from delta_rlvr.objectives.aggregate import (
     Aggregation,
     policy_loss,
-    self_normalized_mean,
     sequence_mean,
     token_mean,
 )
@@ -29,7 +28,6 @@ __all__ = [
     "policy_loss",
     "portable",
     "rewarded_alike",
-    "self_normalized_mean",
     "sequence_mean",
     "token_mean",
 ]
