@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from string import ascii_lowercase
 
 from ..extract import choice_letter
-from ..verdict import CORRECT, WRONG
+from ..verdict import CORRECT, UNREADABLE_REFERENCE, WRONG
 from .characters import has_thousands
 from .exact import TooLarge
 from .expression import parse
@@ -29,7 +29,6 @@ from .structure import Node, letters, read
 from .tokens import Tokens, UnreadableAnswer, step, word_of
 from .words import SAME_WORDS, phrase, same_words
 
-UNREADABLE_REFERENCE = "unparsable reference answer"
 _VECTORS = frozenset({"\\begin{matrix}", "(", "\\langle"})
 
 
