@@ -9,7 +9,7 @@ import torch
 from scipy import stats
 
 from credit_batches import make_batch
-from delta_rlvr import CreditStream, DeltaConfig
+from delta_rlvr import CreditStream, Delta
 from delta_rlvr.credit.draws import uniform_draws
 from delta_rlvr.credit.rules.uncertainty import Surprise
 from rounding import MODEL, rounding
@@ -39,7 +39,7 @@ def test_by_hand():
 
 def test_ranks_and_saturation():
     batch = make_batch(3)
-    record = diagnosed(DeltaConfig(), batch)
+    record = diagnosed(Delta(), batch)
     uncertain = 1 - batch["logps"][batch["mask"]].double().exp()
     for name, sign in (("positive", 1), ("negative", -1)):
         here = record.side == sign
@@ -55,7 +55,7 @@ def test_ranks_and_saturation():
 
 def test_reliability_is_the_agreement_of_two_halves():
     batch = make_batch(5)
-    record = diagnosed(DeltaConfig(refinements=0), batch, round_number=4)
+    record = diagnosed(Delta(refinements=0), batch, round_number=4)
     keys = batch["keys"]
     first = (uniform_draws(0, 4, keys, torch.full_like(keys, -1)) < 0.5).tolist()
     assert 0 < sum(first) < len(first)
@@ -94,7 +94,7 @@ def test_halves_without_a_contrast_are_no_news():
     advantages[0], advantages[1] = 1.0, -1.0
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        record = diagnosed(DeltaConfig(), {**batch, "advantages": advantages})
+        record = diagnosed(Delta(), {**batch, "advantages": advantages})
     assert record.weights.std() > 0
     assert "reliability" not in record.diagnostics
 
@@ -105,8 +105,8 @@ def test_asking_changes_no_weight_and_a_batch_without_contrast_has_no_numbers():
     stream.add(batch["hidden"], batch["logps"], batch["mask"])
     plain = stream.solve(batch["advantages"], keys=batch["keys"])
     assert plain.diagnostics == {}
-    assert torch.equal(plain.weights, diagnosed(DeltaConfig(), batch).weights)
+    assert torch.equal(plain.weights, diagnosed(Delta(), batch).weights)
     with pytest.warns(UserWarning, match="no contrast"):
-        empty = diagnosed(DeltaConfig(), {**batch, "advantages": torch.zeros(9)})
+        empty = diagnosed(Delta(), {**batch, "advantages": torch.zeros(9)})
     assert "reliability" not in empty.diagnostics
     assert "update_share_positive" not in empty.diagnostics

@@ -20,7 +20,7 @@ from delta_rlvr.evaluate.seeds import (
     p_text,
     paired_sentence,
 )
-from delta_rlvr.spelling import POINTS, Unit
+from delta_rlvr.score_units import POINTS, ScoreUnit
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Measure:
     name: str
     heading: str
     score: Callable[[Outcome], float]
-    unit: Unit = POINTS
+    unit: ScoreUnit = POINTS
 
 
 def _after(outcome: Outcome) -> float:
@@ -48,7 +48,7 @@ def _measure(end_point: EndPoint) -> Measure:
             f"rollout batches to {100 * goal:g} %",
             f"batches to {100 * goal:g} %",
             lambda outcome: batches_to(goal, outcome.curve),
-            Unit(1, "batches", sign=""),
+            ScoreUnit(1, "batches", sign=""),
         )
     if end_point == "held_out":
         return Measure("heldout", "held-out accuracy", "held-out", _after)
