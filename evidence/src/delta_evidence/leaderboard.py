@@ -11,8 +11,8 @@ from typing import Any
 
 from delta_evidence.learning.protocol import TrainingSettings
 from delta_evidence.learning.runner import PROTOCOL, RUNS, read_outcomes
-from delta_rlvr.evaluate.bootstrap import Interval, mean_interval
-from delta_rlvr.evaluate.seeds import gap_text
+from delta_rlvr.evaluate.bootstrap import Interval
+from delta_rlvr.evaluate.seeds import gap_text, mean_over_seeds
 from delta_rlvr.hints import near_path
 from delta_rlvr.objectives import get_method
 
@@ -78,7 +78,7 @@ def leaderboard(folder: Path) -> Leaderboard:
         models.append(model)
         for method, pairs in gaps.items():
             here = row(method)
-            here.learning[model] = mean_interval([[speed for speed, _ in pairs]], seed=0)
+            here.learning[model] = mean_over_seeds([speed for speed, _ in pairs])
             here.held_out[model] = statistics.fmean(end for _, end in pairs)
             here.pairs[model] = len(pairs)
     for path in sorted(folder.rglob(COSTS)):
