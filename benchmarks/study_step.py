@@ -25,7 +25,8 @@ from delta_evidence.learning.protocol import Protocol, Run, read_protocols
 from delta_evidence.learning.training import StackedTraining
 from delta_evidence.phases import Phases
 from delta_evidence.rollouts import make_collector
-from delta_rlvr.tasks import get_task, load_policy
+from delta_rlvr.models import load_policy
+from delta_rlvr.tasks import get_task
 
 RECIPES = Path(__file__).parents[1] / "recipes" / "study"
 PROTOCOLS = {"builtin": "cpu.yaml", "smollm2-135m": "smollm2-chain-sum.yaml"}

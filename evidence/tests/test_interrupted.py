@@ -33,7 +33,7 @@ from delta_evidence.stack.model_weights import shape_of
 from delta_evidence.stack.policy import StackedPolicy
 from delta_rlvr.cli import main
 from delta_rlvr.files import InUse, locked
-from delta_rlvr.tasks import load_policy
+from delta_rlvr.models import load_policy
 from killed import killed, running
 
 PROTOCOL = """
@@ -315,7 +315,7 @@ def test_a_second_process_is_refused_and_a_dead_one_leaves_no_lock(
 def test_judges_end_with_the_study_that_was_killed() -> None:
     judging = (
         "import time; from delta_evidence.judging import Judge; from transformers import AutoTokenizer\n"
-        "from delta_rlvr.tasks.models import resolve_model\n"
+        "from delta_rlvr.models import resolve_model\n"
         "if __name__ == '__main__':\n"
         "    judge = Judge(AutoTokenizer.from_pretrained(resolve_model('builtin')), workers=2)\n"
         "    judge._pool.submit(int).result()\n"

@@ -10,7 +10,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from delta_evidence.stack import logprobs
 from delta_evidence.stack.policy import StackedPolicy, clip_gradients, pack
 from delta_evidence.stack.ragged import shared_prefix
-from delta_rlvr.tasks import load_policy
+from delta_rlvr.models import load_policy
 from rounding import MODEL, rounding
 from stacks import row_hidden, small_model, stack_of
 

@@ -39,7 +39,7 @@ for count, width, dtype, chunks in (
 
 SOLVE = """
 import torch
-from delta_rlvr.credit import CreditStream, DeltaConfig, RowStore, kernels
+from delta_rlvr.credit import CreditStream, Delta, RowStore, kernels
 from delta_rlvr.credit.reduce import Reducer
 torch.manual_seed(1)
 kernels._TOKENS = kernels._BLOCK = 32  # several parts and blocks of a small batch
@@ -62,7 +62,7 @@ for settings, dtype in (
     for device, fused in (("cpu", False), (DEVICE, True)):
         kernels.ready = lambda *_, fused=fused: fused
         ranks = NotAlone(device=torch.device(device)) if settings.get("refinements") == 3 else None
-        stream = CreditStream(DeltaConfig(**settings), store=RowStore(device_bytes=1 << 40), process_group=ranks)
+        stream = CreditStream(Delta(**settings), store=RowStore(device_bytes=1 << 40), process_group=ranks)
         for start, stop in ((0, 3), (3, 6)):  # two chunks in the store
             tokens = slice(int(lengths[:start].sum()), int(lengths[:stop].sum()))
             stream.add(hidden[tokens].to(device), logps[tokens].to(device), lengths=lengths[start:stop].to(device))

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 import credit_reference as reference
-from delta_rlvr.credit import DeltaConfig, credit_record
+from delta_rlvr.credit import Delta, credit_record
 from delta_rlvr.objectives import LossInputs, policy_loss
 from replayed_training import GENERATIONS, LEARNING_RATE, SHAPES, TEMPERATURE, reward_of
 from rounding import MODEL, assert_clear_cut, rounding
@@ -125,7 +125,7 @@ class _Batch:
             self.old_logps,
             self.advantages,
             self.mask,
-            config=method.rule,
+            rule=method.rule,
             head=_plain(model).get_output_embeddings().weight.detach(),
             tokens=self.tokens,
             temperature=TEMPERATURE,
@@ -135,7 +135,7 @@ class _Batch:
         )
         self.weights = record.padded(record.weights, self.mask)
         assert_clear_cut(method.rule, record, entropy[self.mask])
-        if type(method.rule) is DeltaConfig and options.against_loops:
+        if type(method.rule) is Delta and options.against_loops:
             self._check_against_reference(model, hidden, entropy, groups)
 
     def _advantages(self):

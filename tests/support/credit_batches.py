@@ -5,7 +5,7 @@ Beside the tests and not in one of them, because spawned processes import it by 
 import torch
 import torch.distributed as dist
 
-from delta_rlvr.credit import DeltaConfig, credit_record
+from delta_rlvr.credit import Delta, credit_record
 from delta_rlvr.credit.rules.forking import ForkingTokens
 from delta_rlvr.credit.rules.uncertainty import Entropy, Surprise
 from delta_rlvr.credit.rules.uniform import ResponseMean
@@ -15,20 +15,20 @@ HEAD = torch.randn(VOCAB, WIDTH, generator=torch.Generator().manual_seed(99))
 
 CONFIGS = [
     *(
-        DeltaConfig(proxy=p, scope=s, top_k=4)
+        Delta(proxy=p, scope=s, top_k=4)
         for p in ("output_row", "topk_hidden", "head")
         for s in ("batch", "group")
     ),
-    DeltaConfig(proxy="sharpness", contrast="alignment"),
-    DeltaConfig(contrast="alignment"),
-    DeltaConfig(contrast="within_side", refinements=2),
-    DeltaConfig(scope="group", contrast="alignment"),
-    DeltaConfig(gamma="initial"),
-    DeltaConfig(assignment="hard"),
-    DeltaConfig(source="random"),
-    DeltaConfig(keep="top"),
-    DeltaConfig(keep="random"),
-    DeltaConfig(keep="bottom", keep_share=0.3),
+    Delta(proxy="sharpness", contrast="alignment"),
+    Delta(contrast="alignment"),
+    Delta(contrast="within_side", refinements=2),
+    Delta(scope="group", contrast="alignment"),
+    Delta(gamma="initial"),
+    Delta(assignment="hard"),
+    Delta(source="random"),
+    Delta(keep="top"),
+    Delta(keep="random"),
+    Delta(keep="bottom", keep_share=0.3),
     ForkingTokens(),
     ResponseMean(),
     Surprise(),
@@ -63,10 +63,8 @@ def rank_main(folder):
     rows = slice(0, 7) if rank == 0 else slice(7, 9)
     mine = {name: values[rows] for name, values in batch.items()}
     results = []
-    for config in CONFIGS:
-        record = credit_record(
-            **mine, config=config, head=HEAD, temperature=0.7, process_group=dist.group.WORLD
-        )
+    for rule in CONFIGS:
+        record = credit_record(**mine, rule=rule, head=HEAD, temperature=0.7, process_group=dist.group.WORLD)
         results.append((record.weights, record.summary()))
     refused = []
     for name, row in (("hidden", 0), ("advantages", 0)):
@@ -74,7 +72,7 @@ def rank_main(folder):
         if rank == 0:
             broken[name][row] = float("nan")
         try:
-            credit_record(**broken, config=CONFIGS[0], process_group=dist.group.WORLD)
+            credit_record(**broken, rule=CONFIGS[0], process_group=dist.group.WORLD)
         except ValueError as error:
             refused.append(str(error))
     torch.save((results, refused), folder / f"{rank}.pt")

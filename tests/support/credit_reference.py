@@ -11,9 +11,7 @@ Where the method leaves room, this file decides:
 - If every weight comes out 0 there is nothing to tell tokens apart by: all of them are 1 (when normalised).
 - The initial distance scale ||mu+(0) - mu-(0)||^2 is clamped at `eps_gamma` as well, and is each group's own.
 - `within_side` reports -||v - mu_own||^2 as its margin; with `hard` it has no meaning and is refused.
-- `alignment` reports <v, M (mu_own - mu_opp)>^2 / ||v|| as its margin, 0 where v is 0, and its alpha is 2 sigmoid(D / gamma) - 1.
-- The metric M is the inverse of the second moments of v over every token that is scored (of all groups), plus their mean diagonal.
-- With the own response left out of its side, a side that then has no weight is at the origin.
+- `alignment` reports <v, mu_own - mu_opp>^2 / ||v|| as its margin, 0 where v is 0, and its alpha is 2 sigmoid(D / gamma) - 1.
 - Top-K ties go to the lower vocabulary index; the sampled token need not be among the top K.
 - FIPO's exponent counts positions, holes included; its guard clips exp(F) itself, not the clipped weight.
 """

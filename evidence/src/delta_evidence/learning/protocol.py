@@ -14,8 +14,9 @@ from delta_evidence.judging import knows_decisive
 from delta_evidence.learning.heldout import Decoding, HeldoutSettings
 from delta_evidence.weighing import study_method
 from delta_rlvr.files import is_number
-from delta_rlvr.spelling import did_you_mean
-from delta_rlvr.tasks import DEFAULT_POLICY, get_task
+from delta_rlvr.hints import did_you_mean
+from delta_rlvr.models import DEFAULT_POLICY
+from delta_rlvr.tasks import get_task
 
 _NUMBER_AS_TEXT = re.compile(r"[-+]?\d+(\.\d*)?e[-+]?\d+", re.IGNORECASE)
 

@@ -20,9 +20,9 @@ from delta_evidence.phases import Phases, Progress
 from delta_rlvr.evaluate.results import VERSIONS
 from delta_rlvr.exit_codes import at_work
 from delta_rlvr.files import atomic, dump, locked, now, plain, write_json
-from delta_rlvr.tasks import load_policy
+from delta_rlvr.models import load_policy
+from delta_rlvr.models.load import gguf_digest, is_gguf
 from delta_rlvr.tasks.contents import content_digests
-from delta_rlvr.tasks.models import gguf_digest, is_gguf
 from delta_rlvr.versions import installed_versions
 
 RUNS = "runs.jsonl"

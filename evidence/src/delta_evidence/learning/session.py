@@ -23,8 +23,8 @@ from delta_evidence.phases import Phases, Progress
 from delta_evidence.rollouts import Collector, make_collector
 from delta_evidence.stack.layers import round_up
 from delta_evidence.stack.memory import bytes_per_run, free_memory, runs_that_fit
+from delta_rlvr.models.prompts import encode_prompt
 from delta_rlvr.tasks import Task, get_task
-from delta_rlvr.tasks.prompts import encode_prompt
 
 # Responses, over all runs, of one piece of a score during training: its cache stays beside the training's.
 _SCORED_AT_ONCE = 2048

@@ -21,7 +21,7 @@ from delta_rlvr.evaluate.seeds import (
     p_text,
     paired_sentence,
 )
-from delta_rlvr.spelling import POINTS, Unit
+from delta_rlvr.score_units import POINTS, ScoreUnit
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Measure:
     name: str
     heading: str
     score: Callable[[Outcome], float]
-    unit: Unit = POINTS
+    unit: ScoreUnit = POINTS
 
 
 def _after(outcome: Outcome) -> float:
@@ -49,7 +49,7 @@ def _measure(end_point: EndPoint) -> Measure:
             f"rollout batches to {100 * goal:g} %",
             f"batches to {100 * goal:g} %",
             lambda outcome: batches_to(goal, outcome.curve),
-            Unit(1, "batches", sign=""),
+            ScoreUnit(1, "batches", sign=""),
         )
     if isinstance(end_point, HeldoutOver):
         return _scored(Decoding(end_point.temperature), "over")

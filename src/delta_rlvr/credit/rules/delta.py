@@ -116,7 +116,7 @@ class FullGradients(HiddenStates):
 
 
 @dataclass(frozen=True)
-class DeltaConfig(TokenRule):
+class Delta(TokenRule):
     """How DelTA's token coefficients are computed. The defaults are the method as published."""
 
     lambda_min: float = 0.8
@@ -366,4 +366,4 @@ for _name, _about, _paper, _settings in (
     ("delta-random50", "DAPO on a random half of the tokens", "Fig. 3-4", {"keep": "random"}),
     ("delta-bottom50", "DAPO on the half with the smallest lambda", "Fig. 3-4", {"keep": "bottom"}),
 ):
-    register(_name, about=_about, paper=_paper, **_settings)(DeltaConfig)
+    register(_name, about=_about, paper=_paper, **_settings)(Delta)

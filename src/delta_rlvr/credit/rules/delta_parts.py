@@ -27,7 +27,7 @@ from delta_rlvr.credit.pieces import surprise
 from delta_rlvr.credit.record import CreditRecord
 from delta_rlvr.credit.reduce import wide
 from delta_rlvr.credit.rule import register
-from delta_rlvr.credit.rules.delta import DeltaConfig
+from delta_rlvr.credit.rules.delta import Delta
 
 
 @register("delta-side", about="the mean of DelTA's weights on each side", paper="beyond", part="side")
@@ -37,7 +37,7 @@ from delta_rlvr.credit.rules.delta import DeltaConfig
     "delta-mass", about="one weight per side with the update mass of DelTA's", paper="beyond", part="mass"
 )
 @dataclass(frozen=True)
-class DeltaPart(DeltaConfig):
+class DeltaPart(Delta):
     """One part of DelTA's weights."""
 
     part: Literal["side", "token", "scale", "mass"] = "side"

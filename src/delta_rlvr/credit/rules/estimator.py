@@ -31,7 +31,7 @@ from delta_rlvr.credit.slots import Slots
 from delta_rlvr.credit.vectors import RowVectors, TokenVectors
 
 if TYPE_CHECKING:
-    from delta_rlvr.credit.rules.delta import DeltaConfig
+    from delta_rlvr.credit.rules.delta import Delta
 
 # Centroids of at most this many bytes exist at once; group scope is solved in blocks of groups that fit.
 _CENTROID_BYTES = 2 << 30
@@ -57,7 +57,7 @@ class Estimate:
 def estimate(
     batch: TokenBatch,
     vectors: TokenVectors,
-    config: DeltaConfig,
+    config: Delta,
     counted: Bool[Tensor, " batch"] | None = None,
 ) -> Estimate:
     """alpha* for every token of the batch, group by group (batch scope: one group). `vectors`: what stands for its gradient;
@@ -137,7 +137,7 @@ class _Block:
         self,
         batch: TokenBatch,
         vectors: TokenVectors,
-        config: DeltaConfig,
+        config: Delta,
         mass: Float[Tensor, " token"],
         masses: Float[Tensor, " slot"],
         active: Bool[Tensor, " token"],
@@ -239,7 +239,7 @@ class _FusedBlock(_Block):
         self,
         batch: TokenBatch,
         vectors: RowVectors,
-        config: DeltaConfig,
+        config: Delta,
         mass: Float[Tensor, " token"],
         masses: Float[Tensor, " slot"] | None = None,
     ):
@@ -287,7 +287,7 @@ class _FusedBlock(_Block):
         return kernels.assign(self.tokens, margins, self.gamma)
 
 
-def _fused(vectors: TokenVectors, config: DeltaConfig) -> RowVectors | None:
+def _fused(vectors: TokenVectors, config: Delta) -> RowVectors | None:
     """The vectors, if the kernels do what the settings ask for, and find all rows on the device."""
     published = (config.scope, config.contrast, config.assignment) == ("batch", "both_sides", "soft")
     if published and isinstance(vectors, RowVectors) and vectors.resident is not None:
