@@ -29,8 +29,8 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from common import circumstances, keep, model_parser, parse, smollm_config
 from delta_rlvr import CreditStream, TokenRule
 from delta_rlvr.credit.rule import REGISTERED
+from delta_rlvr.models import load_policy
 from delta_rlvr.objectives import get_method
-from delta_rlvr.tasks import load_policy
 
 BAR = 0.05
 """No rule but those that need the LM head may cost more than this share of the pass."""

@@ -33,7 +33,7 @@ from delta_evidence.stack.model_weights import shape_of
 from delta_evidence.stack.policy import StackedPolicy
 from delta_rlvr.cli import main
 from delta_rlvr.files import InUse, locked
-from delta_rlvr.tasks import load_policy
+from delta_rlvr.models import load_policy
 from killed import killed, running
 
 PROTOCOL = """
@@ -41,7 +41,7 @@ question: does it survive
 tasks: [phrased-sums]
 arms: {dapo: 2, delta: 2}
 training: {steps: 8, prompts: 3, group: 4, updates: 2}
-heldout: {problems: 2, samples: 2}
+heldout: {problems: 2, samples: 2, also: [{temperature: 0, after: [0, 2, 4]}, {temperature: 0.6, samples: 2}]}
 """
 
 
@@ -64,6 +64,9 @@ def expected(written: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     lines = (folder / "runs.jsonl").read_text()
     # Every run learns something: else all of this would prove nothing.
     assert all(max(json.loads(line)["gradient_norm"]) > 0 for line in lines.splitlines())
+    for line in lines.splitlines():
+        scores = [(one["temperature"], one["batch"]) for one in json.loads(line)["heldout"]]
+        assert scores == [(0, 0), (0, 2), (0, 4), (0.6, 4)]
     return lines
 
 
@@ -312,7 +315,7 @@ def test_a_second_process_is_refused_and_a_dead_one_leaves_no_lock(
 def test_judges_end_with_the_study_that_was_killed() -> None:
     judging = (
         "import time; from delta_evidence.judging import Judge; from transformers import AutoTokenizer\n"
-        "from delta_rlvr.tasks.models import resolve_model\n"
+        "from delta_rlvr.models import resolve_model\n"
         "if __name__ == '__main__':\n"
         "    judge = Judge(AutoTokenizer.from_pretrained(resolve_model('builtin')), workers=2)\n"
         "    judge._pool.submit(int).result()\n"

@@ -12,7 +12,7 @@ from importlib.metadata import entry_points
 from delta_rlvr import __version__
 from delta_rlvr.commands import EXTRAS, IN_EVIDENCE, TRAIN_LIKE
 from delta_rlvr.exit_codes import ExitCode, exit_code_of
-from delta_rlvr.spelling import did_you_mean
+from delta_rlvr.hints import did_you_mean
 
 USAGE = """usage: delta-rlvr COMMAND [OPTION ...]
 

@@ -21,8 +21,8 @@ from delta_rlvr.commands import doctor_train, doctor_trial
 from delta_rlvr.commands.doctor_trial import Trial, seconds_per_batch, seconds_per_step
 from delta_rlvr.commands.help import DOCTOR
 from delta_rlvr.doctor import sizes, verl, versions
-from delta_rlvr.tasks.models import load_policy, resolve_model
-from delta_rlvr.tasks.sources import hub
+from delta_rlvr.models import hub
+from delta_rlvr.models.load import load_policy, resolve_model
 
 ROOT = Path(__file__).parents[2]
 

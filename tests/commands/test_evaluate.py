@@ -14,9 +14,9 @@ from delta_rlvr.commands.evaluate_display import ConsoleProgress, unanswered
 from delta_rlvr.evaluate import EvaluationError, EvaluationResult, compare_results, evaluate_policy
 from delta_rlvr.evaluate.benchmarks import load_benchmark
 from delta_rlvr.evaluate.records import Completion, Sample, SampleKey
-from delta_rlvr.tasks.models import check_model_name, load_policy
+from delta_rlvr.models import hub
+from delta_rlvr.models.load import check_model_name, load_policy
 from delta_rlvr.tasks.registry import get_task
-from delta_rlvr.tasks.sources import hub
 from stub_server import stub_server, text_answer
 
 

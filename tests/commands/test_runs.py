@@ -14,8 +14,8 @@ from safetensors.torch import load_file
 from command_line import SMALL, assert_same_run, metrics, reopen, run_info
 from delta_rlvr.cli import main
 from delta_rlvr.commands.options import parse_train_options
+from delta_rlvr.models import load_policy
 from delta_rlvr.runs import read_run
-from delta_rlvr.tasks import load_policy
 from ranks import on_two_ranks
 
 pytestmark = pytest.mark.timeout(600)

@@ -11,8 +11,8 @@ from command_line import metrics
 from delta_rlvr.adapters.trl import DeltaTrainerConfig
 from delta_rlvr.adapters.trl.run_folder import no_signal
 from delta_rlvr.commands.options import parse_train_options
+from delta_rlvr.models import load_policy
 from delta_rlvr.runs import read_run
-from delta_rlvr.tasks import load_policy
 
 PAGE = (Path(__file__).parents[2] / "docs" / "training.md").read_text(encoding="utf-8")
 

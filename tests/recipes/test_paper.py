@@ -14,8 +14,8 @@ from transformers import AutoTokenizer, Qwen3Config, Qwen3ForCausalLM
 from delta_rlvr.adapters.trl import DeltaTrainer
 from delta_rlvr.commands.options import parse_train_options
 from delta_rlvr.credit import Delta
+from delta_rlvr.models.load import resolve_model
 from delta_rlvr.objectives import all_methods, get_method
-from delta_rlvr.tasks.models import resolve_model
 from delta_rlvr.tasks.sources.schemas import SCHEMAS
 from delta_rlvr.tasks.templates import TEMPLATES
 

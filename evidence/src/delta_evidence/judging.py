@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
+from delta_rlvr.models.token_texts import token_texts
 from delta_rlvr.tasks import Problem, Task, decisive_tokens
 from delta_rlvr.tasks.problem_set import ProblemSet
-from delta_rlvr.tasks.token_texts import token_texts
 from rlvr_graders.workers import usable_cores
 
 

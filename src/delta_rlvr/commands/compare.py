@@ -29,7 +29,8 @@ from delta_rlvr.files import write_json
 from delta_rlvr.objectives import get_method
 from delta_rlvr.report import write_report
 from delta_rlvr.runs import read_run
-from delta_rlvr.spelling import comma_list, counted, duration, score_unit
+from delta_rlvr.score_units import score_unit
+from delta_rlvr.words import comma_list, counted, duration
 
 # Settings that may differ between a finished run that is kept and the comparison it is kept for.
 _INCIDENTAL = (

@@ -24,12 +24,13 @@ from delta_rlvr.doctor.sizes import ModelShape, gigabytes
 from delta_rlvr.doctor.versions import OURS, version_line, version_problems
 from delta_rlvr.evaluate.seeds import few_problems
 from delta_rlvr.exit_codes import ExitCode
+from delta_rlvr.models.load import adapter_base, check_model_name, load_pretrained
 from delta_rlvr.runs.layout import RUN
 from delta_rlvr.runs.writer import ended_before_its_first_step
-from delta_rlvr.spelling import counted, shown_spec
+from delta_rlvr.specs import shown_spec
 from delta_rlvr.tasks import get_task
-from delta_rlvr.tasks.models import adapter_base, check_model_name, load_pretrained
 from delta_rlvr.tasks.problem import Problem
+from delta_rlvr.words import counted
 
 
 def look_at_run(arguments: list[str], *, steps: bool, processes: int, checks: Checklist) -> ExitCode:

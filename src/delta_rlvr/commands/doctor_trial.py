@@ -19,7 +19,7 @@ from delta_rlvr.adapters.trl.run_folder import no_signal
 from delta_rlvr.commands.options import parse_train_options
 from delta_rlvr.commands.train import train
 from delta_rlvr.runs import RunReader, read_run
-from delta_rlvr.spelling import shortened
+from delta_rlvr.specs import shortened
 
 STEPS = 2
 _ROLLOUT = ("seconds_generate", "seconds_logps", "seconds_reward", "seconds_credit")

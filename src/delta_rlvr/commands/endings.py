@@ -11,7 +11,7 @@ from pathlib import Path
 from delta_rlvr.adapters.trl.resume import find_checkpoints
 from delta_rlvr.exit_codes import WorkFailed
 from delta_rlvr.runs.layout import RUN
-from delta_rlvr.spelling import command_line
+from delta_rlvr.words import command_line
 
 _LITTLE = 16 * 2**20  # bytes; a disk with less is full, whatever the library that failed calls it
 

@@ -24,7 +24,9 @@ from delta_rlvr.evaluate.settings import PRESETS, EvaluationSettings
 from delta_rlvr.exit_codes import ExitCode
 from delta_rlvr.files import write_json
 from delta_rlvr.runs.layout import RUN
-from delta_rlvr.spelling import comma_list, score_unit, shown_spec
+from delta_rlvr.score_units import score_unit
+from delta_rlvr.specs import shown_spec
+from delta_rlvr.words import comma_list
 
 __all__ = ["add_arguments", "run"]
 

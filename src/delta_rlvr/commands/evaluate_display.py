@@ -23,8 +23,10 @@ from delta_rlvr.evaluate.records import Sample
 from delta_rlvr.evaluate.results import EvaluationResult
 from delta_rlvr.evaluate.runner import Progress
 from delta_rlvr.evaluate.settings import SampleKey
-from delta_rlvr.spelling import duration, score_unit, shown_spec
+from delta_rlvr.score_units import score_unit
+from delta_rlvr.specs import shown_spec
 from delta_rlvr.tasks.registry import BUILT_IN
+from delta_rlvr.words import duration
 
 _SECONDS_BETWEEN_LINES = 10.0
 _NEARLY_ALL = 0.9

@@ -17,12 +17,13 @@ from delta_rlvr.evaluate.bootstrap import interval_text
 from delta_rlvr.evaluate.compare import asked_alike, paired_change
 from delta_rlvr.evaluate.records import Grade
 from delta_rlvr.evaluate.seeds import few_problems
-from delta_rlvr.spelling import counted, score_unit
+from delta_rlvr.score_units import score_unit
 from delta_rlvr.tasks import Problem, Task
 from delta_rlvr.tasks.own_reward import judged_by_function
 from delta_rlvr.tasks.phrased_sums import PhrasedSums
 from delta_rlvr.tasks.problem_set import ProblemSet
 from delta_rlvr.tasks.task import HELDOUT_SAMPLING
+from delta_rlvr.words import counted
 
 
 def heldout_problems(options: TrainOptions, task: Task) -> list[Problem]:

@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import delta_rlvr
-from delta_rlvr.spelling import check_place, comma_list, command_line, did_you_mean, near_file
-from delta_rlvr.tasks.models import check_model_name
+from delta_rlvr.hints import did_you_mean, near_file
+from delta_rlvr.models.load import check_model_name
 from delta_rlvr.tasks.registry import check_rows, check_task_name
 from delta_rlvr.tasks.templates import chosen_template
+from delta_rlvr.user_code import check_place
+from delta_rlvr.words import comma_list, command_line
 
 _PLUGINS = "delta_rlvr.methods"
 

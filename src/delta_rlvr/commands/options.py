@@ -17,11 +17,12 @@ from trl import TrlParser
 from delta_rlvr.adapters.trl import DeltaTrainerConfig
 from delta_rlvr.commands.names import check_trackers, train_option_hint
 from delta_rlvr.files import plain
+from delta_rlvr.models import DEFAULT_POLICY
 from delta_rlvr.objectives import get_method
 from delta_rlvr.runs.layout import CONTENT, RUN
 from delta_rlvr.runs.writer import ended_before_its_first_step
-from delta_rlvr.spelling import with_settings
-from delta_rlvr.tasks import DEFAULT_POLICY, DEFAULT_TASK
+from delta_rlvr.specs import with_settings
+from delta_rlvr.tasks import DEFAULT_TASK
 from delta_rlvr.tasks.templates import TEMPLATES
 from rlvr_graders.extract import EXTRACTORS
 

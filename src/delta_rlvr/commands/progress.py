@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
 from delta_rlvr.commands.terminal import say
-from delta_rlvr.spelling import duration
+from delta_rlvr.words import duration
 
 _LOG_WIDTH = 110  # a file has no width: tables should not wrap at 80
 

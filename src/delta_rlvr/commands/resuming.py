@@ -12,7 +12,7 @@ from delta_rlvr.adapters.trl.resume import find_checkpoints
 from delta_rlvr.commands.options import NOT_RESTORED, differing, flag_of, told_difference
 from delta_rlvr.runs import RunFolderError, RunWriter, read_run
 from delta_rlvr.runs.layout import CONTENT, RUN
-from delta_rlvr.spelling import command_line
+from delta_rlvr.words import command_line
 
 
 def finished(settings: Mapping[str, Any], config: DeltaTrainerConfig) -> str | None:

@@ -42,17 +42,19 @@ from delta_rlvr.commands.training_problems import (
 )
 from delta_rlvr.evaluate import EvaluationResult
 from delta_rlvr.exit_codes import at_work
+from delta_rlvr.models import load_policy
+from delta_rlvr.models.load import check_model_name, gguf_digest, is_gguf
 from delta_rlvr.rewards import OverlongReward, SoftOverlong
 from delta_rlvr.runs import RunWriter
 from delta_rlvr.runs.layout import CONTENT
 from delta_rlvr.runs.model_card import write_card
 from delta_rlvr.runs.writer import check_is_free
-from delta_rlvr.spelling import command_line, shown_spec, without_settings
-from delta_rlvr.tasks import Task, decisive_tokens, get_task, load_policy
+from delta_rlvr.specs import shown_spec, without_settings
+from delta_rlvr.tasks import Task, decisive_tokens, get_task
 from delta_rlvr.tasks.contents import content_digest
-from delta_rlvr.tasks.models import check_model_name, gguf_digest, is_gguf
 from delta_rlvr.tasks.own_reward import OwnReward
 from delta_rlvr.tasks.problem_set import ProblemSet
+from delta_rlvr.words import command_line
 from rlvr_graders import RewardFunction
 
 

@@ -9,12 +9,13 @@ from typing import Any
 
 from delta_rlvr.adapters.trl import DeltaTrainerConfig
 from delta_rlvr.commands.options import TrainOptions
-from delta_rlvr.spelling import counted, shown_spec, split_spec
+from delta_rlvr.models.prompts import encode_prompt, prompt_text
+from delta_rlvr.specs import shown_spec, split_spec
 from delta_rlvr.tasks import Problem, Task
 from delta_rlvr.tasks.own_reward import OwnReward
 from delta_rlvr.tasks.problem_set import ProblemSet
-from delta_rlvr.tasks.prompts import encode_prompt, prompt_text
 from delta_rlvr.tasks.templates import MATH
+from delta_rlvr.words import counted
 from rlvr_graders import RewardFunction, Verdict
 from rlvr_graders.functions import Columns
 

@@ -29,7 +29,8 @@ from delta_rlvr.credit.batch import TokenBatch
 from delta_rlvr.credit.checks import extremes, first_bad_row
 from delta_rlvr.credit.record import CreditRecord
 from delta_rlvr.credit.reduce import AnotherRankRefused
-from delta_rlvr.spelling import did_you_mean, failed_with
+from delta_rlvr.hints import did_you_mean
+from delta_rlvr.user_code import failed_with
 
 NEEDS: dict[str, str] = {
     "hidden": "hidden states (they wait in the store, as the rule's `stores` says)",

@@ -9,7 +9,7 @@ from delta_rlvr.objectives.aggregate import (
 )
 from delta_rlvr.objectives.methods import Method, all_methods, get_method
 from delta_rlvr.objectives.surrogates import Clip, FutureClip, LossInputs, SoftGate, Surrogate, clipped_loss
-from delta_rlvr.spelling import portable
+from delta_rlvr.user_code import portable
 
 __all__ = [
     "Aggregation",

@@ -25,9 +25,11 @@ from delta_rlvr.credit.rule import (
     register,
 )
 from delta_rlvr.credit.rules.uniform import ResponseMean, Uniform
+from delta_rlvr.hints import did_you_mean
 from delta_rlvr.objectives.aggregate import Aggregation
 from delta_rlvr.objectives.surrogates import Clip, FutureClip, SoftGate, Surrogate
-from delta_rlvr.spelling import PlaceError, did_you_mean, module_at, split_spec, typed_settings
+from delta_rlvr.specs import split_spec, typed_settings
+from delta_rlvr.user_code import PlaceError, module_at
 
 PLUGINS = "delta_rlvr.methods"
 """The entry-point group by which other packages bring rules: a name for a rule class, or a module whose decorators name some."""

@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from delta_rlvr.spelling import did_you_mean, failed_with, module_at
+from delta_rlvr.hints import did_you_mean
 from delta_rlvr.tasks.problem import Problem
+from delta_rlvr.user_code import failed_with, module_at
 from rlvr_graders.verdict import Verdict
 
 GRADER = "own reward"

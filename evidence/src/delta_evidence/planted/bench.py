@@ -37,7 +37,8 @@ from delta_evidence.stack.policy import StackedPolicy
 from delta_evidence.weighing import Weigher
 from delta_rlvr.credit import Delta
 from delta_rlvr.files import write_json
-from delta_rlvr.tasks import get_task, load_policy
+from delta_rlvr.models import load_policy
+from delta_rlvr.tasks import get_task
 
 TERCILES = ("shortest third", "middle third", "longest third")
 

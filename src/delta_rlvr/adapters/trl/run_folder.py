@@ -12,10 +12,10 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from delta_rlvr.adapters.metrics import untracked
 from delta_rlvr.adapters.trl.resume import read_seal, seal
 from delta_rlvr.adapters.trl.rollout_batch import RolloutBatch
+from delta_rlvr.models.token_texts import token_texts, vocabulary_texts
 from delta_rlvr.rewards import OVERLONG
 from delta_rlvr.runs import RunWriter
 from delta_rlvr.runs.layout import shown_text
-from delta_rlvr.tasks.token_texts import token_texts, vocabulary_texts
 
 if TYPE_CHECKING:
     from delta_rlvr.adapters.trl.trainer import DeltaTrainer

@@ -14,9 +14,9 @@ from torch import Tensor
 from delta_rlvr.adapters.metrics import untracked
 from delta_rlvr.adapters.verl.checks import select
 from delta_rlvr.adapters.verl.settings import DETAIL, REWARDS, WEIGHTS, SettingsError, VerlSettings
+from delta_rlvr.models.token_texts import token_texts, vocabulary_texts
 from delta_rlvr.objectives import rewarded_alike
 from delta_rlvr.runs import RunDescription, RunWriter
-from delta_rlvr.tasks.token_texts import token_texts, vocabulary_texts
 from delta_rlvr.versions import installed_versions
 
 _VERSIONS = ("torch", "transformers", "verl", "ray", "delta-rlvr")

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from delta_rlvr.files import file_digest
-from delta_rlvr.spelling import did_you_mean, near_path
-from delta_rlvr.tasks.sources import hub
+from delta_rlvr.hints import did_you_mean, near_path
+from delta_rlvr.models import hub
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
