@@ -26,6 +26,8 @@ SIGNIFICANCE = 0.05
 # The exact distribution is kept on a lattice of at most this many sums; 16 samples per question on 3,000
 # questions need a hundred thousand.
 _LATTICE_LIMIT = 5_000_000
+# Means of 50 batches of 128 verdicts are multiples of 1/6400; numbers without a unit are not within 1e-12 of such a fraction.
+_LARGEST_DENOMINATOR = 1 << 16
 _ENUMERATION_LIMIT = 44  # two halves of 2^22 sums
 # The exact distribution of a rank sum with ties is counted in a table of at most this many cells: up to 68 values on each side.
 _RANK_SUM_LIMIT = 1_000_000
@@ -214,7 +216,7 @@ def _exact_with_ties(
 
 def _as_lattice(moved: NDArray[np.float64]) -> NDArray[np.int64] | None:
     """The differences as integer multiples of a common unit, or None where there is no small one."""
-    ratios = [Fraction(float(value)).limit_denominator(4096) for value in moved]
+    ratios = [Fraction(float(value)).limit_denominator(_LARGEST_DENOMINATOR) for value in moved]
     if any(abs(float(ratio) - value) > 1e-12 for ratio, value in zip(ratios, moved, strict=True)):
         return None
     unit = math.lcm(*(ratio.denominator for ratio in ratios))
