@@ -41,7 +41,7 @@ question: does it survive
 tasks: [phrased-sums]
 arms: {dapo: 2, delta: 2}
 training: {steps: 8, prompts: 3, group: 4, updates: 2}
-heldout: {problems: 2, samples: 2}
+heldout: {problems: 2, samples: 2, also: [{temperature: 0, after: [0, 2, 4]}, {temperature: 0.6, samples: 2}]}
 """
 
 
@@ -64,6 +64,9 @@ def expected(written: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     lines = (folder / "runs.jsonl").read_text()
     # Every run learns something: else all of this would prove nothing.
     assert all(max(json.loads(line)["gradient_norm"]) > 0 for line in lines.splitlines())
+    for line in lines.splitlines():
+        scores = [(one["temperature"], one["batch"]) for one in json.loads(line)["heldout"]]
+        assert scores == [(0, 0), (0, 2), (0, 4), (0.6, 4)]
     return lines
 
 
