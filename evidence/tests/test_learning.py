@@ -337,6 +337,10 @@ heldout: {problems: 2, samples: 1}
 def test_runs_come_seed_by_seed(tmp_path: Path) -> None:
     (protocol,) = read_protocols(write(tmp_path, TINY))
     assert [(run.arm, run.seed) for run in protocol.runs()] == [("dapo", 0), ("delta", 0), ("dapo", 1)]
+    text = TINY.replace("[phrased-sums]", "[phrased-sums, late-error]").replace("dapo: 2, delta: 1", "dapo: 3")
+    (protocol,) = read_protocols(write(tmp_path, text + "seeds_in_turn: 2\n"))
+    found = [(run.task[0], run.seed) for run in protocol.runs()]
+    assert found == [("p", 0), ("p", 1), ("l", 0), ("l", 1), ("p", 2), ("l", 2)]
 
 
 def test_variants_change_what_they_say(tmp_path: Path) -> None:
