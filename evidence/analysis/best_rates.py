@@ -1,13 +1,14 @@
 """The best learning rate of each method of a tuning study, and the protocol that goes on with it.
 
-    python evidence/analysis/best_rates.py runs/smollm2-greedy-tune --fill evidence/protocols/smollm2-greedy-judge.yaml > runs/judge.yaml
+    python evidence/analysis/best_rates.py runs/smollm2-greedy-tune --fill evidence/protocols/smollm2-greedy-judge.yaml
 
-A run's score is its greedy held-out accuracy, averaged over the times at which it was scored; a run that diverged has 0 for those it did not live
-to see. Through all scores of a method a quadratic in the log of the rate; its peak, kept within the grid, is the method's rate. Where the
-quadratic has no peak the best mean decides. A rate at an end of the grid is marked: a better one may lie beyond.
+A run's score is its greedy held-out accuracy, averaged over the times at which it was scored; a run that diverged has 0 for those that
+it did not reach. Through all scores of a method a quadratic in the log of the rate; its peak, kept within the grid, is the method's
+rate. Where the quadratic has no peak the best mean decides. A rate at an end of the grid is marked: a better one may lie beyond.
 
-Of several entropy penalties the one is kept whose log-entropy over training is nearest to that of `--entropy-of`, at the rates and seeds that both
-have. `--fill` prints the protocol with the learning rate and the penalty of each arm; arms are found by their method, and by having a penalty.
+Of several entropy penalties the one is kept whose log-entropy over training is nearest to that of `--entropy-of`, at the rates and
+seeds that both have. `--fill` prints the protocol with the learning rate and the penalty of each arm; arms are found by their method,
+and by having a penalty.
 """
 
 from __future__ import annotations
@@ -51,12 +52,11 @@ class Tuned:
     def best(self) -> tuple[float, bool]:
         """The rate, to two digits, and whether it is an end of the grid."""
         grid = list(self.means)
-        points = [
-            (math.log(rate), self._score(one)) for rate, ones in self.runs.items() for one in ones.values()
-        ]
+        runs = [(rate, one) for rate, by_seed in self.runs.items() for one in by_seed.values()]
         rate = max(self.means, key=lambda one: self.means[one])
         if len(grid) > 2:
-            bend, slope, _ = np.polyfit(*np.array(points).T, 2)
+            logs, scores = [math.log(at) for at, _ in runs], [self._score(one) for _, one in runs]
+            bend, slope, _ = np.polyfit(logs, scores, 2)
             if bend < 0:
                 rate = min(max(math.exp(-slope / (2 * bend)), grid[0]), grid[-1])
         rate = float(f"{rate:.1e}")
