@@ -28,7 +28,7 @@ from delta_evidence.learning.training import StackedTraining
 from delta_evidence.rollouts import Batch, Collector, flip, make_collector
 from delta_evidence.weighing import Weigher, study_method
 from delta_rlvr.cli import main
-from delta_rlvr.credit import Delta
+from delta_rlvr.credit.rules.ablations import Ablation
 from delta_rlvr.evaluate import evaluate_policy
 from delta_rlvr.evaluate.seeds import SeedComparison
 from delta_rlvr.models import load_policy
@@ -677,7 +677,7 @@ def test_a_run_is_kept_once(tmp_path: Path) -> None:
 
 def test_an_arm_may_have_settings_of_its_own() -> None:
     rule = study_method("delta-context?lambda_min=0.5&lambda_max=1.5").rule
-    assert rule == Delta(0.5, 1.5, refinements=0, contrast="alignment")
+    assert rule == Ablation(0.5, 1.5, refinements=0, contrast="alignment")
     with pytest.raises(ValueError, match="no setting 'lamda_min'; did you mean 'lambda_min'"):
         study_method("delta?lamda_min=0.5")
     with pytest.raises(ValueError, match="unknown method 'oracle-all'"):

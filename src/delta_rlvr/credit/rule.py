@@ -124,6 +124,9 @@ class NamedRule:
 REGISTERED: dict[str, NamedRule] = {}
 """Every rule that was given a name, in the order in which it was."""
 
+WIDER: dict[type[TokenRule], type[TokenRule]] = {}
+"""Of a rule, the one that has more settings: `delta?gamma=current` asks for a setting of DelTA's ablations."""
+
 
 def register(name: str, *, about: str = "", paper: str = "", **settings: Any) -> Callable[[Rule], Rule]:
     """Give a rule (with these settings) a name that every command and engine takes. A rule may have several.
