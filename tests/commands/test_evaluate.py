@@ -10,9 +10,10 @@ from rich.console import Console
 from delta_rlvr.cli import main
 from delta_rlvr.commands import evaluate as command
 from delta_rlvr.commands import evaluate_options as options
-from delta_rlvr.commands.evaluate_display import ConsoleProgress, unanswered
+from delta_rlvr.commands.evaluate_display import unanswered
 from delta_rlvr.evaluate import EvaluationError, EvaluationResult, compare_results, evaluate_policy
 from delta_rlvr.evaluate.benchmarks import load_benchmark
+from delta_rlvr.evaluate.progress import ConsoleProgress
 from delta_rlvr.evaluate.records import Completion, Sample, SampleKey
 from delta_rlvr.models import hub
 from delta_rlvr.models.load import check_model_name, load_policy

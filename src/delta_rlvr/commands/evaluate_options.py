@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from delta_rlvr.commands.evaluate_display import ConsoleProgress
 from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.local_sampler import LocalSampler
+from delta_rlvr.evaluate.progress import ConsoleProgress
 from delta_rlvr.evaluate.records import Questions, Sampler
 from delta_rlvr.evaluate.selection import PAPER_RULE
 from delta_rlvr.evaluate.server_sampler import ServerSampler, ServerSettings

@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from delta_rlvr.commands.terminal import plain_warnings
 from delta_rlvr.report.rollout_files import FORMATS, Rollout, RolloutFileError, read_rollouts
+from delta_rlvr.terminal import plain_warnings
 from delta_rlvr.words import comma_list
 
 if TYPE_CHECKING:

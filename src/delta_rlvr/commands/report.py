@@ -7,10 +7,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from delta_rlvr.commands.terminal import plain_warnings
 from delta_rlvr.report.page import TOKEN_MEGABYTES, write_report
 from delta_rlvr.runs import read_run
 from delta_rlvr.runs.layout import RUN
+from delta_rlvr.terminal import plain_warnings
 from delta_rlvr.words import comma_list
 
 

@@ -16,7 +16,7 @@ from delta_evidence.planted.measures import BINS, SIDES, Spread
 from delta_evidence.planted.methods import label
 from delta_evidence.planted.settings import BASELINE, RIVAL, BenchSettings
 from delta_evidence.planted.table import select, value
-from delta_rlvr.commands.terminal import add_columns
+from delta_rlvr.terminal import add_columns
 from delta_rlvr.words import counted
 
 
