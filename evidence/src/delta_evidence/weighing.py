@@ -25,7 +25,7 @@ def study_method(spec: str) -> Method:
 
 
 @dataclass
-class Weigher:
+class BatchWeigher:
     """The weights of any number of rules on one rollout batch; what waits in a store is captured once."""
 
     rollouts: Rollouts
