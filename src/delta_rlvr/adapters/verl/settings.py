@@ -8,14 +8,12 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from delta_rlvr.credit import RowStore
-from delta_rlvr.credit.rule import check_needs
+from delta_rlvr.credit.rule import OF_A_PASS, check_needs
 from delta_rlvr.hints import did_you_mean
 from delta_rlvr.objectives import Method, get_method
 
 BLOCK = "delta"
 """The block's name in a verl config."""
-GIVEN = ("hidden", "head", "groups", "logps", "entropy", "tokens")
-"""What a rule may need on verl."""
 WEIGHTS = "delta_weights"
 """The field of a batch with the token weights, from the solve to the update."""
 DETAIL = {name: f"delta_{name}" for name in ("alpha", "margin", "margin_initial")}
@@ -85,7 +83,7 @@ def read_settings(block: Mapping[str, Any] | None) -> VerlSettings:
         raise SettingsError("delta.method is missing: name the method, such as +delta.method=delta")
     try:
         method = get_method(spec)
-        check_needs(method.rule, GIVEN, "verl", f"method {spec!r}")
+        check_needs(method.rule, OF_A_PASS, "verl", f"method {spec!r}")
     except (ValueError, TypeError) as error:
         raise SettingsError(f"delta.method: {error}") from error
     return VerlSettings(method=method, **given)
