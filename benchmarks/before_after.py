@@ -36,7 +36,7 @@ def credit_paths() -> dict[str, Callable[[], Any]]:
     """Solves of one batch: 64 responses of up to 256 tokens, 512 wide, in groups of 8."""
     import torch
 
-    from delta_rlvr import CreditStream, credit_record
+    from delta_rlvr import CreditStream
     from delta_rlvr.objectives import LossInputs, get_method, policy_loss
 
     draw = torch.Generator().manual_seed(0)
@@ -53,7 +53,13 @@ def credit_paths() -> dict[str, Callable[[], Any]]:
 
     def solve(method: str, **more: Any) -> Callable[[], Any]:
         rule = get_method(method).rule
-        return lambda: credit_record(hidden, logps, advantages, mask, config=rule, **more)
+
+        def whole() -> None:
+            stream = CreditStream(rule, head=more.get("head"))
+            stream.add(hidden, logps, mask, tokens=more.get("tokens"))
+            stream.solve(advantages, groups=more.get("groups"))
+
+        return whole
 
     def streamed() -> None:
         stream = CreditStream(get_method("delta").rule)

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from delta_rlvr import CreditStream, DeltaConfig, RowStore
+from delta_rlvr import CreditStream, Delta, RowStore
 
 SHAPES = {
     "small": {"hidden_size": 512, "num_hidden_layers": 8, "intermediate_size": 1536, "num_attention_heads": 8}
@@ -62,7 +62,7 @@ class Bench:
             self.counts = lengths.tolist()  # an engine knows how long its responses are
             self.advantages = torch.randn(rows)
         self.advantages[:: max(2, rows // 8)] = 0
-        self.config = DeltaConfig(proxy=options.proxy, refinements=options.refinements)
+        self.rule = Delta(proxy=options.proxy, refinements=options.refinements)
         budget = {"device_bytes": 0} if options.store == "host" else {"device_bytes": 1 << 60}
         self.store = RowStore(**budget)
 
@@ -85,18 +85,16 @@ class Bench:
             self.forward(start)
 
     def recompute(self) -> None:
-        for _ in range(1 + self.config.refinements + 2):
+        for _ in range(1 + self.rule.refinements + 2):
             self.stock()
 
     def capture(self) -> CreditStream:
-        stream = CreditStream(
-            self.config, head=self.model.lm_head.weight, store=self.store, device=self.device
-        )
+        stream = CreditStream(self.rule, head=self.model.lm_head.weight, store=self.store, device=self.device)
         stream.clear()
         for start in range(0, len(self.ids), self.micro):
             hidden, logps = self.forward(start)
             rows = slice(start, start + self.micro)
-            tokens = self.ids[rows, 1:] if "tokens" in self.config.needs else None
+            tokens = self.ids[rows, 1:] if "tokens" in self.rule.needs else None
             stream.add(hidden, logps, self.mask[rows], token_count=sum(self.counts[rows]), tokens=tokens)
             del hidden, logps  # an engine's hook does not hold on to them through the next forward either
         return stream
@@ -160,7 +158,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     solve = statistics.median(bench.seconds(lambda: stream.solve(bench.advantages)) for _ in range(9))
     bench.store.clear()
     extra = statistics.median(ours - stock for ours, stock in zip(times["ours"], times["stock"], strict=True))
-    reads = 2 + 2 * bench.config.refinements
+    reads = 2 + 2 * bench.rule.refinements
     floor = reads * held / bench.bandwidth()
     peaks = {name: bench.peak(ways[name]) for name in ("stock", "ours")}
     result: dict[str, Any] = {

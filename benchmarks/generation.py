@@ -25,7 +25,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from common import circumstances, keep, model_parser, parse, smollm_config
 from delta_evidence.stack.policy import StackedPolicy
 from delta_evidence.stack.sampling import StackedSampler
-from delta_rlvr.tasks import load_policy
+from delta_rlvr.models import load_policy
 
 COPIES = 8
 PAD = 0

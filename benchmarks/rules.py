@@ -8,7 +8,7 @@ A round is one old-log-prob pass (hidden states and log-probs of every micro-bat
 rule, its capture (what the store keeps of each micro-batch) and its solve; shares are of the medians over the rounds. Every token of
 the pass is a response token: with prompts, shares are smaller. On a CPU the processor time of one thread is compared, which other
 programs disturb less than the clock. Entropies are no part of the pass here, and what they add to it is said apart: engines that log
-them have them anyway. The second forward pass behind `informed_logps` is not counted at all.
+them have them anyway.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from common import circumstances, keep, model_parser, parse, smollm_config
 from delta_rlvr import CreditStream, TokenRule
 from delta_rlvr.credit.rule import REGISTERED
+from delta_rlvr.models import load_policy
 from delta_rlvr.objectives import get_method
-from delta_rlvr.tasks import load_policy
 
 BAR = 0.05
 """No rule but those that need the LM head may cost more than this share of the pass."""
@@ -98,13 +98,12 @@ class Bench:
 
     @torch.no_grad()
     def add_what_else_is_needed(self, batches: list[MicroBatch]) -> None:
-        """Entropies, whose cost is noted without that of the logits; labels and informed log-probs, which are made up."""
+        """Entropies, whose cost is noted without that of the logits; labels and measured credit, which are made up."""
         logits = [self.head(batch["hidden"]).float() for batch in batches]
         for batch, entropy in zip(batches, self.timed("entropies", map_entropy, logits), strict=True):
             batch |= {
                 "entropy": entropy,
                 "decisive": batch["tokens"] % 5 == 0,
-                "informed_logps": batch["logps"],
                 "measured": batch["logps"],
             }
 

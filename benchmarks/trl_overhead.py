@@ -32,7 +32,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from common import circumstances, keep, model_parser, parse, smollm_config
 from delta_rlvr.adapters.trl import DeltaTrainer, DeltaTrainerConfig
-from delta_rlvr.tasks.models import resolve_model
+from delta_rlvr.models.load import resolve_model
 
 GENERATIONS = 8
 ONE_FORWARD, SEVERAL_UPDATES, ONE_UPDATE = (

@@ -82,7 +82,7 @@ def long_responses(method: str, folder: Path, arguments: Any) -> dict[str, Any]:
     from transformers import AutoTokenizer, Qwen3Config, Qwen3ForCausalLM
 
     from delta_rlvr.adapters.trl import DeltaTrainer, DeltaTrainerConfig
-    from delta_rlvr.tasks.models import resolve_model
+    from delta_rlvr.models.load import resolve_model
 
     length, responses = arguments.length, 2 * GENERATIONS
     shape: dict[str, Any] = SHAPES[arguments.model]

@@ -29,7 +29,7 @@ from delta_evidence.planted.policies import collate
 from delta_rlvr.tasks.phrased_sums import PhrasedSums, Slips
 from delta_rlvr.tasks.registry import BUILT_IN, DEFAULT_TASK
 
-PACKAGED = Path(__file__).parents[1] / "src" / "delta_rlvr" / "tasks" / "policy"
+PACKAGED = Path(__file__).parents[1] / "src" / "delta_rlvr" / "models" / "policy"
 END, PADDING = "<|end|>", "<|padding|>"
 
 

@@ -16,7 +16,7 @@ import time
 import torch
 from torch import Tensor, nn
 
-from delta_rlvr import DeltaConfig, credit_record
+from delta_rlvr import Delta, credit_record
 from delta_rlvr.objectives import Clip, LossInputs, policy_loss
 
 # ---------------------------------------------------------------- the task: sums, answered in words
@@ -127,9 +127,7 @@ def warm_start(policy: Policy, generator: torch.Generator, steps: int) -> None:
 
 def train(policy: Policy, arguments: argparse.Namespace, generator: torch.Generator) -> None:
     optimizer = torch.optim.AdamW(policy.parameters(), lr=arguments.learning_rate, weight_decay=0.0)
-    config = (
-        DeltaConfig() if arguments.method == "delta" else DeltaConfig(lambda_min=1.0, lambda_max=1.0)
-    )  # flat: DAPO
+    rule = Delta() if arguments.method == "delta" else Delta(lambda_min=1.0, lambda_max=1.0)  # flat: DAPO
     group = arguments.responses
     for step in range(1, arguments.steps + 1):
         # 1. Sample a group of responses to every prompt from the old policy.
@@ -150,7 +148,7 @@ def train(policy: Policy, arguments: argparse.Namespace, generator: torch.Genera
             old_logps, hidden = policy.score(prompts, responses)
 
         # 4. Token coefficients, once a rollout batch.                          <--- this is DelTA
-        record = credit_record(hidden, old_logps, advantages, mask, config=config)
+        record = credit_record(hidden, old_logps, advantages, mask, rule=rule)
         weights = record.padded(record.weights, mask)
 
         # 5. A few updates on DAPO's clipped objective, each token's loss multiplied by its coefficient (Eq. 8).

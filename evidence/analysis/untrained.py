@@ -6,7 +6,8 @@ from torch import Tensor
 
 from delta_evidence.judging import Judge
 from delta_evidence.rollouts import Batch, Rollouts, make_collector
-from delta_rlvr.tasks import get_task, load_policy
+from delta_rlvr.models import load_policy
+from delta_rlvr.tasks import get_task
 
 TASK = "reasoning-gym:chain_sum?min_terms=3&max_terms=3&min_digits=1&max_digits=1&shots=4&working=true&max_tokens=64"
 """Running totals of short sums: the task of smollm2-chain-sum-controls-200.yaml."""

@@ -16,7 +16,8 @@ from delta_evidence.learning.training import StackedTraining
 from delta_evidence.rollouts import Collector, Rollouts, make_collector
 from delta_rlvr.adapters.trl import DeltaTrainer, DeltaTrainerConfig
 from delta_rlvr.adapters.trl.trainer import RolloutBatch
-from delta_rlvr.tasks import get_task, load_policy
+from delta_rlvr.models import load_policy
+from delta_rlvr.tasks import get_task
 from rounding import MODEL, rounding
 from stacks import small_model
 

@@ -7,6 +7,8 @@ import math
 import os
 import resource
 import signal
+import subprocess
+import sys
 import time
 import weakref
 from collections.abc import Iterator
@@ -33,7 +35,7 @@ from delta_evidence.stack.model_weights import shape_of
 from delta_evidence.stack.policy import StackedPolicy
 from delta_rlvr.cli import main
 from delta_rlvr.files import InUse, locked
-from delta_rlvr.tasks import load_policy
+from delta_rlvr.models import load_policy
 from killed import killed, running
 
 PROTOCOL = """
@@ -41,7 +43,7 @@ question: does it survive
 tasks: [phrased-sums]
 arms: {dapo: 2, delta: 2}
 training: {steps: 8, prompts: 3, group: 4, updates: 2}
-heldout: {problems: 2, samples: 2}
+heldout: {problems: 2, samples: 2, also: [{temperature: 0, after: [0, 2, 4]}, {temperature: 0.6, samples: 2}]}
 """
 
 
@@ -64,6 +66,9 @@ def expected(written: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     lines = (folder / "runs.jsonl").read_text()
     # Every run learns something: else all of this would prove nothing.
     assert all(max(json.loads(line)["gradient_norm"]) > 0 for line in lines.splitlines())
+    for line in lines.splitlines():
+        scores = [(one["temperature"], one["batch"]) for one in json.loads(line)["heldout"]]
+        assert scores == [(0, 0), (0, 2), (0, 4), (0.6, 4)]
     return lines
 
 
@@ -108,6 +113,25 @@ def test_a_signal_stops_where_nothing_is_lost(
     assert len(calls) in (3, 4)
     monkeypatch.undo()
     assert main(study_command(written, tmp_path)) == 0
+    assert (tmp_path / "runs.jsonl").read_text() == expected
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_the_whole_group_stops_as_one_to_the_study_does(
+    written: Path, expected: str, tmp_path: Path, number: signal.Signals
+) -> None:
+    """`timeout`, Slurm and a terminal's Ctrl-C reach the workers that judge, too."""
+    given = [sys.executable, "-m", "delta_rlvr", *study_command(written, tmp_path, "--workers", "2")]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    pipe = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with subprocess.Popen(given, env=environment, start_new_session=True, **pipe) as study:  # type: ignore[call-overload]
+        told = next(line for line in study.stdout if line.startswith("stack 1/2"))
+        os.killpg(study.pid, number)
+        told += study.stdout.read()
+    assert study.returncode == 128 + number, told
+    assert "Traceback" not in told
+    assert "stopped with 4 runs to go" in told
+    assert main(study_command(written, tmp_path, "--workers", "2")) == 0
     assert (tmp_path / "runs.jsonl").read_text() == expected
 
 
@@ -312,7 +336,7 @@ def test_a_second_process_is_refused_and_a_dead_one_leaves_no_lock(
 def test_judges_end_with_the_study_that_was_killed() -> None:
     judging = (
         "import time; from delta_evidence.judging import Judge; from transformers import AutoTokenizer\n"
-        "from delta_rlvr.tasks.models import resolve_model\n"
+        "from delta_rlvr.models import resolve_model\n"
         "if __name__ == '__main__':\n"
         "    judge = Judge(AutoTokenizer.from_pretrained(resolve_model('builtin')), workers=2)\n"
         "    judge._pool.submit(int).result()\n"

@@ -41,7 +41,8 @@ from delta_rlvr.cli import main
 from delta_rlvr.evaluate.errors import EvaluationFailed
 from delta_rlvr.evaluate.server_sampler import ServerSettings
 from delta_rlvr.exit_codes import ExitCode
-from delta_rlvr.tasks import Problem, get_task, load_policy
+from delta_rlvr.models import load_policy
+from delta_rlvr.tasks import Problem, get_task
 from killed import killed
 from rounding import MODEL, rounding
 from stacks import row_hidden, small_model

@@ -21,7 +21,7 @@ from delta_evidence.planted.updates import (
 from delta_evidence.rollouts import Rollouts
 from delta_evidence.stack.policy import StackedPolicy
 from delta_evidence.weighing import Weigher
-from delta_rlvr.credit import DeltaConfig, credit_record, full_token_gradients
+from delta_rlvr.credit import Delta, credit_record, full_token_gradients
 from delta_rlvr.objectives import FutureClip, group_advantages
 from delta_rlvr.objectives.advantages import FLOOR as ADVANTAGE_FLOOR
 from delta_rlvr.tasks import Problem
@@ -123,7 +123,7 @@ def test_every_rule_is_there_once():
 
 def test_settings_after_the_name():
     rule = bench_method("delta?proxy=head&scope=group&refinements=0&lambda_max=1.5").rule
-    assert rule == DeltaConfig(proxy="head", scope="group", refinements=0, lambda_max=1.5)
+    assert rule == Delta(proxy="head", scope="group", refinements=0, lambda_max=1.5)
     assert label("delta?proxy=head&scope=group&refinements=0") == "delta head group K=0"
     for spec, told in (
         ("dleta", "did you mean 'delta'"),
@@ -166,7 +166,7 @@ def test_shared_stores_change_no_weight(spec, policy, rollouts):
             rollouts.logps,
             rollouts.advantages if given is None else given,
             rollouts.mask,
-            config=bench_method(spec).rho,
+            rule=bench_method(spec).rho,
             head=policy.head[0].detach(),
             tokens=rollouts.completion_ids,
             groups=rollouts.groups,

@@ -17,8 +17,9 @@ from delta_evidence.planted.settings import BenchSettings
 from delta_evidence.planted.table import agreement_file, bench_result, select, value
 from delta_evidence.shots import line_ends, with_shots
 from delta_rlvr.cli import main
+from delta_rlvr.models import load_policy
 from delta_rlvr.runs import read_run
-from delta_rlvr.tasks import get_task, load_policy
+from delta_rlvr.tasks import get_task
 from delta_rlvr.tasks.phrased_sums import Slips
 from rounding import EXACT
 

@@ -8,7 +8,8 @@ from delta_evidence.stack import sampling
 from delta_evidence.stack.policy import StackedPolicy
 from delta_evidence.stack.sampling import StackedSampler
 from delta_rlvr.evaluate.drawing import draw_tokens
-from delta_rlvr.tasks import get_task, load_policy
+from delta_rlvr.models import load_policy
+from delta_rlvr.tasks import get_task
 from rounding import MODEL, rounding
 from stacks import row_hidden, small_model, stack_of
 

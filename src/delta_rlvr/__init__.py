@@ -7,7 +7,7 @@ __version__ = "0.1.0"
 __all__ = [
     "CreditRecord",
     "CreditStream",
-    "DeltaConfig",
+    "Delta",
     "RowStore",
     "TokenBatch",
     "TokenRule",
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from delta_rlvr.credit import (
         CreditRecord,
         CreditStream,
-        DeltaConfig,
+        Delta,
         RowStore,
         TokenBatch,
         TokenRule,

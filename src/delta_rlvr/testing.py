@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from delta_rlvr.credit import CreditStream, RuleError, TokenRule
+from delta_rlvr.credit import TOKEN_ARRAYS, CreditStream, RuleError, TokenRule
 from delta_rlvr.credit.reduce import AnotherRankRefused, Reducer
 from delta_rlvr.credit.rule import check_rule_class
 
@@ -32,7 +32,6 @@ TOLERANCE = 2e-5
 """Weights are float32 near one, and sums in another order differ by a few of their last bits."""
 
 WIDTH, VOCABULARY = 6, 11
-_TOKEN_ARRAYS = ("logps", "entropy", "tokens", "decisive", "measured", "informed_logps")
 
 
 class RuleBroken(AssertionError):
@@ -74,7 +73,6 @@ def random_batch(seed: int) -> Padded:
         "tokens": torch.randint(0, VOCABULARY, shape, generator=draw),
         "decisive": torch.rand(shape, generator=draw) < 0.3,
         "measured": 2 * torch.rand(shape, generator=draw) - 1,
-        "informed_logps": (logps + 0.5 * torch.randn(shape, generator=draw)).clamp(max=0),
         "mask": torch.arange(time)[None] < lengths[:, None],
         "advantages": torch.tensor([1.0, -0.5, -0.5, 0.7, -1.1, 0.4, 0.0, 0.0, 0.0]),
         "groups": torch.tensor([5, 5, 5, 2, 2, 2, 8, 8, 8]),
@@ -118,7 +116,7 @@ def _padding(batch: Padded) -> Layout:
             for name, values in batch.items()
         }
         # What stands at masked places must never matter.
-        for name in ("hidden", "logps", "entropy", "measured", "informed_logps"):
+        for name in ("hidden", "logps", "entropy", "measured"):
             moved[name][~moved["mask"]] = float("nan")
         yield f"with {left} masked places before and {right} after each response", ([[moved]], _only)
 
@@ -212,7 +210,7 @@ def _one_rank(rule: TokenRule, parts: list[Padded], meeting: _Meeting, rank: int
         head = torch.randn(VOCABULARY, WIDTH, generator=torch.Generator().manual_seed(99))
         stream = CreditStream(rule, head=head, temperature=0.7, process_group=_ThreadReducer(meeting, rank))
         for part in parts:
-            arrays: dict[str, Any] = {name: part[name] for name in _TOKEN_ARRAYS if name in rule.needs}
+            arrays: dict[str, Any] = {name: part[name] for name in TOKEN_ARRAYS if name in rule.needs}
             stream.add(
                 part["hidden"],
                 arrays.pop("logps", None),

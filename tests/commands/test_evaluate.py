@@ -10,13 +10,14 @@ from rich.console import Console
 from delta_rlvr.cli import main
 from delta_rlvr.commands import evaluate as command
 from delta_rlvr.commands import evaluate_options as options
-from delta_rlvr.commands.evaluate_display import ConsoleProgress, unanswered
+from delta_rlvr.commands.evaluate_display import unanswered
 from delta_rlvr.evaluate import EvaluationError, EvaluationResult, compare_results, evaluate_policy
 from delta_rlvr.evaluate.benchmarks import load_benchmark
+from delta_rlvr.evaluate.progress import ConsoleProgress
 from delta_rlvr.evaluate.records import Completion, Sample, SampleKey
-from delta_rlvr.tasks.models import check_model_name, load_policy
+from delta_rlvr.models import hub
+from delta_rlvr.models.load import check_model_name, load_policy
 from delta_rlvr.tasks.registry import get_task
-from delta_rlvr.tasks.sources import hub
 from stub_server import stub_server, text_answer
 
 

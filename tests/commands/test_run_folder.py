@@ -12,8 +12,9 @@ from transformers import PreTrainedTokenizerFast
 
 from command_line import run_info
 from delta_rlvr.evaluate.results import EvaluationResult
-from delta_rlvr.tasks import get_task, load_policy
-from delta_rlvr.tasks.token_texts import token_texts, vocabulary_texts
+from delta_rlvr.models import load_policy
+from delta_rlvr.models.token_texts import token_texts, vocabulary_texts
+from delta_rlvr.tasks import get_task
 from report_pages import unpacked
 from rounding import FIVE_DIGITS, rounding
 

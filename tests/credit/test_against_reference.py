@@ -22,7 +22,8 @@ from credit_reference import (
     surprise_score,
     topk_hidden,
 )
-from delta_rlvr.credit import DeltaConfig, credit_record
+from delta_rlvr.credit import Delta, credit_record
+from delta_rlvr.credit.rules.ablations import Ablation, Selection
 from delta_rlvr.credit.rules.forking import ForkingTokens
 from delta_rlvr.credit.rules.uncertainty import Entropy, Surprise
 from delta_rlvr.credit.rules.uniform import ResponseMean
@@ -99,13 +100,13 @@ def run_both(case, proxy, settings, rng, dtype=torch.float32):
             vectors = topk_hidden(exact_hidden, exact_head, tokens.numpy(), 2, temperature)
         else:
             vectors = head_gradient(exact_hidden, exact_head, tokens.numpy(), temperature)
-    config = DeltaConfig(proxy=proxy, top_k=2, **settings)
+    rule = Ablation(proxy=proxy, top_k=2, **settings)
     record = credit_record(
         hidden,
         logps,
         tensor(case["advantages"]),
         torch.as_tensor(mask),
-        config=config,
+        rule=rule,
         groups=torch.as_tensor(np.asarray(case["groups"], dtype=np.int64)),
         **inputs,
     )
@@ -189,7 +190,7 @@ def test_bf16_store_is_close_to_exact_hidden_states(proxy):
             tensor(logps),
             tensor(advantages),
             torch.as_tensor(mask),
-            config=DeltaConfig(proxy=proxy, top_k=5),
+            rule=Delta(proxy=proxy, top_k=5),
             head=tensor(head),
             tokens=torch.as_tensor(tokens),
         )
@@ -209,8 +210,8 @@ def test_selection_keeps_what_the_loop_keeps(which, share):
     for _ in range(120):
         case = random_case(rng)
         mask = torch.as_tensor(case["mask"])
-        config = DeltaConfig(proxy="full", keep=which, keep_share=share)
-        record = credit_record(tensor(case["v"]), None, tensor(case["advantages"]), mask, config=config)
+        rule = Selection(proxy="full", keep=which, share=share)
+        record = credit_record(tensor(case["v"]), None, tensor(case["advantages"]), mask, rule=rule)
         expected = reference_coefficients(case["v"], case["advantages"], case["mask"], refinements=1)
         if record.discriminator.degenerate.all():
             assert (record.weights == 1).all()
@@ -234,10 +235,10 @@ def test_forking_tokens_and_response_means_match_the_loop():
         mask = torch.as_tensor(case["mask"])
         arguments = (None, None, tensor(case["advantages"]), mask)
         entropy = tensor(case["entropy"], torch.float64)
-        forking = credit_record(*arguments, config=ForkingTokens(0.8), entropy=entropy)
+        forking = credit_record(*arguments, rule=ForkingTokens(0.8), entropy=entropy)
         expected, _ = forking_tokens(case["entropy"], case["mask"], 0.8)
         assert_close(forking.padded(forking.weights, mask).numpy(), expected, STORED)
-        means = credit_record(*arguments, config=ResponseMean())
+        means = credit_record(*arguments, rule=ResponseMean())
         assert_close(
             means.padded(means.weights, mask).numpy(), np.asarray(grpo_weights(case["mask"])), STORED
         )
@@ -256,6 +257,6 @@ def test_surprise_and_entropy_match_the_loop(bounds):
             (Surprise(*bounds), surprise_score(case["logps_old"])),
             (Entropy(*bounds), entropy_score(case["entropy"])),
         ):
-            record = credit_record(*arguments, config=rule, entropy=entropy)
+            record = credit_record(*arguments, rule=rule, entropy=entropy)
             expected = scored_weights(score, case["advantages"], case["mask"], *bounds)
             assert_close(record.padded(record.weights, mask).numpy(), expected, STORED)

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from delta_rlvr import CreditStream, DeltaConfig, RowStore, token_coefficients
+from delta_rlvr import CreditStream, Delta, RowStore, token_coefficients
+from delta_rlvr.credit.rules.ablations import Ablation, RandomSelection, RandomWeights, Selection
 from delta_rlvr.credit.rules.forking import ForkingTokens
 from delta_rlvr.credit.rules.uncertainty import Entropy, Surprise
 
@@ -79,24 +80,24 @@ def test_shapes_and_types(arguments, message):
 def test_what_a_proxy_needs():
     tokens = torch.zeros(3, 4, dtype=torch.int64)
     for proxy in ("topk_hidden", "head"):
-        config = DeltaConfig(proxy=proxy)
+        rule = Delta(proxy=proxy)
         with pytest.raises(ValueError, match=r"^head: this method needs"):
-            token_coefficients(**good(), config=config, tokens=tokens)
+            token_coefficients(**good(), rule=rule, tokens=tokens)
         with pytest.raises(ValueError, match=r"^tokens: this method needs"):
-            token_coefficients(**good(), config=config, head=torch.randn(9, 5))
+            token_coefficients(**good(), rule=rule, head=torch.randn(9, 5))
         with pytest.raises(ValueError, match=r"^tokens: an id lies outside"):
-            token_coefficients(**good(), config=config, head=torch.randn(9, 5), tokens=tokens + 9)
+            token_coefficients(**good(), rule=rule, head=torch.randn(9, 5), tokens=tokens + 9)
         with pytest.raises(ValueError, match=r"^head: width 6 does not fit hidden's 5"):
-            token_coefficients(**good(), config=config, head=torch.randn(9, 6), tokens=tokens)
+            token_coefficients(**good(), rule=rule, head=torch.randn(9, 6), tokens=tokens)
     with pytest.raises(ValueError, match=r"^groups: this method needs"):
-        token_coefficients(**good(), config=DeltaConfig(scope="group"))
+        token_coefficients(**good(), rule=Delta(scope="group"))
     with pytest.raises(ValueError, match=r"^temperature=0"):
         token_coefficients(**good(), temperature=0)
-    for rule in (ForkingTokens(), Entropy(), DeltaConfig(proxy="sharpness")):
+    for rule in (ForkingTokens(), Entropy(), Delta(proxy="sharpness")):
         with pytest.raises(ValueError, match=r"^entropy: this method needs it"):
-            token_coefficients(**good(), config=rule)
+            token_coefficients(**good(), rule=rule)
     with pytest.raises(ValueError, match=r"^logps: this method needs it"):
-        token_coefficients(**broken("logps", lambda x: None), config=Surprise())
+        token_coefficients(**broken("logps", lambda x: None), rule=Surprise())
     with pytest.raises(ValueError, match=r"lambda_min=1\.3 is above lambda_max=1\.2"):
         Surprise(lambda_min=1.3)
 
@@ -112,18 +113,24 @@ def test_what_a_proxy_needs():
         ({"proxy": "output-row"}, "proxy='output-row': choose one of 'output_row'"),
         ({"scope": "rank"}, "scope='rank'"),
         ({"normalize": 1}, "normalize=1"),
-        ({"keep_share": 0}, "keep_share=0"),
         ({"top_k": 0}, "top_k=0"),
-        ({"gamma_floor": 0.0}, "must be positive"),
-        ({"source": "random", "range_map": False}, "source='random'"),
-        ({"contrast": "within_side", "assignment": "hard"}, "choose one of the two"),
+        ({"contrast": "within_side", "assignment": "hard"}, "every token would get 0"),
         ({"contrast": "alignment", "assignment": "hard"}, "never negative"),
         ({"contrast": "alignment", "gamma": "initial"}, "no distances"),
     ],
 )
 def test_settings(settings, message):
     with pytest.raises(ValueError, match=message):
-        DeltaConfig(**settings)
+        Ablation(**settings)
+
+
+@pytest.mark.parametrize("kind", [Selection, RandomSelection, RandomWeights])
+def test_settings_of_selections_and_draws(kind):
+    with pytest.raises(ValueError, match="seed=-1"):
+        kind(seed=-1)
+    if kind is not RandomWeights:
+        with pytest.raises(ValueError, match="share=0"):
+            kind(share=0)
 
 
 def test_a_full_store_says_what_to_raise():

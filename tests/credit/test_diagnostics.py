@@ -9,7 +9,7 @@ import torch
 from scipy import stats
 
 from credit_batches import make_batch
-from delta_rlvr import CreditStream, DeltaConfig
+from delta_rlvr import CreditStream, Delta
 from delta_rlvr.credit.draws import uniform_draws
 from delta_rlvr.credit.rules.uncertainty import Surprise
 from rounding import MODEL, rounding
@@ -32,6 +32,9 @@ def test_by_hand():
     # |A| (1 - p): 0.5 + 0.1 on the right, 2 (0.2 + 0.8) on the wrong side. Weighed: 0.25 + 0.01 and 2 (0.04 + 0.64).
     assert record.diagnostics["update_share_plain"] == pytest.approx(0.6 / 2.6)
     assert record.diagnostics["update_share_positive"] == pytest.approx(0.26 / (0.26 + 1.36))
+    # Weights 5 : 1 : 2 : 8. Gini: the mean difference of all 16 pairs, 2 (4 + 3 + 3 + 1 + 7 + 6) / 16 = 3, over twice the mean, 8.
+    assert record.diagnostics["weight_gini"] == pytest.approx(3 / 8)
+    assert record.diagnostics["weight_effective_share"] == pytest.approx(16**2 / (4 * (25 + 1 + 4 + 64)))
     assert "rank_positive" not in record.diagnostics  # two tokens are too few to rank
     assert "saturated" not in record.diagnostics  # no alpha
     assert record.summary()["update_share_plain"] == record.diagnostics["update_share_plain"]
@@ -39,7 +42,7 @@ def test_by_hand():
 
 def test_ranks_and_saturation():
     batch = make_batch(3)
-    record = diagnosed(DeltaConfig(), batch)
+    record = diagnosed(Delta(), batch)
     uncertain = 1 - batch["logps"][batch["mask"]].double().exp()
     for name, sign in (("positive", 1), ("negative", -1)):
         here = record.side == sign
@@ -55,7 +58,7 @@ def test_ranks_and_saturation():
 
 def test_reliability_is_the_agreement_of_two_halves():
     batch = make_batch(5)
-    record = diagnosed(DeltaConfig(refinements=0), batch, round_number=4)
+    record = diagnosed(Delta(refinements=0), batch, round_number=4)
     keys = batch["keys"]
     first = (uniform_draws(0, 4, keys, torch.full_like(keys, -1)) < 0.5).tolist()
     assert 0 < sum(first) < len(first)
@@ -94,7 +97,7 @@ def test_halves_without_a_contrast_are_no_news():
     advantages[0], advantages[1] = 1.0, -1.0
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        record = diagnosed(DeltaConfig(), {**batch, "advantages": advantages})
+        record = diagnosed(Delta(), {**batch, "advantages": advantages})
     assert record.weights.std() > 0
     assert "reliability" not in record.diagnostics
 
@@ -105,8 +108,9 @@ def test_asking_changes_no_weight_and_a_batch_without_contrast_has_no_numbers():
     stream.add(batch["hidden"], batch["logps"], batch["mask"])
     plain = stream.solve(batch["advantages"], keys=batch["keys"])
     assert plain.diagnostics == {}
-    assert torch.equal(plain.weights, diagnosed(DeltaConfig(), batch).weights)
+    assert torch.equal(plain.weights, diagnosed(Delta(), batch).weights)
     with pytest.warns(UserWarning, match="no contrast"):
-        empty = diagnosed(DeltaConfig(), {**batch, "advantages": torch.zeros(9)})
+        empty = diagnosed(Delta(), {**batch, "advantages": torch.zeros(9)})
     assert "reliability" not in empty.diagnostics
     assert "update_share_positive" not in empty.diagnostics
+    assert "weight_gini" not in empty.diagnostics

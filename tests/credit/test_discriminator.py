@@ -5,7 +5,6 @@ import torch
 from torch import nn
 
 from delta_rlvr.credit import (
-    DeltaConfig,
     credit_record,
     full_token_gradients,
     predicted_change,
@@ -14,6 +13,7 @@ from delta_rlvr.credit import (
     update_direction,
 )
 from delta_rlvr.credit.diagnostics import rank_correlation
+from delta_rlvr.credit.rules.ablations import Ablation
 from rounding import rounding
 
 pytestmark = pytest.mark.numeric
@@ -115,13 +115,13 @@ def test_head_proxy_is_the_real_gradient_of_the_head(rollout):
     spread = torch.zeros(*mask.shape, head_gradients.shape[1], dtype=torch.float64)
     spread[mask] = head_gradients
     for settings in ({}, {"refinements": 0}, {"contrast": "within_side"}):
-        real = credit_record(spread, None, advantages, mask, config=DeltaConfig(proxy="full", **settings))
+        real = credit_record(spread, None, advantages, mask, rule=Ablation(proxy="full", **settings))
         ours = credit_record(
             hidden,
             old,
             advantages,
             mask,
-            config=DeltaConfig(proxy="head", **settings),
+            rule=Ablation(proxy="head", **settings),
             head=model.head.weight,
             tokens=ids[:, 1:],
         )

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from delta_rlvr.credit import CreditStream, DeltaConfig
+from delta_rlvr.credit import CreditStream, Delta
 from delta_rlvr.credit.rules import delta as delta_module
 from delta_rlvr.objectives import Clip, LossInputs, policy_loss
 from rounding import rounding
@@ -21,7 +21,7 @@ def test_flat_range_is_dapo_bit_for_bit(scope, value, monkeypatch):
     solves = []
     real = delta_module.estimate
     monkeypatch.setattr(delta_module, "estimate", lambda *a: solves.append(1) or real(*a))
-    stream = CreditStream(DeltaConfig(lambda_min=value, lambda_max=value, scope=scope))
+    stream = CreditStream(Delta(lambda_min=value, lambda_max=value, scope=scope))
     stream.add(hidden, logps, mask)
     assert len(stream.store) == int(mask.sum())  # the capture ran
     record = stream.solve(advantages, groups=torch.tensor([0, 0, 0, 1, 1, 1]))

@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from credit_batches import CONFIGS, HEAD, make_batch, rank_main
+from credit_batches import HEAD, RULES, make_batch, rank_main
 from delta_rlvr.credit import CreditStream, RowStore, credit_record
 from ranks import on_two_ranks
 from rounding import assert_clear_cut, rounding
@@ -14,9 +14,9 @@ from rounding import assert_clear_cut, rounding
 STORED = rounding(1, size=4.0)
 
 
-def solve(batch, config):
+def solve(batch, rule):
     """Weights of each response, as a list of 1-D tensors."""
-    record = credit_record(**batch, config=config, head=HEAD, temperature=0.7)
+    record = credit_record(**batch, rule=rule, head=HEAD, temperature=0.7)
     return list(record.weights.split(record.lengths.tolist()))
 
 
@@ -26,29 +26,29 @@ def assert_same(ours, theirs):
         torch.testing.assert_close(a, b, atol=STORED, rtol=0)
 
 
-def each_config(function):
-    return pytest.mark.numeric(pytest.mark.parametrize("config", CONFIGS, ids=repr)(function))
+def each_rule(function):
+    return pytest.mark.numeric(pytest.mark.parametrize("rule", RULES, ids=repr)(function))
 
 
-@each_config
-def test_nothing_in_the_batch_is_decided_by_a_last_digit(config):
+@each_rule
+def test_nothing_in_the_batch_is_decided_by_a_last_digit(rule):
     batch = make_batch()
-    record = credit_record(**batch, config=config, head=HEAD, temperature=0.7)
-    assert_clear_cut(config, record, batch["entropy"][batch["mask"]])
+    record = credit_record(**batch, rule=rule, head=HEAD, temperature=0.7)
+    assert_clear_cut(rule, record, batch["entropy"][batch["mask"]])
 
 
-@each_config
-def test_order_of_rows(config):
+@each_rule
+def test_order_of_rows(rule):
     batch = make_batch()
     order = torch.tensor([3, 0, 8, 6, 1, 7, 2, 5, 4])
     shuffled = {name: values[order] for name, values in batch.items()}
-    assert_same(solve(shuffled, config), [solve(batch, config)[i] for i in order])
+    assert_same(solve(shuffled, rule), [solve(batch, rule)[i] for i in order])
 
 
-@each_config
-def test_padding_side_and_amount(config):
+@each_rule
+def test_padding_side_and_amount(rule):
     batch = make_batch()
-    reference = solve(batch, config)
+    reference = solve(batch, rule)
     for left, right in ((0, 5), (4, 0), (3, 2)):
         padded = dict(batch)
         for name in ("hidden", "logps", "entropy", "tokens", "mask"):
@@ -70,16 +70,16 @@ def test_padding_side_and_amount(config):
                 ],
                 dim=1,
             )
-        assert_same(solve(padded, config), reference)
+        assert_same(solve(padded, rule), reference)
 
 
-@each_config
+@each_rule
 @pytest.mark.parametrize("packed", [False, True])
-def test_micro_batches_and_packing(config, packed):
+def test_micro_batches_and_packing(rule, packed):
     batch = make_batch()
-    reference = solve(batch, config)
+    reference = solve(batch, rule)
     for cuts in ([0, 9], [0, 1, 4, 9], list(range(10))):
-        stream = CreditStream(config, head=HEAD, temperature=0.7)
+        stream = CreditStream(rule, head=HEAD, temperature=0.7)
         for start, stop in itertools.pairwise(cuts):
             part = {name: batch[name][start:stop] for name in ("hidden", "logps", "tokens", "entropy")}
             mask = batch["mask"][start:stop]
@@ -91,10 +91,10 @@ def test_micro_batches_and_packing(config, packed):
         assert_same(list(record.weights.split(record.lengths.tolist())), reference)
 
 
-@each_config
-def test_log_probs_may_come_late_and_a_stream_may_be_used_again(config):
+@each_rule
+def test_log_probs_may_come_late_and_a_stream_may_be_used_again(rule):
     first, second = make_batch(1), make_batch(2)
-    stream = CreditStream(config, head=HEAD, temperature=0.7)
+    stream = CreditStream(rule, head=HEAD, temperature=0.7)
     for batch in (first, second):
         stream.clear()
         stream.add(batch["hidden"], mask=batch["mask"], tokens=batch["tokens"])
@@ -105,7 +105,7 @@ def test_log_probs_may_come_late_and_a_stream_may_be_used_again(config):
             groups=batch["groups"],
             keys=batch["keys"],
         )
-        assert_same(list(record.weights.split(record.lengths.tolist())), solve(batch, config))
+        assert_same(list(record.weights.split(record.lengths.tolist())), solve(batch, rule))
 
 
 def test_ranks_with_uneven_shards_and_one_without_a_token(tmp_path):
@@ -113,8 +113,8 @@ def test_ranks_with_uneven_shards_and_one_without_a_token(tmp_path):
     batch["mask"][7:] = False
     on_two_ranks(rank_main, tmp_path, log=tmp_path / "log")
     results, refused = zip(*(torch.load(tmp_path / f"{rank}.pt") for rank in range(2)), strict=True)
-    for number, config in enumerate(CONFIGS):
-        record = credit_record(**batch, config=config, head=HEAD, temperature=0.7)
+    for number, rule in enumerate(RULES):
+        record = credit_record(**batch, rule=rule, head=HEAD, temperature=0.7)
         ours = torch.cat([seen[number][0] for seen in results])
         torch.testing.assert_close(ours, record.weights, atol=STORED, rtol=0)
         for seen in results:
@@ -125,12 +125,12 @@ def test_ranks_with_uneven_shards_and_one_without_a_token(tmp_path):
     assert all("another rank" in message for message in refused[1])
 
 
-@pytest.mark.parametrize("config", CONFIGS[:11], ids=repr)
-def test_where_rows_wait_does_not_matter(config):
+@pytest.mark.parametrize("rule", RULES[:11], ids=repr)
+def test_where_rows_wait_does_not_matter(rule):
     batch = make_batch()
-    reference = solve(batch, config)
+    reference = solve(batch, rule)
     asked = []
-    stream = CreditStream(config, head=HEAD, temperature=0.7, store=RowStore(device_bytes=500))
+    stream = CreditStream(rule, head=HEAD, temperature=0.7, store=RowStore(device_bytes=500))
     for row in range(9):
         part = {name: batch[name][row : row + 1] for name in ("hidden", "logps", "tokens", "entropy", "mask")}
 
@@ -148,13 +148,13 @@ def test_where_rows_wait_does_not_matter(config):
 
 def test_another_method_on_the_same_stored_rows():
     batch = make_batch()
-    stream = CreditStream(CONFIGS[0], head=HEAD, temperature=0.7)
+    stream = CreditStream(RULES[0], head=HEAD, temperature=0.7)
     stream.add(
         batch["hidden"], batch["logps"], batch["mask"], tokens=batch["tokens"], entropy=batch["entropy"]
     )
-    for config in (CONFIGS[1], *CONFIGS[4:]):
-        record = stream.solve(batch["advantages"], groups=batch["groups"], keys=batch["keys"], config=config)
-        assert_same(list(record.weights.split(record.lengths.tolist())), solve(batch, config))
-    for config in CONFIGS[2:4]:  # the top-K proxy stores other rows
+    for rule in (RULES[1], *RULES[4:]):
+        record = stream.solve(batch["advantages"], groups=batch["groups"], keys=batch["keys"], rule=rule)
+        assert_same(list(record.weights.split(record.lengths.tolist())), solve(batch, rule))
+    for rule in RULES[2:4]:  # the top-K proxy stores other rows
         with pytest.raises(ValueError, match="reads top-4 hidden gradients, which this stream did not store"):
-            stream.solve(batch["advantages"], groups=batch["groups"], config=config)
+            stream.solve(batch["advantages"], groups=batch["groups"], rule=rule)

@@ -39,8 +39,9 @@ for count, width, dtype, chunks in (
 
 SOLVE = """
 import torch
-from delta_rlvr.credit import CreditStream, DeltaConfig, RowStore, kernels
+from delta_rlvr.credit import CreditStream, RowStore, kernels
 from delta_rlvr.credit.reduce import Reducer
+from delta_rlvr.credit.rules.ablations import Ablation
 torch.manual_seed(1)
 kernels._TOKENS = kernels._BLOCK = 32  # several parts and blocks of a small batch
 lengths = torch.tensor([3, 11, 0, 40, 7, 10])
@@ -62,13 +63,13 @@ for settings, dtype in (
     for device, fused in (("cpu", False), (DEVICE, True)):
         kernels.ready = lambda *_, fused=fused: fused
         ranks = NotAlone(device=torch.device(device)) if settings.get("refinements") == 3 else None
-        stream = CreditStream(DeltaConfig(**settings), store=RowStore(device_bytes=1 << 40), process_group=ranks)
+        stream = CreditStream(Ablation(**settings), store=RowStore(device_bytes=1 << 40), process_group=ranks)
         for start, stop in ((0, 3), (3, 6)):  # two chunks in the store
             tokens = slice(int(lengths[:start].sum()), int(lengths[:stop].sum()))
             stream.add(hidden[tokens].to(device), logps[tokens].to(device), lengths=lengths[start:stop].to(device))
         records.append(stream.solve(advantages.to(device), diagnose=settings == {}))
     one, other = records
-    assert bool(calls) == (not {"contrast", "assignment"} & settings.keys()), settings
+    assert bool(calls) == (not {"contrast", "assignment", "gamma"} & settings.keys()), settings
     calls.clear()
     # Products of a row are float32 in a kernel: 2^-24 of the largest term, over 40 of them.
     for name in ("weights", "alpha", "margin", "margin_initial"):

@@ -371,10 +371,15 @@ def test_fipo() -> None:
     close(fipo_weights([[3.0, 0.05, 0.0]], old, [1.0], mask, decay=0.5)[0, 0], math.exp(0.025))
     close(fipo_weights([[0.05, 3.0, 0.0]], old, [1.0], mask, decay=0.5)[0, 0], math.exp(0.05))
     assert fipo_weights([[0.3]], [[0.0]], [1.0], [[1]])[0, 0] == 1.2
-    # Guard: A < 0 and r = e^3 > 10: [0.8, 1]. F = -0.2/2 = -0.1, then -1, then +0.1.
-    close(fipo_weights([[3.0, -0.2]], [[0.0] * 2], [-1.0], [[1, 1]], decay=0.5), [[math.exp(-0.1), 1]])
-    assert fipo_weights([[3.0, -2.0]], [[0.0] * 2], [-1.0], [[1, 1]], decay=0.5)[0, 0] == 0.8
-    assert fipo_weights([[3.0, 0.1]], [[0.0] * 2], [-1.0], [[1, 1]], decay=0.5)[0, 0] == 1.0
+    # Guard, after the clip: A < 0 and r = e^3 > 10: at most 1. F = -0.2/2 = -0.1, then -1, then +0.05.
+    for second, low, first in (
+        (-0.2, 0.8, math.exp(-0.1)),
+        (-2.0, 0.8, 0.8),
+        (-0.2, 1.0, 1.0),
+        (0.1, 1.0, 1.0),
+    ):
+        weights = fipo_weights([[3.0, second]], [[0.0] * 2], [-1.0], [[1, 1]], decay=0.5, low=low)
+        close(weights[0, 0], first)
     # At the old policy every weight is one.
     assert fipo_weights(old, old, [-1.0], mask).tolist() == [[1.0, 1.0, 1.0]]
     # The default half-life is 32 tokens: a step of 0.1 counts 0.05 at 32 tokens' distance.

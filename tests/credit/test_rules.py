@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from credit_batches import make_batch
-from delta_rlvr import CreditStream, DeltaConfig, TokenRule, credit_record
+from delta_rlvr import CreditStream, Delta, TokenRule, credit_record
 from delta_rlvr.credit import CreditRecord, RuleError
 from delta_rlvr.credit.pieces import range_weights, surprise
 from delta_rlvr.credit.rule import NEEDS, check_needs
@@ -33,11 +33,11 @@ def rule(needs=(), **promises):
     return make
 
 
-def solve(config, **changes):
+def solve(rule, **changes):
     batch = make_batch() | changes
     arrays = {name: batch[name] for name in ("hidden", "logps", "advantages", "mask")}
     return credit_record(
-        **arrays, config=config, tokens=batch["tokens"], entropy=batch["entropy"], groups=batch["groups"]
+        **arrays, rule=rule, tokens=batch["tokens"], entropy=batch["entropy"], groups=batch["groups"]
     )
 
 
@@ -115,16 +115,16 @@ def test_weights_that_cannot_be_used_are_named(weigh, words):
 def test_solve_checks_the_rule_that_it_is_given():
     """Not the stream's own: groups are asked for by the rule that needs them, and by no other."""
     batch = make_batch()
-    plain, grouped = DeltaConfig(), DeltaConfig(scope="group")
+    plain, grouped = Delta(), Delta(scope="group")
     stream = CreditStream(plain)
     stream.add(batch["hidden"], batch["logps"], batch["mask"])
     with pytest.raises(ValueError, match="groups: this method needs the prompt id"):
-        stream.solve(batch["advantages"], config=grouped)
-    right = stream.solve(batch["advantages"], groups=batch["groups"], config=grouped).weights
+        stream.solve(batch["advantages"], rule=grouped)
+    right = stream.solve(batch["advantages"], groups=batch["groups"], rule=grouped).weights
     assert right.std() > 0.01
     stream = CreditStream(grouped)
     stream.add(batch["hidden"], batch["logps"], batch["mask"])
-    assert stream.solve(batch["advantages"], config=plain).weights.std() > 0.01  # needs no groups
+    assert stream.solve(batch["advantages"], rule=plain).weights.std() > 0.01  # needs no groups
 
 
 def test_needs_that_cannot_be_given():

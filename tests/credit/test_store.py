@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from delta_rlvr.credit import CreditStream, DeltaConfig, RowStore, credit_record
+from delta_rlvr.credit import CreditStream, Delta, RowStore, credit_record
 from delta_rlvr.credit import store as store_module
 from delta_rlvr.credit.linear import add_weighted_sums, merge, split, store_inner_products
 from rounding import rounding
@@ -106,10 +106,10 @@ def test_coefficients_on_the_gpu_equal_those_on_the_cpu():
     hidden, logps = torch.randn(24, 100, 256).bfloat16(), -torch.rand(24, 100)
     advantages, mask = torch.randn(24), torch.rand(24, 100) < 0.8
     for scope in ("batch", "group"):
-        config, groups = DeltaConfig(scope=scope), torch.arange(24) // 4
-        expected = credit_record(hidden, logps, advantages, mask, config=config, groups=groups).weights
+        rule, groups = Delta(scope=scope), torch.arange(24) // 4
+        expected = credit_record(hidden, logps, advantages, mask, rule=rule, groups=groups).weights
         for store in (RowStore(), RowStore(device_bytes=0)):
-            stream = CreditStream(config, store=store)
+            stream = CreditStream(rule, store=store)
             for rows in torch.arange(24).split(7):
                 stream.add(hidden[rows].cuda(), logps[rows].cuda(), mask[rows].cuda())
             ours = stream.solve(advantages.cuda(), groups=groups.cuda()).weights

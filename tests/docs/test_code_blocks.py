@@ -7,8 +7,9 @@ import tomllib
 
 import pytest
 
+from delta_rlvr.models import load_policy
 from delta_rlvr.runs import RunDescription, RunWriter
-from delta_rlvr.tasks import get_task, load_policy
+from delta_rlvr.tasks import get_task
 from delta_rlvr.testing import check_rule
 from pages import PAGES, ROOT, blocks, name_of
 from rlvr_graders import Verdict

@@ -20,10 +20,10 @@ from delta_rlvr.evaluate.benchmarks import (
 )
 from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.settings import PRESETS, EvaluationSettings
-from delta_rlvr.spelling import with_settings
+from delta_rlvr.models import hub
+from delta_rlvr.specs import with_settings
 from delta_rlvr.tasks import templates
 from delta_rlvr.tasks.registry import get_task, grade_problem
-from delta_rlvr.tasks.sources import hub
 
 REAL = os.environ.get("DELTA_RLVR_DATA")
 

@@ -8,7 +8,7 @@ from delta_rlvr.evaluate.local_sampler import LocalSampler, weights_digest
 from delta_rlvr.evaluate.records import SampleRequest
 from delta_rlvr.evaluate.runner import run_evaluation
 from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey
-from delta_rlvr.tasks.prompts import encode_prompt
+from delta_rlvr.models.prompts import encode_prompt
 from evaluation_support import sums, tiny_model, tiny_tokenizer
 
 SETTINGS = EvaluationSettings(samples=4, max_tokens=24, temperature=1.0, top_p=0.9, seed=3)

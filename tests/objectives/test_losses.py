@@ -16,7 +16,7 @@ from credit_reference import (
 )
 from credit_reference import sequence_mean as loop_sequence_mean
 from credit_reference import token_mean as loop_token_mean
-from delta_rlvr.credit import DeltaConfig, token_coefficients
+from delta_rlvr.credit import Delta, token_coefficients
 from delta_rlvr.credit.rules.uncertainty import Surprise
 from delta_rlvr.credit.rules.uniform import ResponseMean, Uniform
 from delta_rlvr.objectives import (
@@ -28,7 +28,6 @@ from delta_rlvr.objectives import (
     clipped_loss,
     get_method,
     policy_loss,
-    self_normalized_mean,
     token_mean,
 )
 from rounding import rounding
@@ -89,7 +88,7 @@ def test_grpo_is_dapo_with_another_weight():
         assert by_weight.item() == pytest.approx(by_mean.item(), abs=EXACT)
         mask = torch.as_tensor(np.asarray(case["mask"]))
         advantages = torch.as_tensor(np.asarray(case["advantages"]), dtype=torch.float32)
-        ours = token_coefficients(None, None, advantages, mask, config=ResponseMean())
+        ours = token_coefficients(None, None, advantages, mask, rule=ResponseMean())
         torch.testing.assert_close(ours.double(), weights, rtol=rounding(), atol=0)
 
 
@@ -100,7 +99,7 @@ def test_both_forms_of_equation_8_agree():
     coefficients = 0.8 + 0.4 * torch.rand(4, 7, generator=g)
     normalized = coefficients * mask.sum() / coefficients[mask].sum()
     torch.testing.assert_close(
-        token_mean(losses * normalized, mask), self_normalized_mean(losses, coefficients, mask)
+        token_mean(losses * normalized, mask), (losses * coefficients)[mask].sum() / coefficients[mask].sum()
     )
 
 
@@ -174,7 +173,7 @@ def test_every_method_of_the_paper_has_a_name():
     assert get_method("grpo").surrogate.low == get_method("grpo").surrogate.high
     with pytest.raises(ValueError, match="did you mean 'delta-topk'"):
         get_method("delta-topK")
-    assert get_method("delta?lambda_min=0.5&lambda_max=1.5").rule == DeltaConfig(0.5, 1.5)
+    assert get_method("delta?lambda_min=0.5&lambda_max=1.5").rule == Delta(0.5, 1.5)
     assert get_method("surprise?lambda_max=1.5").rule == Surprise(0.8, 1.5)
     with pytest.raises(ValueError, match="'surprise' has no setting 'proxy'"):
         get_method("surprise?proxy=head")

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from delta_rlvr import DeltaConfig, TokenRule, register
+from delta_rlvr import Delta, TokenRule, register
 from delta_rlvr.credit.rule import REGISTERED, RuleError
+from delta_rlvr.credit.rules.ablations import Ablation, Selection
 from delta_rlvr.credit.rules.uniform import ResponseMean, Uniform
 from delta_rlvr.objectives import FutureClip, Method, all_methods, get_method, portable
 from delta_rlvr.objectives.methods import spelled
@@ -30,7 +31,7 @@ class Nothing(TokenRule):
 
 def test_settings_are_read_as_the_fields_declare_them():
     method = get_method("delta?lambda_min=0&refinements=2&normalize=false&proxy=head")
-    assert method.rule == DeltaConfig(0.0, refinements=2, normalize=False, proxy="head")
+    assert method.rule == Ablation(0.0, refinements=2, normalize=False, proxy="head")
     assert isinstance(method.rule.lambda_min, float)
     assert method.name == "delta?lambda_min=0&refinements=2&normalize=false&proxy=head"
     assert get_method("fipo?dual=5&drop_overshot=true").surrogate == FutureClip(dual=5.0, drop_overshot=True)
@@ -58,7 +59,9 @@ def test_a_file_that_changed_is_loaded_again(tmp_path):
 
 
 def test_a_rule_in_a_module():
-    assert get_method("delta_rlvr.credit.rules.delta:DeltaConfig?keep=top").rule == DeltaConfig(keep="top")
+    assert get_method("delta_rlvr.credit.rules.ablations:Selection?keep=bottom").rule == Selection(
+        keep="bottom"
+    )
 
 
 def test_a_rule_object():
@@ -66,8 +69,10 @@ def test_a_rule_object():
     assert method.rule == Nothing(0.5)
     assert method.name.endswith(":Nothing?scale=0.5")
     assert get_method(method) is method
-    assert get_method(DeltaConfig(lambda_min=0.5)).name == "delta?lambda_min=0.5"
-    assert get_method(DeltaConfig(proxy="scalar")).name == "delta-scalar"
+    assert get_method(Delta(lambda_min=0.5)).name == "delta?lambda_min=0.5"
+    assert get_method(Delta(proxy="scalar")).name == "delta-scalar"
+    assert get_method(Ablation(gamma="current")).name == "delta?gamma=current"
+    assert get_method("delta-scalar?gamma=current").rule == Ablation(proxy="scalar", gamma="current")
 
 
 @pytest.mark.parametrize(
@@ -83,8 +88,8 @@ def test_the_decorator_gives_a_name():
     try:
         assert get_method("nothing-much").rule == Nothing(0.01)
         assert all_methods()["nothing-much"].paper == "arXiv 0"
-        with pytest.raises(RuleError, match="DeltaConfig cannot have this name, Nothing has it already"):
-            register("nothing-much")(DeltaConfig)
+        with pytest.raises(RuleError, match="Delta cannot have this name, Nothing has it already"):
+            register("nothing-much")(Delta)
     finally:
         del REGISTERED["nothing-much"]
     with pytest.raises(RuleError, match="a name has no space"):
@@ -125,7 +130,7 @@ def test_other_packages_bring_rules_by_entry_points(tmp_path):
 def test_a_mean_over_responses_is_a_token_weight():
     assert get_method("grpo").rho == ResponseMean(Uniform())
     assert get_method("dapo").rho == Uniform()
-    assert Method("x", rule=DeltaConfig(), aggregation="sequence_mean").rho == ResponseMean(DeltaConfig())
+    assert Method("x", rule=Delta(), aggregation="sequence_mean").rho == ResponseMean(Delta())
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ import yaml
 from datasets import Dataset
 from transformers import AutoTokenizer, Qwen3Config, Qwen3ForCausalLM
 
+from command_line import built
 from delta_rlvr.adapters.trl import DeltaTrainer
-from delta_rlvr.commands.options import parse_train_options
-from delta_rlvr.credit import DeltaConfig
+from delta_rlvr.credit import Delta
+from delta_rlvr.models.load import resolve_model
 from delta_rlvr.objectives import all_methods, get_method
-from delta_rlvr.tasks.models import resolve_model
 from delta_rlvr.tasks.sources.schemas import SCHEMAS
 from delta_rlvr.tasks.templates import TEMPLATES
 
@@ -82,7 +82,7 @@ def tiny():
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_a_file_builds_its_trainer(path, tokenizer, tmp_path):
     raw = yaml.safe_load(path.read_text())
-    options, config = parse_train_options(["--config", str(path), *HERE, "--output", str(tmp_path)])
+    options, config = built(["--config", str(path), *HERE, "--output", str(tmp_path)])
     row = next(row for row in script().rows() if row.path == path)
     trainer = DeltaTrainer(
         model=tiny(),
@@ -122,7 +122,7 @@ def test_a_file_builds_its_trainer(path, tokenizer, tmp_path):
     named = get_method(row.method)
     assert trainer.method.rule == replace(named.rule, **dict(row.settings))
     assert (trainer.method.surrogate, trainer.method.aggregation) == (named.surrogate, named.aggregation)
-    if isinstance(named.rule, DeltaConfig):
+    if isinstance(named.rule, Delta):
         told = {"lambda_min": 0.8, "lambda_max": 1.2, "refinements": 1} | dict(row.settings)
         if row.method == "delta-no-refinement":
             told["refinements"] = 0

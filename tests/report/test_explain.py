@@ -12,8 +12,8 @@ from delta_rlvr.cli import main
 from delta_rlvr.commands.explain import advantages_and_groups, explain
 from delta_rlvr.credit import token_coefficients
 from delta_rlvr.exit_codes import ExitCode
+from delta_rlvr.models.load import load_policy
 from delta_rlvr.report.rollout_files import Rollout, RolloutFileError, read_rollouts
-from delta_rlvr.tasks.models import load_policy
 from report_pages import unpacked
 from rounding import FIVE_DIGITS, MODEL, rounding
 

@@ -12,7 +12,7 @@ import pytest
 
 from delta_rlvr.report import write_report
 from delta_rlvr.runs import read_run
-from delta_rlvr.spelling import POINTS, REWARD
+from delta_rlvr.score_units import POINTS, REWARD
 from report_pages import (
     details,
     opened,

@@ -13,10 +13,10 @@ import pytest
 import torch
 
 from delta_rlvr.commands.explain import advantages_and_groups, explain
+from delta_rlvr.models.load import load_policy
+from delta_rlvr.models.token_texts import token_texts
 from delta_rlvr.report.rollout_files import RolloutFileError, read_rollouts
 from delta_rlvr.runs import RunDescription, RunWriter
-from delta_rlvr.tasks.models import load_policy
-from delta_rlvr.tasks.token_texts import token_texts
 from report_pages import opened, unpacked
 
 PROMPT = "Add 90 and 13.\n"

@@ -11,9 +11,7 @@ Where the method leaves room, this file decides:
 - If every weight comes out 0 there is nothing to tell tokens apart by: all of them are 1 (when normalised).
 - The initial distance scale ||mu+(0) - mu-(0)||^2 is clamped at `eps_gamma` as well, and is each group's own.
 - `within_side` reports -||v - mu_own||^2 as its margin; with `hard` it has no meaning and is refused.
-- `alignment` reports <v, M (mu_own - mu_opp)>^2 / ||v|| as its margin, 0 where v is 0, and its alpha is 2 sigmoid(D / gamma) - 1.
-- The metric M is the inverse of the second moments of v over every token that is scored (of all groups), plus their mean diagonal.
-- With the own response left out of its side, a side that then has no weight is at the origin.
+- `alignment` reports <v, mu_own - mu_opp>^2 / ||v|| as its margin, 0 where v is 0, and its alpha is 2 sigmoid(D / gamma) - 1.
 - Top-K ties go to the lower vocabulary index; the sampled token need not be among the top K.
 - FIPO's exponent counts positions, holes included; its guard clips exp(F) itself, not the clipped weight.
 """
@@ -494,7 +492,6 @@ def fipo_weights(
     high: float = 1.2,
     ceiling: float = 10.0,
     guard_ratio: float = 10.0,
-    guard_low: float = 0.8,
     guard_high: float = 1.0,
     limit: float = 20.0,
 ) -> Array:
@@ -508,11 +505,11 @@ def fipo_weights(
             difference = _log_ratio(logps_new, logps_old, b, j, limit)
             if difference <= math.log(ceiling):
                 future.append(decay ** (j - t) * difference)
-        influence = math.exp(math.fsum(future))
+        influence = max(low, min(high, math.exp(math.fsum(future))))
         ratio = math.exp(_log_ratio(logps_new, logps_old, b, t, limit))
         if float(advantages[b]) < 0 and ratio > guard_ratio:
-            return max(guard_low, min(guard_high, influence))
-        return max(low, min(high, influence))
+            return min(guard_high, influence)
+        return influence
 
     return _per_token(mask, weight)
 
@@ -554,7 +551,7 @@ def sequence_mean(loss: Any, mask: Any, weights: Any = None) -> float:
 def side_statistics(
     v: Any, advantages: Any, mask: Any, rho: Any = None, eps: float = 1e-12
 ) -> dict[int, tuple[float, Array]]:
-    """{side: (mass, centroid)} under rho (Eq. 9-10; rho = 1: Eq. 2-3). An empty side has centroid zero."""
+    """{side: (mass, centroid)} under rho (Eq. 10-11; rho = 1: Eq. 2-3). An empty side has centroid zero."""
     tokens = valid_positions(mask)
     if not tokens:
         raise ValueError("mask: no valid token")
@@ -571,7 +568,7 @@ def side_statistics(
 
 
 def predicted_change(candidate: Any, v: Any, advantages: Any, mask: Any, rho: Any = None) -> float:
-    """M+ <g, mu+> - M- <g, mu-> for a candidate's gradient g (Eq. 4; Eq. 11 under rho), up to a step size."""
+    """M+ <g, mu+> - M- <g, mu-> for a candidate's gradient g (Eq. 4, under rho with Eq. 9-11), up to a step size."""
     statistics = side_statistics(v, advantages, mask, rho)
     (mass_positive, positive), (mass_negative, negative) = statistics[POSITIVE], statistics[NEGATIVE]
     return mass_positive * dot(candidate, positive) - mass_negative * dot(candidate, negative)

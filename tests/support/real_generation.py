@@ -6,8 +6,8 @@ from transformers import set_seed
 from trl import GRPOConfig
 
 from delta_rlvr.adapters.trl import DeltaTrainerConfig
+from delta_rlvr.models.load import load_policy
 from delta_rlvr.tasks import get_task
-from delta_rlvr.tasks.models import load_policy
 from replayed_training import QUIET, RecordedDelta, RecordedStock
 from scratch import scratch_folder
 

@@ -13,7 +13,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM, set_seed
 from trl import GRPOConfig, GRPOTrainer
 
 from delta_rlvr.adapters.trl import DeltaTrainer, DeltaTrainerConfig
-from delta_rlvr.tasks.models import load_policy
+from delta_rlvr.models.load import load_policy
 from scratch import scratch_folder
 
 GROUPS, GENERATIONS, ROWS = 3, 8, 24  # on two ranks the middle group has half of its responses on each

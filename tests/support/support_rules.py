@@ -9,7 +9,7 @@ from delta_rlvr.testing import VOCABULARY, WIDTH, random_batch
 
 HEAD = torch.randn(VOCABULARY, WIDTH, generator=torch.Generator().manual_seed(99))
 TEMPERATURE = 0.7
-_ARRAYS = ("hidden", "logps", "entropy", "tokens", "informed_logps")
+_ARRAYS = ("hidden", "logps", "entropy", "tokens")
 
 
 def weights_of(rule, advantages, *, groups=None, head=HEAD, temperature=TEMPERATURE, **arrays):

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from delta_rlvr.adapters.verl.data import write_parquet
-from delta_rlvr.tasks import get_task, resolve_model
+from delta_rlvr.models import resolve_model
+from delta_rlvr.tasks import get_task
 from verl_environment import CPU
 
 LAUNCH = [

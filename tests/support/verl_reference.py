@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from delta_rlvr.credit import credit_record
+from delta_rlvr.models import load_policy, resolve_model
 from delta_rlvr.objectives import get_method
-from delta_rlvr.tasks import load_policy, resolve_model
 from rounding import MODEL, assert_clear_cut, rounding
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def core_weights(plain: Plain, method: str, keys: torch.Tensor | None = None) ->
         plain.logps,
         plain.advantages,
         plain.mask,
-        config=rule,
+        rule=rule,
         head=plain.head,
         tokens=plain.tokens,
         groups=plain.groups,

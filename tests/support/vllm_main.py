@@ -37,7 +37,7 @@ def main(method, place, sampler_dtype="bfloat16", **settings):
     from trl import GRPOConfig, GRPOTrainer
 
     from delta_rlvr.adapters.trl import DeltaTrainer, DeltaTrainerConfig
-    from delta_rlvr.tasks.models import resolve_model
+    from delta_rlvr.models.load import resolve_model
     from scratch import scratch_folder
 
     # On a CPU vLLM packs its weights away when it loads them, and then nobody can load new ones, stock TRL neither.

@@ -13,7 +13,8 @@ import pytest
 import torch
 
 from delta_evidence.planted.policies import IGNORED
-from delta_rlvr.tasks import BUILT_IN, resolve_model
+from delta_rlvr.models import resolve_model
+from delta_rlvr.tasks import BUILT_IN
 from delta_rlvr.tasks.phrased_sums import split_of
 
 

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
+from delta_rlvr.models import hub
 from delta_rlvr.tasks import get_task, load_problems
 from delta_rlvr.tasks.registry import grade_problem
-from delta_rlvr.tasks.sources import hub
 from delta_rlvr.tasks.sources.schemas import FieldNames, RowError, answer_text, reader
 from delta_rlvr.tasks.templates import CHOICE, MATH, Template
 

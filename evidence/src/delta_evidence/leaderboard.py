@@ -13,8 +13,8 @@ from delta_evidence.learning.protocol import TrainingSettings
 from delta_evidence.learning.runner import PROTOCOL, RUNS, read_outcomes
 from delta_rlvr.evaluate.bootstrap import Interval, mean_interval
 from delta_rlvr.evaluate.seeds import gap_text
+from delta_rlvr.hints import near_path
 from delta_rlvr.objectives import get_method
-from delta_rlvr.spelling import near_path
 
 BENCH, COSTS = "credit_bench.json", "rule_costs.json"
 BASELINE = "dapo"

@@ -11,7 +11,7 @@ from typing import Self
 
 import torch
 
-from delta_rlvr.spelling import duration
+from delta_rlvr.words import duration
 
 EVERY = 10.0
 """Seconds between two lines about the progress."""

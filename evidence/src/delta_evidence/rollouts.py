@@ -18,9 +18,9 @@ from delta_evidence.stack.memory import with_fewer_rows
 from delta_evidence.stack.policy import StackedPolicy
 from delta_evidence.stack.sampling import StackedSampler
 from delta_rlvr.evaluate.local_sampler import end_tokens
+from delta_rlvr.models.prompts import encode_prompt
 from delta_rlvr.objectives import group_advantages
 from delta_rlvr.tasks import Problem, Task
-from delta_rlvr.tasks.prompts import encode_prompt
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ class Weigher:
             groups=self.rollouts.groups,
             keys=torch.arange(count, device=self.rollouts.mask.device) + self.seed * count,
             round_number=self.number,
-            config=rule,
+            rule=rule,
             diagnose=diagnose,
         )
 

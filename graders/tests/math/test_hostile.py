@@ -103,7 +103,7 @@ def test_many_threads_share_the_workers() -> None:
         ]
         scores = [job.result().score for job in jobs]
     assert scores == [1.0] * 24 + [0.0] * 16
-    assert len(shared_pool().pids()) <= shared_pool().size
+    assert len(shared_pool().pids()) <= shared_pool().size + 1, "the spare one"
 
 
 def test_memory_is_bounded() -> None:
@@ -111,7 +111,7 @@ def test_memory_is_bounded() -> None:
     try:
         request = {"reference": r"\sqrt{2}", "prediction": r"\sqrt{8}"}
         assert pool.ask(request, 20)["reason"] == "wrong answer"
-        (pid,) = pool.pids()
+        pid, _ = pool.pids()
         assert psutil.Process(pid).rlimit(psutil.RLIMIT_AS) == (400 << 20, 400 << 20)
         assert psutil.Process(pid).memory_info().rss < 200 << 20
     finally:
@@ -133,11 +133,11 @@ def equal(self, reference, prediction):
 ValueAlgebra.equal = equal
 from rlvr_graders.worker import main
 import sys
-main(int(sys.argv[1]))
+main(int(sys.argv[1]), sys.argv[2])
 """
     monkeypatch.setattr(workers_module, "_PROGRAM", ("-c", patch))
     pool = WorkerPool(size=1)
-    monkeypatch.setattr(workers_module, "_pool", pool)
+    monkeypatch.setitem(workers_module._pools, "math", pool)
     return pool
 
 
@@ -160,6 +160,33 @@ def test_whatever_happens_in_a_worker_is_a_verdict_and_the_next_sample_is_graded
         assert (verdict.score, verdict.reason) == (0.0, reason)
         assert verdict.failed == (not reason.startswith("unparsable"))
         assert grade_math(*NEXT).score == 1.0
+    finally:
+        pool.close()
+
+
+@pytest.mark.parametrize(("deaths", "score"), [(3, 1.0), (99, 0.0)])
+def test_a_kill_while_a_worker_starts_never_ends_a_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, deaths: int, score: float
+) -> None:
+    program = f"""
+import os, pathlib, signal, sys
+born = pathlib.Path({str(tmp_path)!r}, str(os.getpid()))
+born.touch()
+if len(list(born.parent.iterdir())) <= {deaths}:
+    os.kill(os.getpid(), signal.SIGKILL)
+from rlvr_graders.worker import main
+main(int(sys.argv[1]), sys.argv[2])
+"""
+    monkeypatch.setattr(workers_module, "_PROGRAM", ("-c", program))
+    pool = WorkerPool(size=1)
+    monkeypatch.setitem(workers_module._pools, "math", pool)
+    monkeypatch.setattr("rlvr_graders.pairs.time.sleep", lambda _: None)
+    try:
+        verdict = grade_math(*NEXT)
+        assert verdict.score == score
+        assert score or (
+            verdict.failed and "no grading worker could start: killed by signal 9" in verdict.reason
+        )
     finally:
         pool.close()
 
@@ -310,11 +337,11 @@ class Hidden:
             raise ModuleNotFoundError("No module named 'mpmath'")
 sys.meta_path.insert(0, Hidden())
 from rlvr_graders.worker import main
-main(int(sys.argv[1]))
+main(int(sys.argv[1]), sys.argv[2])
 """
     monkeypatch.setattr(workers_module, "_PROGRAM", ("-c", hidden))
     pool = WorkerPool(size=1)
-    monkeypatch.setattr(workers_module, "_pool", pool)
+    monkeypatch.setitem(workers_module._pools, "math", pool)
     try:
         with pytest.raises(RuntimeError, match=r"pip install rlvr-graders"):
             grade_math(*NEXT)

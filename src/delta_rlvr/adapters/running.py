@@ -19,17 +19,14 @@ from torch import Tensor
 
 from delta_rlvr.credit.pieces import surprise
 from delta_rlvr.credit.rule import RuleError, TokenRule
+from delta_rlvr.credit.rules.delta import Delta
+from delta_rlvr.credit.solver import GAMMA_FLOOR
 from delta_rlvr.objectives import get_method
-
-RUNS = {"refinements": (0, 1), "proxy": ("scalar",), "scope": ("batch",), "contrast": ("both_sides",)}
-RUNS |= {"gamma": ("adaptive",), "assignment": ("soft",), "normalize": (True,), "mean_over": ("tokens",)}
-RUNS |= {"range_map": (True,), "source": ("discriminator",), "keep": ("all",)}
-"""The settings of DelTA that the sums below are of."""
 
 
 def runs_along(rule: TokenRule) -> bool:
-    """Whether the rule has this form."""
-    return all(getattr(rule, name, None) in values for name, values in RUNS.items())
+    """Whether the rule has this form: DelTA on 1 - p, over the batch, with K of 0 or 1."""
+    return type(rule) is Delta and rule.proxy == "scalar" and rule.scope == "batch" and rule.refinements <= 1
 
 
 @dataclass(frozen=True)
@@ -79,14 +76,14 @@ def running_weights(
     mean = sides[:, 1] / sides[:, 0]
     spread = (sides[:, 2] / sides[:, 0] - mean**2).clamp(min=0).sqrt()
     centroids = sides[:, 4] / sides[:, 3]
-    gamma = (2 * (centroids[0] - centroids[1]).abs() * spread).clamp(min=rule.gamma_floor)
+    gamma = (2 * (centroids[0] - centroids[1]).abs() * spread).clamp(min=GAMMA_FLOOR)
     alpha = torch.sigmoid(_margins(centroids, chances, side) / gamma[side])
     if rule.refinements:
         refined = torch.stack([mass * alpha, mass * alpha * chances], 1)
         sides[:, 5:].index_add_(0, side, refined)
         centroids = torch.where(sides[:, 5] > 0, sides[:, 6] / sides[:, 5].clamp(min=1e-300), centroids)
         alpha = torch.sigmoid(_margins(centroids, chances, side) / gamma[side])
-    coefficients = rule.lambda_min + (rule.lambda_max - rule.lambda_min) * torch.where(signal, alpha, 0.0)
+    coefficients = rule.coefficients(torch.where(signal, alpha, 0.0))
     tokens = state.tokens * keep + len(coefficients)
     total = state.coefficients * keep + float(coefficients.sum())
     laid_out[mask.cpu()] = (coefficients * tokens / total).float()

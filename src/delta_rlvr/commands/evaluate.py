@@ -12,10 +12,10 @@ from rich.console import Console
 from delta_rlvr.commands import evaluate_display as display
 from delta_rlvr.commands import evaluate_options as options
 from delta_rlvr.commands.evaluate_options import add_arguments
-from delta_rlvr.commands.terminal import make_console
 from delta_rlvr.evaluate.benchmarks import load_benchmark, load_benchmarks
 from delta_rlvr.evaluate.compare import compare_many
 from delta_rlvr.evaluate.errors import EvaluationError
+from delta_rlvr.evaluate.progress import ConsoleProgress
 from delta_rlvr.evaluate.results import EvaluationResult
 from delta_rlvr.evaluate.runner import identity, run_evaluation, score_samples
 from delta_rlvr.evaluate.sample_file import SampleFile, read_samples
@@ -24,7 +24,10 @@ from delta_rlvr.evaluate.settings import PRESETS, EvaluationSettings
 from delta_rlvr.exit_codes import ExitCode
 from delta_rlvr.files import write_json
 from delta_rlvr.runs.layout import RUN
-from delta_rlvr.spelling import comma_list, score_unit, shown_spec
+from delta_rlvr.score_units import score_unit
+from delta_rlvr.specs import shown_spec
+from delta_rlvr.terminal import make_console
+from delta_rlvr.words import comma_list
 
 __all__ = ["add_arguments", "run"]
 
@@ -72,7 +75,7 @@ def _sample(
     benchmarks = load_benchmarks(names, has_template=templated, **options.question_options(args))
     settings = options.sampling_settings(args, benchmarks, k)
     loaded = None if args.server else options.load_model(name, args)
-    progress = display.ConsoleProgress(console, own_reward=args.reward is not None)
+    progress = ConsoleProgress(console, own_reward=args.reward is not None)
     settings, cut = options.fit_context(args, benchmarks, loaded, settings)
     if cut:
         progress.say(cut)
@@ -151,7 +154,7 @@ def _rescore(args: argparse.Namespace, console: Console) -> int:
         settings=settings,
         model=stored.get("model") or {"name": args.model or path.name},
         backend=stored.get("backend") or {"kind": "stored samples"},
-        progress=display.ConsoleProgress(console, own_reward=args.reward is not None),
+        progress=ConsoleProgress(console, own_reward=args.reward is not None),
     )
     if not stored.get("settings"):
         console.print(

@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from delta_rlvr.commands.evaluate_display import ConsoleProgress
 from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.local_sampler import LocalSampler
+from delta_rlvr.evaluate.progress import ConsoleProgress
 from delta_rlvr.evaluate.records import Questions, Sampler
 from delta_rlvr.evaluate.selection import PAPER_RULE
 from delta_rlvr.evaluate.server_sampler import ServerSampler, ServerSettings
 from delta_rlvr.evaluate.settings import PRESETS, EvaluationSettings
-from delta_rlvr.tasks.prompts import encode_prompt
-from delta_rlvr.tasks.sources import hub
+from delta_rlvr.models import hub
+from delta_rlvr.models.prompts import encode_prompt
 from delta_rlvr.tasks.templates import TEMPLATES
 from rlvr_graders.extract import EXTRACTORS
 
@@ -154,7 +154,7 @@ def has_template(name: str) -> bool:
     """Whether the model's tokenizer has a chat template; the weights are not loaded."""
     from transformers import AutoTokenizer
 
-    from delta_rlvr.tasks.models import check_model_name, resolve_model
+    from delta_rlvr.models.load import check_model_name, resolve_model
 
     try:
         check_model_name(name)
@@ -171,7 +171,7 @@ def load_model(name: str, args: argparse.Namespace) -> tuple[Any, Any]:
     import torch
     from transformers.utils import logging
 
-    from delta_rlvr.tasks.models import check_device, load_policy
+    from delta_rlvr.models.load import check_device, load_policy
 
     logging.disable_progress_bar()  # it would stand between the lines of our own progress
     device = args.device or ("cuda" if torch.cuda.is_available() else "cpu")

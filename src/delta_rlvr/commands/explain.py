@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from delta_rlvr.commands.terminal import plain_warnings
 from delta_rlvr.report.rollout_files import FORMATS, Rollout, RolloutFileError, read_rollouts
-from delta_rlvr.spelling import comma_list
+from delta_rlvr.terminal import plain_warnings
+from delta_rlvr.words import comma_list
 
 if TYPE_CHECKING:
     from delta_rlvr.credit import CreditStream
@@ -129,9 +129,9 @@ def explain(
     from delta_rlvr.commands.explain_forward import forward
     from delta_rlvr.credit.rule import check_needs
     from delta_rlvr.credit.stream import streams_for
+    from delta_rlvr.models.load import load_policy
     from delta_rlvr.objectives import get_method
     from delta_rlvr.report.explained import Explained
-    from delta_rlvr.tasks.models import load_policy
 
     chosen = {name: get_method(name) for name in methods}
     if not chosen:
@@ -157,7 +157,7 @@ def explain(
     numbers = torch.tensor(groups, device=head.device)
     records = {
         name: next(stream for stream in streams if stream.reads(rule)).solve(
-            earned, groups=numbers, config=rule
+            earned, groups=numbers, rule=rule
         )
         for name, rule in rules.items()
     }

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from delta_rlvr.models.prompts import encode_prompt
+from delta_rlvr.models.token_texts import token_texts
 from delta_rlvr.report.explained import Forward
 from delta_rlvr.report.rollout_files import Rollout, RolloutFileError
-from delta_rlvr.tasks.prompts import encode_prompt
-from delta_rlvr.tasks.token_texts import token_texts
 
 OTHER_TOKENIZER = "its token ids are not of this model's tokenizer: give the model that sampled them"
 

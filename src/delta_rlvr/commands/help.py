@@ -6,7 +6,8 @@ import textwrap
 from collections.abc import Iterable
 
 from delta_rlvr.commands.names import method_names
-from delta_rlvr.tasks import DEFAULT_POLICY, DEFAULT_TASK
+from delta_rlvr.models import DEFAULT_POLICY
+from delta_rlvr.tasks import DEFAULT_TASK
 from delta_rlvr.tasks.templates import TEMPLATES
 from rlvr_graders.extract import EXTRACTORS
 

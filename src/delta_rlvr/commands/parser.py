@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import NoReturn
 
-from delta_rlvr.commands.names import option_hint
+from delta_rlvr.commands.flags import option_hint
 
 
 class CommandParser(argparse.ArgumentParser):

@@ -7,11 +7,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from delta_rlvr.commands.terminal import plain_warnings
 from delta_rlvr.report.page import TOKEN_MEGABYTES, write_report
 from delta_rlvr.runs import read_run
 from delta_rlvr.runs.layout import RUN
-from delta_rlvr.spelling import comma_list
+from delta_rlvr.terminal import plain_warnings
+from delta_rlvr.words import comma_list
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -5,7 +5,7 @@ from delta_rlvr.credit.batch import TokenBatch
 from delta_rlvr.credit.discriminator import Sides, predicted_change, side_summary, update_direction
 from delta_rlvr.credit.record import CreditRecord, Discriminator
 from delta_rlvr.credit.rule import NEEDS, RuleError, TokenRule, register
-from delta_rlvr.credit.rules.delta import DeltaConfig
+from delta_rlvr.credit.rules.delta import Delta
 from delta_rlvr.credit.store import RowStore
 from delta_rlvr.credit.stream import TOKEN_ARRAYS, CreditStream, credit_record, token_coefficients
 from delta_rlvr.credit.vectors import full_token_gradients
@@ -16,7 +16,7 @@ __all__ = [
     "Agreement",
     "CreditRecord",
     "CreditStream",
-    "DeltaConfig",
+    "Delta",
     "Discriminator",
     "RowStore",
     "RuleError",

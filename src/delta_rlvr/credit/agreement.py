@@ -11,7 +11,7 @@ from torch import Tensor
 from delta_rlvr.credit.diagnostics import rank_correlation
 from delta_rlvr.credit.discriminator import side_summary, update_direction
 from delta_rlvr.credit.record import CreditRecord
-from delta_rlvr.credit.rules.delta import DeltaConfig
+from delta_rlvr.credit.rules.delta import Delta
 from delta_rlvr.credit.stream import credit_record
 
 
@@ -38,7 +38,7 @@ def proxy_agreement(
     tokens: Int[Tensor, "batch time"],
     temperature: float = 1.0,
     groups: Int[Tensor, " batch"] | None = None,
-    config: DeltaConfig = DeltaConfig(),  # noqa: B008 - frozen
+    rule: Delta = Delta(),  # noqa: B008 - frozen
     proxies: tuple[str, ...] = ("output_row", "topk_hidden", "head"),
 ) -> dict[str, Agreement]:
     """Each proxy's agreement with `gradients` [valid tokens, parameters], as `full_token_gradients` gives them."""
@@ -53,7 +53,7 @@ def proxy_agreement(
             logps,
             advantages,
             mask,
-            config=replace(config, proxy=proxy),  # type: ignore[arg-type]
+            rule=replace(rule, proxy=proxy),  # type: ignore[arg-type]
             head=head,
             tokens=tokens,
             temperature=temperature,

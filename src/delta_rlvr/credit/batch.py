@@ -96,11 +96,6 @@ class TokenBatch:
         return self._needed("measured")
 
     @property
-    def informed_logps(self) -> Float[Tensor, " token"]:
-        """Log-probs of the same tokens by the same policy with the solution in its prompt, wide."""
-        return self._needed("informed_logps")
-
-    @property
     def head(self) -> Float[Tensor, "vocab width"]:
         """The LM head's weight."""
         return self._needed("head")

@@ -16,9 +16,9 @@ class Sides:
     """Masses and centroids of the two advantage sides; axis 0 is positive, negative."""
 
     masses: Float[Tensor, " 2"]
-    """M± = sum of rho |A| (Eq. 9; Eq. 3 for rho = 1)."""
+    """M± = sum of rho |A| (Eq. 10; Eq. 3 for rho = 1)."""
     centroids: Float[Tensor, "2 width"]
-    """mu± = rho |A|-weighted mean of v (Eq. 10)."""
+    """mu± = rho |A|-weighted mean of v (Eq. 11)."""
 
 
 def side_summary(
@@ -35,7 +35,7 @@ def side_summary(
 
 
 def update_direction(sides: Sides) -> Float[Tensor, " width"]:
-    """d_theta up to scale: M+ mu+ - M- mu- (Eq. 2-3, 11)."""
+    """d_theta up to scale: M+ mu+ - M- mu- (Eq. 2-3, 9)."""
     return sides.masses[0] * sides.centroids[0] - sides.masses[1] * sides.centroids[1]
 
 

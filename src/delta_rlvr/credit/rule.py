@@ -29,7 +29,8 @@ from delta_rlvr.credit.batch import TokenBatch
 from delta_rlvr.credit.checks import extremes, first_bad_row
 from delta_rlvr.credit.record import CreditRecord
 from delta_rlvr.credit.reduce import AnotherRankRefused
-from delta_rlvr.spelling import did_you_mean, failed_with
+from delta_rlvr.hints import did_you_mean
+from delta_rlvr.user_code import failed_with
 
 NEEDS: dict[str, str] = {
     "hidden": "hidden states (they wait in the store, as the rule's `stores` says)",
@@ -41,7 +42,6 @@ NEEDS: dict[str, str] = {
     "tokens": "sampled token ids",
     "decisive": "labels of the decisive tokens",
     "measured": "measured credit per token, from continuations",
-    "informed_logps": "log-probs of the same tokens with the solution in the prompt",
 }
 """What a rule may ask for, beside the lengths and the advantages."""
 
@@ -123,6 +123,9 @@ class NamedRule:
 
 REGISTERED: dict[str, NamedRule] = {}
 """Every rule that was given a name, in the order in which it was."""
+
+WIDER: dict[type[TokenRule], type[TokenRule]] = {}
+"""Of a rule, the one that has more settings: `delta?gamma=current` asks for a setting of DelTA's ablations."""
 
 
 def register(name: str, *, about: str = "", paper: str = "", **settings: Any) -> Callable[[Rule], Rule]:

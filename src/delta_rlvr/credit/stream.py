@@ -27,10 +27,10 @@ from delta_rlvr.credit.diagnostics import diagnose as diagnostics
 from delta_rlvr.credit.record import CreditRecord
 from delta_rlvr.credit.reduce import Reducer, wide
 from delta_rlvr.credit.rule import NEEDS, TokenRule, check_needs, check_rule_class, weigh
-from delta_rlvr.credit.rules.delta import DeltaConfig
+from delta_rlvr.credit.rules.delta import Delta
 from delta_rlvr.credit.store import RowStore
 
-TOKEN_ARRAYS = ("logps", "entropy", "tokens", "decisive", "measured", "informed_logps")
+TOKEN_ARRAYS = ("logps", "entropy", "tokens", "decisive", "measured")
 """The needs of a rule that are one value per token, as `add` and `solve` take them."""
 
 
@@ -44,7 +44,7 @@ class CreditStream:
 
     def __init__(
         self,
-        config: TokenRule = DeltaConfig(),  # noqa: B008 - frozen
+        rule: TokenRule = Delta(),  # noqa: B008 - frozen
         *,
         head: Float[Tensor, "vocab width"] | None = None,
         temperature: float = 1.0,
@@ -57,12 +57,12 @@ class CreditStream:
             isinstance(temperature, (int, float)) and 0 < temperature < float("inf"),
             f"temperature={temperature!r}: give the sampling temperature, a positive number",
         )
-        check_rule_class(type(config))
-        check_needs(config, NEEDS, "nothing", type(config).__name__)
-        self.config = config
+        check_rule_class(type(rule))
+        check_needs(rule, NEEDS, "nothing", type(rule).__name__)
+        self.rule = rule
         self.temperature = float(temperature)
         self.head = _checked_head(head)
-        self._require_head(config)
+        self._require_head(rule)
         self.store = store if store is not None else RowStore()
         self.process_group = process_group
         self._given_device = torch.device(device) if device is not None else None
@@ -71,13 +71,13 @@ class CreditStream:
     @property
     def needs_hidden(self) -> bool:
         """Whether `add` has to be given hidden states."""
-        return self.config.stores is not None
+        return self.rule.stores is not None
 
     def reads(self, rule: TokenRule) -> bool:
         """Whether another rule's weights can be solved for from what this stream stores."""
         if "head" in rule.needs and self.head is None:
             return False
-        return rule.stores is None or rule.stores == self.config.stores
+        return rule.stores is None or rule.stores == self.rule.stores
 
     def clear(self) -> None:
         """Forget the batch and start the next."""
@@ -169,17 +169,17 @@ class CreditStream:
         groups: Int[Tensor, " batch"] | None = None,
         keys: Int[Tensor, " batch"] | None = None,
         round_number: int = 0,
-        config: TokenRule | None = None,
+        rule: TokenRule | None = None,
         diagnose: bool = False,
         **arrays: Any,
     ) -> CreditRecord:
         """Token weights of everything added, over all ranks of the process group (each of which must call this).
 
         `logps` and `arrays` [token] are packed in the order of `add`. `keys` identify the responses for seeded draws (default: their
-        number in the batch), `round_number` the batch. `config` asks for another rule's weights on the same batch; what it stores
+        number in the batch), `round_number` the batch. `rule` asks for another rule's weights on the same batch; what it stores
         must be what this stream stored. `diagnose`: find out more about the weights (`credit.diagnostics`; two more solves for DelTA).
         """
-        rule = self.config if config is None else config
+        rule = self.rule if rule is None else rule
         device = self._device or advantages.device
         group = self.process_group
         reducer = group if isinstance(group, Reducer) else Reducer(group, device)
@@ -262,7 +262,7 @@ class CreditStream:
                 )
             elif name in TOKEN_ARRAYS and not finite(low, high):
                 raise not_finite(name, ~values[name].isfinite(), row)
-            elif name.endswith("logps") and high > 1e-2:
+            elif name == "logps" and high > 1e-2:
                 raise ValueError(
                     f"{name}: a log-prob cannot be positive, as at row {first_bad_row(values[name] > 1e-2, row)}; pass log p, not p"
                 )
@@ -288,7 +288,7 @@ class CreditStream:
         self._require_head(rule)
         require(
             self.reads(rule),
-            f"config: {type(rule).__name__} reads {rule.stores}, which this stream did not store; make a stream for it",
+            f"rule: {type(rule).__name__} reads {rule.stores}, which this stream did not store; make a stream for it",
         )
         given: dict[str, Tensor] = {}
         for name in (name for name in TOKEN_ARRAYS if name in rule.needs):
@@ -320,7 +320,7 @@ class CreditStream:
         require_float("hidden", hidden)
         hidden = hidden.detach()
         rows = hidden.clone() if pick is None else hidden.flatten(0, 1)[pick]
-        if "head" in self.config.needs:
+        if "head" in self.rule.needs:
             assert self.head is not None
             require(
                 self.head.shape[1] == rows.shape[1],
@@ -332,8 +332,8 @@ class CreditStream:
                 not len(tokens) or (int(tokens.min()) >= 0 and int(tokens.max()) < len(self.head)),
                 f"tokens: an id lies outside of the head's vocabulary of {len(self.head)}",
             )
-        assert self.config.stores is not None
-        return self.config.stores.rows(rows, tokens, self.head, self.temperature)
+        assert self.rule.stores is not None
+        return self.rule.stores.rows(rows, tokens, self.head, self.temperature)
 
     def _name_bad_hidden(self, row: Tensor) -> None:
         """A row's sum was not finite: find out whether an entry is not (a sum of huge entries may overflow)."""
@@ -441,7 +441,7 @@ def credit_record(
     advantages: Float[Tensor, " batch"],
     mask: Bool[Tensor, "batch time"],
     *,
-    config: TokenRule = DeltaConfig(),  # noqa: B008 - frozen
+    rule: TokenRule = Delta(),  # noqa: B008 - frozen
     head: Float[Tensor, "vocab width"] | None = None,
     temperature: float = 1.0,
     groups: Int[Tensor, " batch"] | None = None,
@@ -451,7 +451,7 @@ def credit_record(
     **arrays: Any,
 ) -> CreditRecord:
     """Like `token_coefficients`, but the whole record: weights, alpha, margins, sides, temperatures, masses, centroid gap."""
-    stream = CreditStream(config, head=head, temperature=temperature, process_group=process_group)
+    stream = CreditStream(rule, head=head, temperature=temperature, process_group=process_group)
     stream.add(hidden, logps, mask, **arrays)
     return stream.solve(advantages, groups=groups, keys=keys, round_number=round_number)
 
@@ -462,7 +462,7 @@ def token_coefficients(
     advantages: Float[Tensor, " batch"],
     mask: Bool[Tensor, "batch time"],
     *,
-    config: TokenRule = DeltaConfig(),  # noqa: B008 - frozen
+    rule: TokenRule = Delta(),  # noqa: B008 - frozen
     **given: Any,
 ) -> Float[Tensor, "batch time"]:
     """The token weights of a rollout batch: float32 [batch, time], 0 outside of the mask (for DelTA: mean one over it).
@@ -472,10 +472,10 @@ def token_coefficients(
         logps: old log-prob of the sampled token.
         advantages: one per response.
         mask: the valid response tokens.
-        config: any rule; the default is DelTA as published.
+        rule: any rule; the default is DelTA as published.
         given: for the rules that need it: `head` (the LM head's weight), `temperature` (of sampling), `groups` (prompt ids [batch]),
             `tokens` (sampled ids), `entropy` and the other `TOKEN_ARRAYS` [batch, time]; `keys`, `round_number` (for seeded draws);
             `process_group` (statistics are summed over its ranks, each of which must call this).
     """
-    record = credit_record(hidden, logps, advantages, mask, config=config, **given)
+    record = credit_record(hidden, logps, advantages, mask, rule=rule, **given)
     return record.padded(record.weights, mask)

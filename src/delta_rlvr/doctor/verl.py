@@ -16,9 +16,9 @@ from delta_rlvr.doctor import sizes
 from delta_rlvr.doctor.checklist import Checklist
 from delta_rlvr.doctor.sizes import ModelShape, gigabytes
 from delta_rlvr.doctor.versions import OURS, version_line, version_problems
-from delta_rlvr.spelling import counted
-from delta_rlvr.tasks.sources import hub
+from delta_rlvr.models import hub
 from delta_rlvr.versions import installed_version
+from delta_rlvr.words import counted
 
 VALUE_HEAD = "AutoModelForCausalLMWithValueHead"
 """The class of TRL that verl 0.9 looks for at its start."""

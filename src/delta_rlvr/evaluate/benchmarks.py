@@ -16,7 +16,8 @@ from delta_rlvr.evaluate.data import AbsentData, FoundRows, HubSource, find_rows
 from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.records import Questions
 from delta_rlvr.evaluate.settings import HELDOUT
-from delta_rlvr.spelling import command_line, did_you_mean, near_file, split_spec, with_settings
+from delta_rlvr.hints import did_you_mean, near_file
+from delta_rlvr.specs import split_spec, with_settings
 from delta_rlvr.tasks import templates
 from delta_rlvr.tasks.own_reward import OwnReward, judged_by_function
 from delta_rlvr.tasks.problem import Problem
@@ -25,6 +26,7 @@ from delta_rlvr.tasks.sources.rows import ROW_FILES, data_file, is_row_file, lab
 from delta_rlvr.tasks.sources.schemas import FieldNames, RowError, question_hash
 from delta_rlvr.tasks.task import HELDOUT_SAMPLING
 from delta_rlvr.tasks.templates import Template
+from delta_rlvr.words import command_line
 
 Reader = Callable[[readers.Row, Template], Problem]
 TASK_PREFIX = "task:"

@@ -20,7 +20,7 @@ from delta_rlvr.evaluate.significance import (
     mann_whitney,
     sign_flip_test,
 )
-from delta_rlvr.spelling import Unit, score_unit
+from delta_rlvr.score_units import ScoreUnit, score_unit
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Comparison:
     """What the data can and cannot tell, in sentences."""
 
     @property
-    def unit(self) -> Unit:
+    def unit(self) -> ScoreUnit:
         return score_unit(self.own_reward)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from delta_rlvr.evaluate.errors import EvaluationError
-from delta_rlvr.tasks.sources import hub as hub_access
+from delta_rlvr.models import hub as hub_access
 from delta_rlvr.tasks.sources.rows import read_rows
 
 VARIABLE = "DELTA_RLVR_DATA"

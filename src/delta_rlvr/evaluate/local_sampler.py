@@ -16,8 +16,8 @@ from delta_rlvr.evaluate.records import Completion, Grade, Outcome, Questions, S
 from delta_rlvr.evaluate.results import EvaluationResult
 from delta_rlvr.evaluate.runner import Progress, run_evaluation
 from delta_rlvr.evaluate.settings import HELDOUT, EvaluationSettings, SampleKey
+from delta_rlvr.models.prompts import encode_prompt
 from delta_rlvr.tasks.problem import Problem
-from delta_rlvr.tasks.prompts import encode_prompt
 from delta_rlvr.tasks.registry import grade_problem
 
 

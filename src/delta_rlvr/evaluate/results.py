@@ -14,8 +14,8 @@ from delta_rlvr.evaluate.metrics import average_at_k, majority_vote, pass_at_k
 from delta_rlvr.evaluate.records import Questions, Sample
 from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey
 from delta_rlvr.files import write_json
+from delta_rlvr.hints import near_path
 from delta_rlvr.runs.layout import EVALUATIONS
-from delta_rlvr.spelling import near_path
 from delta_rlvr.tasks.own_reward import GRADER, is_reward_text
 from delta_rlvr.versions import installed_versions
 

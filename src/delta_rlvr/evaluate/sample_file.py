@@ -17,7 +17,7 @@ from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.records import MalformedSample, Sample, read_sample
 from delta_rlvr.evaluate.settings import SampleKey
 from delta_rlvr.files import dump, hold, plain
-from delta_rlvr.spelling import near_file
+from delta_rlvr.hints import near_file
 
 KIND = "delta-rlvr samples"
 SCHEMA = 1

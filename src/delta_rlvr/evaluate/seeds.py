@@ -25,7 +25,8 @@ from delta_rlvr.evaluate.significance import (
     mann_whitney,
     sign_flip_test,
 )
-from delta_rlvr.spelling import POINTS, Unit, counted
+from delta_rlvr.score_units import POINTS, ScoreUnit
+from delta_rlvr.words import counted
 
 SeedScores = Mapping[Any, float]
 """A score by training seed, or by task and seed."""
@@ -134,7 +135,7 @@ class SeedTable:
     """Paired where every method has the baseline's seeds, otherwise unpaired: decided by the seeds, not by the scores."""
     few: Mapping[str, Sequence[float]]
     """The differences to the baseline seed by seed, of the methods that have too few pairs for an interval."""
-    unit: Unit
+    unit: ScoreUnit
     note: str | None = None
     """What else is to be said of the scores."""
     start: float | None = None
@@ -242,7 +243,7 @@ def few_problems(problems: int | None, wanted: int | None) -> str | None:
 
 def seed_table(
     scores: Mapping[str, SeedScores],
-    unit: Unit = POINTS,
+    unit: ScoreUnit = POINTS,
     note: str | None = None,
     starts: Iterable[float | None] = (),
 ) -> SeedTable:
@@ -278,12 +279,12 @@ def is_significant(p: float | None) -> bool:
     return p is not None and p < SIGNIFICANCE
 
 
-def mean_text(row: SeedComparison, unit: Unit = POINTS) -> str:
+def mean_text(row: SeedComparison, unit: ScoreUnit = POINTS) -> str:
     """Mean and standard deviation over seeds as a table shows them."""
     return unit.plain(row.mean) + ("" if row.sd is None else f" ± {unit.plain(row.sd)}")
 
 
-def gap_text(gap: Interval | None, unit: Unit = POINTS, *, named: bool = False) -> str:
+def gap_text(gap: Interval | None, unit: ScoreUnit = POINTS, *, named: bool = False) -> str:
     """The difference to the baseline as a table shows it, with its interval where there is one; with its unit `named` as in a
     sentence: "+5.3 points (+4.0 to +6.7)"."""
     if gap is None:
@@ -303,7 +304,7 @@ def p_words(p: float | None) -> str:
     return f"p {text}" if text.startswith("<") else f"p = {text}"
 
 
-def paired_sentence(row: SeedComparison, baseline: str, where: str = "", unit: Unit = POINTS) -> str:
+def paired_sentence(row: SeedComparison, baseline: str, where: str = "", unit: ScoreUnit = POINTS) -> str:
     """What a comparison comes to that is tested alone, by its pairs; `where` says on what it was made."""
     place = f" {where}" if where else ""
     gap = gap_text(row.difference, unit, named=True)

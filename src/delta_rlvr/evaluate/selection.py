@@ -13,8 +13,9 @@ from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.metrics import average_at_k, pass_at_k
 from delta_rlvr.evaluate.results import EvaluationResult
 from delta_rlvr.files import now, write_json
+from delta_rlvr.hints import near_path
 from delta_rlvr.runs.layout import EVALUATIONS
-from delta_rlvr.spelling import near_path, score_unit
+from delta_rlvr.score_units import score_unit
 from delta_rlvr.tasks.sources.rows import label_of
 
 PAPER_RULE = "aime25:avg@8"

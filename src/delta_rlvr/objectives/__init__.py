@@ -4,13 +4,12 @@ from delta_rlvr.objectives.advantages import group_advantages, group_numbers, mi
 from delta_rlvr.objectives.aggregate import (
     Aggregation,
     policy_loss,
-    self_normalized_mean,
     sequence_mean,
     token_mean,
 )
 from delta_rlvr.objectives.methods import Method, all_methods, get_method
 from delta_rlvr.objectives.surrogates import Clip, FutureClip, LossInputs, SoftGate, Surrogate, clipped_loss
-from delta_rlvr.spelling import portable
+from delta_rlvr.user_code import portable
 
 __all__ = [
     "Aggregation",
@@ -29,7 +28,6 @@ __all__ = [
     "policy_loss",
     "portable",
     "rewarded_alike",
-    "self_normalized_mean",
     "sequence_mean",
     "token_mean",
 ]

@@ -51,13 +51,3 @@ def sequence_mean(
     lengths = mask.sum(-1)
     means = torch.where(mask, losses, 0.0).sum(-1) / lengths.clamp(min=1)
     return means.sum() / ((lengths > 0).sum().clamp(min=1) if denominator is None else denominator)
-
-
-def self_normalized_mean(
-    losses: Float[Tensor, "batch time"],
-    coefficients: Float[Tensor, "batch time"],
-    mask: Bool[Tensor, "batch time"],
-) -> Float[Tensor, ""]:
-    """1/Z sum lambda_it loss_it, the right-hand form of Eq. 8, for lambda that were not normalised."""
-    coefficients = torch.where(mask, coefficients, 0.0)
-    return (torch.where(mask, losses, 0.0) * coefficients).sum() / coefficients.sum()

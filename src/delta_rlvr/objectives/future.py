@@ -24,7 +24,7 @@ def future_weights(
     dual: float,
     drop_overshot: bool,
 ) -> Float[Tensor, "batch time"]:
-    """w_it = clip(exp(F_t), 1, high); [low, 1] where A < 0 and the ratio passed the dual clip. 0 outside the mask.
+    """w_it = clip(exp(F_t), low, high), and at most 1 where A < 0 and the ratio passed the dual clip. 0 outside the mask.
 
     `decay` is the discount per token (g). A log-ratio shift above the `dual` clip's is not counted. `drop_overshot`: a response with
     more than one such token and A < 0 gets 0 throughout.
@@ -36,11 +36,11 @@ def future_weights(
         .clamp(-20, 20)
     )
     overshot = shift > math.log(dual)
-    influence = discounted_future_sum(torch.where(overshot, 0.0, shift), decay).exp()
-    ours = torch.where(overshot & (advantages < 0), influence.clamp(low, 1.0), influence.clamp(1.0, high))
+    influence = discounted_future_sum(torch.where(overshot, 0.0, shift), decay).exp().clamp(low, high)
+    guarded = overshot & (advantages < 0)
+    ours = torch.where(guarded, influence.clamp(max=1.0), influence)
     if drop_overshot:
-        clipped = (overshot & (advantages < 0)).sum(-1, keepdim=True)
-        ours = torch.where(clipped > 1, 0.0, ours)
+        ours = torch.where(guarded.sum(-1, keepdim=True) > 1, 0.0, ours)
     return torch.where(mask, ours, 0.0)
 
 

@@ -124,10 +124,11 @@ class FutureClip(Clip):
     """c: the dual clip, and the ratio above which a log-ratio shift is not counted."""
     decay: float = 2 ** (-1 / 32)
     """Discount per token (g): half of the weight is gone after 32 tokens."""
-    weight_low: float = 0.8
-    """Smallest weight of a token with negative advantage whose ratio passed the dual clip."""
+    weight_low: float = 1.0
+    """Smallest weight of a token (0.8 where their setting future_kl_clip_high_only is off)."""
     weight_high: float = 1.2
-    """Largest weight of any other token."""
+    """Largest weight; with negative advantage and a ratio past the dual clip it is 1, in the order of the authors' code: first the
+    clip, then this guard."""
     drop_overshot: bool = False
     """Drop a response with more than one dual-clipped token (the authors' code; not in the paper)."""
 

@@ -21,7 +21,9 @@ from delta_rlvr.files import is_number
 from delta_rlvr.report.groups import RunGroup, compare_settings, run_labels
 from delta_rlvr.runs import RunReader
 from delta_rlvr.runs.layout import EVALUATIONS
-from delta_rlvr.spelling import POINTS, REWARD, Unit, command_line, score_unit, shown_spec
+from delta_rlvr.score_units import POINTS, REWARD, ScoreUnit, score_unit
+from delta_rlvr.specs import shown_spec
+from delta_rlvr.words import command_line
 
 # Rows that the page shows of one evaluation.
 FACTS = 80
@@ -78,7 +80,7 @@ def comparison(runs: Sequence[RunReader], groups: Sequence[RunGroup]) -> dict[st
     }
 
 
-def _shown(unit: Unit) -> dict[str, Any]:
+def _shown(unit: ScoreUnit) -> dict[str, Any]:
     return {"scale": unit.scale, "digits": unit.digits, "sign": unit.sign}
 
 
@@ -99,7 +101,7 @@ def _sentence(
     steps: int | None,
     scores: Sequence[dict[str, Any]],
     asked: Sequence[str],
-    unit: Unit,
+    unit: ScoreUnit,
     change: str | None,
 ) -> str:
     if compared is None and len(by_group) > 1:
@@ -295,7 +297,7 @@ def _change(runs: Sequence[RunReader]) -> str | None:
 def _alone(
     by_group: Mapping[str, Mapping[int, float]],
     scores: Sequence[dict[str, Any]],
-    unit: Unit,
+    unit: ScoreUnit,
     change: str | None,
 ) -> str:
     if not by_group:

@@ -14,7 +14,7 @@ from delta_rlvr.report.page import write_report
 from delta_rlvr.report.rollout_files import Rollout
 from delta_rlvr.runs import RunDescription, RunWriter
 from delta_rlvr.runs.layout import shown_text
-from delta_rlvr.spelling import counted
+from delta_rlvr.words import counted
 
 if TYPE_CHECKING:
     from torch import Tensor

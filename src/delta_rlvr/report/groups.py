@@ -9,7 +9,7 @@ from typing import Any
 from delta_rlvr.files import dump
 from delta_rlvr.runs import RunReader
 from delta_rlvr.runs.layout import CONTENT
-from delta_rlvr.spelling import shown_spec
+from delta_rlvr.specs import shown_spec
 
 # Settings that differ between runs of the same experiment by their nature.
 _OWN = {

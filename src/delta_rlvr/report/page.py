@@ -24,7 +24,7 @@ from delta_rlvr.report.shading import check_shadings
 from delta_rlvr.report.tokenview import compress, token_view
 from delta_rlvr.report.weights import points_for
 from delta_rlvr.runs import RunReader, read_run
-from delta_rlvr.spelling import shown_spec
+from delta_rlvr.specs import shown_spec
 
 _SCRIPTS = (
     *("dom.js", "choice.js", "csv.js", "shading.js", "response.js", "search.js", "tokens.js", "clouds.js"),

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from delta_rlvr.files import is_number
-from delta_rlvr.spelling import did_you_mean, near_file
+from delta_rlvr.hints import did_you_mean, near_file
 from rlvr_graders.functions import completion_text
 
 FORMATS = (

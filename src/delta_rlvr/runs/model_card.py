@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from delta_rlvr.spelling import score_unit, shown_spec
+from delta_rlvr.score_units import score_unit
+from delta_rlvr.specs import shown_spec
 
 _SETTINGS = {
     "learning_rate": "learning rate",

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from delta_rlvr.files import is_number
+from delta_rlvr.hints import near_path
 from delta_rlvr.runs.layout import (
     EVALUATIONS,
     METRICS,
@@ -24,7 +25,6 @@ from delta_rlvr.runs.layout import (
     rollout_steps,
 )
 from delta_rlvr.runs.tokens import TokenSums
-from delta_rlvr.spelling import near_path
 
 
 class RunReader:

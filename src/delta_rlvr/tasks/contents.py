@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from delta_rlvr.files import file_digest
-from delta_rlvr.spelling import split_spec
+from delta_rlvr.specs import split_spec
 from delta_rlvr.tasks.sources.rows import data_file, is_row_file
 
 

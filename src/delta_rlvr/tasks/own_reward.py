@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from delta_rlvr.spelling import did_you_mean, failed_with, module_at
+from delta_rlvr.hints import did_you_mean
 from delta_rlvr.tasks.problem import Problem
+from delta_rlvr.user_code import failed_with, module_at
 from rlvr_graders.verdict import Verdict
 
 GRADER = "own reward"
@@ -32,13 +33,13 @@ class RewardError(ValueError):
 
 
 class OwnReward:
-    """The function that `--reward` names. TRL calls it; `grade` judges one completion for an evaluation."""
+    """The function that `reward` names. TRL calls it; `grade` judges one completion for an evaluation."""
 
     def __init__(self, spec: str) -> None:
         where, colon, name = spec.rpartition(":")
         if not colon:
             raise RewardError(
-                f"--reward {spec}: name the function in it too, as in my_rewards.py:my_reward or my_package.rewards:my_reward"
+                f"reward={spec!r}: name the function in it too, as in my_rewards.py:my_reward or my_package.rewards:my_reward"
             )
         module = module_at(where)
         function = getattr(module, name, None)
@@ -46,10 +47,10 @@ class OwnReward:
             known = [key for key, value in vars(module).items() if inspect.isfunction(value)]
             has = f"it has {', '.join(known)}" if known else "it has no function"
             raise RewardError(
-                f"--reward {spec}: there is no function {name!r} in {where}{did_you_mean(name, known)} ({has})"
+                f"reward={spec!r}: there is no function {name!r} in {where}{did_you_mean(name, known)} ({has})"
             )
         if inspect.iscoroutinefunction(function):
-            raise RewardError(f"--reward {spec} is async: give a plain function")
+            raise RewardError(f"reward={spec!r} is async: give a plain function")
         self.__name__ = name  # TRL logs the reward under it
         self.last_verdicts: list[Verdict] = []
         self.spec = spec
@@ -60,7 +61,7 @@ class OwnReward:
         """By id; what TRL's rows are looked up in."""
         if "completions" not in self.parameters and not self._takes_any:
             raise RewardError(
-                f"--reward {spec} takes {', '.join(self.parameters) or 'nothing'}: it must take `completions`, "
+                f"reward={spec!r} takes {', '.join(self.parameters) or 'nothing'}: it must take `completions`, "
                 "and columns of the rows by their names"
             )
 
@@ -72,10 +73,10 @@ class OwnReward:
             if required and name not in known:
                 if name in FROM_TRL:
                     raise RewardError(
-                        f"--reward {self.spec} needs {name!r}, which only training has: give it a default value"
+                        f"reward={self.spec!r} needs {name!r}, which only training has: give it a default value"
                     )
                 raise RewardError(
-                    f"--reward {self.spec} needs {name!r}, and the rows have {', '.join(sorted(_columns([problem])))}"
+                    f"reward={self.spec!r} needs {name!r}, and the rows have {', '.join(sorted(_columns([problem])))}"
                 )
 
     def __call__(self, prompts: Any = None, completions: Sequence[Any] = (), **given: Any) -> list[Any]:
@@ -102,16 +103,16 @@ class OwnReward:
             hint = ""
             if completions and not isinstance(completions[0], str):
                 hint = "; the prompt is a chat here, so that a completion is a list of messages: its text is completion[0]['content']"
-            raise RewardError(f"--reward {self.spec} {failed_with(self.function, error)}{hint}") from error
+            raise RewardError(f"reward={self.spec!r} {failed_with(self.function, error)}{hint}") from error
         try:
             listed = list(scores)
         except TypeError:
             raise RewardError(
-                f"--reward {self.spec} gave {scores!r}: give a list, one reward per completion"
+                f"reward={self.spec!r} gave {scores!r}: give a list, one reward per completion"
             ) from None
         if len(listed) != len(completions):
             raise RewardError(
-                f"--reward {self.spec} gave {len(listed)} rewards for {len(completions)} completions"
+                f"reward={self.spec!r} gave {len(listed)} rewards for {len(completions)} completions"
             )
         return [self._score(score) for score in listed]
 
@@ -124,7 +125,7 @@ class OwnReward:
             number = math.nan
         if not math.isfinite(number):
             raise RewardError(
-                f"--reward {self.spec} gave {score!r}: give a finite number, or None for a response that cannot be scored"
+                f"reward={self.spec!r} gave {score!r}: give a finite number, or None for a response that cannot be scored"
             )
         return number
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from delta_rlvr.spelling import did_you_mean, guessed, near_file, split_spec
+from delta_rlvr.hints import did_you_mean, near_file
+from delta_rlvr.specs import guessed, split_spec
 from delta_rlvr.tasks.grading import GRADERS, grade_batch
 from delta_rlvr.tasks.phrased_sums import PhrasedSums, SumSettings
 from delta_rlvr.tasks.problem import Problem

@@ -9,7 +9,7 @@ import transformers
 from trl import GRPOConfig
 
 from delta_rlvr.adapters.trl import DeltaTrainer, DeltaTrainerConfig
-from delta_rlvr.credit import DeltaConfig
+from delta_rlvr.credit import Delta
 from replayed_training import build, make_model, parameters_of, rollout, settings_of
 
 
@@ -103,7 +103,7 @@ def test_what_the_config_makes_of_a_method():
 
 
 def test_a_method_may_be_spelled_or_given_as_a_rule():
-    rule = DeltaConfig(0.5, 1.5, refinements=3, proxy="topk_hidden", top_k=7, scope="group")
+    rule = Delta(0.5, 1.5, refinements=3, proxy="topk_hidden", top_k=7, scope="group")
     spec = "delta?lambda_min=0.5&lambda_max=1.5&refinements=3&proxy=topk_hidden&top_k=7&scope=group"
     assert config(method=spec).resolved_method.rule == rule
     given = config(method=rule)

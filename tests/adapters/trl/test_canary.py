@@ -15,7 +15,7 @@ from trl import GRPOConfig, GRPOTrainer
 from delta_rlvr import TokenRule
 from delta_rlvr.adapters.trl import DeltaTrainer, DeltaTrainerConfig, check_trl_version
 from delta_rlvr.adapters.trl.capture import Capture
-from delta_rlvr.credit import CreditStream, DeltaConfig
+from delta_rlvr.credit import CreditStream, Delta
 from delta_rlvr.objectives import SoftGate
 from replayed_training import (
     GENERATIONS,
@@ -305,7 +305,7 @@ def test_states_come_to_the_device_of_the_mask():
             return super().to(*args, **kwargs)
 
     backbone = torch.nn.Identity()
-    stream = CreditStream(DeltaConfig())
+    stream = CreditStream(Delta())
     mask, tokens = torch.ones(2, 3, dtype=torch.bool), torch.zeros(2, 3, dtype=torch.long)
     capture = Capture(stream, mask, tokens)
     with capture.opened(backbone):

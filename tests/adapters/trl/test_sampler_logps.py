@@ -22,7 +22,7 @@ def expected_weights(trainer, batch, logps, **arrays):
         logps,
         batch.advantages,
         batch.mask,
-        config=trainer.method.rule,
+        rule=trainer.method.rule,
         groups=batch.groups,
         temperature=TEMPERATURE,
         **arrays,

@@ -149,7 +149,7 @@ def test_slices_of_sequences_give_the_weights_of_the_whole(tmp_path: Path) -> No
             pad([logps[span] for span in spans], batch_first=True),
             advantages,
             pad(masks, batch_first=True),
-            config=read_settings({"method": method}).method.rule,
+            rule=read_settings({"method": method}).method.rule,
             entropy=pad([-logps[span] for span in spans], batch_first=True),
         )
         expected = torch.zeros(sum(RESPONSES))

@@ -14,7 +14,7 @@ from verl_environment import CPU, MEGATRON
 def config(verl_environment: None) -> Any:
     from omegaconf import OmegaConf, open_dict
 
-    from delta_rlvr.tasks import resolve_model
+    from delta_rlvr.models import resolve_model
     from verl_workers import whole_config
 
     made = whole_config(resolve_model("builtin"), "trainer.v1.trainer_mode=delta_sync", "+delta.method=delta")

@@ -14,7 +14,7 @@ import pytest
 
 from delta_rlvr.adapters.verl.data import rows
 from delta_rlvr.adapters.verl.reward import compute_score
-from delta_rlvr.credit import DeltaConfig
+from delta_rlvr.credit import Delta
 from delta_rlvr.tasks import Problem, get_task
 from rlvr_graders.code import datasets
 from support_methods import TRAINABLE
@@ -109,7 +109,7 @@ def test_further_words_and_nodes_reach_verl(verl_environment: None) -> None:
             OVERLONG="1",
         )
     )
-    assert settings_of(config).method.rule == DeltaConfig(0.5, 1.5)
+    assert settings_of(config).method.rule == Delta(0.5, 1.5)
     assert config.delta.run_folder == "runs/Qwen3-8B-Base-delta-lambda_min=0.5-lambda_max=1.5-seed0"
     assert config.trainer.save_freq == 7
     assert config.trainer.nnodes == 4

@@ -10,7 +10,7 @@ import pytest
 from delta_rlvr.adapters.trl import DeltaTrainerConfig
 from delta_rlvr.adapters.verl.checks import RESPONSE_ADVANTAGES, WEIGHTED_LOSSES, check_config, select
 from delta_rlvr.adapters.verl.settings import SettingsError, VerlSettings, read_settings
-from delta_rlvr.credit import DeltaConfig
+from delta_rlvr.credit import Delta
 from delta_rlvr.credit.rules.forking import ForkingTokens
 from delta_rlvr.credit.rules.uniform import Uniform
 from delta_rlvr.objectives import FutureClip
@@ -52,7 +52,7 @@ def changed(path: str, value: Any, config: dict[str, Any] | None = None) -> dict
 
 def test_the_method_is_spelled_with_its_settings() -> None:
     settings = read_settings({"method": "delta?lambda_min=0.5&lambda_max=1.5&scope=group"})
-    assert settings.method.rule == DeltaConfig(lambda_min=0.5, lambda_max=1.5, scope="group")
+    assert settings.method.rule == Delta(lambda_min=0.5, lambda_max=1.5, scope="group")
     assert read_settings({"method": "dapo-ft?quantile=0.9"}).method.rule == ForkingTokens(0.9)
     assert read_settings({"method": "dapo"}).method.rule == Uniform()
     future = read_settings({"method": "fipo?weight_high=1.5&dual=5"}).method.surrogate

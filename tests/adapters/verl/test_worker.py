@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from delta_rlvr.credit import CreditStream, credit_record
+from delta_rlvr.models import load_policy
 from delta_rlvr.objectives import Clip, FutureClip, LossInputs, policy_loss
-from delta_rlvr.tasks import load_policy
 from rounding import MODEL, rounding
 from verl_reference import (
     WEIGHTS,

@@ -14,7 +14,7 @@ ADVANTAGES = torch.tensor([1.0, -1.0, 0.0])
 
 def weights(rule):
     logps = torch.full(MASK.shape, -1.0)
-    return credit_record(None, logps, ADVANTAGES, MASK, config=rule, measured=CREDIT).weights.tolist()
+    return credit_record(None, logps, ADVANTAGES, MASK, rule=rule, measured=CREDIT).weights.tolist()
 
 
 def test_credit_counts_where_it_speaks_for_the_verdict():
@@ -30,7 +30,7 @@ def test_the_range_bounds_the_weights():
 
 def test_no_credit_at_all_is_plain():
     nothing = credit_record(
-        None, torch.zeros(MASK.shape), ADVANTAGES, MASK, config=Measured(), measured=torch.zeros(MASK.shape)
+        None, torch.zeros(MASK.shape), ADVANTAGES, MASK, rule=Measured(), measured=torch.zeros(MASK.shape)
     )
     assert nothing.weights.tolist() == [1] * 6
 

@@ -16,12 +16,12 @@ from delta_evidence.planted.bench import CreditBench
 from delta_evidence.planted.figure import bench_figure
 from delta_evidence.planted.settings import BenchSettings
 from delta_evidence.planted.table import agreement_file, bench_result
-from delta_rlvr.commands.terminal import add_settings, given_settings, make_console, say
 from delta_rlvr.exit_codes import at_work
 from delta_rlvr.files import write_json, write_text
+from delta_rlvr.models.load import check_device
 from delta_rlvr.runs.layout import PROXY_AGREEMENT
-from delta_rlvr.spelling import comma_list
-from delta_rlvr.tasks.models import check_device
+from delta_rlvr.terminal import add_settings, given_settings, make_console, say
+from delta_rlvr.words import comma_list
 
 # Two folders: batches of other sizes are refused in one.
 OUTPUT, QUICK_OUTPUT = Path("runs/credit-bench"), Path("runs/credit-bench-quick")

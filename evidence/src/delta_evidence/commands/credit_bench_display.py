@@ -16,8 +16,8 @@ from delta_evidence.planted.measures import BINS, SIDES, Spread
 from delta_evidence.planted.methods import label
 from delta_evidence.planted.settings import BASELINE, RIVAL, BenchSettings
 from delta_evidence.planted.table import select, value
-from delta_rlvr.commands.terminal import add_columns
-from delta_rlvr.spelling import counted
+from delta_rlvr.terminal import add_columns
+from delta_rlvr.words import counted
 
 
 def show(result: dict[str, Any], settings: BenchSettings, console: Console) -> None:

@@ -37,7 +37,8 @@ from delta_evidence.stack.memory import free_memory
 from delta_evidence.stack.model_weights import shape_of
 from delta_rlvr.evaluate.server_sampler import ServerSettings
 from delta_rlvr.files import atomic, write_json
-from delta_rlvr.tasks import Task, get_task, load_policy
+from delta_rlvr.models import load_policy
+from delta_rlvr.tasks import Task, get_task
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 BATCHES_AT_ONCE = 8

@@ -20,9 +20,9 @@ from delta_evidence.planted.conditions import CLEAN
 from delta_evidence.planted.updates import method_weights
 from delta_evidence.rollouts import Batch, Collector, Rollouts
 from delta_evidence.weighing import Weigher
+from delta_rlvr.models.token_texts import token_texts
 from delta_rlvr.objectives import mixed_share
 from delta_rlvr.tasks import Task
-from delta_rlvr.tasks.token_texts import token_texts
 
 
 class Cell:

@@ -8,8 +8,9 @@ from delta_evidence.bench import Cells
 from delta_evidence.measured.measure import TOLERANCE, check_budget
 from delta_evidence.planted.methods import bench_method, every_method
 from delta_evidence.planted.settings import BASELINE, RIVAL
+from delta_rlvr.models import DEFAULT_POLICY
 from delta_rlvr.objectives import Method
-from delta_rlvr.tasks import DEFAULT_POLICY, DEFAULT_TASK
+from delta_rlvr.tasks import DEFAULT_TASK
 
 PLAIN = (RIVAL, "entropy")
 """1 - p and entropy as weights: what any credit has to beat."""

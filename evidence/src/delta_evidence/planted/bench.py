@@ -35,9 +35,10 @@ from delta_evidence.rollouts import Batch, Collector, Rollouts, make_collector
 from delta_evidence.shots import with_shots
 from delta_evidence.stack.policy import StackedPolicy
 from delta_evidence.weighing import Weigher
-from delta_rlvr.credit import DeltaConfig
+from delta_rlvr.credit import Delta
 from delta_rlvr.files import write_json
-from delta_rlvr.tasks import get_task, load_policy
+from delta_rlvr.models import load_policy
+from delta_rlvr.tasks import get_task
 
 TERCILES = ("shortest third", "middle third", "longest third")
 
@@ -202,20 +203,20 @@ class CreditBench(Bench[BenchSettings]):
         if not len(rows):
             return []
         sample = take_rows(rollouts, rows)
-        configs = [
-            DeltaConfig(scope=scope, refinements=refinements)  # type: ignore[arg-type]
+        rules = [
+            Delta(scope=scope, refinements=refinements)  # type: ignore[arg-type]
             for scope in SCOPES
             for refinements in (0, 1)
         ]
-        agreements = full_gradient_agreement(policy, sample, configs=configs, proxies=PROXIES)
+        agreements = full_gradient_agreement(policy, sample, rules=rules, proxies=PROXIES)
         return [
             {
                 "proxy": proxy,
-                "scope": config.scope,
-                "refinements": config.refinements,
+                "scope": rule.scope,
+                "refinements": rule.refinements,
                 "tokens": int(sample.mask.sum()),
                 **asdict(agreement),
             }
-            for config, by_proxy in zip(configs, agreements, strict=True)
+            for rule, by_proxy in zip(rules, agreements, strict=True)
             for proxy, agreement in by_proxy.items()
         ]

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from delta_rlvr.tasks import BUILT_IN, DEFAULT_POLICY, load_policy
+from delta_rlvr.models import DEFAULT_POLICY, load_policy
+from delta_rlvr.tasks import BUILT_IN
 from delta_rlvr.tasks.phrased_sums import Slips
 
 if TYPE_CHECKING:

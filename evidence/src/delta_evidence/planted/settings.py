@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from delta_evidence.bench import Cells
 from delta_evidence.planted.methods import bench_method, every_method
+from delta_rlvr.models import DEFAULT_POLICY
 from delta_rlvr.objectives import Method
-from delta_rlvr.tasks import BUILT_IN, DEFAULT_POLICY
+from delta_rlvr.tasks import BUILT_IN
 
 BASELINE, RIVAL, REFERENCE = "dapo", "surprise", "oracle-only"
 """What updates are compared with; the weight that any other has to beat at finding tokens; perfect credit."""

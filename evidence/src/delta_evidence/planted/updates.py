@@ -13,7 +13,7 @@ from torch import Tensor
 from delta_evidence.rollouts import Rollouts, row_pieces
 from delta_evidence.stack.policy import StackedPolicy, clip_gradients
 from delta_evidence.weighing import Weigher
-from delta_rlvr.credit import Agreement, DeltaConfig, full_token_gradients, proxy_agreement
+from delta_rlvr.credit import Agreement, Delta, full_token_gradients, proxy_agreement
 from delta_rlvr.objectives import LossInputs, Method, Surrogate, get_method, policy_loss
 
 MAX_GRAD_NORM = 1.0
@@ -134,7 +134,7 @@ def full_gradient_agreement(
     policy: StackedPolicy,
     rollouts: Rollouts,
     *,
-    configs: Sequence[DeltaConfig],
+    rules: Sequence[Delta],
     proxies: Sequence[str],
 ) -> list[dict[str, Agreement]]:
     """Each proxy's agreement with the gradients of all parameters under each setting of the estimator.
@@ -161,10 +161,10 @@ def full_gradient_agreement(
             tokens=rollouts.completion_ids,
             temperature=rollouts.temperature,
             groups=rollouts.groups,
-            config=config,
+            rule=rule,
             proxies=tuple(proxies),
         )
-        for config in configs
+        for rule in rules
     ]
 
 

@@ -95,7 +95,7 @@ class Weigher:
             groups=rollout.groups,
             keys=rollout.numbers,
             round_number=rollout.round_number,
-            config=rule,
+            rule=rule,
             diagnose=diagnose,
         )
 

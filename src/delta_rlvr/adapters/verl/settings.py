@@ -9,8 +9,8 @@ from typing import Any
 
 from delta_rlvr.adapters.engines import VERL_FSDP2, check_engine
 from delta_rlvr.credit import RowStore
+from delta_rlvr.hints import did_you_mean
 from delta_rlvr.objectives import Method, get_method
-from delta_rlvr.spelling import did_you_mean
 
 BLOCK = "delta"
 """The block's name in a verl config."""

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from delta_rlvr.spelling import near_file
+from delta_rlvr.hints import near_file
+from delta_rlvr.models import hub
 from delta_rlvr.tasks.problem import Problem
-from delta_rlvr.tasks.sources import hub
 from delta_rlvr.tasks.sources.schemas import (
     KNOWN_SETS,
     FieldNames,

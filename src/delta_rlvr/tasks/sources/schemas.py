@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from delta_rlvr.spelling import did_you_mean
+from delta_rlvr.hints import did_you_mean
 from rlvr_graders.extract import hash_line
 
 Row = Mapping[str, Any]

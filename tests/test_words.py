@@ -6,7 +6,11 @@ import sys
 
 import pytest
 
-from delta_rlvr.spelling import POINTS, command_line, module_at, near_file, near_path, shown_spec
+from delta_rlvr.hints import near_file, near_path
+from delta_rlvr.score_units import POINTS
+from delta_rlvr.specs import shown_spec
+from delta_rlvr.user_code import module_at
+from delta_rlvr.words import command_line
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delta_rlvr.tasks import get_task, load_policy, resolve_model
+from delta_rlvr.models import load_policy, resolve_model
+from delta_rlvr.tasks import get_task
 from delta_rlvr.tasks.sum_credit import sum_digits
 from delta_rlvr.tasks.task import flag_tokens, token_spans
 from rounding import MODEL, rounding

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from delta_rlvr.tasks import load_policy, models, resolve_model
+from delta_rlvr.models import load, load_policy, resolve_model
 
 
 def test_other_names_are_handed_through() -> None:
@@ -29,9 +29,9 @@ def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_the_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     monkeypatch.delenv("DELTA_RLVR_CACHE", raising=False)
-    assert models.cache_folder() == tmp_path / "xdg" / "delta-rlvr"
+    assert load.cache_folder() == tmp_path / "xdg" / "delta-rlvr"
     monkeypatch.setenv("DELTA_RLVR_CACHE", str(tmp_path / "own"))
-    assert models.cache_folder() == tmp_path / "own"
+    assert load.cache_folder() == tmp_path / "own"
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_the_conversion_is_done_once_and_appears_whole(
         assert not (pretended_package / "smollm2-135m").exists()  # it is built elsewhere
         (folder / "model.safetensors").write_bytes(b"weights")
 
-    monkeypatch.setattr(models, "_save_unquantized", save)
+    monkeypatch.setattr(load, "_save_unquantized", save)
     first = resolve_model("smollm2-135m")
     assert resolve_model("smollm2-135m") == first == str(pretended_package / "smollm2-135m")
     assert [path.name for path in calls] == ["SmolLM2-135M-Instruct.Q4_1.gguf"]
@@ -70,7 +70,7 @@ def test_a_conversion_that_fails_leaves_nothing(
         (folder / "half").write_bytes(b"torn")
         raise OSError("disk full")
 
-    monkeypatch.setattr(models, "_save_unquantized", save)
+    monkeypatch.setattr(load, "_save_unquantized", save)
     with pytest.raises(OSError, match="disk full"):
         resolve_model("smollm2-135m")
     assert list(pretended_package.iterdir()) == []
@@ -83,7 +83,7 @@ def test_another_process_may_finish_first(pretended_package: Path, monkeypatch: 
         winner.mkdir()
         (winner / "model.safetensors").write_bytes(b"theirs")
 
-    monkeypatch.setattr(models, "_save_unquantized", save)
+    monkeypatch.setattr(load, "_save_unquantized", save)
     assert (Path(resolve_model("smollm2-135m")) / "model.safetensors").read_bytes() == b"theirs"
     assert len(list(pretended_package.iterdir())) == 1
 
@@ -171,8 +171,8 @@ def test_a_gguf_file_is_a_model(tied: bool, tmp_path: Path, monkeypatch: pytest.
     digest = hashlib.sha256(place.read_bytes()).hexdigest()
     (folder,) = (tmp_path / "cache").iterdir()
     assert folder.name == f"tiny-model-{digest[:16]}"
-    assert models.gguf_digest(str(place)) == digest
-    monkeypatch.setattr(models, "_save_unquantized", lambda *_: pytest.fail("it was converted before"))
+    assert load.gguf_digest(str(place)) == digest
+    monkeypatch.setattr(load, "_save_unquantized", lambda *_: pytest.fail("it was converted before"))
     assert resolve_model(str(place)) == str(folder)
 
 

@@ -1,0 +1,82 @@
+"""The plane of confidence: weights that rise or fall with 1 - p, on right and on wrong responses.
+
+    w = (1 + c (s - 1/2)) / Z,    s = 1 - p,    c = `right` where A > 0, `wrong` where A < 0
+    Z = sum |A| s (1 + c (s - 1/2)) / sum |A| s                        over the batch, all ranks
+
+|A| s is what the optimizer sees of a token: with a mean of one over it, no setting takes a larger step to first order. Tokens
+without an advantage keep 1. By the signs of (`right`, `wrong`), published methods sit in three corners (docs/methods.md) and DelTA, on
+real models, in the fourth, (-, +).
+
+`fading` multiplies both slopes by min(1, mean entropy / `nats`): DelTA's corner while the policy is unsure, DAPO once it is sure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from delta_rlvr.credit.batch import TokenBatch
+from delta_rlvr.credit.checks import require
+from delta_rlvr.credit.pieces import surprise
+from delta_rlvr.credit.rule import TokenRule, register
+
+
+@register("confidence", about="weights that rise or fall with 1 - p, by side", paper="beyond")
+@dataclass(frozen=True)
+class Confidence(TokenRule):
+    """Weights that rise or fall with 1 - p, by side."""
+
+    right: float = -0.4
+    """Slope of the weight against 1 - p where A > 0; from -2 to 2."""
+    wrong: float = 0.4
+    """Slope of the weight against 1 - p where A < 0; from -2 to 2."""
+
+    sees_slices = True
+
+    @property
+    def needs(self) -> Collection[str]:
+        return ("logps",)
+
+    def __post_init__(self) -> None:
+        for name in ("right", "wrong"):
+            slope = getattr(self, name)
+            require(-2 <= slope <= 2, f"{name}={slope}: give a slope from -2 to 2, or weights turn negative")
+
+    def share(self, batch: TokenBatch) -> Float[Tensor, ""] | float:
+        """What both slopes are multiplied by in this batch."""
+        return 1.0
+
+    def weigh(self, batch: TokenBatch) -> Float[Tensor, " token"]:
+        s = surprise(batch.logps)
+        slope = torch.where(batch.side > 0, self.right, self.wrong).to(s) * self.share(batch)
+        weights = 1 + slope * (s - 0.5)
+        mass = batch.token_advantages.abs() * s
+        whole, weighted = batch.total(mass), batch.total(mass * weights)
+        # A policy that is certain of every token has no gradient: any scale would do.
+        weights = torch.where(weighted > 0, weights * (whole / weighted), 1.0)
+        return torch.where(batch.side != 0, weights, 1.0)
+
+
+@register("fading", about="DelTA's corner while the policy is unsure, DAPO once it is sure", paper="beyond")
+@dataclass(frozen=True)
+class Fading(Confidence):
+    """DelTA's corner of the plane while the policy is unsure, DAPO once it is sure."""
+
+    nats: float = 0.5
+    """At this mean entropy per token, and above it, the slopes are whole."""
+
+    @property
+    def needs(self) -> Collection[str]:
+        return ("logps", "entropy")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(0 < self.nats < math.inf, f"nats={self.nats}: give a positive number of nats")
+
+    def share(self, batch: TokenBatch) -> Float[Tensor, ""]:
+        return (batch.total(batch.entropy) / max(1, batch.token_count) / self.nats).clamp(0, 1)

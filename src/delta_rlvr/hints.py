@@ -1,0 +1,43 @@
+"""What a misspelled name or path was probably meant to be, for error messages."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A hint for an error message; empty where nothing is close."""
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def near_file(path: Path) -> str:
+    """The same for a file that is not there: the nearest name beside it, in the nearest folder."""
+    return _near(path, Path.is_file)
+
+
+def near_path(path: Path) -> str:
+    """The same for what may be a folder, too."""
+    return _near(path, Path.exists)
+
+
+def _near(path: Path, fits: Callable[[Path], bool]) -> str:
+    near = _nearest(path, fits)
+    return "" if near is None else f"; did you mean {str(near)!r}?"
+
+
+def _nearest(path: Path, fits: Callable[[Path], bool]) -> Path | None:
+    if fits(path.expanduser()):
+        return path
+    if not path.name:  # the root, or the folder that we are in
+        return None
+    beside = _nearest(path.parent, Path.is_dir)
+    if beside is None:
+        return None
+    if fits((beside / path.name).expanduser()):
+        return beside / path.name
+    names = [one.name for one in beside.expanduser().iterdir() if fits(one)]
+    close = difflib.get_close_matches(path.name, names, n=1)
+    return beside / close[0] if close else None

@@ -1,0 +1,107 @@
+"""A user's code by its place: `my_file.py:name` or `my_package.module:name`."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import inspect
+import sys
+import traceback
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from delta_rlvr.hints import did_you_mean
+
+
+class PlaceError(ValueError):
+    """A file or module of one's own cannot be loaded; the message says which and why."""
+
+
+def portable(spec: str) -> str:
+    """The same spelling with a file's whole path, for processes that start elsewhere."""
+    name, mark, query = spec.partition("?")
+    file, colon, thing = name.rpartition(":")
+    if colon and file.endswith(".py"):
+        return f"{Path(file).expanduser().resolve()}:{thing}{mark}{query}"
+    return spec
+
+
+def module_at(where: str) -> ModuleType:
+    """The module of that name, or the file of that path as a module."""
+    if not where.endswith(".py"):
+        try:
+            return importlib.import_module(where)
+        except ModuleNotFoundError as error:
+            raise PlaceError(
+                f"{where}: there is no such module ({error}); a file is written as {where}.py:NAME"
+            ) from error
+    path = _file_at(where)
+    return _load_file(path, path.stat().st_mtime_ns)
+
+
+def failed_with(thing: Any, error: BaseException) -> str:
+    """How a function or class of somebody else's failed, for a message: the error, and the last line of its own file, whatever it had
+    called there."""
+    file = None
+    with suppress(TypeError, OSError):  # typed at a prompt
+        file = inspect.getsourcefile(thing)
+    frames = traceback.extract_tb(error.__traceback__)
+    frame = next((frame for frame in reversed(frames) if frame.filename == file), frames[-1])
+    return f"failed with {type(error).__name__}: {error} ({frame.filename}, line {frame.lineno})"
+
+
+def check_place(spec: str) -> None:
+    """Refuse `my_file.py:name` where the file is not there, is not Python, or never mentions such a name. The file is read, not run."""
+    where, _, name = spec.partition("?")[0].rpartition(":")
+    if not where.endswith(".py"):
+        return
+    path = _file_at(where)
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError) as error:
+        line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
+        raise PlaceError(f"{where}{line}: this is not Python ({getattr(error, 'msg', error)})") from error
+    known: set[str] = set()
+    defined = [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                known.add(node.name)
+            case ast.Name(ctx=ast.Store()):
+                known.add(node.id)
+            case ast.Import() | ast.ImportFrom():
+                known |= {(one.asname or one.name).partition(".")[0] for one in node.names}
+    if name not in known and "*" not in known:
+        has = f" (it has {', '.join(defined)})" if defined else ""
+        raise PlaceError(f"there is no {name!r} in {where}{did_you_mean(name, known)}{has}")
+
+
+def _file_at(where: str) -> Path:
+    path = Path(where).expanduser().resolve()
+    if not path.is_file():
+        beside = sorted(one.name for one in path.parent.glob("*.py"))[:8] if path.parent.is_dir() else []
+        raise PlaceError(
+            f"{where}: there is no such file" + (f" (there are: {', '.join(beside)})" if beside else "")
+        )
+    return path
+
+
+@cache
+def _load_file(path: Path, _changed: int) -> ModuleType:
+    """A file as a module of its own name, loaded again only when it has changed."""
+    name = f"delta_rlvr_rules_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up
+    try:
+        # Not by the spec's loader: it runs a compiled file in __pycache__ that may be of another edit in the same second.
+        exec(compile(path.read_bytes(), str(path), "exec"), vars(module))
+    except Exception as error:
+        del sys.modules[name]
+        raise PlaceError(f"{path} cannot be loaded: {type(error).__name__}: {error}") from error
+    return module

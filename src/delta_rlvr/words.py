@@ -1,0 +1,38 @@
+"""Numbers, times, lists and commands as people read and write them."""
+
+from __future__ import annotations
+
+import shlex
+
+
+def command_line(*words: object) -> str:
+    """A command to be pasted into a shell, in one line: words that a shell would take apart are quoted."""
+    return " ".join(_quoted(str(word)) for word in words)
+
+
+def _quoted(word: str) -> str:
+    """As a shell reads it; line breaks and the like in the form $'...', which bash, zsh and ksh know."""
+    if word.isprintable():
+        return shlex.quote(word)
+    escaped = word.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n").replace("\t", "\\t")
+    shown = (
+        one if one.isprintable() else "".join(f"\\x{byte:02x}" for byte in one.encode()) for one in escaped
+    )
+    return f"$'{''.join(shown)}'"
+
+
+def comma_list(text: str) -> list[str]:
+    """Names with commas between them."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def counted(number: int, what: str, many: str | None = None) -> str:
+    """1 seed, 2 seeds; `many` where an s is not enough."""
+    return f"{number} {what}" if number == 1 else f"{number} {many or what + 's'}"
+
+
+def duration(seconds: float) -> str:
+    """4:05, or 1:04:05."""
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"

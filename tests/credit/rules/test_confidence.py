@@ -1,0 +1,90 @@
+"""The plane of confidence: three tokens by hand, and loops in float64."""
+
+import math
+
+import pytest
+
+from delta_rlvr.credit.rules.confidence import Confidence, Fading
+from delta_rlvr.objectives import get_method
+from delta_rlvr.testing import check_rule
+from support_rules import assert_weights, random_lists, weights_of, weights_on
+
+# s = 1 - p is 1/2 and 1 on the right response (A = 1), 1/2 and 0 on the wrong one (A = -2), anything where A = 0.
+BATCH = {
+    "advantages": [1.0, -2.0, 0.0],
+    "logps": [[math.log(0.5), -99.0], [math.log(0.5), 0.0], [-1.0]],
+}
+ENTROPY = [[0.5, 1.0], [0.0, 0.0], [1.0]]  # mean 0.5
+
+
+def test_by_hand():
+    # (-, +) with 0.4: 1 and 0.8 on the right, 1 and 0.8 on the wrong side. |A| s: 0.5, 1, 1, 0, so Z = (0.5 + 0.8 + 1) / 2.5 = 0.92.
+    expected = [[1 / 0.92, 0.8 / 0.92], [1 / 0.92, 0.8 / 0.92], [1]]
+    assert_weights(weights_of(Confidence(), **BATCH), expected)
+    # (+, -) with 1: 1 and 1.5, 1 and 1.5; Z = (0.5 + 1.5 + 1) / 2.5 = 1.2.
+    expected = [[1 / 1.2, 1.5 / 1.2], [1 / 1.2, 1.5 / 1.2], [1]]
+    assert_weights(weights_of(Confidence(right=1.0, wrong=-1.0), **BATCH), expected)
+    assert_weights(weights_of(Confidence(right=0.0, wrong=0.0), **BATCH), [[1, 1], [1, 1], [1]])
+
+
+@pytest.mark.parametrize(("nats", "share"), [(0.5, 1), (0.1, 1), (1.0, 0.5), (2.0, 0.25)])
+def test_the_slope_fades_with_the_entropy(nats, share):
+    slopes = Confidence(right=-0.4 * share, wrong=0.4 * share)
+    faded = weights_of(Fading(nats=nats), **BATCH, entropy=ENTROPY)
+    assert_weights(faded, weights_of(slopes, **BATCH))
+    certain = [[0.0] * len(row) for row in ENTROPY]
+    assert_weights(weights_of(Fading(nats=nats), **BATCH, entropy=certain), [[1, 1], [1, 1], [1]])
+
+
+def test_a_batch_without_a_gradient():
+    """Nobody has an advantage, or the policy is certain of every token."""
+    assert weights_of(Confidence(), **BATCH | {"advantages": [0.0] * 3}) == [[1, 1], [1, 1], [1]]
+    assert weights_of(Confidence(), [1.0, -1.0], logps=[[0.0, 0.0], [0.0]]) == [[1, 1], [1]]
+
+
+def looped(batch, right, wrong, nats=None):
+    entropies = [h for row in batch.entropy for h in row]
+    share = 1.0 if nats is None else min(1.0, sum(entropies) / len(entropies) / nats)
+    rows, whole, weighted = [], 0.0, 0.0
+    for a, logps in zip(batch.advantages, batch.logps, strict=True):
+        row = []
+        for logp in logps:
+            s = 1 - math.exp(logp)
+            w = 1 + share * (right if a > 0 else wrong) * (s - 0.5)
+            whole, weighted = whole + abs(a) * s, weighted + abs(a) * s * w
+            row.append(w if a else None)
+        rows.append(row)
+    return [[1.0 if w is None else w * whole / weighted for w in row] for row in rows]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_against_loops(seed):
+    batch = random_lists(seed)
+    for slopes in ((-0.4, 0.4), (-2.0, 2.0), (0.3, 0.1), (0.4, -0.4), (-1.0, -0.2)):
+        assert_weights(weights_on(Confidence(*slopes), batch), looped(batch, *slopes))
+        for nats in (0.5, 5.0):
+            assert_weights(weights_on(Fading(*slopes, nats=nats), batch), looped(batch, *slopes, nats))
+
+
+@pytest.mark.parametrize("rule", [Confidence(), Confidence(2.0, -2.0), Fading(), Fading(nats=10.0)])
+def test_it_keeps_to_the_rules(rule):
+    check_rule(rule)
+
+
+def test_names():
+    assert get_method("confidence?right=0.4&wrong=-0.4").rule == Confidence(0.4, -0.4)
+    assert get_method("fading?nats=1").rule == Fading(nats=1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "message"),
+    [
+        (Confidence, {"right": 2.5}, "right=2.5: give a slope from -2 to 2, or weights turn negative"),
+        (Fading, {"wrong": math.nan}, "wrong=nan: give a slope"),
+        (Fading, {"nats": 0.0}, "nats=0.0: give a positive number of nats"),
+        (Fading, {"nats": math.inf}, "nats=inf: give a positive number of nats"),
+    ],
+)
+def test_bad_settings(kind, settings, message):
+    with pytest.raises(ValueError, match=message):
+        kind(**settings)
