@@ -44,6 +44,8 @@ class DeltaWorker(ActorRolloutRefWorker):
         self.delta_store = self.delta_settings.store(engines.ranks_on_node())
         self.loss_fn = functools.partial(weighted_loss, self.loss_fn, self.delta_settings)
         self.actor.set_loss_fn(self.loss_fn)
+        if self.delta_settings.method.rule.stores is not None:
+            engines.warm_up(self.delta_engine)
 
     @register(dispatch_mode=make_nd_compute_dataproto_dispatch_fn(mesh_name="actor"))
     def compute_log_prob(self, data: TensorDict) -> TensorDict | None:
