@@ -7,6 +7,8 @@ import math
 import os
 import resource
 import signal
+import subprocess
+import sys
 import time
 import weakref
 from collections.abc import Iterator
@@ -111,6 +113,25 @@ def test_a_signal_stops_where_nothing_is_lost(
     assert len(calls) in (3, 4)
     monkeypatch.undo()
     assert main(study_command(written, tmp_path)) == 0
+    assert (tmp_path / "runs.jsonl").read_text() == expected
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_the_whole_group_stops_as_one_to_the_study_does(
+    written: Path, expected: str, tmp_path: Path, number: signal.Signals
+) -> None:
+    """`timeout`, Slurm and a terminal's Ctrl-C reach the workers that judge, too."""
+    given = [sys.executable, "-m", "delta_rlvr", *study_command(written, tmp_path, "--workers", "2")]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    pipe = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with subprocess.Popen(given, env=environment, start_new_session=True, **pipe) as study:  # type: ignore[call-overload]
+        told = next(line for line in study.stdout if line.startswith("stack 1/2"))
+        os.killpg(study.pid, number)
+        told += study.stdout.read()
+    assert study.returncode == 128 + number, told
+    assert "Traceback" not in told
+    assert "stopped with 4 runs to go" in told
+    assert main(study_command(written, tmp_path, "--workers", "2")) == 0
     assert (tmp_path / "runs.jsonl").read_text() == expected
 
 
