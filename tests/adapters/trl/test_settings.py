@@ -103,12 +103,12 @@ def test_settings_in_the_name(method, settings):
             "contrast='alignment' does not go with assignment='hard'",
         ),
         ("delta?lambda_min=1.3", r"lambda_min=1\.3 is above lambda_max=1\.2"),
-        ("delta?proxy=full", "needs each token's gradient over all parameters .*, which TRL cannot give"),
+        ("delta?proxy=full", "needs each token's gradient over all parameters .*, which TRL does not give"),
         ("delta?refinements=-1", "refinements=-1: give a whole number"),
         ("delta?refinements=1.5", r"refinements=1\.5: give a whole number"),
         ("delta?lamda_min=0.5", "has no setting 'lamda_min'; did you mean 'lambda_min'"),
         ("dapo?contrast=alignment", "'dapo' has no setting 'contrast'"),
-        ("oracle", "'oracle' needs labels of the decisive tokens, which TRL cannot give"),
+        ("oracle", "'oracle' needs labels of the decisive tokens, which TRL does not give"),
     ],
 )
 def test_methods_that_make_no_sense(method, message):

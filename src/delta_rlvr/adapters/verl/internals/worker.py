@@ -13,8 +13,9 @@ from verl.single_controller.base.decorator import Dispatch, make_nd_compute_data
 from verl.utils import tensordict_utils as tu
 from verl.workers.engine_workers import ActorRolloutRefWorker
 
+from delta_rlvr.adapters.any_trainer import response_advantages
 from delta_rlvr.adapters.metrics import tracked
-from delta_rlvr.adapters.verl.capture import PassCapture, response_advantages, stable_numbers
+from delta_rlvr.adapters.verl.capture import PassCapture, stable_numbers
 from delta_rlvr.adapters.verl.internals import engine as engines
 from delta_rlvr.adapters.verl.internals.fields import (
     ROW,
