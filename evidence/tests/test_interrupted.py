@@ -26,13 +26,13 @@ from delta_evidence.learning.checkpoint import begun_stacks, path_of, write_stat
 from delta_evidence.learning.protocol import Protocol, Run, TrainingSettings, read_protocols
 from delta_evidence.learning.runner import Study
 from delta_evidence.learning.session import Machine
-from delta_evidence.learning.stopping import Stop
 from delta_evidence.learning.training import StackedTraining
-from delta_evidence.phases import Phases, Progress
+from delta_evidence.phases import Phases, ProgressLines
 from delta_evidence.rollouts import draws, make_collector
 from delta_evidence.stack.memory import bytes_per_run, runs_that_fit
 from delta_evidence.stack.model_weights import shape_of
 from delta_evidence.stack.policy import StackedPolicy
+from delta_evidence.stopping import Stop
 from delta_rlvr.cli import main
 from delta_rlvr.files import InUse, locked
 from delta_rlvr.models import load_policy
@@ -515,7 +515,7 @@ def test_progress_comes_from_beside_the_work(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("delta_evidence.phases.EVERY", 0.02)
     told: list[str] = []
     phases = Phases(tell=told.append)
-    with Progress(phases) as progress:
+    with ProgressLines(phases) as progress:
         progress.left, progress.where = 10, "stack 1/2"
         with phases("sampling"):
             end = time.monotonic() + 30
