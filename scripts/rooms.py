@@ -33,7 +33,7 @@ SHARED = (
 """Modules beside the rooms that any of them may import; they import no room."""
 ORDER = (
     *("credit", "objectives", "models", "tasks", "runs", "evaluate", "report", "adapters"),
-    *("testing", "training", "doctor", "commands", "cli"),
+    *("testing", "training", "doctor", "api", "commands", "cli"),
 )
 """A room imports those before it."""
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
+import runpy
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
 
 from delta_evidence.judging import Asked, Judge, _light
 from delta_evidence.learning.batch_statistics import DIAGNOSTICS
@@ -22,7 +26,7 @@ from delta_evidence.learning.session import Trained
 from delta_evidence.learning.table import StudyTable, markdown, sentences, study_table
 from delta_evidence.learning.training import StackedTraining
 from delta_evidence.rollouts import Batch, Collector, flip, make_collector
-from delta_evidence.weighing import Weigher, study_method
+from delta_evidence.weighing import BatchWeigher, study_method
 from delta_rlvr.cli import main
 from delta_rlvr.credit.rules.ablations import Ablation
 from delta_rlvr.evaluate import evaluate_policy
@@ -254,7 +258,7 @@ def test_oracle_weights_by_hand() -> None:
     made, _, _ = collector(1)
     rollouts = made.collect([Batch(TASK, TASK.problems("train", 4, 1), 1, 64, decisive=True)], group=4)[0]
     assert rollouts.decisive is not None
-    weigher = Weigher(rollouts, made.policy.head[0], number=0)
+    weigher = BatchWeigher(rollouts, made.policy.head[0], number=0)
     weights = weigher.weights(study_method("oracle-wide").rule)
     sided = rollouts.mask & (rollouts.advantages != 0)[:, None]
     count, known = int(rollouts.mask.sum()), int((rollouts.decisive & sided).sum())
@@ -337,6 +341,12 @@ heldout: {problems: 2, samples: 1}
 def test_runs_come_seed_by_seed(tmp_path: Path) -> None:
     (protocol,) = read_protocols(write(tmp_path, TINY))
     assert [(run.arm, run.seed) for run in protocol.runs()] == [("dapo", 0), ("delta", 0), ("dapo", 1)]
+    text = TINY.replace("[phrased-sums]", "[phrased-sums, late-error]").replace(
+        "dapo: 2, delta: 1", "dapo: 3"
+    )
+    (protocol,) = read_protocols(write(tmp_path, text + "seeds_in_turn: 2\n"))
+    found = [(run.task[0], run.seed) for run in protocol.runs()]
+    assert found == [("p", 0), ("p", 1), ("l", 0), ("l", 1), ("p", 2), ("l", 2)]
 
 
 def test_variants_change_what_they_say(tmp_path: Path) -> None:
@@ -551,6 +561,49 @@ def test_scores_during_training_have_columns_of_their_own(tmp_path: Path) -> Non
     assert table.primary is table.tasks[0].columns[2].rows[1]
     assert "held-out accuracy over training, greedy, 3 paired seeds: +5.5 points" in sentences(table)[0]
     assert Outcome.from_dict(json.loads(json.dumps(found[3].as_dict()))) == found[3]
+
+
+def test_the_best_rate_of_each_method_by_hand(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
+    """Scores that are quadratics in the log of the rate, with peaks at 2, beyond the grid, and, of the penalised, at 1."""
+    text = "question: q\ntasks: [phrased-sums]\nbaseline: dapo1\narms:\n"
+    peaks = {("dapo", 0): 2.0, ("delta-scalar", 0): 9.0, ("dapo", 0.01): 1.0, ("dapo", 0.02): 1.0}
+    entropies = {("dapo", 0): 0.4, ("delta-scalar", 0): 0.2, ("dapo", 0.01): 0.21, ("dapo", 0.02): 0.1}
+    found = []
+    for (method, penalty), peak in peaks.items():
+        for rate in (0.5, 1.0, 4.0):
+            name = f"{method}{penalty or ''}{rate:g}"
+            text += f"  {name}: {{seeds: 2, method: {method}, learning_rate: {rate}, entropy_bonus: {-penalty}}}\n"
+            for seed in range(2):
+                score = 0.5 - 0.05 * math.log(rate / peak) ** 2 + (0.01 if seed else -0.01)
+                at = [
+                    {"temperature": 0.0, "batch": batch, "accuracy": score, "pass_at": {}} for batch in (1, 2)
+                ]
+                entropy = [entropies[method, penalty] * (1 + seed)]
+                found.append(replace(outcome(name, seed, 0.5, 0.4), heldout=at, entropy=entropy))
+    text += "training: {steps: 4, prompts: 2, group: 2}\nheldout: {also: [{temperature: 0, after: [1, 2]}]}\n"
+    (protocol,) = read_protocols(write(tmp_path, text))
+    study = Study(protocol, tmp_path / "tune")
+    study.write_protocol(Machine())
+    study._keep(found)
+    judge = tmp_path / "judge.yaml"
+    judge.write_text("arms: {dapo: 3, delta-scalar: {seeds: 2}, less: {seeds: 2, entropy_bonus: -1}}")
+    script = str(Path(__file__).parents[1] / "analysis" / "best_rates.py")
+    monkeypatch.setattr(sys, "argv", [script, str(tmp_path / "tune"), "--fill", str(judge)])
+    runpy.run_path(script, run_name="__main__")
+    said = capsys.readouterr()
+    assert yaml.safe_load(said.out)["arms"] == {
+        "dapo": {"seeds": 3, "learning_rate": 2.0},
+        "delta-scalar": {"seeds": 2, "learning_rate": 4.0},
+        "less": {"seeds": 2, "learning_rate": 1.0, "entropy_bonus": -0.01},
+    }
+    assert "delta-scalar: best at 4 (AN END OF THE GRID)" in said.err
+    assert "dapo: best at 2;" in said.err
+    # A run that diverged after its first score has half of it.
+    study._keep(
+        [replace(one, diverged=1, heldout=one.heldout[:1]) for one in found if one.run.arm == "dapo1"]
+    )
+    runpy.run_path(script, run_name="__main__")
+    assert "dapo: best at 4" in capsys.readouterr().err
 
 
 def test_one_test_over_several_tasks(tmp_path: Path) -> None:

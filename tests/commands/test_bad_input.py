@@ -32,7 +32,7 @@ def contents(folder):
         (["--steps", "many"], "invalid int value: 'many'"),
         (["--leaning_rate", "1"], "there is no option --leaning_rate; did you mean --learning_rate?"),
         (["--method", "dapo?lambda_min=0.5"], "method 'dapo' has no setting 'lambda_min'"),
-        (["--method", "delta?proxy=full"], "which TRL cannot give"),
+        (["--method", "delta?proxy=full"], "which TRL does not give"),
         (
             ["--lambda_min", "0.5"],
             "settings of a method follow its name: --method 'delta?lambda_min=VALUE'",
@@ -47,7 +47,7 @@ def contents(folder):
             "--temperature 0.0: responses are sampled in training; give a positive number",
         ),
         (["--learning_rate=-1e-4"], "--learning_rate -0.0001: give 0 or more"),
-        (["--method", "oracle"], "needs labels of the decisive tokens, which TRL cannot give"),
+        (["--method", "oracle"], "needs labels of the decisive tokens, which TRL does not give"),
         (["--reward", "a.py:f,a.py:g"], "--reward a.py:f,a.py:g: give one function"),
     ],
 )

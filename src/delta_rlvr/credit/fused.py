@@ -37,7 +37,8 @@ class FusedSolver(Solver):
         assert isinstance(vectors, RowVectors)
         assert vectors.resident is not None
         self.batch, self.rule, self.parts = batch, rule, vectors.resident
-        self.tokens = kernels.Tokens(mass, batch.side, vectors.factor)
+        factor = torch.ones_like(mass) if vectors.factor is None else vectors.factor
+        self.tokens = kernels.Tokens(mass, batch.side, factor)
         if masses is not None:
             self.masses = masses
 

@@ -161,6 +161,8 @@ class Protocol:
     model_sha256: str | None = None
     """Of a GGUF file: no other weights are taken."""
     first_seed: int = 0
+    seeds_in_turn: int | None = None
+    """So many seeds of each task in turn, so that a study that is stopped has as many of every task; None for all of a task at once."""
     reward_noise: float = 0.0
     """Share of the verdicts that training sees flipped; held-out scores never are."""
     primary: Primary | None = None
@@ -172,6 +174,8 @@ class Protocol:
     def __post_init__(self) -> None:
         if not self.tasks or not self.arms:
             raise ValueError(f"protocol {self.name!r}: give at least one task and one arm")
+        if self.seeds_in_turn is not None and self.seeds_in_turn < 1:
+            raise ValueError(f"protocol {self.name!r}: seeds_in_turn={self.seeds_in_turn}: give at least 1")
         if self.baseline not in self.arms:
             raise ValueError(f"protocol {self.name!r}: the baseline {self.baseline!r} is not among its arms")
         for arm, seeds in self.arms.items():
@@ -228,10 +232,12 @@ class Protocol:
     def runs(self) -> list[Run]:
         """Task by task and, within one, seed by seed, so that a study that is stopped has the same seeds of every arm."""
         most = max(self.arms.values())
+        turn = self.seeds_in_turn or most
         return [
             Run(task, arm, self.first_seed + number, self.reward_noise)
+            for first in range(0, most, turn)
             for task in self.tasks
-            for number in range(most)
+            for number in range(first, min(first + turn, most))
             for arm, seeds in self.arms.items()
             if number < seeds
         ]

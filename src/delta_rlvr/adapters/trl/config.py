@@ -7,11 +7,8 @@ from dataclasses import dataclass, field
 
 from trl import GRPOConfig
 
-from delta_rlvr.credit.rule import check_needs
+from delta_rlvr.adapters.engines import TRL, check_engine
 from delta_rlvr.objectives import Method, Surrogate, get_method
-
-GIVEN = ("hidden", "head", "groups", "logps", "entropy", "tokens")
-"""What a rule may need on TRL."""
 
 LOSSES = ("dapo", "grpo", "bnpo", "dr_grpo", "cispo", "sapo", "luspo", "vespo")
 """TRL's losses: in each of them a token's loss is proportional to its advantage, so each takes a weight per token."""
@@ -85,9 +82,9 @@ class DeltaTrainerConfig(GRPOConfig):
         # A rule object is kept as it is; what is written into files is how it is spelled.
         self._method = get_method(self.method)
         self.method = self._method.name
-        check_needs(self._method.rule, GIVEN, "TRL", f"method {self.method!r}")
+        check_engine(self._method, TRL)
         for name in self.shown_methods:
-            check_needs(get_method(name).rule, GIVEN, "TRL", f"show_methods: {name}")
+            check_engine(get_method(name), TRL)
         surrogate = self._method.surrogate
         own = "sapo" if surrogate.kind == "soft_gate" else _OWN_LOSS[self._method.aggregation]
         if self.loss_type is None:

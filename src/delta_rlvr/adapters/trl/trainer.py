@@ -444,6 +444,7 @@ class DeltaTrainer(GRPOTrainer):
         self._logit_scale = logit_scale(model.config.get_text_config())
         if self._weigher.needs_head:
             check_head(model, self.method.name)
+        self._weigher.warm_up(model.config.get_text_config().hidden_size, model.dtype)
 
     def _head(self) -> Float[Tensor, "vocab width"]:
         """The LM head's weight, whole: gathered where it is sharded, and only for the proxies that need it."""
