@@ -196,6 +196,7 @@ class Session:
             with self.phases("held-out"):
                 after = self._score(training.collector, tasks, self._at_the_end())
         except (Stopped, torch.OutOfMemoryError):
+            self.phases.on_enter = lambda: None  # or it would stop the writing too
             if not training.within_batch and training.done > stack.done:
                 self._save(training)
             raise
