@@ -19,7 +19,7 @@ from delta_rlvr.evaluate.settings import HELDOUT
 from delta_rlvr.hints import did_you_mean, near_file
 from delta_rlvr.specs import split_spec, with_settings
 from delta_rlvr.tasks import templates
-from delta_rlvr.tasks.own_reward import OwnReward, judged_by_function
+from delta_rlvr.tasks.custom_reward import CustomReward, judged_by_function
 from delta_rlvr.tasks.problem import Problem
 from delta_rlvr.tasks.registry import BUILT_IN, GENERATOR_PREFIX, check_rows, check_task_name, get_task
 from delta_rlvr.tasks.sources.rows import ROW_FILES, data_file, is_row_file, label_of, read_rows
@@ -154,8 +154,8 @@ def load_benchmark(
 
     `limit` takes the first questions only, which the result says. `seed` draws a task's held-out problems. The
     style "auto" is a chat where the model `has_template` for one; a task's own prompts and `template_text` then stay plain text.
-    `template` names another prompt of `tasks.templates` than the benchmark's own; `template_text` and `extract` give one of one's own.
-    `reward` names a function that judges in the place of the benchmark's grader: see `tasks.own_reward`.
+    `template` names another prompt of `tasks.templates` than the benchmark's own; `template_text` and `extract` give a custom one.
+    `reward` names a function that judges in the place of the benchmark's grader: see `tasks.custom_reward`.
     """
     if limit is not None and limit < 1:
         raise EvaluationError(f"limit = {limit} must be at least 1")
@@ -168,7 +168,7 @@ def load_benchmark(
         load |= {"style": "chat" if style == "chat" else "plain", "seed": seed}
         questions = _task(name.removeprefix(TASK_PREFIX), load)
     else:
-        # A prompt of one's own stays as it is, as in training, so that both give the same score.
+        # A custom prompt stays as it is, as in training, so that both give the same score.
         chat = style == "chat" or (style == "auto" and has_template and template_text is None)
         load["style"] = "chat" if chat else "plain"
         if is_row_file(name.partition("?")[0]):
@@ -177,7 +177,7 @@ def load_benchmark(
             questions = _named(BENCHMARKS[name], load)
         else:
             raise _no_such_benchmark(name)
-    return questions if reward is None else _with_reward(questions, OwnReward(reward))
+    return questions if reward is None else _with_reward(questions, CustomReward(reward))
 
 
 def check_benchmark(name: str, graded: bool = True) -> None:
@@ -249,8 +249,8 @@ def _template(name: str, own: Template, load: dict[str, Any]) -> Template:
     return chosen
 
 
-def _with_reward(questions: Questions, reward: OwnReward) -> Questions:
-    """The same questions, judged by a function of one's own."""
+def _with_reward(questions: Questions, reward: CustomReward) -> Questions:
+    """The same questions, judged by a custom reward."""
     problems = tuple(judged_by_function(questions.problems))
     reward.check(problems[0], training=False)
     note = f"scores are mean rewards of {reward.spec}"

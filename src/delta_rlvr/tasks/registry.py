@@ -55,8 +55,8 @@ ROW_SETTINGS = {
 
 
 def get_task(spec: str = DEFAULT_TASK, graded: bool = True) -> Task:
-    """The task that a name stands for. Settings follow after "?", as in "gsm8k.jsonl?schema=gsm8k&shots=4". `graded=False`: a reward
-    of one's own judges, so that rows need no answer.
+    """The task that a name stands for. Settings follow after "?", as in "gsm8k.jsonl?schema=gsm8k&shots=4". `graded=False`: a custom
+    reward judges, so that rows need no answer.
 
     | spec | task | settings |
     |---|---|---|

@@ -17,7 +17,7 @@ from delta_rlvr.evaluate.seeds import few_problems
 from delta_rlvr.runs.layout import EVALUATIONS
 from delta_rlvr.score_units import score_unit
 from delta_rlvr.tasks import Problem, Task
-from delta_rlvr.tasks.own_reward import judged_by_function
+from delta_rlvr.tasks.custom_reward import judged_by_function
 from delta_rlvr.tasks.phrased_sums import PhrasedSums
 from delta_rlvr.tasks.problem_set import ProblemSet
 from delta_rlvr.tasks.task import HELDOUT_SAMPLING

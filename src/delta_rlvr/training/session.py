@@ -23,15 +23,15 @@ from delta_rlvr.rewards import OverlongReward, SoftOverlong
 from delta_rlvr.runs.writer import check_is_free
 from delta_rlvr.specs import shown_spec
 from delta_rlvr.tasks import Task, decisive_tokens, get_task
-from delta_rlvr.tasks.own_reward import OwnReward
+from delta_rlvr.tasks.custom_reward import CustomReward
 from delta_rlvr.tasks.problem_set import ProblemSet
 from delta_rlvr.terminal import plain_warnings
 from delta_rlvr.training.heldout import HeldoutScore, heldout_problems, sampling_text, show_change
 from delta_rlvr.training.problems import (
     TaskReward,
+    custom_or_task_reward,
     default_prompt,
     fit_context,
-    own_or_task_reward,
     row,
     training_problems,
 )
@@ -94,7 +94,7 @@ class _Session:
     settings: Mapping[str, Any]
     """What `run.json` keeps."""
     task: Task
-    reward: TaskReward | OwnReward
+    reward: TaskReward | CustomReward
     trainer: DeltaTrainer
     step: int | None
     """The checkpoint to resume from (0: there is none yet); None for a new run."""
@@ -119,7 +119,7 @@ class _Session:
         limit = config.max_completion_length
         complete(config, options, task, teller.say)
         problems = training_problems(task, options, config)
-        reward = own_or_task_reward(options, task, problems)
+        reward = custom_or_task_reward(options, task, problems)
         step, notes = step_to_resume_from(config) if options.resume else (None, [])
         model, tokenizer = load_policy(options.model)
         asked = [*problems, *heldout_problems(options, task)]
@@ -165,12 +165,12 @@ class _Session:
                 task=self.options.task,
                 step=self.step,
                 # What decides in the eyes of a custom reward is not known.
-                decisive=None if isinstance(self.reward, OwnReward) else self._decisive,
+                decisive=None if isinstance(self.reward, CustomReward) else self._decisive,
             )
         )  # before it is at work: a folder that cannot be used is bad input
         with at_work(), how_to_go_on(self.folder), _failure_logged(self.teller), opened:
             self._begin(recording)
-            grade = self.reward.grade if isinstance(self.reward, OwnReward) else self.task.grade
+            grade = self.reward.grade if isinstance(self.reward, CustomReward) else self.task.grade
             heldout = HeldoutScore(self.options, self.task, self.trainer, self.teller, grade)
             before = self._score_before(heldout)
             _keep(recording, before=before)

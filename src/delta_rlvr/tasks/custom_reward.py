@@ -1,4 +1,4 @@
-"""A reward function of one's own in the place of a task's grader: TRL's signature, for training and evaluation alike.
+"""A custom reward in the place of a task's grader: TRL's signature, for training and evaluation alike.
 
     def reward(completions, answer, **columns):
         return [float(right in text) for text, right in zip(completions, answer)]
@@ -22,7 +22,7 @@ from delta_rlvr.user_code import failed_with, module_at
 from rlvr_graders.verdict import Verdict
 
 GRADER = "own reward"
-"""What a problem says that a reward of one's own judges."""
+"""What a problem says that a custom reward judges."""
 _REWARD_TEXT = "reward "
 FROM_TRL = ("completion_ids", "trainer_state", "log_extra", "log_metric", "environments")
 """What TRL gives a reward function beside the texts and the columns."""
@@ -32,7 +32,7 @@ class RewardError(ValueError):
     """The reward function cannot be used, failed, or gave something else than rewards; the message says which."""
 
 
-class OwnReward:
+class CustomReward:
     """The function that `reward` names. TRL calls it; `grade` judges one completion for an evaluation."""
 
     def __init__(self, spec: str) -> None:
@@ -131,7 +131,7 @@ class OwnReward:
 
 
 def judged_by_function(problems: Iterable[Problem]) -> list[Problem]:
-    """The same problems, marked as judged by a function of one's own."""
+    """The same problems, marked as judged by a custom reward."""
     return [replace(problem, grader=GRADER) for problem in problems]
 
 
