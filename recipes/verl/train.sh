@@ -14,6 +14,7 @@
 #   ROLLOUT    sglang (as in the paper) or vllm                       (sglang)
 #   OVERLONG   1: DAPO's overlong shaping, buffer 4096, factor 1.0. The authors' script has it on, the paper does not mention it (0)
 #   SEED       of the order of the data and of sampling               (0)
+#   CHAT       1: prompts go through the model's own chat template; 0: as they stand in the data, as the authors do for base models (0)
 set -euo pipefail
 
 METHOD=${1:?name the method: delta, dapo, dapo-ft, sapo, fipo, grpo, ... (see docs/verl.md)}
@@ -26,6 +27,7 @@ GPUS=${GPUS:-8}
 ROLLOUT=${ROLLOUT:-sglang}
 OVERLONG=${OVERLONG:-0}
 SEED=${SEED:-0}
+CHAT=${CHAT:-0}
 
 NAME=$(basename "$MODEL")-${METHOD//[^A-Za-z0-9_.=-]/-}-seed$SEED
 PROMPT=2048
@@ -102,6 +104,10 @@ SETTINGS=(
   "trainer.experiment_name='$NAME'"
   "trainer.logger=[console,file]"
 )
+if [[ $CHAT != 1 ]]; then
+  # verl knows no prompt but a chat: this template passes the text through, also for a tokenizer that has none of its own.
+  SETTINGS+=("actor_rollout_ref.model.custom_chat_template='{% for message in messages %}{{ message.content }}{% endfor %}'")
+fi
 if [[ $OVERLONG == 1 ]]; then
   SETTINGS+=(
     reward.reward_manager.name=dapo

@@ -64,6 +64,7 @@ def _sample(
     target: Path,
     k: int | None = None,
 ) -> EvaluationResult:
+    options.settle(args, names)
     stored = _samples_path(target)
     if target.exists() and not stored.exists():
         raise EvaluationError(
@@ -129,6 +130,7 @@ def _rescore(args: argparse.Namespace, console: Console) -> int:
     stored = header or {}
     if args.benchmarks or not stored.get("benchmarks"):
         names = comma_list(args.benchmarks) or list(dict.fromkeys(sample.key.benchmark for sample in samples))
+        options.settle(args, names)
         benchmarks = load_benchmarks(names, **options.question_options(args))
     else:
         described = stored["benchmarks"].items()

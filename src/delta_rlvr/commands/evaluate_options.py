@@ -91,7 +91,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     behind = "model behind an OpenAI-compatible server (vLLM, SGLang, ...)"
     server = parser.add_argument_group(behind).add_argument
     server("--server", metavar="URL", help="such as http://localhost:8000/v1")
-    server("--api", choices=["chat", "completions"], default="chat", help="default: %(default)s")
+    server(
+        "--api",
+        choices=["chat", "completions"],
+        help="chat goes through the server's chat template (default: chat; completions for a template of plain text)",
+    )
     server("--concurrency", type=int, default=32, metavar="N", help="requests at once (default: 32)")
     server("--timeout", type=float, default=3600.0, metavar="S", help="seconds a request may take")
     server("--retries", type=int, default=5, metavar="N", help="further tries of a failed request")
@@ -106,6 +110,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="a folder, or a .json file (default: evaluations/MODEL, evaluations/RUN-MODEL for a model of a run; --compare: none)",
     )
+
+
+def settle(args: argparse.Namespace, names: Sequence[str]) -> None:
+    """Fill in what follows from other options: the preset's prompt for its benchmarks, and how a server is asked."""
+    preset = PRESETS.get(args.preset)
+    if (
+        preset
+        and args.template is None
+        and args.template_text is None
+        and set(names) <= set(preset.benchmarks)
+    ):
+        args.template = preset.template
+    plain = args.template in TEMPLATES and TEMPLATES[args.template].plain
+    if plain and args.server and args.api == "chat":
+        raise EvaluationError(
+            f"--api chat goes through the server's chat template, and the template {args.template} is plain text: use --api "
+            "completions, or another --template"
+        )
+    args.api = args.api or ("completions" if plain else "chat")
 
 
 def sampling_settings(

@@ -21,7 +21,7 @@ from delta_rlvr.models import DEFAULT_POLICY
 from delta_rlvr.objectives import get_method
 from delta_rlvr.runs.layout import CONTENT, RUN
 from delta_rlvr.runs.writer import ended_before_its_first_step
-from delta_rlvr.specs import with_settings
+from delta_rlvr.specs import with_settings, without_settings
 from delta_rlvr.tasks import DEFAULT_TASK
 from delta_rlvr.tasks.templates import TEMPLATES
 from rlvr_graders.extract import EXTRACTORS
@@ -74,7 +74,8 @@ class TrainOptions:
         "a hub data set (settings follow as ?key=value&...).",
     )
     template: str | None = _option(
-        None, f"Prompt template for rows: {', '.join(TEMPLATES)} (default: math, the paper's)."
+        None,
+        f"Prompt template for rows: {', '.join(TEMPLATES)} (default: math; paper_math is the authors' for base models).",
     )
     template_text: str | None = _option(
         None, "A prompt of your own for rows, with {question} where the question goes."
@@ -146,7 +147,12 @@ def _parse(
     if rest:
         name = rest[0].lstrip("-").partition("=")[0]
         raise ValueError(f"there is no option {rest[0]}; {_hint(name, given.get('method') or 'delta')}")
-    asked = {name: getattr(options, name) for name in OF_THE_TASK}
+    flags = settings_of_flags(arguments)
+    # A prompt on the command line takes the place of the settings file's, whichever way either is written.
+    replaced = flags.keys() & {"template", "template_text"}
+    asked = {name: None if replaced and name not in flags else getattr(options, name) for name in OF_THE_TASK}
+    if replaced and "task" not in flags:
+        options.task, _ = without_settings(options.task, OF_THE_TASK)
     options.task = with_settings(options.task, asked)
     for name in asked:
         setattr(options, name, None)  # one place for each setting: these are part of the task now

@@ -169,8 +169,11 @@ def load_benchmark(
         load |= {"style": "chat" if style == "chat" else "plain", "seed": seed}
         questions = _task(name.removeprefix(TASK_PREFIX), load)
     else:
-        # A prompt of one's own stays as it is, as in training, so that both give the same score.
-        chat = style == "chat" or (style == "auto" and has_template and template_text is None)
+        # A prompt of one's own and one for base models stay as they are, as in training, so that both give the same score.
+        plain = template in templates.TEMPLATES and templates.template(template).plain
+        if plain and style == "chat":
+            raise EvaluationError(f"the template {template} is plain text: leave --style chat out")
+        chat = style == "chat" or (style == "auto" and has_template and template_text is None and not plain)
         load["style"] = "chat" if chat else "plain"
         if is_row_file(name.partition("?")[0]):
             questions = _own_file(name, load)

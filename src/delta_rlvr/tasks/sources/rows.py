@@ -64,6 +64,8 @@ def load_problems(
     """
     if limit is not None and limit < 1:
         raise ValueError(f"limit must be at least 1, got {limit}")
+    if chat and template is not None and template.plain:
+        raise ValueError(f"the template {template.name} is plain text for base models: leave chat=true out")
     text = str(source)
     if is_row_file(text):
         rows, label = read_rows(data_file(Path(source))), label_of(Path(source))
