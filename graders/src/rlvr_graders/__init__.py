@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .choice import grade_choice, grade_choice_batch
 from .functions import ChoiceReward, MathReward, RewardFunction, math_reward
 from .math.grade import grade_math, grade_math_batch
+from .others import MathVerifyReward, grade_math_verify, grade_math_verify_batch
 from .verdict import Verdict
 from .workers import shutdown_workers
 
@@ -21,6 +22,7 @@ _OF_CODE = ("code_reward", "grade_code", "grade_code_batch")
 __all__ = [
     "ChoiceReward",
     "MathReward",
+    "MathVerifyReward",
     "RewardFunction",
     "Verdict",
     "code_reward",
@@ -30,6 +32,8 @@ __all__ = [
     "grade_code_batch",
     "grade_math",
     "grade_math_batch",
+    "grade_math_verify",
+    "grade_math_verify_batch",
     "math_reward",
     "shutdown_workers",
 ]

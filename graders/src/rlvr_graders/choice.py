@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .extract import Extractor, choice_letter, extractor
-from .verdict import CORRECT, WRONG, Verdict
+from .verdict import CORRECT, NO_ANSWER, WRONG, Verdict
 
 
 def grade_choice(completion: str, answer: str, *, extract: str | Extractor = "boxed_or_line") -> Verdict:
@@ -25,7 +25,7 @@ def grade_choice(completion: str, answer: str, *, extract: str | Extractor = "bo
     except Exception as error:
         return Verdict.from_error(error)
     if given is None or not given.strip():
-        return Verdict(0.0, "no final answer")
+        return Verdict(0.0, NO_ANSWER)
     # "c" and "(c)" are C; in "c) 45" and words, small letters choose nothing
     alone = len(given.strip("().*$ ")) == 1
     chosen = choice_letter(given.upper() if alone else given)

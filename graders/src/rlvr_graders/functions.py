@@ -13,7 +13,7 @@ from typing import Any
 from .choice import grade_choice_batch
 from .extract import Extractor, extractor
 from .math.grade import TIMEOUT, grade_math_batch
-from .verdict import Verdict
+from .verdict import NO_ANSWER, Verdict
 
 Columns = Mapping[str, Any]
 """What the data set has for each completion, by the column's name."""
@@ -107,7 +107,7 @@ class AnswerReward(RewardFunction):
         return list(answers)
 
     def counts(self, verdicts: list[Verdict]) -> dict[str, int]:
-        unanswered = sum(verdict.reason == "no final answer" for verdict in verdicts)
+        unanswered = sum(verdict.reason == NO_ANSWER for verdict in verdicts)
         return {"no_answer": unanswered, "not_graded": sum(verdict.failed for verdict in verdicts)}
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-CORRECT, WRONG = "correct", "wrong answer"
+CORRECT, WRONG, NO_ANSWER = "correct", "wrong answer", "no final answer"
+UNREADABLE_REFERENCE = "unparsable reference answer"
 
 
 @dataclass(frozen=True)

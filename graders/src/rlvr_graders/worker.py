@@ -1,6 +1,6 @@
-"""The process in which algebra runs: reads one JSON request a line, answers one JSON line, and may be killed at any time.
+"""The process in which answers are compared: reads one JSON request a line, answers one JSON line, and may be killed at any time.
 
-Started by `workers`.
+Started by `workers`, for one of the graders.
 """
 
 from __future__ import annotations
@@ -10,23 +10,41 @@ import os
 import resource
 import signal
 import sys
+from collections.abc import Callable
+from typing import Any
+
+Judge = Callable[[str, str], dict[str, Any]]
 
 
-def main(memory: int) -> None:
+def _ours() -> Judge:
+    from .math.algebra import ValueAlgebra
+    from .math.compare import judge
+
+    algebra = ValueAlgebra()
+    return lambda reference, prediction: {"reason": judge(reference, prediction, algebra)}
+
+
+def _math_verify() -> Judge:
+    from .others import judge_by_math_verify
+
+    return judge_by_math_verify()
+
+
+GRADERS = {"math": _ours, "math-verify": _math_verify}
+
+
+def main(memory: int, grader: str) -> None:
     """Serves requests from standard input until it closes."""
     # Whatever a library prints must not mix with the answers.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     sys.set_int_max_str_digits(4300)
 
-    from .math.algebra import ValueAlgebra
-    from .math.compare import judge
-
+    judge = GRADERS[grader]()
     given = resource.getrlimit(resource.RLIMIT_AS)
     limits = [memory, *(limit for limit in given if limit != resource.RLIM_INFINITY)]
     resource.setrlimit(resource.RLIMIT_AS, (min(limits), min(limits)))  # a limit that is lower already stays
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    algebra = ValueAlgebra()
     print(json.dumps({"ready": True}), file=answers, flush=True)
     for line in sys.stdin:
         request = json.loads(line)
@@ -34,7 +52,7 @@ def main(memory: int) -> None:
         # an alarm without a handler ends the process even inside a long computation in C.
         signal.setitimer(signal.ITIMER_REAL, request["timeout"] + 2.0)
         try:
-            answer = {"reason": judge(request["reference"], request["prediction"], algebra)}
+            answer = judge(request["reference"], request["prediction"])
         except RecursionError:
             answer = {"reason": "unparsable answer: nested too deeply"}
         except MemoryError:
@@ -48,4 +66,4 @@ def main(memory: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), sys.argv[2])

@@ -37,14 +37,15 @@ class WorkerDied(Exception):
 class _Worker:
     """One process and the pipes to it."""
 
-    def __init__(self, memory: int) -> None:
+    def __init__(self, memory: int, grader: str) -> None:
+        self._grader = grader
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
         # -P: the folder in which training was started must not stand on sys.path, where a file of the user's (random.py)
         # would hide a module that the grader imports.
         # A session of its own: Ctrl-C at the terminal reaches the parent alone, which then cleans up.
         self._process = subprocess.Popen(
-            [sys.executable, "-P", *_PROGRAM, str(memory)],
+            [sys.executable, "-P", *_PROGRAM, str(memory), grader],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -102,7 +103,8 @@ class _Worker:
         errors = self._errors.read()[-2000:].decode(errors="replace").strip()
         if "No module named" in errors:
             missing = errors.rsplit("No module named", 1)[1].strip()
-            return f"the math grader needs {missing}: pip install rlvr-graders"
+            extra = "" if self._grader == "math" else f"[{self._grader}]"
+            return f"the {self._grader} grader needs {missing}: pip install rlvr-graders{extra}"
         return f"a grading worker could not start ({ending}): {errors or 'no message'}"
 
     def end(self) -> None:
@@ -126,9 +128,9 @@ def usable_cores() -> int:
 class WorkerPool:
     """Up to `size` workers, started when they are first needed."""
 
-    def __init__(self, size: int | None = None, memory: int = MEMORY) -> None:
+    def __init__(self, size: int | None = None, memory: int = MEMORY, grader: str = "math") -> None:
         self.size = size or usable_cores()
-        self._memory = memory
+        self._memory, self._grader = memory, grader
         self._free: list[_Worker] = []
         self._all: list[_Worker] = []
         self._change = threading.Condition()
@@ -158,7 +160,7 @@ class WorkerPool:
                 if self._free:
                     return self._free.pop()
                 if len(self._all) < self.size:
-                    worker = _Worker(self._memory)
+                    worker = _Worker(self._memory, self._grader)
                     self._all.append(worker)
                     return worker
                 self._change.wait()
@@ -173,7 +175,7 @@ class WorkerPool:
                 worker.end()
                 if not self._closed and len(self._all) < self.size:
                     # The replacement starts now, while the caller goes on: the next sample need not wait for it.
-                    replacement = _Worker(self._memory)
+                    replacement = _Worker(self._memory, self._grader)
                     self._all.append(replacement)
                     self._free.append(replacement)
             self._change.notify()
@@ -197,34 +199,33 @@ class WorkerPool:
         self._free, self._all = [], []
 
 
-_pool: WorkerPool | None = None
+_pools: dict[str, WorkerPool] = {}
 _pool_lock = threading.Lock()
 
 
-def shared_pool() -> WorkerPool:
-    """The pool of this process: as many workers as it may use cores."""
-    global _pool
+def shared_pool(grader: str = "math") -> WorkerPool:
+    """The pool of this process for a grader: as many workers as it may use cores."""
     with _pool_lock:
-        if _pool is None:
-            _pool = WorkerPool()
-        return _pool
+        if grader not in _pools:
+            _pools[grader] = WorkerPool(grader=grader)
+        return _pools[grader]
 
 
 def shutdown_workers() -> None:
     """Ends the workers of this process now rather than at its exit; the next grading starts new ones."""
-    global _pool
     with _pool_lock:
-        pool, _pool = _pool, None
-    if pool is not None:
+        pools = list(_pools.values())
+        _pools.clear()
+    for pool in pools:
         pool.close()
 
 
 def _after_fork() -> None:
-    global _pool, _pool_lock
+    global _pool_lock
     _pool_lock = threading.Lock()
-    if _pool is not None:
-        _pool.forget()
-    _pool = None
+    for pool in _pools.values():
+        pool.forget()
+    _pools.clear()
 
 
 os.register_at_fork(after_in_child=_after_fork)

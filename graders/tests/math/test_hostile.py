@@ -133,11 +133,11 @@ def equal(self, reference, prediction):
 ValueAlgebra.equal = equal
 from rlvr_graders.worker import main
 import sys
-main(int(sys.argv[1]))
+main(int(sys.argv[1]), sys.argv[2])
 """
     monkeypatch.setattr(workers_module, "_PROGRAM", ("-c", patch))
     pool = WorkerPool(size=1)
-    monkeypatch.setattr(workers_module, "_pool", pool)
+    monkeypatch.setitem(workers_module._pools, "math", pool)
     return pool
 
 
@@ -310,11 +310,11 @@ class Hidden:
             raise ModuleNotFoundError("No module named 'mpmath'")
 sys.meta_path.insert(0, Hidden())
 from rlvr_graders.worker import main
-main(int(sys.argv[1]))
+main(int(sys.argv[1]), sys.argv[2])
 """
     monkeypatch.setattr(workers_module, "_PROGRAM", ("-c", hidden))
     pool = WorkerPool(size=1)
-    monkeypatch.setattr(workers_module, "_pool", pool)
+    monkeypatch.setitem(workers_module._pools, "math", pool)
     try:
         with pytest.raises(RuntimeError, match=r"pip install rlvr-graders"):
             grade_math(*NEXT)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from string import ascii_lowercase
 
 from ..extract import choice_letter
-from ..verdict import CORRECT, WRONG
+from ..verdict import CORRECT, UNREADABLE_REFERENCE, WRONG
 from .characters import has_thousands
 from .exact import QUICK_BITS, TooLarge, exact_value
 from .expression import parse, symbols
@@ -20,7 +20,6 @@ from .leaves import Algebra, Sides, UnreadableReference, is_rounding, reference_
 from .structure import ALL_WORDS, EMPTY_WORDS, FLIPPED, ORDER, Node, is_name, letters, plain_words, read
 from .tokens import Tokens, UnreadableAnswer, commands, listed, word_of
 
-UNREADABLE_REFERENCE = "unparsable reference answer"
 # A prediction that only restates the task (\int_0^1 x dx where 1/2 is asked) is not an answer, although it equals one.
 _TASKS = commands("int iint iiint oint sum prod lim limsup liminf max min sup inf det gcd lcm bmod")
 _SAME_WORDS = {

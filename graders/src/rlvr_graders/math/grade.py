@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
 from typing import Any
 
 from ..extract import Extractor, extractor
+from ..pairs import in_workers, verdict_of
 from ..reporting import Progress, reporter
-from ..verdict import CORRECT, Verdict
-from ..workers import WorkerDied, WorkerOverran, shared_pool
-from .compare import UNREADABLE_REFERENCE, judge
+from ..verdict import NO_ANSWER, Verdict
+from .compare import judge
 from .leaves import Algebra, Undecided
 
 TIMEOUT = 5.0
 """Seconds of algebra one answer may cost."""
-NO_ANSWER = Verdict(0.0, "no final answer")
 
 
 def grade_math(
@@ -55,28 +53,17 @@ def grade_math_batch(
         extract: as for `grade_math`.
         progress: True for a bar (needs rich), or a function that receives (done, total).
     """
-    if len(completions) != len(answers):
-        raise ValueError(
-            f"{len(completions)} completions but {len(answers)} answers: give one answer for each completion"
-        )
-    if not timeout > 0:
-        raise ValueError(f"timeout={timeout} must be a positive number of seconds")
-    find = extractor(extract)
+    references, find = checked_rows(completions, answers, timeout), extractor(extract)
     verdicts: list[Verdict | None] = [None] * len(completions)
     open_pairs: dict[tuple[str, str], list[int]] = {}
-    for row, (completion, answer) in enumerate(zip(completions, answers, strict=True)):
-        reference = _reference(answer, row)
-        if not isinstance(completion, str):
-            raise TypeError(
-                f"completions[{row}] is a {type(completion).__name__}: pass the text of the response"
-            )
+    for row, (completion, reference) in enumerate(zip(completions, references, strict=True)):
         given = None
         try:
             given = find(completion)
             if given is None or not given.strip():
-                verdicts[row] = NO_ANSWER
+                verdicts[row] = Verdict(0.0, NO_ANSWER)
             else:
-                verdicts[row] = _verdict(judge(reference, given, Algebra()), given)
+                verdicts[row] = verdict_of(judge(reference, given, Algebra()), given)
         except Undecided:
             open_pairs.setdefault((reference, str(given)), []).append(row)
         except Exception as error:
@@ -85,12 +72,28 @@ def grade_math_batch(
         report = reporter(progress, len(completions), stack)
         done = len(completions) - sum(map(len, open_pairs.values()))
         report(done)
-        for pair, verdict in _by_algebra(list(open_pairs), timeout):
+        for pair, verdict in in_workers(list(open_pairs), timeout):
             for row in open_pairs[pair]:
                 verdicts[row] = verdict
             done += len(open_pairs[pair])
             report(done)
     return [verdict for verdict in verdicts if verdict is not None]
+
+
+def checked_rows(completions: Sequence[str], answers: Sequence[Any], timeout: float) -> list[str]:
+    """The references as text; an error names what is wrong with the data, since every sample would fail."""
+    if len(completions) != len(answers):
+        raise ValueError(
+            f"{len(completions)} completions but {len(answers)} answers: give one answer for each completion"
+        )
+    if not timeout > 0:
+        raise ValueError(f"timeout={timeout} must be a positive number of seconds")
+    for row, completion in enumerate(completions):
+        if not isinstance(completion, str):
+            raise TypeError(
+                f"completions[{row}] is a {type(completion).__name__}: pass the text of the response"
+            )
+    return [_reference(answer, row) for row, answer in enumerate(answers)]
 
 
 def _reference(answer: Any, row: int) -> str:
@@ -102,40 +105,3 @@ def _reference(answer: Any, row: int) -> str:
     if not text:
         raise ValueError(f"answers[{row}] is empty: a problem without a reference answer cannot be graded")
     return text
-
-
-def _verdict(reason: str, given: str) -> Verdict:
-    failed = reason.startswith(UNREADABLE_REFERENCE)
-    return Verdict(1.0 if reason == CORRECT else 0.0, reason, given, failed)
-
-
-def _by_algebra(pairs: list[tuple[str, str]], timeout: float) -> Any:
-    """Yields (pair, verdict) as the workers finish."""
-    if not pairs:
-        return
-    if len(pairs) == 1:
-        yield pairs[0], _ask(*pairs[0], timeout)
-        return
-    executor = ThreadPoolExecutor(min(len(pairs), shared_pool().size), thread_name_prefix="grade")
-    try:
-        futures = {executor.submit(_ask, *pair, timeout): pair for pair in pairs}
-        for future in as_completed(futures):
-            yield futures[future], future.result()
-    finally:  # on Ctrl-C: nothing new starts, and what runs ends within its limit
-        executor.shutdown(wait=True, cancel_futures=True)
-
-
-def _ask(reference: str, given: str, timeout: float) -> Verdict:
-    request = {"reference": reference, "prediction": given}
-    for _ in range(2):
-        try:
-            answer = shared_pool().ask(request, timeout)
-            if "failure" in answer:
-                return Verdict.failure(answer["failure"], given)
-            return _verdict(answer["reason"], given)
-        except WorkerOverran:
-            return Verdict.failure(f"timed out after {timeout:g} s", given)
-        except WorkerDied as error:
-            ending = str(error)
-    # Once may be chance (the system ran out of memory elsewhere); the same answer twice is the answer's doing.
-    return Verdict.failure(f"the grader's worker crashed on it: {ending}", given)
