@@ -26,6 +26,7 @@ from delta_rlvr.files import write_json
 from delta_rlvr.runs.layout import RUN
 from delta_rlvr.score_units import score_unit
 from delta_rlvr.specs import shown_spec
+from delta_rlvr.tasks.own_reward import own_function
 from delta_rlvr.words import comma_list
 
 __all__ = ["add_arguments", "run"]
@@ -75,7 +76,7 @@ def _sample(
     benchmarks = load_benchmarks(names, has_template=templated, **options.question_options(args))
     settings = options.sampling_settings(args, benchmarks, k)
     loaded = None if args.server else options.load_model(name, args)
-    progress = display.ConsoleProgress(console, own_reward=args.reward is not None)
+    progress = display.ConsoleProgress(console, own_reward=own_function(args.reward) is not None)
     settings, cut = options.fit_context(args, benchmarks, loaded, settings)
     if cut:
         progress.say(cut)
@@ -155,7 +156,7 @@ def _rescore(args: argparse.Namespace, console: Console) -> int:
         settings=settings,
         model=stored.get("model") or {"name": args.model or path.name},
         backend=stored.get("backend") or {"kind": "stored samples"},
-        progress=display.ConsoleProgress(console, own_reward=args.reward is not None),
+        progress=display.ConsoleProgress(console, own_reward=own_function(args.reward) is not None),
     )
     if not stored.get("settings"):
         console.print(
@@ -205,7 +206,7 @@ def _select(args: argparse.Namespace, console: Console) -> int:
         return _sample(args, console, str(checkpoint), [rule.benchmark], path, rule.k)
 
     choice = select_checkpoint(Path(args.select), rule, evaluate, say=say)
-    shown = score_unit(args.reward).finer.plain
+    shown = score_unit(own_function(args.reward)).finer.plain
     for step, score in choice["scores"].items():
         say(f"{'*' if int(step) == choice['step'] else ' '} checkpoint-{step}: {shown(score)}")
     return ExitCode.DONE

@@ -70,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     asked(
         "--reward",
         metavar="PLACE",
-        help="a function of your own that judges, as in my.py:function or package.module:function (TRL's signature)",
+        help="another judge: math-verify, or a function of your own as my.py:function or package.module:function (TRL's signature)",
     )
 
     drawn = parser.add_argument_group(

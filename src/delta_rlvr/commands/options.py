@@ -86,7 +86,7 @@ class TrainOptions:
     )
     reward: str | None = _option(
         None,
-        "A reward function of your own in the place of the task's grader, as my.py:function or package.module:function "
+        "Another judge than the task's grader: math-verify, or a function of your own as my.py:function or package.module:function "
         "(TRL's signature).",
     )
     steps: int | None = _option(None, "Optimizer steps (the same as --max_steps).")

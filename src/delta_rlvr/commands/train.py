@@ -52,7 +52,7 @@ from delta_rlvr.runs.writer import check_is_free
 from delta_rlvr.specs import shown_spec, without_settings
 from delta_rlvr.tasks import Task, decisive_tokens, get_task
 from delta_rlvr.tasks.contents import content_digest
-from delta_rlvr.tasks.own_reward import OwnReward
+from delta_rlvr.tasks.own_reward import OwnReward, judged_by, own_function
 from delta_rlvr.tasks.problem_set import ProblemSet
 from delta_rlvr.words import command_line
 from rlvr_graders import RewardFunction
@@ -84,7 +84,7 @@ def train(
             return
         if not options.resume and config.process_index == 0:
             check_is_free(Path(str(config.output_dir)))  # before seconds or minutes go into data and model
-        task = get_task(options.task, graded=options.reward is None)
+        task = get_task(options.task, **judged_by(options.reward))
         limit = config.max_completion_length
         complete(config, options, task, teller.say)
         problems = training_problems(task, options, config)
@@ -175,7 +175,7 @@ class _Run:
         if writer:
             self.teller.say(f"run folder: {self.config.output_dir}")
             tell_change(
-                self.options.reward,
+                own_function(self.options.reward),
                 before,
                 after,
                 self.teller,

@@ -12,7 +12,7 @@ from delta_rlvr.commands.options import TrainOptions
 from delta_rlvr.models.prompts import encode_prompt, prompt_text
 from delta_rlvr.specs import shown_spec, split_spec
 from delta_rlvr.tasks import Problem, Task
-from delta_rlvr.tasks.own_reward import OwnReward
+from delta_rlvr.tasks.own_reward import OwnReward, own_function
 from delta_rlvr.tasks.problem_set import ProblemSet
 from delta_rlvr.tasks.templates import MATH
 from delta_rlvr.words import counted
@@ -58,9 +58,10 @@ def own_or_task_reward(
 ) -> TaskReward | OwnReward:
     """What judges responses in training: the function that --reward names, or the task itself."""
     by_id = {problem.id: problem for problem in problems}
-    if options.reward is None:
+    function = own_function(options.reward)
+    if function is None:
         return TaskReward(task, by_id)
-    reward = OwnReward(options.reward)
+    reward = OwnReward(function)
     reward.problems = by_id
     reward.check(problems[0], training=True)
     return reward
