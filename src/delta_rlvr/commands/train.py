@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import transformers
-from datasets import Dataset
 from rich.console import Console
 from transformers import PrinterCallback, ProgressCallback
 
@@ -34,10 +33,10 @@ from delta_rlvr.commands.resuming import changes, finished, step_to_go_on_from
 from delta_rlvr.commands.terminal import plain_warnings
 from delta_rlvr.commands.training_problems import (
     TaskReward,
+    data_set,
     default_prompt,
     fit_context,
     own_or_task_reward,
-    row,
     training_problems,
 )
 from delta_rlvr.evaluate import EvaluationResult
@@ -103,7 +102,7 @@ def train(
             model=model,
             reward_funcs=[reward, *_penalties(options, config)],
             args=config,
-            train_dataset=Dataset.from_list([row(problem) for problem in problems]),
+            train_dataset=data_set(problems),
             processing_class=tokenizer,
             peft_config=_lora(options),
         )

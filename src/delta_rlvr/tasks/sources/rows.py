@@ -257,12 +257,12 @@ def _problems(
                 raise ValueError(
                     f"{where}: the same id as {seen[name]} ({name}); give each row an id of its own"
                 )
+            seen[name] = where
         else:
             # Sets without ids do repeat questions: a repeat is numbered, so that ids stay unique and stable.
             digest = question_hash(fields.question)
             repeats[digest] += 1
             name = digest if repeats[digest] == 1 else f"{digest}-{repeats[digest]}"
-        seen[name] = where
         prompt, answer, grader = fields.question, fields.answer, fields.grader
         if grader == "math" and grader_of_math is not None:
             grader = grader_of_math
