@@ -95,7 +95,9 @@ SETTINGS=(
   actor_rollout_ref.rollout.calculate_log_probs=True
   trainer.nnodes="$NNODES"
   trainer.n_gpus_per_node="$GPUS"
-  # checkpoints are judged afterwards, by `delta-rlvr evaluate` (AIME25 avg@8 in the paper)
+  # checkpoints are judged afterwards, by recipes/paper/score.sh (AIME25 avg@8 in the paper): each also holds a model that can be served
+  "actor_rollout_ref.actor.checkpoint.save_contents=[model,optimizer,extra,hf_model]"
+  "actor_rollout_ref.actor.checkpoint.load_contents=[model,optimizer,extra]"
   trainer.val_before_train=False
   trainer.test_freq=-1
   trainer.save_freq=20

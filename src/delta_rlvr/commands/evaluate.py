@@ -19,8 +19,15 @@ from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.results import EvaluationResult
 from delta_rlvr.evaluate.runner import identity, run_evaluation, score_samples
 from delta_rlvr.evaluate.sample_file import SampleFile, read_samples
-from delta_rlvr.evaluate.selection import SelectionRule, select_checkpoint
+from delta_rlvr.evaluate.selection import (
+    Checkpoint,
+    SelectionRule,
+    checkpoints,
+    select_checkpoint,
+    selection_result_path,
+)
 from delta_rlvr.evaluate.settings import PRESETS, EvaluationSettings
+from delta_rlvr.evaluate.table import FORMATS, score_table
 from delta_rlvr.exit_codes import ExitCode
 from delta_rlvr.files import write_json
 from delta_rlvr.runs.layout import RUN
@@ -35,7 +42,7 @@ __all__ = ["add_arguments", "run"]
 def run(args: argparse.Namespace) -> int:
     """Do what was asked; the exit code."""
     console = make_console(160)
-    if args.list:
+    if args.list and not args.select:
         console.print(display.list_table())
         return ExitCode.DONE
     if args.compare:
@@ -171,7 +178,13 @@ def _rescore(args: argparse.Namespace, console: Console) -> int:
 def _compare(args: argparse.Namespace, console: Console) -> int:
     if len(args.compare) < 2:
         raise EvaluationError("--compare needs at least two results: the baseline first")
-    sides = {text: [EvaluationResult.load(path) for path in comma_list(text)] for text in args.compare}
+    wrong = [path for path in comma_list(args.output or "") if Path(path).suffix not in (".json", *FORMATS)]
+    if wrong:
+        raise EvaluationError(
+            f"--output {wrong[0]}: a comparison is written as {', '.join((*FORMATS, '.json'))}; several files are joined by commas"
+        )
+    named = [_named_results(text) for text in args.compare]
+    sides = {name: [EvaluationResult.load(path) for path in comma_list(paths)] for name, paths in named}
     if len(sides) < len(args.compare):
         raise EvaluationError("--compare: a result is given twice")
     baseline, *others = sides
@@ -182,15 +195,26 @@ def _compare(args: argparse.Namespace, console: Console) -> int:
         benchmarks=comma_list(args.benchmarks) or None,
         seed=args.seed or 0,
     )
+    table = score_table(sides, comma_list(args.benchmarks) or None)
+    console.print(display.method_table(table))
     console.print(display.comparison_table(comparisons))
     for comparison in comparisons:
         for sentence in comparison.notes:
             console.print(f"- {sentence}", highlight=False)
-    if args.output:
-        target = Path(args.output)
-        write_json(target, [asdict(comparison) for comparison in comparisons])
-        console.print(f"comparison: {target}")
+    for target in map(Path, comma_list(args.output or "")):
+        if target.suffix == ".json":
+            write_json(target, [asdict(comparison) for comparison in comparisons])
+        else:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(FORMATS[target.suffix](table), encoding="utf-8")
+        console.print(f"comparison: {target}", highlight=False, soft_wrap=True)
     return ExitCode.DONE
+
+
+def _named_results(text: str) -> tuple[str, str]:
+    """NAME=RESULT,RESULT, or results that are called as they are written."""
+    name, equals, paths = text.partition("=")
+    return (name, paths) if equals and "/" not in name and paths else (text, text)
 
 
 def _select(args: argparse.Namespace, console: Console) -> int:
@@ -201,14 +225,21 @@ def _select(args: argparse.Namespace, console: Console) -> int:
     def say(text: str) -> None:
         console.print(text, highlight=False, soft_wrap=True)
 
-    def evaluate(step: int, checkpoint: Path, path: Path) -> EvaluationResult:
-        say(f"checkpoint-{step}")
-        return _sample(args, console, str(checkpoint), [rule.benchmark], path, rule.k)
+    run_folder = Path(args.select)
+    if args.list:
+        errors = Console(stderr=True, soft_wrap=True, highlight=False)
+        for one in checkpoints(run_folder, errors.print).values():
+            print(one.model, selection_result_path(run_folder, rule, one.name), sep="\t")
+        return ExitCode.DONE
 
-    choice = select_checkpoint(Path(args.select), rule, evaluate, say=say)
+    def evaluate(checkpoint: Checkpoint, path: Path) -> EvaluationResult:
+        say(checkpoint.name)
+        return _sample(args, console, str(checkpoint.model), [rule.benchmark], path, rule.k)
+
+    choice = select_checkpoint(run_folder, rule, evaluate, say=say)
     shown = score_unit(own_function(args.reward)).finer.plain
     for step, score in choice["scores"].items():
-        say(f"{'*' if int(step) == choice['step'] else ' '} checkpoint-{step}: {shown(score)}")
+        say(f"{'*' if int(step) == choice['step'] else ' '} step {step}: {shown(score)}")
     return ExitCode.DONE
 
 

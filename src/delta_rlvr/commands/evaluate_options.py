@@ -28,7 +28,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "was. Exit codes: 0 complete, 1 failed, 2 bad input, 3 some samples failed and are named, 130 interrupted."
     )
     what = parser.add_argument_group("what to do (without any of these: sample and score)").add_argument
-    what("--list", action="store_true", help="show the benchmarks and where their data is looked for")
+    what(
+        "--list",
+        action="store_true",
+        help="show the benchmarks and where their data is looked for; with --select: each checkpoint, and where its result belongs",
+    )
     what(
         "--samples",
         metavar="FILE",
@@ -38,7 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--compare",
         nargs="+",
         metavar="RESULT",
-        help="compare results with the first one; several evaluations of one model are joined by commas",
+        help="compare results with the first one, as a table of methods and benchmarks; NAME=RESULT names a row, several results of "
+        "one method (seeds) are joined by commas; --output FILE.md,FILE.tex,FILE.csv,FILE.json writes it",
     )
     what("--select", metavar="RUN", help="evaluate a run's checkpoints and choose by --rule")
     what("--rule", default=PAPER_RULE, help="what --select goes by (default: %(default)s, the paper's)")
