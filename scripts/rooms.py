@@ -18,11 +18,22 @@ SOURCE = ROOT / "src" / "delta_rlvr"
 PAGE = ROOT / "CONTRIBUTING.md"
 BEGIN, END = "<!-- rooms: begin -->\n", "<!-- rooms: end -->"
 
-SHARED = ("exit_codes", "specs", "user_code", "hints", "words", "score_units", "files", "versions", "rewards")
+SHARED = (
+    "exit_codes",
+    "specs",
+    "user_code",
+    "hints",
+    "words",
+    "score_units",
+    "terminal",
+    "files",
+    "versions",
+    "rewards",
+)
 """Modules beside the rooms that any of them may import; they import no room."""
 ORDER = (
     *("credit", "objectives", "models", "tasks", "runs", "evaluate", "report", "adapters"),
-    *("testing", "doctor", "commands", "cli"),
+    *("testing", "training", "doctor", "api", "commands", "cli"),
 )
 """A room imports those before it."""
 

@@ -7,11 +7,11 @@ import pytest
 from rich.console import Console
 
 from delta_rlvr.commands.evaluate_display import comparison_table, result_table
-from delta_rlvr.commands.heldout import tell_change
-from delta_rlvr.commands.progress import Teller
 from delta_rlvr.evaluate import EvaluationError, compare_many, compare_results
 from delta_rlvr.evaluate.results import EvaluationResult
 from delta_rlvr.evaluate.significance import mann_whitney
+from delta_rlvr.training.heldout import show_change
+from delta_rlvr.training.progress import Teller
 from evaluation_support import make_result
 from rounding import EXACT
 
@@ -61,7 +61,7 @@ def test_where_nothing_varies_there_is_no_interval():
     assert "no interval" in shown(comparison_table([comparison]))
     assert "no interval" in shown(result_table(results[0]))
     said = Console(file=io.StringIO(), width=200)
-    tell_change(None, *results, Teller(said), compare="delta-rlvr compare")
+    show_change(None, *results, Teller(said), compare="delta-rlvr compare")
     text = said.file.getvalue()
     assert text.count("no interval") == 4
     assert text.count("Every question scored the same: resampling") == 1  # for both, once

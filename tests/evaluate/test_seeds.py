@@ -185,6 +185,6 @@ def test_few_problems_are_named_beside_few_seeds():
     assert sentence.endswith(f"seeds or more to tell methods apart. {rough}")
     assert rough.startswith("A score of 3 problems is rough, and more seeds do not help: give the task's")
     # Where the task has more of them, as many were asked as --eval_problems said.
-    assert few_problems(3, 3).endswith("do not help: raise --eval_problems.")
+    assert few_problems(3, 3).endswith("do not help: raise eval_problems.")
     assert few_problems(19, None) is not None
     assert few_problems(20, 20) is few_problems(None, 3) is None

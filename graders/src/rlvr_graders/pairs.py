@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
 from .verdict import CORRECT, UNREADABLE_REFERENCE, Verdict
-from .workers import WorkerDied, WorkerOverran, shared_pool
+from .workers import WorkerDied, WorkerNotStarted, WorkerOverran, shared_pool
 
 Pair = tuple[str, str]
+START_ATTEMPTS = 5
 
 
 def verdict_of(reason: str, answer: str | None) -> Verdict:
@@ -35,7 +37,8 @@ def in_workers(pairs: list[Pair], timeout: float, grader: str = "math") -> Itera
 
 def _ask(reference: str, given: str, timeout: float, grader: str) -> Verdict:
     request = {"reference": reference, "prediction": given}
-    for _ in range(2):
+    deaths, starts = 0, 0
+    while deaths < 2 and starts < START_ATTEMPTS:
         try:
             answer = shared_pool(grader).ask(request, timeout)
             if "failure" in answer:
@@ -43,7 +46,12 @@ def _ask(reference: str, given: str, timeout: float, grader: str) -> Verdict:
             return verdict_of(answer["reason"], answer.get("answer", given))
         except WorkerOverran:
             return Verdict.failure(f"timed out after {timeout:g} s", given)
+        except WorkerNotStarted as error:  # nothing to do with this answer
+            ending, starts = str(error), starts + 1
+            time.sleep(0.1 * 2**starts)
         except WorkerDied as error:
-            ending = str(error)
+            ending, deaths = str(error), deaths + 1
+    if starts == START_ATTEMPTS:
+        return Verdict.failure(f"no grading worker could start: {ending}", given)
     # Once may be chance (the system ran out of memory elsewhere); the same answer twice is the answer's doing.
     return Verdict.failure(f"the grader's worker crashed on it: {ending}", given)

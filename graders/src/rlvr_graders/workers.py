@@ -15,6 +15,7 @@ import sys
 import tempfile
 import threading
 import time
+from contextlib import suppress
 from typing import Any
 
 MEMORY = 1 << 30
@@ -32,6 +33,10 @@ class WorkerOverran(Exception):
 
 class WorkerDied(Exception):
     """The worker ended without an answer; the message says how."""
+
+
+class WorkerNotStarted(WorkerDied):
+    """It ended before it was ready, so that no answer can be to blame: the system was short of memory or processes."""
 
 
 class _Worker:
@@ -62,9 +67,9 @@ class _Worker:
             try:
                 self._read(START_LIMIT)
             except WorkerOverran:
-                raise RuntimeError(f"a grading worker did not start within {START_LIMIT:.0f} s") from None
+                raise WorkerNotStarted(f"not ready within {START_LIMIT:.0f} s") from None
             except WorkerDied as error:
-                raise RuntimeError(self._start_failure(str(error))) from None
+                raise self._start_failure(str(error)) from None
             self._ready = True
         self.tasks += 1
         assert self._process.stdin is not None
@@ -98,14 +103,20 @@ class _Worker:
         code = self._process.wait()
         return f"killed by signal {-code}" if code < 0 else f"exit status {code}"
 
-    def _start_failure(self, ending: str) -> str:
+    def is_ready(self) -> bool:
+        """Whether it has started, or says so by now."""
+        poll = select.poll()
+        poll.register(self._process.stdout, select.POLLIN)  # type: ignore[arg-type]
+        return self._ready or bool(poll.poll(0))
+
+    def _start_failure(self, ending: str) -> Exception:
         self._errors.seek(0)
         errors = self._errors.read()[-2000:].decode(errors="replace").strip()
-        if "No module named" in errors:
+        if "No module named" in errors:  # the one that no second attempt mends
             missing = errors.rsplit("No module named", 1)[1].strip()
             extra = "" if self._grader == "math" else f"[{self._grader}]"
-            return f"the {self._grader} grader needs {missing}: pip install rlvr-graders{extra}"
-        return f"a grading worker could not start ({ending}): {errors or 'no message'}"
+            return RuntimeError(f"the {self._grader} grader needs {missing}: pip install rlvr-graders{extra}")
+        return WorkerNotStarted(f"{ending}: {errors[-300:] or 'no message'}")
 
     def end(self) -> None:
         """Kills the process and collects it, so that no zombie stays."""
@@ -126,7 +137,7 @@ def usable_cores() -> int:
 
 
 class WorkerPool:
-    """Up to `size` workers, started when they are first needed."""
+    """Up to `size` workers at work, started when they are first needed, and a spare: where one is killed, the next is ready."""
 
     def __init__(self, size: int | None = None, memory: int = MEMORY, grader: str = "math") -> None:
         self.size = size or usable_cores()
@@ -157,27 +168,39 @@ class WorkerPool:
             while True:
                 if self._closed:
                     raise RuntimeError("the pool of grading workers has been shut down")
-                if self._free:
-                    return self._free.pop()
-                if len(self._all) < self.size:
-                    worker = _Worker(self._memory, self._grader)
-                    self._all.append(worker)
+                busy = len(self._all) - len(self._free)
+                if busy < self.size:
+                    if not self._free:
+                        self._start()
+                    worker = next((worker for worker in self._free if worker.is_ready()), self._free[0])
+                    self._free.remove(worker)
+                    self._keep_spare()
                     return worker
                 self._change.wait()
+
+    def _start(self) -> None:
+        try:
+            worker = _Worker(self._memory, self._grader)
+        except OSError as error:  # no memory or no process left for it
+            raise WorkerNotStarted(str(error)) from error
+        self._all.append(worker)
+        self._free.append(worker)
+
+    def _keep_spare(self) -> None:
+        """Starts the next worker while the caller goes on: after an overrun nobody need wait for it."""
+        if not self._free and not self._closed:
+            with suppress(WorkerNotStarted):
+                self._start()
 
     def _give(self, worker: _Worker, keep: bool) -> None:
         with self._change:
             if keep and not self._closed:
-                self._free.append(worker)
+                self._free.insert(0, worker)
             else:
                 if worker in self._all:
                     self._all.remove(worker)
                 worker.end()
-                if not self._closed and len(self._all) < self.size:
-                    # The replacement starts now, while the caller goes on: the next sample need not wait for it.
-                    replacement = _Worker(self._memory, self._grader)
-                    self._all.append(replacement)
-                    self._free.append(replacement)
+                self._keep_spare()
             self._change.notify()
 
     def close(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,12 +12,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rlvr_graders import grade_choice, grade_math_batch
+from rlvr_graders import grade_choice, grade_math, grade_math_batch
 from rlvr_graders.extract import EXTRACTORS
 from rlvr_graders.math.algebra import ValueAlgebra
 from rlvr_graders.math.compare import judge
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+import nesting  # noqa: E402
+
 ALGEBRA = ValueAlgebra()
 COMMANDS = r"""
 \frac \sqrt \text{ \begin{pmatrix} \end{pmatrix} \begin{cases} \end{cases} \begin{aligned} \left \right \le \in \mathbb{R} \cup \pm
@@ -109,6 +113,53 @@ def test_any_completion_has_its_answer_or_none(answer: str, prose: str, mark: st
 @given(st.sampled_from(REAL))
 def test_a_real_answer_answers_itself_or_is_not_understood(answer: str) -> None:
     assert judged(answer, answer) == "correct" or judged(answer, answer).startswith("unparsable")
+
+
+NOISE_BEHIND = [
+    "answer ",
+    "answer is ",
+    "the answer to ",
+    "option ",
+    "so ",
+    "*",
+    "_",
+    " ",
+    "(",
+    "C) ",
+    "####",
+    "1,000 ",
+    "\\boxed",
+    "}",
+    "{",
+    "</s>",
+    "<|",
+    "\t",
+]
+
+
+def test_nested_constructs_keep_the_calling_process_for_milliseconds_and_no_call_beyond_its_limit() -> None:
+    """A sample of `nesting.py`; run that file for all of them. Time of this thread alone: workers have their own limit."""
+    generator = random.Random(0)
+    rows = [row for row in nesting.pairs(generator, three=500) if generator.random() < 0.02]
+    assert len(rows) > 400
+    grade_math(r"\boxed{\sqrt{8}+x}", r"x+2\sqrt{2}")
+    for reference, prediction in rows:
+        cpu, wall = time.thread_time(), time.monotonic()
+        verdict = grade_math(f"\\boxed{{{prediction}}}", reference, timeout=0.5)
+        cpu, wall = time.thread_time() - cpu, time.monotonic() - wall
+        assert cpu < 0.05, f"{cpu:.3f} s for {prediction!r} where {reference!r} is asked"
+        assert wall < 3, f"{wall:.1f} s for {prediction!r}: {verdict.reason}"
+
+
+def test_extraction_is_linear() -> None:
+    for one in NOISE_BEHIND:
+        for other in NOISE_BEHIND:
+            text = (one + other * 9) * 300
+            for extract in (*EXTRACTORS.values(), lambda text: grade_choice(text, "C")):
+                begin = time.thread_time()
+                extract(text[:2000])
+                extract("answer is " + text[:2000])
+                assert time.thread_time() - begin < 0.05, (one, other, extract)
 
 
 def random_samples(count: int, seed: int) -> Iterator[tuple[str, str]]:

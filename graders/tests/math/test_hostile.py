@@ -103,7 +103,7 @@ def test_many_threads_share_the_workers() -> None:
         ]
         scores = [job.result().score for job in jobs]
     assert scores == [1.0] * 24 + [0.0] * 16
-    assert len(shared_pool().pids()) <= shared_pool().size
+    assert len(shared_pool().pids()) <= shared_pool().size + 1, "the spare one"
 
 
 def test_memory_is_bounded() -> None:
@@ -111,7 +111,7 @@ def test_memory_is_bounded() -> None:
     try:
         request = {"reference": r"\sqrt{2}", "prediction": r"\sqrt{8}"}
         assert pool.ask(request, 20)["reason"] == "wrong answer"
-        (pid,) = pool.pids()
+        pid, _ = pool.pids()
         assert psutil.Process(pid).rlimit(psutil.RLIMIT_AS) == (400 << 20, 400 << 20)
         assert psutil.Process(pid).memory_info().rss < 200 << 20
     finally:
@@ -160,6 +160,33 @@ def test_whatever_happens_in_a_worker_is_a_verdict_and_the_next_sample_is_graded
         assert (verdict.score, verdict.reason) == (0.0, reason)
         assert verdict.failed == (not reason.startswith("unparsable"))
         assert grade_math(*NEXT).score == 1.0
+    finally:
+        pool.close()
+
+
+@pytest.mark.parametrize(("deaths", "score"), [(3, 1.0), (99, 0.0)])
+def test_a_kill_while_a_worker_starts_never_ends_a_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, deaths: int, score: float
+) -> None:
+    program = f"""
+import os, pathlib, signal, sys
+born = pathlib.Path({str(tmp_path)!r}, str(os.getpid()))
+born.touch()
+if len(list(born.parent.iterdir())) <= {deaths}:
+    os.kill(os.getpid(), signal.SIGKILL)
+from rlvr_graders.worker import main
+main(int(sys.argv[1]), sys.argv[2])
+"""
+    monkeypatch.setattr(workers_module, "_PROGRAM", ("-c", program))
+    pool = WorkerPool(size=1)
+    monkeypatch.setitem(workers_module._pools, "math", pool)
+    monkeypatch.setattr("rlvr_graders.pairs.time.sleep", lambda _: None)
+    try:
+        verdict = grade_math(*NEXT)
+        assert verdict.score == score
+        assert score or (
+            verdict.failed and "no grading worker could start: killed by signal 9" in verdict.reason
+        )
     finally:
         pool.close()
 

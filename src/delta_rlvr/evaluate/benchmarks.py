@@ -26,7 +26,6 @@ from delta_rlvr.tasks.sources.rows import ROW_FILES, data_file, is_row_file, lab
 from delta_rlvr.tasks.sources.schemas import FieldNames, RowError, question_hash
 from delta_rlvr.tasks.task import HELDOUT_SAMPLING
 from delta_rlvr.tasks.templates import Template
-from delta_rlvr.words import command_line
 
 Reader = Callable[[readers.Row, Template], Problem]
 TASK_PREFIX = "task:"
@@ -172,7 +171,7 @@ def load_benchmark(
         # A prompt of one's own and one for base models stay as they are, as in training, so that both give the same score.
         plain = template in templates.TEMPLATES and templates.template(template).plain
         if plain and style == "chat":
-            raise EvaluationError(f"the template {template} is plain text: leave --style chat out")
+            raise EvaluationError(f"the template {template} is plain text: leave `style` out")
         chat = style == "chat" or (style == "auto" and has_template and template_text is None and not plain)
         load["style"] = "chat" if chat else "plain"
         if is_row_file(name.partition("?")[0]):
@@ -226,7 +225,7 @@ def _named(benchmark: Benchmark, load: dict[str, Any]) -> Questions:
 def load_benchmarks(names: Sequence[str], **options: Any) -> list[Questions]:
     """Several benchmarks; data that is absent is named for all of them at once."""
     if not names:
-        raise EvaluationError("give --benchmarks with one or more names, or a --preset")
+        raise EvaluationError("give `benchmarks`, one or more names, or a `preset`")
     loaded, absent = [], []
     for name in names:
         try:
@@ -259,7 +258,7 @@ def _judged(questions: Questions, spec: str | None) -> Questions:
         return questions
     if spec in NAMED:
         if other := {problem.grader for problem in questions.problems} - {"math"}:
-            raise EvaluationError(f"--reward {spec} judges mathematics, and {questions.name} is {min(other)}")
+            raise EvaluationError(f"reward={spec!r} judges mathematics, and {questions.name} is {min(other)}")
         graded = tuple(replace(problem, grader=spec) for problem in questions.problems)
         return replace(questions, problems=graded, description={**questions.description, "grader": spec})
     reward = OwnReward(spec)
@@ -316,8 +315,8 @@ def _file_and_columns(name: str) -> tuple[Path, FieldNames]:
     if other := settings.keys() - columns:
         raise EvaluationError(
             f"{name}: a file takes the settings {', '.join(sorted(columns))}, not {', '.join(sorted(other))}. Prompts are given with "
-            f"--template or --template_text, a number of questions with --limit; a task takes more settings, and asks the rows that "
-            f"training held out: --benchmarks {command_line(TASK_PREFIX + name)}"
+            f"`template` or `template_text`, a number of questions with `limit`; a task takes more settings, and asks the rows that "
+            f"training held out: use benchmarks={TASK_PREFIX + name!r}"
         )
     return data_file(Path(file)), FieldNames(**settings)
 

@@ -232,12 +232,12 @@ def _paired_floor(pairs: int) -> float:
 
 
 def few_problems(problems: int | None, wanted: int | None) -> str | None:
-    """What to say of held-out scores of so many problems, where these are few. `wanted`: --eval_problems, if the task has as many."""
+    """What to say of held-out scores of so many problems, where these are few. `wanted`: `eval_problems`, if the task has as many."""
     if problems is None or problems >= FEW_QUESTIONS:
         return None
     more = "give the task's file more rows, or hold out a set of its own (FILE?heldout=OTHER)"
     if problems == wanted:
-        more = "raise --eval_problems"
+        more = "raise eval_problems"
     return f"A score of {counted(problems, 'problem')} is rough, and more seeds do not help: {more}."
 
 

@@ -55,12 +55,12 @@ def check_model_name(name: str) -> None:
             has = f"it has {', '.join(inside[:6])}" if inside else "it is empty"
             if inner:
                 has = f"did you mean {path / inner}?"
-            raise FileNotFoundError(f"--model {name}: the folder holds no model (no config.json); {has}")
+            raise FileNotFoundError(f"model={name!r}: the folder holds no model (no config.json); {has}")
     elif not path.exists() and _must_be_a_path(name):
-        raise FileNotFoundError(f"--model {name}: there is no such folder or file{near_path(Path(name))}")
+        raise FileNotFoundError(f"model={name!r}: there is no such folder or file{near_path(Path(name))}")
     # Names of the hub have an owner: SOMEBODY/smollm2-135m is one, however near it is to ours.
     elif not path.exists() and "/" not in name and (near := did_you_mean(name, (DEFAULT_POLICY, SMOLLM2))):
-        raise FileNotFoundError(f"--model {name}: there is no such model{near}")
+        raise FileNotFoundError(f"model={name!r}: there is no such model{near}")
 
 
 def _must_be_a_path(name: str) -> bool:
@@ -105,14 +105,14 @@ def check_device(device: str) -> None:
     try:
         kind = torch.device(device)
     except RuntimeError:
-        raise ValueError(f"--device {device}: there is no such device; give cpu, cuda or cuda:N") from None
+        raise ValueError(f"device={device!r}: there is no such device; give cpu, cuda or cuda:N") from None
     if kind.type == "cuda" and not torch.cuda.is_available():
         why = "this torch was built without CUDA" if torch.version.cuda is None else "torch sees no GPU"
-        raise ValueError(f"--device {device}: {why}; use --device cpu")
+        raise ValueError(f"device={device!r}: {why}; use device='cpu'")
     if kind.type == "cuda" and (kind.index or 0) >= torch.cuda.device_count():
-        raise ValueError(f"--device {device}: there are {torch.cuda.device_count()} GPUs, from cuda:0 on")
+        raise ValueError(f"device={device!r}: there are {torch.cuda.device_count()} GPUs, from cuda:0 on")
     if kind.type == "mps" and not torch.backends.mps.is_available():
-        raise ValueError(f"--device {device}: torch sees no Apple GPU; use --device cpu")
+        raise ValueError(f"device={device!r}: torch sees no Apple GPU; use device='cpu'")
 
 
 def is_gguf(name_or_path: str) -> bool:
@@ -125,7 +125,7 @@ def gguf_digest(path: str) -> str:
     try:
         return file_digest(Path(path))
     except OSError as error:
-        raise FileNotFoundError(f"--model {path}: {error.strerror}; give the path of the GGUF file") from None
+        raise FileNotFoundError(f"model={path!r}: {error.strerror}; give the path of the GGUF file") from None
 
 
 def load_policy(
@@ -161,7 +161,7 @@ def load_pretrained(kind: Any, name_or_path: str, **options: Any) -> Any:
             return kind.from_pretrained(place, **options)
     except OSError as error:
         raise FileNotFoundError(
-            f"--model {name_or_path}: it could not be loaded from the Hugging Face hub: {hub.reason(error)}"
+            f"model={name_or_path!r}: it could not be loaded from the Hugging Face hub: {hub.reason(error)}"
         ) from error
 
 

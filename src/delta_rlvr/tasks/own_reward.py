@@ -25,7 +25,7 @@ from rlvr_graders.verdict import Verdict
 GRADER = "own reward"
 """What a problem says that a reward of one's own judges."""
 NAMED = (MATH_VERIFY,)
-"""Rewards that have a name: other graders of ours for mathematics."""
+"""Rewards that have a name: other graders of mathematics than ours."""
 _REWARD_TEXT = "reward "
 FROM_TRL = ("completion_ids", "trainer_state", "log_extra", "log_metric", "environments")
 """What TRL gives a reward function beside the texts and the columns."""
@@ -36,14 +36,14 @@ class RewardError(ValueError):
 
 
 class OwnReward:
-    """The function that `--reward` names. TRL calls it; `grade` judges one completion for an evaluation."""
+    """The function that `reward` names. TRL calls it; `grade` judges one completion for an evaluation."""
 
     def __init__(self, spec: str) -> None:
         where, colon, name = spec.rpartition(":")
         if not colon:
             raise RewardError(
-                f"--reward {spec}: name the function in it too, as in my_rewards.py:my_reward or my_package.rewards:my_reward, or give "
-                f"a reward with a name of its own: {', '.join(NAMED)}"
+                f"reward={spec!r}: name the function in it too, as in my_rewards.py:my_reward or my_package.rewards:my_reward, or "
+                f"give one that has a name: {', '.join(NAMED)}"
             )
         module = module_at(where)
         function = getattr(module, name, None)
@@ -51,10 +51,10 @@ class OwnReward:
             known = [key for key, value in vars(module).items() if inspect.isfunction(value)]
             has = f"it has {', '.join(known)}" if known else "it has no function"
             raise RewardError(
-                f"--reward {spec}: there is no function {name!r} in {where}{did_you_mean(name, known)} ({has})"
+                f"reward={spec!r}: there is no function {name!r} in {where}{did_you_mean(name, known)} ({has})"
             )
         if inspect.iscoroutinefunction(function):
-            raise RewardError(f"--reward {spec} is async: give a plain function")
+            raise RewardError(f"reward={spec!r} is async: give a plain function")
         self.__name__ = name  # TRL logs the reward under it
         self.last_verdicts: list[Verdict] = []
         self.spec = spec
@@ -65,7 +65,7 @@ class OwnReward:
         """By id; what TRL's rows are looked up in."""
         if "completions" not in self.parameters and not self.takes_any:
             raise RewardError(
-                f"--reward {spec} takes {', '.join(self.parameters) or 'nothing'}: it must take `completions`, "
+                f"reward={spec!r} takes {', '.join(self.parameters) or 'nothing'}: it must take `completions`, "
                 "and columns of the rows by their names"
             )
 
@@ -77,10 +77,10 @@ class OwnReward:
             if required and name not in known:
                 if name in FROM_TRL:
                     raise RewardError(
-                        f"--reward {self.spec} needs {name!r}, which only training has: give it a default value"
+                        f"reward={self.spec!r} needs {name!r}, which only training has: give it a default value"
                     )
                 raise RewardError(
-                    f"--reward {self.spec} needs {name!r}, and the rows have {', '.join(sorted(_columns([problem])))}"
+                    f"reward={self.spec!r} needs {name!r}, and the rows have {', '.join(sorted(_columns([problem])))}"
                 )
 
     def __call__(self, prompts: Any = None, completions: Sequence[Any] = (), **given: Any) -> list[Any]:
@@ -107,16 +107,16 @@ class OwnReward:
             hint = ""
             if completions and not isinstance(completions[0], str):
                 hint = "; the prompt is a chat here, so that a completion is a list of messages: its text is completion[0]['content']"
-            raise RewardError(f"--reward {self.spec} {failed_with(self.function, error)}{hint}") from error
+            raise RewardError(f"reward={self.spec!r} {failed_with(self.function, error)}{hint}") from error
         try:
             listed = list(scores)
         except TypeError:
             raise RewardError(
-                f"--reward {self.spec} gave {scores!r}: give a list, one reward per completion"
+                f"reward={self.spec!r} gave {scores!r}: give a list, one reward per completion"
             ) from None
         if len(listed) != len(completions):
             raise RewardError(
-                f"--reward {self.spec} gave {len(listed)} rewards for {len(completions)} completions"
+                f"reward={self.spec!r} gave {len(listed)} rewards for {len(completions)} completions"
             )
         return [self._score(score) for score in listed]
 
@@ -129,18 +129,18 @@ class OwnReward:
             number = math.nan
         if not math.isfinite(number):
             raise RewardError(
-                f"--reward {self.spec} gave {score!r}: give a finite number, or None for a response that cannot be scored"
+                f"reward={self.spec!r} gave {score!r}: give a finite number, or None for a response that cannot be scored"
             )
         return number
 
 
 def own_function(reward: str | None) -> str | None:
-    """What `--reward` gives, where it is the place of a function and no name of ours."""
+    """The place of a function, where `reward` gives one and no name of ours."""
     return None if reward in NAMED else reward
 
 
 def judged_by(reward: str | None) -> dict[str, Any]:
-    """What `get_task` has to know of `--reward`."""
+    """What `get_task` has to know of a reward."""
     if reward is None or reward in NAMED:
         return {"grader": reward}
     function = OwnReward(reward)

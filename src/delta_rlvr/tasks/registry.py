@@ -73,7 +73,7 @@ def get_task(
     name, written = split_spec(spec)
     settings = _values(written)
     if grader is not None and (name in BUILT_IN or name.startswith(GENERATOR_PREFIX)):
-        raise ValueError(f"{name} judges its responses itself: leave --reward {grader} out")
+        raise ValueError(f"{name} judges its responses itself: leave `reward` out")
     if name in BUILT_IN:
         return _built_in(name, settings)
     if name.startswith(GENERATOR_PREFIX):

@@ -30,7 +30,7 @@ def check_size(raw: str) -> None:
         raise UnreadableAnswer(f"a number has more than {MAX_DIGITS} digits")
     depth = 0
     for bracket in re.findall(r"[(\[{)\]}]", raw):
-        depth += 1 if bracket in "([{" else -1
+        depth = depth + 1 if bracket in "([{" else max(depth - 1, 0)
         if depth > MAX_NESTING:
             raise UnreadableAnswer(f"brackets nest deeper than {MAX_NESTING}")
 

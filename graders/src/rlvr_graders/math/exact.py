@@ -8,6 +8,7 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from .expression import Expression
+from .tokens import step
 
 QUICK_BITS = 4096
 """Largest number worked out in the process that trains; what is larger is left to a worker."""
@@ -41,6 +42,7 @@ class _Exact:
             raise TooLarge
 
     def value(self, expression: Expression, names: dict[str, Fraction]) -> Fraction | None:
+        step(4)
         head, *parts = expression
         if head == "number":
             return Fraction(parts[0])

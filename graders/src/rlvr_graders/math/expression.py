@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Any
 
 from .characters import MAX_NESTING
-from .tokens import Tokens, UnreadableAnswer, commands, is_word, join, listed, word_of
+from .tokens import Tokens, UnreadableAnswer, commands, is_word, join, listed, step, word_of
 from .units import UNITS
 
 Expression = tuple[Any, ...]
@@ -79,6 +79,8 @@ class _Parser:
         """Inside how many trigonometric functions: there degrees are a number."""
         self.counters: list[str] = []
         """Names that a sum runs over: there i is one, not the imaginary unit."""
+        self.known: dict[int, tuple[list[Expression], int]] = {}
+        """What brackets hold that were read to see whether they are a call's, and where they end: no token is read twice."""
 
     def peek(self, ahead: int = 0) -> str:
         return self.tokens[self.at + ahead] if self.at + ahead < len(self.tokens) else ""
@@ -186,6 +188,7 @@ class _Parser:
     # --- what a factor may be ---
 
     def primary(self) -> Expression:
+        step(4)
         token = self.take()
         if token[0].isdigit():
             return self.number(token)
@@ -271,9 +274,7 @@ class _Parser:
         return Fraction(int(top), int(bottom))
 
     def bracket(self, opener: str) -> Expression:
-        bars, self.bars = self.bars, 0
         items = self.items(_CLOSERS[opener], () if opener == "{" else (",", ";"))
-        self.bars = bars
         return ("vector", *items) if len(items) > 1 else items[0]
 
     def counted(self) -> Expression:
@@ -286,11 +287,18 @@ class _Parser:
         return (_COUNTED[letter], above, self.group())
 
     def items(self, closer: str, separators: tuple[str, ...] = (",",)) -> list[Expression]:
+        start = self.at
+        if start in self.known:
+            items, self.at = self.known[start]
+            return items
+        bars, self.bars = self.bars, 0
         items = [self.sum()]
         while self.peek() in separators:
             self.take()
             items.append(self.sum())
         self.expect(closer)
+        self.bars = bars
+        self.known[start] = items, self.at
         return items
 
     def fraction(self) -> Expression:

@@ -10,11 +10,15 @@ from ..extract import Extractor, extractor
 from ..pairs import in_workers, verdict_of
 from ..reporting import Progress, reporter
 from ..verdict import NO_ANSWER, Verdict
+from .characters import MAX_LENGTH
 from .compare import judge
 from .leaves import Algebra, Undecided
+from .tokens import OutOfSteps, at_most
 
 TIMEOUT = 5.0
 """Seconds of algebra one answer may cost."""
+QUICK_LENGTH, QUICK_STEPS = 300, 5_000
+"""Characters (of answer and reference) and steps that are worked on in the calling process: a few milliseconds."""
 
 
 def grade_math(
@@ -63,8 +67,8 @@ def grade_math_batch(
             if given is None or not given.strip():
                 verdicts[row] = Verdict(0.0, NO_ANSWER)
             else:
-                verdicts[row] = verdict_of(judge(reference, given, Algebra()), given)
-        except Undecided:
+                verdicts[row] = _quick(reference, given)
+        except (Undecided, OutOfSteps, RecursionError):
             open_pairs.setdefault((reference, str(given)), []).append(row)
         except Exception as error:
             verdicts[row] = Verdict.from_error(error, given)
@@ -105,3 +109,15 @@ def _reference(answer: Any, row: int) -> str:
     if not text:
         raise ValueError(f"answers[{row}] is empty: a problem without a reference answer cannot be graded")
     return text
+
+
+def _quick(reference: str, given: str) -> Verdict:
+    """The verdict where it takes little work. What is long or costs more steps is left to a worker, under its time limit."""
+    if len(given) > MAX_LENGTH:
+        return Verdict(
+            0.0, f"unparsable answer: it has {len(given)} characters, more than {MAX_LENGTH}", given
+        )
+    if len(reference) + len(given) > QUICK_LENGTH:
+        raise Undecided
+    with at_most(QUICK_STEPS):
+        return verdict_of(judge(reference, given, Algebra()), given)

@@ -51,6 +51,15 @@ class Algebra:
         raise Undecided
 
 
+class Judge:
+    """Whether a part of the reference and a part of the prediction are the same: what `compare` does, for those who compare parts."""
+
+    algebra: Algebra
+
+    def same(self, asked: Node, given: Node, *, in_list: bool = False) -> bool:
+        raise NotImplementedError
+
+
 class UnreadableReference(UnreadableAnswer):
     """It is the reference that cannot be read."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from .phrases import Ranges, plain_statement, take_conditions
 from .tokens import (
@@ -23,6 +24,7 @@ from .tokens import (
     join,
     listed,
     split,
+    step,
     word_of,
 )
 from .units import NO_UNIT, Unit, take_unit
@@ -62,6 +64,13 @@ class Node:
     ranges: Ranges = ()
     """Of any answer: the number sets of its parameters, where it names them."""
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.kind, self.tokens, self.items, self.form, self.ranges))
+
     @property
     def text(self) -> str:
         return join(self.tokens)
@@ -70,6 +79,7 @@ class Node:
 def read(tokens: Tokens) -> Node:
     """The structure of an answer's tokens."""
     tokens = bare(tokens)
+    step(20 + 2 * len(tokens))
     if not tokens:
         raise UnreadableAnswer("the answer is empty")
     if len(tokens) == 1:
@@ -179,7 +189,8 @@ def _bracketed(tokens: Tokens) -> Node | None:
         return None
     inside = split(tokens[1:-1], {",", ";"})
     grouping = tokens[0] in ("(", "{") and tokens[-1] in (")", "}")
-    if len(inside) == 1 and (grouping or matrix(inside[0]) is not None):
+    is_table = inside[0][:1] == ("\\begin{matrix}",) and closes(inside[0], 0) == len(inside[0]) - 1
+    if len(inside) == 1 and (grouping or is_table):
         return read(tokens[1:-1])  # brackets that only group
     if tokens[0] not in ("(", "[", "\\langle") or not all(map(bare, inside)):
         return None

@@ -5,6 +5,10 @@ A canonical token is a number, a letter, a command, a sign, or a word: ``\text{w
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 Tokens = tuple[str, ...]
 
 MAX_ITEMS = 64
@@ -15,6 +19,34 @@ CLOSERS = frozenset({")", "]", "}", "\\}", "\\rangle", "\\rfloor", "\\rceil"})
 
 class UnreadableAnswer(ValueError):
     """The answer cannot be read; the message says why."""
+
+
+class OutOfSteps(Exception):
+    """More work than the process that trains may do: a worker goes on, where a time limit holds."""
+
+
+class _Steps(threading.local):
+    left: float = float("inf")
+
+
+_STEPS = _Steps()
+
+
+@contextmanager
+def at_most(steps: int) -> Iterator[None]:
+    """Reading and comparing inside of it may take so many steps (about a microsecond each), then it raises `OutOfSteps`."""
+    before, _STEPS.left = _STEPS.left, steps
+    try:
+        yield
+    finally:
+        _STEPS.left = before
+
+
+def step(cost: int) -> None:
+    """Called wherever work is done that an answer can ask for more of."""
+    _STEPS.left -= cost
+    if _STEPS.left < 0:
+        raise OutOfSteps
 
 
 def listed(names: str) -> frozenset[str]:

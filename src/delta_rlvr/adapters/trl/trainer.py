@@ -44,7 +44,7 @@ from delta_rlvr.adapters.trl.capture import Capture
 from delta_rlvr.adapters.trl.checks import refuse_infinite, refusing_empty
 from delta_rlvr.adapters.trl.config import DeltaTrainerConfig
 from delta_rlvr.adapters.trl.head import check_head, logit_scale, whole_head
-from delta_rlvr.adapters.trl.own_run import kept_run, last_checkpoint
+from delta_rlvr.adapters.trl.recorded import last_checkpoint, recorded_script
 from delta_rlvr.adapters.trl.resume import ExactResume
 from delta_rlvr.adapters.trl.rollout_batch import RolloutBatch
 from delta_rlvr.adapters.trl.version import VERSION_HELP, check_trl_version
@@ -127,7 +127,7 @@ class DeltaTrainer(GRPOTrainer):
             checkpoint = last_checkpoint(Path(str(self.args.output_dir)))
         elif resume_from_checkpoint:
             checkpoint = Path(resume_from_checkpoint)
-        with kept_run(self, checkpoint):
+        with recorded_script(self, checkpoint):
             return super().train(str(checkpoint) if checkpoint else None, *args, **kwargs)
 
     def create_model_card(self, *args: Any, **kwargs: Any) -> None:
@@ -444,6 +444,7 @@ class DeltaTrainer(GRPOTrainer):
         self._logit_scale = logit_scale(model.config.get_text_config())
         if self._weigher.needs_head:
             check_head(model, self.method.name)
+        self._weigher.warm_up(model.config.get_text_config().hidden_size, model.dtype)
 
     def _head(self) -> Float[Tensor, "vocab width"]:
         """The LM head's weight, whole: gathered where it is sharded, and only for the proxies that need it."""

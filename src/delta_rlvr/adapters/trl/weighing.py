@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from accelerate.accelerator import Accelerator
 from jaxtyping import Bool, Float, Int
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from delta_rlvr.adapters.trl.capture import Capture
 from delta_rlvr.adapters.trl.rollout_batch import RolloutBatch, vocabulary_sums
-from delta_rlvr.credit import CreditRecord, CreditStream, RowStore, TokenRule
+from delta_rlvr.credit import CreditRecord, CreditStream, RowStore, TokenRule, kernels
 from delta_rlvr.credit.rules.delta import EMPTY_SIDE
 from delta_rlvr.objectives import Method, get_method
 
@@ -56,6 +57,12 @@ class Weigher:
     @property
     def needs_head(self) -> bool:
         return "head" in self.method.rule.needs
+
+    def warm_up(self, width: int, dtype: torch.dtype) -> None:
+        """Compile what a solve will run, so that no step waits for it."""
+        if self.method.rule.stores is not None:
+            ranks = self._accelerator.num_processes > 1
+            kernels.warm_up(width, dtype, self._accelerator.device, ranks=ranks)
 
     def stream(
         self, *, closely: bool, head: Callable[[], Float[Tensor, "vocab width"]], temperature: float

@@ -274,7 +274,7 @@ def _problems(
             prompt = template.messages(prompt, options) if chat else template.fill(prompt, options)
         meta = {**fields.meta, "question": fields.question}
         if kept is None or kept:
-            meta["row"] = {name: row[name] for name in row if kept is None or name in kept}
+            meta["row"] = {name: row[name] if kept is None or name in kept else None for name in row}
         if working is not None and row.get(working):
             meta["working"] = str(row[working])
         if template is not None:

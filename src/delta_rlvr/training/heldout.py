@@ -8,21 +8,22 @@ from typing import Any
 from rich.table import Table
 
 from delta_rlvr.adapters.trl import DeltaTrainer
-from delta_rlvr.commands.evaluate_display import ConsoleProgress
-from delta_rlvr.commands.options import TrainOptions
-from delta_rlvr.commands.progress import Teller
-from delta_rlvr.commands.terminal import add_columns
 from delta_rlvr.evaluate import EvaluationResult, evaluate_policy
 from delta_rlvr.evaluate.bootstrap import interval_text
 from delta_rlvr.evaluate.compare import asked_alike, paired_change
+from delta_rlvr.evaluate.progress import ConsoleProgress
 from delta_rlvr.evaluate.records import Grade
 from delta_rlvr.evaluate.seeds import few_problems
+from delta_rlvr.runs.layout import EVALUATIONS
 from delta_rlvr.score_units import score_unit
 from delta_rlvr.tasks import Problem, Task
 from delta_rlvr.tasks.own_reward import judged_by_function, own_function
 from delta_rlvr.tasks.phrased_sums import PhrasedSums
 from delta_rlvr.tasks.problem_set import ProblemSet
 from delta_rlvr.tasks.task import HELDOUT_SAMPLING
+from delta_rlvr.terminal import add_columns
+from delta_rlvr.training.options import TrainOptions
+from delta_rlvr.training.progress import Teller
 from delta_rlvr.words import counted
 
 
@@ -43,7 +44,7 @@ class HeldoutScore:
     ):
         self.options, self.trainer, self.teller, self.grade = options, trainer, teller, grade
         config = trainer.args
-        self.folder = Path(str(config.output_dir)) / "evaluations"
+        self.folder = Path(str(config.output_dir)) / EVALUATIONS
         self.name = score_unit(own_function(options.reward)).score
         built_in = isinstance(task, PhrasedSums)
         self.drawn: dict[str, Any] = {
@@ -94,7 +95,7 @@ class HeldoutScore:
 
     def take_over(self, folder: Path) -> EvaluationResult | None:
         """The score before training of another run that starts from the same weights, where it is of the same problems and sampling."""
-        path = folder / "evaluations" / "heldout_before.json"
+        path = folder / EVALUATIONS / "heldout_before.json"
         if not self.problems or not path.exists():
             return None
         result = EvaluationResult.load(path)
@@ -127,7 +128,7 @@ def sampling_text(result: EvaluationResult) -> str:
     )
 
 
-def tell_change(
+def show_change(
     own_reward: str | None,
     before: EvaluationResult | None,
     after: EvaluationResult | None,

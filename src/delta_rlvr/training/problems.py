@@ -12,13 +12,13 @@ import pyarrow
 from datasets import Dataset
 
 from delta_rlvr.adapters.trl import DeltaTrainerConfig
-from delta_rlvr.commands.options import TrainOptions
-from delta_rlvr.models.prompts import encode_prompt, prompt_text
+from delta_rlvr.models.context import room_needed
 from delta_rlvr.specs import shown_spec, split_spec
 from delta_rlvr.tasks import Problem, Task
 from delta_rlvr.tasks.own_reward import OwnReward, own_function
 from delta_rlvr.tasks.problem_set import ProblemSet
 from delta_rlvr.tasks.templates import MATH
+from delta_rlvr.training.options import TrainOptions
 from delta_rlvr.words import counted
 from rlvr_graders import RewardFunction, Verdict
 from rlvr_graders.functions import Columns
@@ -47,10 +47,10 @@ def training_problems(task: Task, options: TrainOptions, config: DeltaTrainerCon
             count = min(count, len(task.train))
     problems = task.problems("train", count, config.seed)
     if len(problems) < config.prompts_per_batch:
-        smaller = config.smaller_batch(len(problems))
+        smaller = " ".join(f"{name}={size}" for name, size in config.smaller_batch(len(problems)).items())
         kept = len(task.heldout) if isinstance(task, ProblemSet) else 0
         held_out = f" ({kept} more held out)" if kept else ""
-        more = f"{'--train_problems' if options.train_problems else 'a task with'} {config.prompts_per_batch}"
+        more = f"{'train_problems=' if options.train_problems else 'a task with '}{config.prompts_per_batch}"
         raise ValueError(
             f"{shown_spec(options.task)}: {counted(len(problems), 'training problem')}{held_out} cannot fill a batch of "
             f"{config.prompts_per_batch} prompts (steps_per_generation x per_device_train_batch_size / num_generations): "
@@ -62,7 +62,7 @@ def training_problems(task: Task, options: TrainOptions, config: DeltaTrainerCon
 def own_or_task_reward(
     options: TrainOptions, task: Task, problems: Sequence[Problem]
 ) -> TaskReward | OwnReward:
-    """What judges responses in training: the function that --reward names, or the task itself."""
+    """What judges responses in training: the function that `reward` names, or the task itself."""
     by_id = {problem.id: problem for problem in problems}
     function = own_function(options.reward)
     if function is None:
@@ -80,7 +80,7 @@ def default_prompt(spec: str, problems: Sequence[Problem]) -> str | None:
     if settings.keys() & {"template", "template_text", "shots"} or not isinstance(question, str):
         return None
     shown = MATH.fill("{question}").replace("\n", "\\n")
-    return f"prompt: the template {MATH.name!r}, as none was chosen: {shown} (--template NAME or --template_text TEXT gives another)"
+    return f"prompt: the template {MATH.name!r}, as none was chosen: {shown} (`template` or `template_text` gives another)"
 
 
 def fit_context(
@@ -92,36 +92,27 @@ def fit_context(
 ) -> str | None:
     """Keep prompts and responses within the model's context. `limit` is the length that was asked for; without one the task's own is
     cut to what fits, and a sentence says so. What cannot fit is refused."""
-    context = getattr(model_config.get_text_config(), "max_position_embeddings", None)
     assert config.max_completion_length is not None
-    if context is None:
-        return None
-    # A token has a character at least: where the longest text fits as characters, nothing needs to be tokenized.
     prompts = (problem.prompt for problem in problems)
-    longest = sorted(prompts, key=lambda one: len(prompt_text(tokenizer, one)))
-    prompt = len(prompt_text(tokenizer, longest[-1]))
-    if prompt + config.max_completion_length <= context:
+    room = room_needed(model_config, tokenizer, prompts, config.max_completion_length)
+    if room is None:
         return None
-    prompt = max(len(encode_prompt(tokenizer, one)) for one in longest[-64:])
-    room = context - prompt
-    if room < 1:
+    if room.left < 1:
         raise ValueError(
-            f"the longest prompt has {prompt} tokens and the model's context {context}: nothing is left for a response; "
+            f"the longest prompt has {room.prompt} tokens and the model's context {room.context}: nothing is left for a response; "
             "leave long problems out, or take a model with a longer context"
         )
-    if config.max_completion_length <= room:
-        return None
     if limit is not None:
         raise ValueError(
-            f"--max_completion_length {limit}: the longest prompt has {prompt} tokens and the model's context {context}, so a "
-            f"response may have {room} at most"
+            f"max_completion_length={limit}: the longest prompt has {room.prompt} tokens and the model's context {room.context}, so a "
+            f"response may have {room.left} at most"
         )
-    said = (
-        f"responses may have {room} tokens instead of the task's {config.max_completion_length}: the model's context is {context} "
-        f"tokens, and the longest prompt takes {prompt} (--max_completion_length sets a shorter limit)"
+    cut = (
+        f"responses may have {room.left} tokens instead of the task's {config.max_completion_length}: the model's context is "
+        f"{room.context} tokens, and the longest prompt takes {room.prompt} (`max_completion_length` sets a shorter limit)"
     )
-    config.max_completion_length = room
-    return said
+    config.max_completion_length = room.left
+    return cut
 
 
 def data_set(problems: Sequence[Problem]) -> Dataset:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,10 @@ import transformers
 from transformers import AutoConfig, AutoTokenizer
 
 from delta_rlvr.adapters.trl import DeltaTrainerConfig
-from delta_rlvr.commands.doctor_trial import STEPS, two_steps
-from delta_rlvr.commands.heldout import heldout_problems
-from delta_rlvr.commands.options import TrainOptions, parse_train_options
-from delta_rlvr.commands.train import complete
-from delta_rlvr.commands.training_problems import fit_context, training_problems
 from delta_rlvr.doctor import sizes
 from delta_rlvr.doctor.checklist import Checklist
 from delta_rlvr.doctor.sizes import ModelShape, gigabytes
+from delta_rlvr.doctor.trial import STEPS, two_steps
 from delta_rlvr.doctor.versions import OURS, version_line, version_problems
 from delta_rlvr.evaluate.seeds import few_problems
 from delta_rlvr.exit_codes import ExitCode
@@ -31,20 +28,28 @@ from delta_rlvr.specs import shown_spec
 from delta_rlvr.tasks import get_task
 from delta_rlvr.tasks.own_reward import judged_by
 from delta_rlvr.tasks.problem import Problem
+from delta_rlvr.training.heldout import heldout_problems
+from delta_rlvr.training.options import TrainOptions
+from delta_rlvr.training.problems import fit_context, training_problems
+from delta_rlvr.training.request import RunRequest
+from delta_rlvr.training.session import complete
 from delta_rlvr.words import counted
 
 
-def look_at_run(arguments: list[str], *, steps: bool, processes: int, checks: Checklist) -> ExitCode:
-    """Every check; what the command ends with if one of them fails. `steps`: take two at the end. `processes`: how many will share the
-    model."""
+def look_at_run(
+    request: Callable[[], RunRequest], *, steps: bool, processes: int, checks: Checklist
+) -> ExitCode:
+    """Every check; what the command ends with if one of them fails. `request` reads what is asked for. `steps`: take two at the end.
+    `processes`: how many will share the model."""
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
-    options = config = None
+    asked_for = options = config = None
     with checks.of("settings"):
-        options, config = parse_train_options(arguments)
+        asked_for = request()
+        options, config = asked_for.build()
     _look_at_versions(config, checks)
     checks.saw("device", sizes.device_line())
-    if options is None or config is None:
+    if asked_for is None or options is None or config is None:
         return ExitCode.BAD_INPUT
     judge = f", judged by {options.reward}" if options.reward else ""
     checks.saw("run", f"{config.method}, {options.model}{judge}")
@@ -68,8 +73,8 @@ def look_at_run(arguments: list[str], *, steps: bool, processes: int, checks: Ch
             if steps and processes == 1:
                 # Before training and after it; on transformers' own sampling, which vLLM's time says nothing of.
                 scored = 0 if config.use_vllm else 2 * len(heldout) * options.eval_samples
-                return _take_steps(arguments, config, planned, scored, checks)
-            why = "--no-steps" if not steps else "a run of several processes is not started here"
+                return _take_steps(asked_for, config, planned, scored, checks)
+            why = "none were asked for" if not steps else "a run of several processes is not started here"
             checks.saw("two steps", f"not taken ({why}): nothing is known of the run's time")
     if checks.problems and steps:
         checks.saw("two steps", "not taken, because of the problems below")
@@ -91,7 +96,7 @@ def _look_at_folder(folder: Path, checks: Checklist) -> None:
     if (folder / RUN).exists() and not ended_before_its_first_step(folder):
         checks.wrong(
             "folder",
-            f"{folder} holds a run, which is never written over: give another --output, or delete it",
+            f"{folder} holds a run, which is never written over: give another `output`, or delete it",
         )
     else:
         checks.saw("folder", f"{folder} is free")
@@ -155,8 +160,8 @@ def _look_at_memory(shape: ModelShape, config: DeltaTrainerConfig, processes: in
         checks.wrong(
             "memory",
             f"weights, gradients, optimizer and logits need {gigabytes(state + logits)}{share}, and {gigabytes(free)} are free: lower "
-            f"--per_device_train_batch_size ({config.per_device_train_batch_size}) or --max_completion_length "
-            f"({config.max_completion_length}), train a LoRA adapter (--lora_rank), or shard over more --processes (FSDP, ZeRO-3)",
+            f"`per_device_train_batch_size` ({config.per_device_train_batch_size}) or `max_completion_length` "
+            f"({config.max_completion_length}), train a LoRA adapter (`lora_rank`), or shard over more `processes` (FSDP, ZeRO-3)",
         )
         return
     left = free - state - logits
@@ -165,7 +170,7 @@ def _look_at_memory(shape: ModelShape, config: DeltaTrainerConfig, processes: in
         checks.wrong(
             "memory",
             f"stored hidden states may need {gigabytes(stored)}, and there is room for {gigabytes(room)}: make the rollout batch "
-            f"smaller (--steps_per_generation, now {config.steps_per_generation}) or spread it over more processes",
+            f"smaller (`steps_per_generation`, now {config.steps_per_generation}) or spread it over more processes",
         )
 
 
@@ -188,23 +193,23 @@ def _look_at_disk(shape: ModelShape, config: DeltaTrainerConfig, steps: int, che
     free = sizes.free_disk(Path(str(config.output_dir)))
     free_of = f"{gigabytes(need)} of {gigabytes(free)} free"
     text = f"{counted(kept, 'checkpoint')} of {gigabytes(each)} and the model: {free_of}"
-    remedy = "set --save_total_limit, or a larger --save_steps, or another --output"
+    remedy = "set `save_total_limit`, or a larger `save_steps`, or another `output`"
     checks.fits("disk", need, free, text, remedy)
 
 
 def _take_steps(
-    arguments: list[str], config: DeltaTrainerConfig, steps: int, scored: int, checks: Checklist
+    request: RunRequest, config: DeltaTrainerConfig, steps: int, scored: int, checks: Checklist
 ) -> ExitCode:
     """`steps`: of the whole run. `scored`: held-out responses, of both scores."""
     print(f"taking {STEPS} steps ...", end="\r" if sys.stdout.isatty() else "\n", flush=True)
     try:
-        trial = two_steps(arguments, config)
+        trial = two_steps(request, config)
     except Exception as error:
         if os.environ.get("DELTA_RLVR_TRACEBACK"):
             raise
         hint = ""
         if isinstance(error, torch.OutOfMemoryError):
-            hint = ": lower --per_device_train_batch_size or --max_completion_length, or set --gradient_checkpointing true"
+            hint = ": lower `per_device_train_batch_size` or `max_completion_length`, or set gradient_checkpointing=True"
         lines = str(error).strip().splitlines() or [type(error).__name__]
         checks.wrong(
             "two steps", f"the two steps failed: {lines[0]}{hint} (DELTA_RLVR_TRACEBACK=1 shows where)"

@@ -1,10 +1,8 @@
 """Which rollouts of a run are kept."""
 
-from types import SimpleNamespace
-
 import pytest
 
-from delta_rlvr.adapters.trl.run_folder import RunFolderCallback
+from delta_rlvr.runs.recorder import is_sampled
 
 
 @pytest.mark.parametrize(
@@ -19,8 +17,5 @@ from delta_rlvr.adapters.trl.run_folder import RunFolderCallback
     ],
 )
 def test_the_first_and_the_last_batch_are_always_kept(steps, updates, every, kept):
-    callback = RunFolderCallback(None, rollouts_every=every)
-    callback._trainer = SimpleNamespace(
-        args=SimpleNamespace(updates_per_batch=updates), state=SimpleNamespace(max_steps=steps)
-    )
-    assert [step for step in range(1, steps + 1, updates) if callback.is_sampled(step)] == kept
+    batches = range(1, steps + 1, updates)
+    assert [step for step in batches if is_sampled(step, every=every, updates=updates, last=steps)] == kept

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
-from delta_rlvr.commands.terminal import say
+from delta_rlvr.terminal import say
 from delta_rlvr.words import duration
 
 _LOG_WIDTH = 110  # a file has no width: tables should not wrap at 80
@@ -32,10 +32,12 @@ LEGEND = "signal: share of prompts whose rewards differ; spread: standard deviat
 
 
 class Teller:
-    """Tells things on the terminal and in a log file, which also gets what was said before there was one."""
+    """Writes sentences to the terminal and to a log file, which also gets those from before there was one."""
 
-    def __init__(self, console: Console):
-        self.console = console
+    def __init__(self, console: Console | None = None, wording: Callable[[str], str] = str):
+        """`console`: None for the log alone. `wording`: how a sentence is put (the command line writes arguments as flags)."""
+        self.console = console or Console(quiet=True)
+        self._wording = wording
         self._log: Console | None = None
         self._said_before: list[str] = []
 
@@ -57,6 +59,7 @@ class Teller:
 
     def say(self, text: str) -> None:
         """A sentence."""
+        text = self._wording(text)
         self.console.print(text, markup=False, highlight=False, soft_wrap=not self.console.is_terminal)
         self.log(text)
 
@@ -67,6 +70,7 @@ class Teller:
 
     def log(self, text: str) -> None:
         """Something for the log file alone."""
+        text = self._wording(text)
         if self._log is None:
             self._said_before.append(text)
         else:

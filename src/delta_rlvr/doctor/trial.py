@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import resource
 import sys
 import tempfile
@@ -12,14 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
 
 from delta_rlvr.adapters.trl import DeltaTrainerConfig
-from delta_rlvr.adapters.trl.run_folder import no_signal
-from delta_rlvr.commands.options import parse_train_options
-from delta_rlvr.commands.train import train
 from delta_rlvr.runs import RunReader, read_run
+from delta_rlvr.runs.recorder import no_signal
 from delta_rlvr.specs import shortened
+from delta_rlvr.training.request import RunRequest
+from delta_rlvr.training.session import train
 
 STEPS = 2
 _ROLLOUT = ("seconds_generate", "seconds_logps", "seconds_reward", "seconds_credit")
@@ -39,17 +37,17 @@ class Trial:
     """Why no step taught anything, where none did."""
 
 
-def two_steps(arguments: Sequence[str], config: DeltaTrainerConfig) -> Trial:
+def two_steps(request: RunRequest, config: DeltaTrainerConfig) -> Trial:
     """Take them with the settings of the run. `config`: that of the run itself."""
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
     with tempfile.TemporaryDirectory(prefix="delta-rlvr-doctor-") as folder:
-        short = f"--steps {STEPS} --eval_problems 0 --logging_steps 1 --report false --save_strategy no --report_to none"
-        alone = "--push_to_hub false --load_best_model_at_end false"
-        given = [*arguments, *short.split(), *alone.split(), "--output", str(Path(folder) / "run")]
-        options, trial = parse_train_options(given)
-        # What the run would say is not wanted here, but for the reason of an error, which is raised.
-        train(options, trial, Console(file=io.StringIO()))
+        short = request.but(
+            **{"steps": STEPS, "output": str(Path(folder) / "run"), "eval_problems": 0, "report": False},
+            **{"logging_steps": 1, "save_strategy": "no", "report_to": "none"},
+            **{"push_to_hub": False, "load_best_model_at_end": False},
+        )
+        train(short)  # without a word, but for the reason of an error, which is raised
         run = read_run(Path(folder) / "run")
         lines = run.metrics
         # A step that goes on with the batch of the one before it says nothing of its own.

@@ -1,0 +1,253 @@
+r"""Relations: equations, inequalities and the sets that they describe, assignments, residues, families with a parameter."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from .exact import QUICK_BITS, exact_value
+from .expression import parse, symbols
+from .leaves import Judge, Sides, is_rounding
+from .structure import FLIPPED, ORDER, Node, is_name, letters, read
+from .tokens import Tokens, UnreadableAnswer, commands
+from .words import phrase
+
+# A prediction that only restates the task (\int_0^1 x dx where 1/2 is asked) is not an answer, although it equals one.
+TASKS = commands("int iint iiint oint sum prod lim limsup liminf max min sup inf det gcd lcm bmod")
+_SAME_NAMES = {"f(x)": "y", "f'(x)": "y'", "\\frac{dy}{dx}": "y'", "f''(x)": "y''"}
+
+
+def describes_set(node: Node) -> bool:
+    if node.kind in ("union", "intersection", "difference", "set") or (
+        node.kind == "tuple" and node.form != ":"
+    ):
+        return True
+    if node.kind == "relation":
+        return not {*ORDER, "\\ne", "\\in", "\\notin"}.isdisjoint(node.operators)
+    if node.kind == "list":
+        return any(map(describes_set, node.items))
+    return phrase(node) in ("\\mathbb{R}", "\\emptyset") or node.tokens[0] == "\\mathbb{R}"
+
+
+def same_sets(asked: Node, given: Node, by: Judge) -> bool:
+    """Whether both describe one set, of the same variable where both name one."""
+    names, others = _variables(asked), _variables(given)
+    if len(names) > 1 or len(others) > 1 or (names and others and names != others):
+        return False
+    return describes_set(asked) and describes_set(given) and by.algebra.sets(asked, given)
+
+
+def same_in_order(asked: Sequence[Node], given: Sequence[Node], by: Judge) -> bool:
+    return len(asked) == len(given) and all(
+        by.same(a, g, in_list=True) for a, g in zip(asked, given, strict=True)
+    )
+
+
+def _variables(node: Node) -> set[Tokens]:
+    if node.kind == "list":
+        return set().union(*map(_variables, node.items))
+    name = _variable(node) if node.kind == "relation" else None
+    return {name} if name is not None else set()
+
+
+def as_residue(tokens: Tokens) -> Tokens:
+    return tuple("\\mod" if token == "\\bmod" else token for token in tokens)
+
+
+def same_residues(asked: Node, given: Node, by: Judge) -> bool:
+    r"""5 \pmod 7: the modulus may be left out; where both have it, 12 \pmod 7 is the same."""
+    if asked.kind != given.kind:
+        value, other = (asked.items[0], given) if asked.kind == "residue" else (asked, given.items[0])
+        return by.same(_last(value), _last(other))
+    (one, modulus), (other, modulus_given) = asked.items, given.items
+    named = one.kind == other.kind == "relation"
+    if not by.same(modulus, modulus_given) or (named and not _same_name(one.items[0], other.items[0])):
+        return False
+    leaves = [_last(node) for node in (one, other)]
+    values = [exact_value(parse(x.tokens), QUICK_BITS) if x.kind == "leaf" else None for x in leaves]
+    divisor = exact_value(parse(modulus.tokens), QUICK_BITS) if modulus.kind == "leaf" else None
+    if divisor and values[0] is not None and values[1] is not None:
+        return (values[0] - values[1]) % divisor == 0
+    return by.same(_last(one), _last(other))
+
+
+def _last(node: Node) -> Node:
+    return node.items[-1] if node.kind == "relation" else node
+
+
+def same_families(asked: Node, given: Node, by: Judge) -> bool:
+    r"""\frac{\pi}{4} + k\pi, k \in \mathbb{Z}: the parameter may have any name, and the clause may be left out."""
+    one, other = asked.ranges, given.ranges
+    if one and other and [s for _, s in one] != [s for _, s in other]:
+        return False
+    if len(one) == len(other) == 1 and one != other:
+        ours, theirs = one[0][0], other[0][0]
+        given = read(tuple(ours if token == theirs else token for token in given.tokens))
+    asked, given = replace(asked, ranges=()), replace(given, ranges=())
+    if by.same(asked, given):
+        return True
+    if not one or one[0][1] != "Z" or len(one) > 1:
+        return False
+    listed_items = [node.items if node.kind in ("list", "set") else [node] for node in (asked, given)]
+    members = [[_last(item) for item in items] for items in listed_items]
+    if any(item.kind != "leaf" for part in members for item in part):
+        return False
+    left, right = ([parse(item.tokens) for item in part] for part in members)
+    return by.algebra.families(left, right, one[0][0])
+
+
+# --- relations ---
+
+
+def same_relation(asked: Node, given: Node, by: Judge) -> bool:
+    if asked.kind == "relation" and given.kind == "relation":
+        return _same_relations(asked, given, by)
+    span = _interval(given if given.kind == "relation" else asked)
+    if span is not None:
+        return by.same(asked, span) if given.kind == "relation" else by.same(span, given)
+    if describes_set(asked) and describes_set(given):
+        return same_sets(asked, given, by)
+    if given.kind == "relation":
+        return _answers_with_name(asked, given, by)
+    if asked.operators[-1] == "\\approx":  # the reference states a value and its rounding
+        return any(by.same(side, given) for side in asked.items if not is_name(side))
+    # "x = 5" is asked and "5" is given: the name may be left out. Only a name, or a quantity whose value is the answer (AB + CD = 5);
+    # 2x + z = 1 is an equation, and 1 does not answer it.
+    if set(asked.operators) == {"="} or asked.operators == ("\\in",):
+        left, right = asked.items[0], asked.items[-1]
+        is_quantity = letters(left.tokens) and not letters(right.tokens) and not re.search(r"\d", left.text)
+        return (is_name(left) or is_quantity) and by.same(right, given)
+    return False
+
+
+def _answers_with_name(asked: Node, given: Node, by: Judge) -> bool:
+    r"""x = 5, x = 2 + 3 = 5, 2 + 3 = 5, \frac{1}{3} \approx 0.33 where a value is asked."""
+    sides = list(given.items)
+    if set(given.operators) <= {"=", "\\equiv"}:
+        if is_name(sides[0]) or TASKS.intersection(sides[0].tokens) or _is_quantity(sides[0], asked):
+            sides = sides[1:]
+        elif is_name(sides[-1]):  # 5 = x
+            sides.pop()
+        # Every side that is left must be the value: "x = 3 = 5" is not an answer.
+        return (
+            bool(sides)
+            and not TASKS.intersection(sides[-1].tokens)
+            and all(by.same(asked, side) for side in sides)
+        )
+    if given.operators[-1] == "\\approx" and set(given.operators[:-1]) <= {"="}:
+        rounded = sides.pop()
+        exact = [side for side in sides if not is_name(side)]
+        if not exact:  # x \approx 3.14
+            return by.same(asked, rounded)
+        # Both may be given, but they must be one value: "3 \approx 4" is two answers.
+        if not all(is_rounding(side, rounded, by.algebra) for side in exact):
+            return False
+        return all(by.same(asked, side) for side in exact) or by.same(asked, rounded)
+    return False
+
+
+def _is_quantity(side: Node, asked: Node) -> bool:
+    r"""Whether an equation's left side may be what is asked for: a + b, AB^2, \sin x. Not 2x or x + 1: there x is still unknown."""
+    try:
+        expression = parse(side.tokens) if side.kind == "leaf" else ()
+    except UnreadableAnswer:  # \dim V, |\{1, 2\}|
+        return True
+    if not letters(side.tokens) or letters(asked.tokens):
+        return False
+    is_linear = expression[:1] in (("*",), ("+",), ("/",)) and len(symbols(expression)) == 1
+    return not (is_linear and all(part[0] in ("number", "symbol", "-") for part in expression[1:]))
+
+
+def _same_relations(asked: Node, given: Node, by: Judge) -> bool:
+    spans = _interval(asked), _interval(given)
+    if spans[0] is not None and spans[1] is not None:
+        return _variable(asked) == _variable(given) and by.same(spans[0], spans[1])
+    if set(asked.operators) | set(given.operators) == {"="}:
+        return _same_equations(asked, given, by)
+    if asked.operators == given.operators and same_in_order(asked.items, given.items, by):
+        return True
+    if len(asked.items) == len(given.items) == 2 and {*asked.operators, *given.operators} <= ORDER:
+        left, right = _as_less(asked), _as_less(given)
+        return left[1] == right[1] and by.algebra.inequalities(left[0], right[0])
+    if asked.operators == given.operators == ("\\ne",):
+        return by.algebra.equations(_sides(asked), _sides(given))
+    if describes_set(asked) and describes_set(given):
+        return same_sets(asked, given, by)
+    if given.operators[-1] == "\\approx" and asked.operators == ("=",):  # x = \sqrt{2} \approx 1.41
+        same_name = given.items[0].tokens == asked.items[0].tokens
+        return same_name and _answers_with_name(asked.items[1], given, by)
+    return False
+
+
+def _same_equations(asked: Node, given: Node, by: Judge) -> bool:
+    name, value = asked.items[0], asked.items[-1]
+    if is_name(name):
+        for side, others in ((given.items[0], given.items[1:]), (given.items[-1], given.items[:-1])):
+            if _same_name(name, side):
+                return all(by.same(value, other) for other in others)
+        if not letters(value.tokens):
+            # "x = 5" is asked: an equation that still has to be solved (2x = 10) restates the task.
+            return False
+    if len(asked.items) != 2 or len(given.items) != 2:
+        return same_in_order(asked.items, given.items, by)
+    if any(item.kind != "leaf" for item in asked.items + given.items):
+        turned = given.items[::-1]
+        return any(same_in_order(asked.items, items, by) for items in (given.items, turned))
+    return by.algebra.equations(_sides(asked), _sides(given))
+
+
+def _same_name(asked: Node, given: Node) -> bool:
+    """Whether both name the same quantity; one solution of several may have a number: x_1 for x."""
+    names = [_SAME_NAMES.get(node.text, node.text) for node in (asked, given)]
+    if names[0] == names[1] or re.fullmatch(rf"{re.escape(names[0])}_\{{\d\}}", names[1]):
+        return True
+    try:
+        return parse(asked.tokens) == parse(given.tokens)  # \Re(z) and \Re z
+    except UnreadableAnswer:
+        return False
+
+
+def _sides(node: Node) -> Sides:
+    return parse(node.items[0].tokens), parse(node.items[1].tokens)
+
+
+def _as_less(node: Node) -> tuple[Sides, bool]:
+    """The inequality as (smaller side, larger side) and whether it is strict."""
+    left, right = _sides(node)
+    operator = node.operators[0]
+    return ((left, right) if operator in ("<", "\\le") else (right, left)), operator in ("<", ">")
+
+
+def _variable(node: Node) -> Tokens | None:
+    """What an inequality is about: x in 1 < x < 2 and in |x| < 3."""
+    name = next((item.tokens for item in node.items if is_name(item)), None)
+    return name[1:-1] if name and name[0] == name[-1] == "|" else name
+
+
+def _interval(node: Node) -> Node | None:
+    r"""x > 2, 1 < x \le 2 and x \in S as the interval or set they describe; None for any other relation."""
+    if node.operators == ("\\in",) and is_name(node.items[0]):
+        return node.items[1]
+    if not set(node.operators) <= ORDER:
+        return None
+    items, operators = list(node.items), list(node.operators)
+    named = [i for i, item in enumerate(items) if is_name(item)]
+    if len(named) != 1 or any(letters(item.tokens) for i, item in enumerate(items) if i != named[0]):
+        return None
+    if items[named[0]].tokens[0] == "|":  # |x| < 3 is left to `sets`
+        return None
+    if operators[0] in (">", "\\ge"):  # turn it, so that it rises from left to right
+        items.reverse()
+        operators = [FLIPPED[operator] for operator in reversed(operators)]
+    if not set(operators) <= {"<", "\\le"} or len(items) > 3:
+        return None
+    at = next(i for i, item in enumerate(items) if is_name(item))
+    if len(items) == 3 and at != 1:
+        return None
+    low = items[at - 1] if at > 0 else read(("-", "\\infty"))
+    high = items[at + 1] if at + 1 < len(items) else read(("\\infty",))
+    opener = "[" if at > 0 and operators[at - 1] == "\\le" else "("
+    closer = "]" if at < len(operators) and operators[at] == "\\le" else ")"
+    tokens = (opener, *low.tokens, ",", *high.tokens, closer)
+    return Node("tuple", tokens, (low, high), form=opener + closer)

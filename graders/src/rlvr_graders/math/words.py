@@ -1,0 +1,38 @@
+"""Answers in words: which of them say the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from .structure import ALL_WORDS, EMPTY_WORDS, Node, plain_words
+from .tokens import listed, word_of
+
+SAME_WORDS = {
+    phrase: phrases[0]
+    for phrases in (
+        ("doesnotexist", "dne", "doesn'texist", "limitdoesnotexist", "nolimit"),
+        ("\\emptyset", "\\{\\}", *sorted(EMPTY_WORDS)),
+        ("\\infty", "infinitelymany", "infinitelymanysolutions", "infinite", "infinity"),
+        ("divergent", "diverges", "seriesdiverges"),
+        ("convergent", "converges", "seriesconverges"),
+        ("\\mathbb{R}", *sorted(ALL_WORDS)),
+    )
+    for phrase in phrases
+}  # fmt: skip
+_FILLERS = listed("the a an it is are answer there they")
+_OPPOSITES = {"yes": "no", "no": "yes", "true": "false", "false": "true"}
+_DOUBTS = listed("not but or maybe perhaps unless except however")
+
+
+def phrase(node: Node) -> str:
+    words = [token for token in (node.whole or node.tokens) if word_of(token) not in _FILLERS]
+    plain = plain_words(replace(node, tokens=tuple(words), whole=()))
+    return SAME_WORDS.get(plain, plain)
+
+
+def same_words(asked: Node, given: Node) -> bool:
+    one, other = phrase(asked), phrase(given)
+    if one in _OPPOSITES and given.tokens[1:2] == (",",):  # "Yes, it converges"
+        words = [word_of(token) for token in given.tokens]
+        return words[0] == one and not {_OPPOSITES[one], *_DOUBTS}.intersection(words[1:])
+    return one == other != "" or plain_words(asked) == plain_words(given) != ""
