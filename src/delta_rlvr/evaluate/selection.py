@@ -149,8 +149,8 @@ def select_checkpoint(
     """
     scores: dict[int, float] = {}
     own_reward = False
-    found = checkpoints(run, say)
-    for step, checkpoint in found.items():
+    by_step = checkpoints(run, say)
+    for step, checkpoint in by_step.items():
         path = selection_result_path(run, rule, checkpoint.name)
         result = EvaluationResult.load(path) if path.is_file() else None
         if result is None or not result.complete:
@@ -162,8 +162,8 @@ def select_checkpoint(
     choice = {
         "rule": str(rule),
         "step": best,
-        "checkpoint": found[best].name,
-        "model": str(found[best].model.relative_to(run)),
+        "checkpoint": by_step[best].name,
+        "model": str(by_step[best].model.relative_to(run)),
         "score": scores[best],
         "scores": {str(step): score for step, score in scores.items()},
         "ties": "the earliest step",
@@ -179,7 +179,7 @@ def select_checkpoint(
     write_json(run / SELECTION, {"schema": 1, "choices": [*others, choice]})
     shown = score_unit(own_reward).finer.plain
     say(
-        f"{found[best].name} by {rule}: {shown(scores[best])}. The score that chose it is too good as a result: "
+        f"{by_step[best].name} by {rule}: {shown(scores[best])}. The score that chose it is too good as a result: "
         "evaluate it on benchmarks that did not choose it."
     )
     return choice
