@@ -87,10 +87,10 @@ def test_a_function_that_expects_texts_learns_that_it_got_messages(place):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("breaks", r"breaks failed with ZeroDivisionError: division by zero \(.*my.py, line 16\)"),
-        ("few", "few gave 1 rewards for 2 completions"),
-        ("words", "words gave 'good': give a finite number, or None"),
-        ("one", "one gave 1.0: give a list, one reward per completion"),
+        ("breaks", r"breaks' failed with ZeroDivisionError: division by zero \(.*my.py, line 16\)"),
+        ("few", "few' gave 1 rewards for 2 completions"),
+        ("words", "words' gave 'good': give a finite number, or None"),
+        ("one", "one' gave 1.0: give a list, one reward per completion"),
     ],
 )
 def test_what_it_gives_is_checked(place, name, words):
