@@ -20,7 +20,7 @@ import torch
 from common import circumstances, keep, model_parser, parse
 from delta_evidence.judging import Judge
 from delta_evidence.learning.checkpoint import path_of, write_state
-from delta_evidence.learning.heldout import heldout_accuracies
+from delta_evidence.learning.heldout import Decoding, heldout_scores
 from delta_evidence.learning.protocol import Protocol, Run, read_protocols
 from delta_evidence.learning.training import StackedTraining
 from delta_evidence.phases import Phases
@@ -62,9 +62,8 @@ def measure(protocol: Protocol, arguments: Any) -> dict[str, Any]:
         seconds = {name: spent / arguments.batches for name, spent in phases.seconds.items()}
         seconds["between phases"] = whole / arguments.batches - sum(seconds.values())
         with phases("held-out"):
-            heldout_accuracies(
-                collector, training.tasks, protocol.heldout, limits=training.limits, temperature=1.0
-            )
+            decoding = Decoding(1.0, protocol.heldout.samples)
+            heldout_scores(collector, training.tasks, protocol.heldout, decoding, limits=training.limits)
         if arguments.checkpoint:
             with phases("checkpoint"):
                 write_state(path_of(Path(folder), runs), runs, training.state())

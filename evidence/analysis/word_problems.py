@@ -4,12 +4,14 @@
 
 FOLDER holds asdiv.jsonl, svamp.jsonl and mawps.jsonl as their authors' fields are named. A problem is kept if all numbers in it and its
 answer are whole and at most 30, and, where the set tells how it is solved (ASDiv, SVAMP), if one operation does. Those get a `working`,
-such as "7 + 2 = 9". A question that comes twice is kept once.
+such as "7 + 2 = 9". A question that comes twice is kept once. With `--heldout FILE` 256 of them, chosen by a hash of the question, are
+written there too: a task with `heldout=FILE` then trains on none of them.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import re
 from collections.abc import Iterator
@@ -18,6 +20,7 @@ from pathlib import Path
 from delta_rlvr.tasks import Problem, load_problems
 
 LARGEST = 30
+HELD_OUT = 256
 _NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 _ONE_STEP = re.compile(r"\(?\s*(\d+)(?:\.0)?\s*([-+*/])\s*(\d+)(?:\.0)?\s*(?:\)|=.*)")
 _WORKING_FIELDS = {"asdiv": "formula", "svamp": "Equation", "mawps": None}
@@ -63,10 +66,14 @@ def main() -> None:
     )
     parser.add_argument("folder", type=Path, help="where asdiv.jsonl, svamp.jsonl and mawps.jsonl are")
     parser.add_argument("output", type=Path, help="the file to write")
+    parser.add_argument("--heldout", type=Path, help=f"a file for {HELD_OUT} of them")
     options = parser.parse_args()
     rows = list(small_problems(options.folder))
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    chosen = sorted(rows, key=lambda row: hashlib.sha256(row["question"].encode()).hexdigest())[:HELD_OUT]
+    for path, part in ((options.output, rows), (options.heldout, chosen)):
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("".join(json.dumps(row) + "\n" for row in part), encoding="utf-8")
     print(f"{len(rows)} problems, {sum('working' in row for row in rows)} of them with a working")
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
+import runpy
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -11,20 +14,21 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
 
 from delta_evidence.judging import Asked, Judge, _light
 from delta_evidence.learning.batch_statistics import DIAGNOSTICS
 from delta_evidence.learning.curves import curves_figure
-from delta_evidence.learning.heldout import HeldoutSettings, heldout_accuracies
-from delta_evidence.learning.protocol import Protocol, Run, TrainingSettings, read_protocols
+from delta_evidence.learning.heldout import Decoding, HeldoutSettings, heldout_scores
+from delta_evidence.learning.protocol import ArmSettings, Protocol, Run, TrainingSettings, read_protocols
 from delta_evidence.learning.runner import Machine, Outcome, Study, _outcome
 from delta_evidence.learning.session import Trained
 from delta_evidence.learning.table import StudyTable, markdown, sentences, study_table
 from delta_evidence.learning.training import StackedTraining
 from delta_evidence.rollouts import Batch, Collector, flip, make_collector
-from delta_evidence.weighing import Weigher, study_method
+from delta_evidence.weighing import BatchWeigher, study_method
 from delta_rlvr.cli import main
-from delta_rlvr.credit import Delta
+from delta_rlvr.credit.rules.ablations import Ablation
 from delta_rlvr.evaluate import evaluate_policy
 from delta_rlvr.evaluate.seeds import SeedComparison
 from delta_rlvr.models import load_policy
@@ -45,26 +49,98 @@ def collector(runs: int) -> tuple[Collector, Any, Any]:
     return made, model, tokenizer
 
 
-def test_held_out_scores_are_those_of_evaluate_policy() -> None:
+@pytest.mark.parametrize("decoding", [Decoding(1.0, 3), Decoding(0.6, 2), Decoding(0.0)], ids=str)
+def test_held_out_scores_are_those_of_evaluate_policy(decoding: Decoding) -> None:
     made, model, tokenizer = collector(2)
     with torch.no_grad():  # the second policy differs
         for weight in made.policy.parameters():
             weight[1] += 0.02 * torch.randn(weight[1].shape, generator=torch.Generator().manual_seed(1))
-    settings = HeldoutSettings(problems=12, samples=3)
-    found = heldout_accuracies(made, [TASK, TASK], settings, limits=[64, 64], rows_at_once=20)
+    settings = HeldoutSettings(problems=12)
+    found = heldout_scores(made, [TASK, TASK], settings, decoding, limits=[64, 64], rows_at_once=20)
     for run in range(2):
         made.policy.load_into(run, model)
         expected = evaluate_policy(
             model,
             tokenizer,
             settings.questions(TASK),
-            samples=3,
+            samples=decoding.samples,
+            temperature=decoding.temperature,
             max_tokens=64,
             grade=TASK.grade,
             batch_size=7,
         )
-        assert found[run] == pytest.approx(expected.accuracy)
+        assert found[run].accuracy == pytest.approx(expected.accuracy)
+        if decoding.samples > 1:
+            assert found[run].pass_at["2"] == pytest.approx(
+                expected.document["benchmarks"]["heldout"]["metrics"]["pass@2"]
+            )
+        else:
+            assert found[run].pass_at == {}
     assert found[0] != found[1]
+
+
+def one_batch(arms: dict[str, ArmSettings]) -> tuple[StackedTraining, list[Any]]:
+    """A run of each arm with the same seed, after one batch of two updates; how far its weights went."""
+    made, _, _ = collector(len(arms))
+    start = [weight.detach().clone() for weight in made.policy.parameters()]
+    settings = TrainingSettings(steps=2, prompts=4, group=4, updates=2)
+    training = StackedTraining(made, [Run("phrased-sums", arm, 7) for arm in arms], settings, arms=arms)
+    training.train()
+    moved = [
+        torch.cat(
+            [
+                (weight[run] - before[run]).flatten()
+                for weight, before in zip(made.policy.parameters(), start, strict=True)
+            ]
+        ).detach()
+        for run in range(len(arms))
+    ]
+    return training, moved
+
+
+def test_each_arm_has_its_own_learning_rate() -> None:
+    rates = (2e-5, 5e-4, 1e-4)
+    _, together = one_batch({str(rate): ArmSettings("delta", learning_rate=rate) for rate in rates})
+    for rate, moved in zip(rates, together, strict=True):
+        _, (alone,) = one_batch({"delta": ArmSettings(learning_rate=rate)})
+        # Weights are near 1, and so are rounded to about 1e-7; Adam's first steps are as long as the learning rate. Where a gradient
+        # is all but 0 they may go either way.
+        assert (moved - alone).norm() < 0.02 * alone.norm()
+        assert alone.abs().max() == pytest.approx(2 * rate, rel=0.3)
+
+
+def test_an_entropy_bonus_is_the_entropys_gradient() -> None:
+    made, model, _ = collector(2)
+    settings = TrainingSettings(steps=1, prompts=3, group=4, updates=1)
+    runs = [Run("phrased-sums", arm, 3) for arm in ("dapo", "penalty")]
+    arms = {"penalty": ArmSettings("dapo", entropy_bonus=-0.3)}
+    training = StackedTraining(made, runs, settings, arms=arms, rows_at_once=10)
+    rollouts = made.collect([training._asked(place, 0) for place in range(2)], group=4)
+    weights, _ = training.weigh(rollouts, 0)
+    part = {
+        name: torch.stack([getattr(batch, name) for batch in rollouts])
+        for name in ("prompt_ids", "prompt_mask", "completion_ids", "mask", "logps", "advantages")
+    } | {"weights": weights}
+    batch = rollouts[0]
+    plain, penalised = training._forward_and_backward(part, [one.mask.sum() for one in rollouts], 10).tolist()
+    # The first update's entropy is that of the rollouts.
+    assert penalised - plain == pytest.approx(
+        0.3 * batch.entropy[batch.mask].mean().item(), rel=rounding(MODEL, size=10.0)
+    )
+    # The same by autograd through transformers: the difference of the two gradients is 0.3 times that of the mean entropy.
+    ids = torch.cat([batch.prompt_ids, batch.completion_ids], dim=1)
+    valid = torch.cat([batch.prompt_mask, batch.mask], dim=1)
+    first = batch.prompt_ids.shape[1]
+    places = (valid.cumsum(1) - 1).clamp(min=0)
+    logps = model(input_ids=ids, attention_mask=valid, position_ids=places).logits.float().log_softmax(-1)
+    entropy = -(logps.exp() * logps).sum(-1)[:, first - 1 : -1]
+    entropy[batch.mask].mean().backward()
+    found = made.policy.norm.grad
+    assert found is not None
+    expected = model.model.norm.weight.grad
+    torch.testing.assert_close(
+        found[1] - found[0], 0.3 * expected, atol=1e-3 * expected.norm().item(), rtol=1e-3
+    )
 
 
 def test_a_run_does_not_depend_on_what_runs_beside_it() -> None:
@@ -182,7 +258,7 @@ def test_oracle_weights_by_hand() -> None:
     made, _, _ = collector(1)
     rollouts = made.collect([Batch(TASK, TASK.problems("train", 4, 1), 1, 64, decisive=True)], group=4)[0]
     assert rollouts.decisive is not None
-    weigher = Weigher(rollouts, made.policy.head[0], number=0)
+    weigher = BatchWeigher(rollouts, made.policy.head[0], number=0)
     weights = weigher.weights(study_method("oracle-wide").rule)
     sided = rollouts.mask & (rollouts.advantages != 0)[:, None]
     count, known = int(rollouts.mask.sum()), int((rollouts.decisive & sided).sum())
@@ -265,6 +341,12 @@ heldout: {problems: 2, samples: 1}
 def test_runs_come_seed_by_seed(tmp_path: Path) -> None:
     (protocol,) = read_protocols(write(tmp_path, TINY))
     assert [(run.arm, run.seed) for run in protocol.runs()] == [("dapo", 0), ("delta", 0), ("dapo", 1)]
+    text = TINY.replace("[phrased-sums]", "[phrased-sums, late-error]").replace(
+        "dapo: 2, delta: 1", "dapo: 3"
+    )
+    (protocol,) = read_protocols(write(tmp_path, text + "seeds_in_turn: 2\n"))
+    found = [(run.task[0], run.seed) for run in protocol.runs()]
+    assert found == [("p", 0), ("p", 1), ("l", 0), ("l", 1), ("p", 2), ("l", 2)]
 
 
 def test_variants_change_what_they_say(tmp_path: Path) -> None:
@@ -294,6 +376,16 @@ def test_variants_change_what_they_say(tmp_path: Path) -> None:
         ("arms: [dapo, delta]", "number of seeds each"),
         ("training: {learning_rate: 5e-4}", "as in 5.0e-4"),
         ("variants: {a: 3}", r"variants\.a: give key"),
+        ("arms: {dapo: 2, fast: {seeds: 2, method: detla}}", "delta"),
+        ("arms: {dapo: 2, fast: {seeds: 2, method: dapo, learning_rate: -1.0}}", "learning_rate=-1"),
+        ("arms: {dapo: 2, fast: {seeds: 2, method: dapo, learning_rate: fast}}", "give a number"),
+        ("arms: {dapo: 2, fast: {seeds: 2, method: dapo, entropy: 1.0}}", "no setting entropy"),
+        ("arms: {dapo: 2, fast: {method: dapo}}", "number of seeds"),
+        ("heldout: {also: [{temperature: -0.5}]}", r"temperature=-0\.5: give 0"),
+        ("heldout: {also: [{temperature: 0, samples: 2}]}", "1 where decoding is greedy"),
+        ("heldout: {also: [{temperature: 0}, {temperature: 0}]}", "comes twice"),
+        ("heldout: {also: [{temperature: 0, after: [2]}]}", "after batch 2; there are 1"),
+        ("primary: {arm: delta, task: phrased-sums, end_point: {temperature: 0}}", "scores at none"),
     ],
 )
 def test_mistakes_are_named(tmp_path: Path, change: str, words: str) -> None:
@@ -441,6 +533,79 @@ def test_the_end_point_is_what_the_primary_comparison_is_on(tmp_path: Path) -> N
     assert "rollout batches to 50 %, 3 paired seeds: -2.0 batches" in sentences(table)[0]
 
 
+def test_scores_during_training_have_columns_of_their_own(tmp_path: Path) -> None:
+    text = TINY.replace("steps: 2", "steps: 8").replace("dapo: 2, delta: 1", "dapo: 3, delta: 3")
+    text = text.replace(
+        "samples: 1}",
+        "samples: 1, also: [{temperature: 0, after: [2, 4]}, {temperature: 0.6, samples: 5}]}",
+    )
+    text += "primary: {arm: delta, task: phrased-sums, end_point: {temperature: 0}}"
+    (protocol,) = read_protocols(write(tmp_path, text))
+
+    def scored(arm: str, seed: int, gain: float) -> Outcome:
+        greedy = [
+            {"temperature": 0.0, "batch": 2, "accuracy": 0.2 + gain, "pass_at": {}},
+            {"temperature": 0.0, "batch": 4, "accuracy": 0.6, "pass_at": {}},
+        ]
+        low = {"temperature": 0.6, "batch": 4, "accuracy": 0.5, "pass_at": {"2": 0.6, "4": 0.7 + gain}}
+        return replace(outcome(arm, seed, 0.5, 0.4), heldout=[*greedy, low])
+
+    found = [scored("dapo", seed, 0.0) for seed in range(3)]
+    found += [scored("delta", seed, 0.1 + 0.01 * seed) for seed in range(3)]
+    table = study_table(protocol, found)
+    assert [column.measure.key for column in table.tasks[0].columns] == [
+        "heldout", "speed", "greedy_over", "greedy_end", "t0.6_end", "t0.6_pass_4"
+    ]  # fmt: skip
+    means = [column.rows[1].difference.mean for column in table.tasks[0].columns]  # type: ignore[union-attr]
+    assert means == pytest.approx([0, 0, 0.055, 0, 0, 0.11])
+    assert table.primary is table.tasks[0].columns[2].rows[1]
+    assert "held-out accuracy over training, greedy, 3 paired seeds: +5.5 points" in sentences(table)[0]
+    assert Outcome.from_dict(json.loads(json.dumps(found[3].as_dict()))) == found[3]
+
+
+def test_the_best_rate_of_each_method_by_hand(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
+    """Scores that are quadratics in the log of the rate, with peaks at 2, beyond the grid, and, of the penalised, at 1."""
+    text = "question: q\ntasks: [phrased-sums]\nbaseline: dapo1\narms:\n"
+    peaks = {("dapo", 0): 2.0, ("delta-scalar", 0): 9.0, ("dapo", 0.01): 1.0, ("dapo", 0.02): 1.0}
+    entropies = {("dapo", 0): 0.4, ("delta-scalar", 0): 0.2, ("dapo", 0.01): 0.21, ("dapo", 0.02): 0.1}
+    found = []
+    for (method, penalty), peak in peaks.items():
+        for rate in (0.5, 1.0, 4.0):
+            name = f"{method}{penalty or ''}{rate:g}"
+            text += f"  {name}: {{seeds: 2, method: {method}, learning_rate: {rate}, entropy_bonus: {-penalty}}}\n"
+            for seed in range(2):
+                score = 0.5 - 0.05 * math.log(rate / peak) ** 2 + (0.01 if seed else -0.01)
+                at = [
+                    {"temperature": 0.0, "batch": batch, "accuracy": score, "pass_at": {}} for batch in (1, 2)
+                ]
+                entropy = [entropies[method, penalty] * (1 + seed)]
+                found.append(replace(outcome(name, seed, 0.5, 0.4), heldout=at, entropy=entropy))
+    text += "training: {steps: 4, prompts: 2, group: 2}\nheldout: {also: [{temperature: 0, after: [1, 2]}]}\n"
+    (protocol,) = read_protocols(write(tmp_path, text))
+    study = Study(protocol, tmp_path / "tune")
+    study.write_protocol(Machine())
+    study._keep(found)
+    judge = tmp_path / "judge.yaml"
+    judge.write_text("arms: {dapo: 3, delta-scalar: {seeds: 2}, less: {seeds: 2, entropy_bonus: -1}}")
+    script = str(Path(__file__).parents[1] / "analysis" / "best_rates.py")
+    monkeypatch.setattr(sys, "argv", [script, str(tmp_path / "tune"), "--fill", str(judge)])
+    runpy.run_path(script, run_name="__main__")
+    said = capsys.readouterr()
+    assert yaml.safe_load(said.out)["arms"] == {
+        "dapo": {"seeds": 3, "learning_rate": 2.0},
+        "delta-scalar": {"seeds": 2, "learning_rate": 4.0},
+        "less": {"seeds": 2, "learning_rate": 1.0, "entropy_bonus": -0.01},
+    }
+    assert "delta-scalar: best at 4 (AN END OF THE GRID)" in said.err
+    assert "dapo: best at 2;" in said.err
+    # A run that diverged after its first score has half of it.
+    study._keep(
+        [replace(one, diverged=1, heldout=one.heldout[:1]) for one in found if one.run.arm == "dapo1"]
+    )
+    runpy.run_path(script, run_name="__main__")
+    assert "dapo: best at 4" in capsys.readouterr().err
+
+
 def test_one_test_over_several_tasks(tmp_path: Path) -> None:
     text = TINY.replace("[phrased-sums]", "[phrased-sums, late-error]").replace(
         "dapo: 2, delta: 1", "dapo: 3, delta: 3"
@@ -512,7 +677,7 @@ def test_a_run_is_kept_once(tmp_path: Path) -> None:
 
 def test_an_arm_may_have_settings_of_its_own() -> None:
     rule = study_method("delta-context?lambda_min=0.5&lambda_max=1.5").rule
-    assert rule == Delta(0.5, 1.5, refinements=0, contrast="alignment")
+    assert rule == Ablation(0.5, 1.5, refinements=0, contrast="alignment")
     with pytest.raises(ValueError, match="no setting 'lamda_min'; did you mean 'lambda_min'"):
         study_method("delta?lamda_min=0.5")
     with pytest.raises(ValueError, match="unknown method 'oracle-all'"):
@@ -524,6 +689,12 @@ def test_a_folder_of_another_protocol_is_refused(tmp_path: Path) -> None:
     Study(protocol, tmp_path / "out").write_protocol(Machine())
     (other,) = read_protocols(write(tmp_path, TINY.replace("samples: 1", "samples: 2")))
     with pytest.raises(ValueError, match="another heldout"):
+        Study(other, tmp_path / "out")
+    slower = (
+        "delta: {seeds: 1, learning_rate: 0.0001}, grpo: 1"  # another arm may come, but delta is another now
+    )
+    (other,) = read_protocols(write(tmp_path, TINY.replace("delta: 1", slower)))
+    with pytest.raises(ValueError, match=r"another arms\.delta:"):
         Study(other, tmp_path / "out")
 
 

@@ -8,9 +8,12 @@ from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from importlib.metadata import entry_points
+from typing import Any
 
 from delta_rlvr import __version__
 from delta_rlvr.commands import EXTRAS, IN_EVIDENCE, TRAIN_LIKE
+from delta_rlvr.commands.flags import as_flags
+from delta_rlvr.commands.parser import CommandParser
 from delta_rlvr.exit_codes import ExitCode, exit_code_of
 from delta_rlvr.hints import did_you_mean
 
@@ -77,8 +80,20 @@ def main(arguments: list[str] | None = None) -> int:
         code = exit_code_of(error)
         if code is None or os.environ.get("DELTA_RLVR_TRACEBACK"):
             raise
-        print(f"delta-rlvr {command}: {error}", file=sys.stderr)
+        print(f"delta-rlvr {command}: {as_flags(str(error), _flags(command))}", file=sys.stderr)
         return code
+
+
+def _flags(command: str) -> dict[str, str]:
+    """The flag of each argument of a command, as far as it is known without loading an engine."""
+    if command not in TRAIN_LIKE:
+        return _parser(command).flags
+    from delta_rlvr.training.options import TrainOptions
+
+    names = {*TrainOptions.__dataclass_fields__, "config", "report_to", "methods", "seeds"}
+    if request := sys.modules.get("delta_rlvr.training.request"):
+        names |= request.known_options()
+    return {name: f"--{name}" for name in names}
 
 
 def _train_like(command: str, arguments: list[str]) -> int:
@@ -104,13 +119,20 @@ def _parsed(command: str, arguments: list[str]) -> int:
     named = command == "explain" or (command == "evaluate" and "--list" not in arguments)
     # The other commands give several names to one option.
     (_check_names if named else _loading)(command, arguments)
-    module = import_module(JOINED.get(command) or f"delta_rlvr.commands.{command}")
-    from delta_rlvr.commands.parser import CommandParser
+    parser = _parser(command)
+    code: int = _module(command).run(parser.parse(arguments))
+    return code
 
+
+def _module(command: str) -> Any:
+    return import_module(JOINED.get(command) or f"delta_rlvr.commands.{command}")
+
+
+def _parser(command: str) -> CommandParser:
+    module = _module(command)
     parser = CommandParser(prog=f"delta-rlvr {command}", description=module.__doc__)
     module.add_arguments(parser)
-    code: int = module.run(parser.parse(arguments))
-    return code
+    return parser
 
 
 def _check_names(command: str, arguments: list[str]) -> None:
@@ -118,7 +140,7 @@ def _check_names(command: str, arguments: list[str]) -> None:
     from delta_rlvr.commands.names import check_names
 
     if not _HELP & set(arguments):
-        check_names(command, arguments)
+        check_names(arguments)
     _loading(command, arguments)
 
 

@@ -10,8 +10,9 @@ import pytest
 from command_line import SMALL, refused
 from delta_rlvr.adapters.trl import DeltaTrainerConfig
 from delta_rlvr.cli import main
-from delta_rlvr.commands import train
-from delta_rlvr.commands.train import advised_comparison
+from delta_rlvr.training import session
+from delta_rlvr.training.request import RunRequest
+from delta_rlvr.training.resuming import advised_comparison
 
 
 def contents(folder):
@@ -31,7 +32,7 @@ def contents(folder):
         (["--steps", "many"], "invalid int value: 'many'"),
         (["--leaning_rate", "1"], "there is no option --leaning_rate; did you mean --learning_rate?"),
         (["--method", "dapo?lambda_min=0.5"], "method 'dapo' has no setting 'lambda_min'"),
-        (["--method", "delta?proxy=full"], "which TRL cannot give"),
+        (["--method", "delta?proxy=full"], "which TRL does not give"),
         (
             ["--lambda_min", "0.5"],
             "settings of a method follow its name: --method 'delta?lambda_min=VALUE'",
@@ -46,7 +47,7 @@ def contents(folder):
             "--temperature 0.0: responses are sampled in training; give a positive number",
         ),
         (["--learning_rate=-1e-4"], "--learning_rate -0.0001: give 0 or more"),
-        (["--method", "oracle"], "needs labels of the decisive tokens, which TRL cannot give"),
+        (["--method", "oracle"], "needs labels of the decisive tokens, which TRL does not give"),
         (["--reward", "a.py:f,a.py:g"], "--reward a.py:f,a.py:g: give one function"),
     ],
 )
@@ -59,26 +60,22 @@ def test_options(arguments, words, capsys, tmp_path):
     ("settings", "problems", "fits"),
     [
         # 128 responses x 2 passes / 8 are 32 prompts: one prompt for each 4 responses per pass.
-        ({}, 31, "--per_device_train_batch_size 124"),
-        ({}, 4, "--per_device_train_batch_size 16"),
-        ({}, 1, "--per_device_train_batch_size 4"),
+        ({}, 31, {"per_device_train_batch_size": 124}),
+        ({}, 4, {"per_device_train_batch_size": 16}),
+        ({}, 1, {"per_device_train_batch_size": 4}),
         # Three passes of 8 make 3 groups at least.
-        ({"steps_per_generation": 3}, 2, "--steps_per_generation 1 --per_device_train_batch_size 8"),
-        ({"generation_batch_size": 256, "steps_per_generation": None}, 31, "--generation_batch_size 128"),
-        ({"generation_batch_size": 256, "steps_per_generation": None}, 4, None),
-        ({}, 0, None),
+        ({"steps_per_generation": 3}, 2, {"steps_per_generation": 1, "per_device_train_batch_size": 8}),
+        ({"generation_batch_size": 256, "steps_per_generation": None}, 31, {"generation_batch_size": 128}),
+        ({"generation_batch_size": 256, "steps_per_generation": None}, 4, {}),
+        ({}, 0, {}),
     ],
 )
 def test_the_largest_batch_that_so_many_problems_fill(settings, problems, fits, tmp_path):
     made = {"per_device_train_batch_size": 128, "num_generations": 8, "steps_per_generation": 2, **settings}
     config = DeltaTrainerConfig(output_dir=str(tmp_path), use_cpu=True, bf16=False, **made)
     assert config.smaller_batch(problems) == fits
-    words = (fits or "").split()
-    if words:
-        given = {
-            name.removeprefix("--"): int(value) for name, value in zip(words[::2], words[1::2], strict=True)
-        }
-        smaller = DeltaTrainerConfig(output_dir=str(tmp_path), use_cpu=True, bf16=False, **{**made, **given})
+    if fits:
+        smaller = DeltaTrainerConfig(output_dir=str(tmp_path), use_cpu=True, bf16=False, **{**made, **fits})
         assert 1 <= smaller.prompts_per_batch <= problems
 
 
@@ -130,8 +127,8 @@ def test_a_folder_with_another_run(finished, resume, capsys):
 
 def test_a_folder_with_another_run_is_refused_before_anything_is_loaded(finished, monkeypatch, capsys):
     folder, _ = finished
-    monkeypatch.setattr(train, "load_policy", lambda _: pytest.fail("the model was loaded first"))
-    monkeypatch.setattr(train, "get_task", lambda *_, **__: pytest.fail("the problems were read first"))
+    monkeypatch.setattr(session, "load_policy", lambda _: pytest.fail("the model was loaded first"))
+    monkeypatch.setattr(session, "get_task", lambda *_, **__: pytest.fail("the problems were read first"))
     assert "holds a run already" in refused(capsys, "train", *SMALL, "--output", folder)
 
 
@@ -163,16 +160,16 @@ def test_compare(arguments, words, capsys, tmp_path):
 
 def test_compare_takes_the_settings_file_of_train(monkeypatch, capsys, tmp_path):
     """What `train --config` advises at its end: the file names a method and a folder, which a comparison has of its own."""
-    from delta_rlvr.commands import compare
+    from delta_rlvr.training import compare
 
     runs = []
-    monkeypatch.setattr(compare, "train", lambda options, config, *_: runs.append((options, config)))
-    monkeypatch.setattr(compare, "conclude", lambda *_: 0)
+    monkeypatch.setattr(compare, "train", lambda request, *_, **__: runs.append(request.build()))
+    monkeypatch.setattr(compare, "conclude", lambda *_: None)
     file = tmp_path / "mine.yaml"
     file.write_text(
         f"method: surprise\noutput: {tmp_path}/mine\nseed: 7\nsteps: 3\nresume: true\neval_problems: 5\n"
     )
-    advised = shlex.split(advised_comparison("surprise", ["--config", str(file)]))
+    advised = shlex.split(advised_comparison("surprise", RunRequest(file=str(file))))
     assert main([*advised[1:], "--seeds", "1", "--output", str(tmp_path / "all")]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert f"compare does not use method: surprise, output: {tmp_path}/mine, resume: True." in said

@@ -11,9 +11,10 @@ from rich.console import Console
 
 from command_line import metrics, run, run_info, start
 from delta_rlvr.cli import main
-from delta_rlvr.commands import compare
-from delta_rlvr.commands.compare import conclude
+from delta_rlvr.commands.compare import show
 from delta_rlvr.runs import RunDescription, RunWriter
+from delta_rlvr.training import compare
+from delta_rlvr.training.compare import conclude
 from report_pages import unpacked
 
 OPTIONS = ["--per_device_train_batch_size", 8, "--num_generations", 4, "--steps", 2, "--save_steps", 2]
@@ -31,8 +32,8 @@ OPTIONS += ["--eval_problems", 6, "--eval_samples", 2, "--rollouts_every", 0]
 )
 def test_the_first_line_says_which_runs_there_will_be(options, plan, tmp_path, capsys, monkeypatch):
     """`--seed 2`, meant as two seeds, started three from seed 2 without a word."""
-    monkeypatch.setattr(compare, "_one", lambda *_: (tmp_path, None))
-    monkeypatch.setattr(compare, "conclude", lambda *_: 0)
+    monkeypatch.setattr(compare, "_one", lambda *_: None)
+    monkeypatch.setattr(compare, "conclude", lambda *_: None)
     assert main(["compare", "--methods", "dapo,delta", "--output", str(tmp_path), *options]) == 0
     first, second, *_ = [*capsys.readouterr().out.splitlines(), ""]
     assert first == plan
@@ -100,7 +101,7 @@ def test_the_table_fits_a_terminal_of_80_columns(tmp_path):
     scores = {"dapo": [0.5, 0.4], "my_rules.py-Unlikely": [0.4, 0.6]}
     finished_runs(tmp_path, scores)
     console = Console(record=True, width=80, file=io.StringIO())
-    conclude(tmp_path, ["dapo", "my_rules.py:Unlikely"], range(2), console)
+    show(conclude(tmp_path, ["dapo", "my_rules.py:Unlikely"], range(2)), console)
     lines = console.export_text().splitlines()
     row = next(line for line in lines if "my_rules.py:Unlikely │" in line)
     assert "50.0 ± 14.1" in row
@@ -115,7 +116,7 @@ def test_a_long_name_breaks_after_its_file(tmp_path):
     texts = []
     for width in (80, 200):
         console = Console(record=True, width=width, file=io.StringIO())
-        conclude(tmp_path, ["dapo", "stock_rules.py:LateTokens"], range(2), console)
+        show(conclude(tmp_path, ["dapo", "stock_rules.py:LateTokens"], range(2)), console)
         texts.append(console.export_text())
     assert [
         [line.split()[1] for line in text.splitlines() if line.startswith("│ ") and "dapo" not in line]
@@ -150,7 +151,7 @@ def finished_runs(folder, scores):
 def test_terminal_file_and_page_give_one_test_and_one_conclusion(tmp_path, scores, words):
     finished_runs(tmp_path, scores)
     console = Console(record=True, width=400, file=io.StringIO())
-    assert conclude(tmp_path, list(scores), range(len(scores["dapo"])), console) == 0
+    show(conclude(tmp_path, list(scores), range(len(scores["dapo"]))), console)
     said = console.export_text()
     stored = json.loads((tmp_path / "comparison.json").read_text())
     page = unpacked(tmp_path / "report.html")["page"]

@@ -17,10 +17,11 @@ from trl.import_utils import is_vllm_available
 
 from command_line import SMALL
 from delta_rlvr.cli import main
-from delta_rlvr.commands import doctor_train, doctor_trial
-from delta_rlvr.commands.doctor_trial import Trial, seconds_per_batch, seconds_per_step
 from delta_rlvr.commands.help import DOCTOR
+from delta_rlvr.doctor import run as doctor_run
 from delta_rlvr.doctor import sizes, verl, versions
+from delta_rlvr.doctor import trial as doctor_trial
+from delta_rlvr.doctor.trial import Trial, seconds_per_batch, seconds_per_step
 from delta_rlvr.models import hub
 from delta_rlvr.models.load import load_policy, resolve_model
 
@@ -78,13 +79,13 @@ def no_steps(monkeypatch):
         taken.append(arguments)
         return Trial(3.0, 0.05, 2 * 10**9, None)
 
-    monkeypatch.setattr(doctor_train, "two_steps", counted)
+    monkeypatch.setattr(doctor_run, "two_steps", counted)
     return taken
 
 
 def test_without_steps(no_steps, capsys):
     said = doctor(capsys, "--no-steps", code=0)
-    assert "not taken (--no-steps)" in said
+    assert "not taken (none were asked for)" in said
     assert said.splitlines()[-1] == "ready"
     assert doctor(capsys, "--processes", 4, code=0).splitlines()[-1] == "ready"
     assert not no_steps

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from command_line import SMALL, metrics
-from delta_rlvr.adapters.trl.run_folder import no_signal
 from delta_rlvr.cli import main
+from delta_rlvr.runs.recorder import no_signal
 
 
 def train(folder, capsys, *options):

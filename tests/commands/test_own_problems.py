@@ -6,9 +6,9 @@ import pytest
 
 from command_line import SMALL, metrics, refused, run_info
 from delta_rlvr.cli import main
-from delta_rlvr.commands.training_problems import default_prompt
 from delta_rlvr.runs import RunDescription, RunFolderError, RunWriter, read_run
 from delta_rlvr.tasks import Problem
+from delta_rlvr.training.problems import default_prompt
 from report_pages import unpacked
 
 REWARD = '''
@@ -137,7 +137,7 @@ def test_the_default_prompt_is_said(trained):
     said = default_prompt("mine.jsonl?answer=label", rows)
     assert "template 'math'" in said
     assert "{question}\\n\\nPlease reason step by step, and put your final answer within \\boxed{}." in said
-    assert "--template_text" in said
+    assert "`template_text`" in said
     for chosen in ("mine.jsonl?template=math", "mine.jsonl?template_text={question}", "mine.jsonl?shots=4"):
         assert default_prompt(chosen, rows) is None
     chat = [{"role": "user", "content": "Say 1."}]

@@ -9,15 +9,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from command_line import run, run_info
-from delta_rlvr.commands.compare import check_same
-from delta_rlvr.commands.options import parse_train_options
-from delta_rlvr.commands.resuming import changes
-from delta_rlvr.commands.train import run_settings
+from command_line import built, run, run_info
 from delta_rlvr.files import plain
 from delta_rlvr.objectives import get_method
 from delta_rlvr.runs import RunDescription, RunFolderError, RunWriter
 from delta_rlvr.tasks.contents import rule_digest
+from delta_rlvr.training.compare import check_same
+from delta_rlvr.training.request import run_settings
+from delta_rlvr.training.resuming import changes
 from report_pages import unpacked
 
 OWN = Path(__file__).parent.parent / "own_rule" / "my_rules.py"
@@ -82,7 +81,7 @@ def test_the_report_refuses_what_it_cannot_shade_by(trained, tmp_path, capsys):
     from delta_rlvr.cli import main
 
     assert main(["report", str(trained), "--shade-by", "delta", "--output", str(tmp_path / "page.html")]) == 2
-    assert "--shade-by: delta needs hidden states" in capsys.readouterr().err
+    assert "--shade-by delta needs hidden states" in capsys.readouterr().err
 
 
 def test_compare(tmp_path):
@@ -159,18 +158,18 @@ def test_an_edited_file_is_another_experiment(tmp_path):
     words += ["--task", f"{rows}?heldout={heldout}", "--output", str(tmp_path / "run")]
 
     def settings():
-        return run_settings(*parse_train_options(words))
+        return run_settings(*built(words))
 
     kept = plain(settings())
     check_same(tmp_path, {"settings": kept}, settings())
     for file, flag in ((rule, "method"), (reward, "reward"), (rows, "task"), (heldout, "task")):
         before = file.read_bytes()
         file.write_bytes(before + b"\n")
-        with pytest.raises(ValueError, match=f"the file that --{flag} names has changed since"):
+        with pytest.raises(ValueError, match=f"the file that `{flag}` names has changed since"):
             check_same(tmp_path, {"settings": kept}, settings())
         resumed = {"settings_changed": {f"{flag}_sha256": [kept[f"{flag}_sha256"], "other"]}}
         writer = SimpleNamespace(info={"resumed": [resumed]})
-        assert changes(writer) == [f"the file that --{flag} names has changed since"]
+        assert changes(writer) == [f"the file that `{flag}` names has changed since"]
         file.write_bytes(before)
         check_same(tmp_path, {"settings": kept}, settings())
     description = RunDescription("trl", "mine", 0, "m", "t", kept)

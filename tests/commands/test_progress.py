@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from delta_rlvr.commands.progress import LEGEND, Teller, TrainingProgress
+from delta_rlvr.training.progress import LEGEND, Teller, TrainingProgress
 
 
 def line(step, **more):

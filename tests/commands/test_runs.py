@@ -11,9 +11,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from command_line import SMALL, assert_same_run, metrics, reopen, run_info
+from command_line import SMALL, assert_same_run, built, metrics, reopen, run_info
 from delta_rlvr.cli import main
-from delta_rlvr.commands.options import parse_train_options
 from delta_rlvr.models import load_policy
 from delta_rlvr.runs import read_run
 from ranks import on_two_ranks
@@ -207,11 +206,11 @@ def test_epochs_instead_of_steps(tmp_path):
     ],
 )
 def test_epochs_are_seen_however_the_parser_takes_them(words):
-    _, config = parse_train_options(words)
+    _, config = built(words)
     assert (config.num_train_epochs, config.max_steps) == (2, -1)
     # Another model has no steps of its own that could win.
-    assert parse_train_options(["--model", "x", *words])[1].max_steps == -1
-    assert parse_train_options([])[1].max_steps == 80
+    assert built(["--model", "x", *words])[1].max_steps == -1
+    assert built([])[1].max_steps == 80
 
 
 def test_a_settings_file_and_flags_over_it(tmp_path):
@@ -227,7 +226,7 @@ def test_a_settings_file_and_flags_over_it(tmp_path):
 
 
 def test_a_failure_is_kept_in_the_folder(tmp_path, monkeypatch, capsys):
-    from delta_rlvr.commands.training_problems import TaskReward
+    from delta_rlvr.training.problems import TaskReward
 
     def broken(*_):
         raise ValueError("the grader broke")

@@ -13,26 +13,22 @@ from dataclasses import fields
 import pytest
 from trl import GRPOConfig
 
-from command_line import SMALL, metrics, refused, reopen, run_info
+from command_line import SMALL, built, metrics, refused, reopen, run_info
 from delta_rlvr.adapters.trl import DeltaTrainerConfig
+from delta_rlvr.adapters.trl.recorded import disk_is_full
 from delta_rlvr.cli import main
-from delta_rlvr.commands import endings, evaluate_options, names
+from delta_rlvr.commands import evaluate, flags, names
 from delta_rlvr.commands.completion import options_of
-from delta_rlvr.commands.options import (
-    BUILT_IN_DEFAULTS,
-    TrainOptions,
-    given_settings,
-    known_options,
-    parse_train_options,
-    stored_settings,
-)
+from delta_rlvr.commands.options import read_request
 from delta_rlvr.commands.parser import CommandParser
-from delta_rlvr.commands.train import advised_comparison, restored_options, run_settings
 from delta_rlvr.files import plain
 from delta_rlvr.objectives import all_methods
 from delta_rlvr.runs import RunDescription, RunWriter
 from delta_rlvr.runs import writer as run_writer
 from delta_rlvr.runs.model_card import card
+from delta_rlvr.training.options import BUILT_IN_DEFAULTS, TrainOptions
+from delta_rlvr.training.request import RunRequest, run_settings, stored_run
+from delta_rlvr.training.resuming import advised_comparison, how_to_go_on
 
 # ---------------------------------------------------------------- names
 
@@ -115,7 +111,7 @@ def test_wrong_names_are_refused_before_torch_is_loaded(arguments, words, tmp_pa
         (["evaluate", "--server", "http://x/v1", "--benchmarks", "gsm9k"], "did you mean 'gsm8k'?"),
         (
             ["evaluate", "--benchmarks", "my.jsonl?question=q&limit=3"],
-            "--benchmarks 'task:my.jsonl?question=q&limit=3'",
+            "use --benchmarks 'task:my.jsonl?question=q&limit=3'",
         ),
         (
             ["evaluate", "--benchmarks", "frage.csv"],
@@ -130,16 +126,6 @@ def test_wrong_names_are_refused_before_torch_is_loaded(arguments, words, tmp_pa
             ["evaluate", "--benchmarks", "ask.csv", "--template_text", "Hello"],
             "has no place for the question",
         ),
-        (
-            ["train", "--leaning_rate", "1"],
-            "there is no option --leaning_rate; did you mean --learning_rate?",
-        ),
-        (["compare", "--methods", "dapo,delta", "--step-size=3"], "there is no option --step-size; "),
-        (
-            ["train", "--method", "delta?scope=group", "--lambda-min", "0.5"],
-            "there is no option --lambda-min; settings of a method follow its name: --method 'delta?scope=group&lambda_min=VALUE'",
-        ),
-        (["train", "--max_tokens", "8"], "no option --max_tokens; did you mean --max_completion_length?"),
         (["train", "--method", "rules.py:Late"], "there is no 'Late' in rules.py (it has Unlikely, helper)"),
     ],
 )
@@ -155,6 +141,16 @@ def test_other_commands_refuse_early_too(arguments, words, tmp_path, monkeypatch
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        (
+            ["train", "--leaning_rate", "1"],
+            "there is no option --leaning_rate; did you mean --learning_rate?",
+        ),
+        (["compare", "--methods", "dapo,delta", "--step-size=3"], "there is no option --step-size; "),
+        (
+            ["train", "--method", "delta?scope=group", "--lambda-min", "0.5"],
+            "there is no option --lambda-min; settings of a method follow its name: --method 'delta?scope=group&lambda_min=VALUE'",
+        ),
+        (["train", "--max_tokens", "8"], "no option --max_tokens; did you mean --max_completion_length?"),
         (["evaluate", "--k", "4"], "there is no option --k; did you mean -k or --samples-per-question?"),
         (
             ["evaluate", "--max_completion_length=64"],
@@ -177,43 +173,49 @@ def test_the_nearest_option_is_named(arguments, words, capsys):
 
 def test_dashes_and_underscores_are_the_same():
     parser = CommandParser(prog="x")
-    evaluate_options.add_arguments(parser)
+    evaluate.add_arguments(parser)
     words = ["--max_tokens=9", "--top_p", "0.5", "--template-text", "{question}", "--samples_per_q", "4"]
     parsed = parser.parse(words)
     assert (parsed.max_tokens, parsed.top_p, parsed.template_text, parsed.k) == (9, 0.5, "{question}", 4)
 
 
-def test_every_option_that_the_parser_knows_is_known_early():
-    """Read off the source, as the parser makes them of the classes; and shortened, with dashes, switched off."""
-    assert names.train_option_names() == known_options()
-    words = [
-        "--learning-rate=1",
-        "--num_gen",
-        "8",
-        "--no_report",
-        "--seeds=2",
-        "--per_device_train_batch_size",
-        "2",
-        "--template_text",
-        "- x",
-    ]
-    names.check_options("compare", words)
+OPTIONS = {name: f"--{name}" for name in ("model", "steps", "save_steps", "template", "scope", "resume")}
+
+
+@pytest.mark.parametrize(
+    ("library", "command_line"),
+    [
+        ("model='my model': there is none", "--model 'my model': there is none"),
+        ("steps=0: give 1 or more", "--steps 0: give 1 or more"),
+        ("resume=True: there is no run", "--resume: there is no run"),
+        (
+            "none was written yet (`save_steps` says how often)",
+            "none was written yet (--save_steps says how often)",
+        ),
+        (
+            "as in delta?scope=group&template=x, or `completions`",
+            "as in delta?scope=group&template=x, or `completions`",
+        ),
+        ("shots=4, or steps=2 or more", "shots=4, or --steps 2 or more"),
+    ],
+)
+def test_the_library_names_arguments_and_the_command_line_flags(library, command_line):
+    assert flags.as_flags(library, OPTIONS) == command_line
 
 
 def test_what_cannot_be_known_early_passes(tmp_path):
-    names.check_names("train", [])
-    names.check_names("evaluate", ["--compare", "a", "b", "--benchmarks", "a-name-in-a-result"])
-    names.check_names("train", ["--task"])  # argparse says that a value is missing
+    names.check_names([])
+    names.check_names(["--compare", "a", "b", "--benchmarks", "a-name-in-a-result"])
+    names.check_names(["--task"])  # argparse says that a value is missing
     own = tmp_path / "my_rules.py"
     own.write_text("from elsewhere import *\n")  # the name may be among them
     names.check_names(
-        "train",
         ["--method", f"{own}:Mine", "--task", "owner/set", "--model", "owner/model", "--template=math"],
     )
-    names.check_names("train", ["--method", "my_package.rules:Mine", "--reward", "my_package.rewards:judge"])
+    names.check_names(["--method", "my_package.rules:Mine", "--reward", "my_package.rewards:judge"])
     rows = tmp_path / "rows.csv"
     rows.write_text("question\n1+1\n")  # no answer: the settings file may name a reward
-    names.check_names("train", ["--task", str(rows), "--config", str(own)])
+    names.check_names(["--task", str(rows), "--config", str(own)])
 
 
 def test_something_is_said_while_torch_loads(monkeypatch, capsys):
@@ -259,7 +261,7 @@ def test_a_second_run_gets_a_folder_of_its_own(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
 
     def folder(*arguments):
-        return parse_train_options([*SMALL, *arguments])[1].output_dir
+        return built([*SMALL, *arguments])[1].output_dir
 
     assert folder() == "runs/train"
     for name in ("train", "train-2", "train-old"):
@@ -343,7 +345,7 @@ def test_ctrl_c_names_the_checkpoint_and_the_command(finished, tmp_path, monkeyp
     def interrupted(*_args, **_options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("delta_rlvr.commands.train.DeltaTrainer.train", interrupted)
+    monkeypatch.setattr("delta_rlvr.training.session.DeltaTrainer.train", interrupted)
     assert main(["train", "--output", str(folder), "--resume", "--steps", "6"]) == 130
     told = capsys.readouterr().err
     assert f"checkpoint-4 is kept; go on with: delta-rlvr train --output {folder} --resume" in told
@@ -361,7 +363,7 @@ def test_a_full_disk_is_one_line(finished, tmp_path, monkeypatch, capsys):
         (folder / "checkpoint-6").mkdir()
         full()
 
-    monkeypatch.setattr("delta_rlvr.commands.train.DeltaTrainer.train", tears)
+    monkeypatch.setattr("delta_rlvr.training.session.DeltaTrainer.train", tears)
     assert main(["train", "--output", str(folder), "--resume", "--steps", "6"]) == 1
     (told,) = capsys.readouterr().err.strip().splitlines()
     assert "the disk is full" in told
@@ -381,21 +383,21 @@ def test_a_full_disk_cannot_hide_that_a_run_failed(tmp_path, monkeypatch):
 
 def test_an_interrupt_before_the_first_checkpoint_names_the_command_too(tmp_path):
     with (
-        pytest.raises(KeyboardInterrupt, match=r"\(--save_steps says how often\)$"),
-        endings.how_to_go_on(tmp_path),
+        pytest.raises(KeyboardInterrupt, match=r"\(`save_steps` says how often\)$"),
+        how_to_go_on(tmp_path),
     ):
         raise KeyboardInterrupt  # before there was a run folder
     RunWriter.create(tmp_path, RunDescription("trl", "delta", 0, "builtin", "sums"))
     again = f"; start again with: delta-rlvr train --output {tmp_path} --resume"
-    with pytest.raises(KeyboardInterrupt, match=re.escape(again)), endings.how_to_go_on(tmp_path):
+    with pytest.raises(KeyboardInterrupt, match=re.escape(again)), how_to_go_on(tmp_path):
         raise KeyboardInterrupt
 
 
 def test_other_libraries_words_for_a_full_disk(tmp_path):
-    assert endings.disk_is_full(RuntimeError("I/O error: No space left on device (os error 28)"), tmp_path)
+    assert disk_is_full(RuntimeError("I/O error: No space left on device (os error 28)"), tmp_path)
     # torch does not say why it could not write: only a disk without room explains it.
-    assert not endings.disk_is_full(RuntimeError("PytorchStreamWriter failed writing file data/0"), tmp_path)
-    assert not endings.disk_is_full(RuntimeError("out of memory"), tmp_path)
+    assert not disk_is_full(RuntimeError("PytorchStreamWriter failed writing file data/0"), tmp_path)
+    assert not disk_is_full(RuntimeError("out of memory"), tmp_path)
 
 
 # ---------------------------------------------------------------- what a run leaves
@@ -437,7 +439,7 @@ def test_bash_completes(capsys):
         return done.stdout.split()
 
     assert completed("delta-rlvr", "ex") == ["explain"]
-    assert completed("delta-rlvr", "train", "--method", "delta-w") == ["delta-wide", "delta-within-side"]
+    assert completed("delta-rlvr", "train", "--method", "delta-wit") == ["delta-within-side"]
     assert completed("delta-rlvr", "explain", "--rew") == ["--reward_key"]
 
 
@@ -485,13 +487,12 @@ def test_help_is_there_without_torch():
 def test_the_advised_comparison_of_a_resumed_run_has_its_settings(finished):
     """What a resumed run took from its folder is part of the comparison, too."""
     folder, _ = finished
-    arguments = ["--output", str(folder), "--resume", "--steps", "8"]
-    words = restored_options(arguments, run_settings(*parse_train_options(arguments)))
-    told = shlex.split(advised_comparison("delta", [*arguments, *words]))
+    request = read_request(["--output", str(folder), "--resume", "--steps", "8"])
+    told = shlex.split(advised_comparison("delta", request.with_restored()))
     at = told.index("--eval_problems")
-    assert told[at + 1] == str(stored_settings(folder)["eval_problems"])
+    assert told[at + 1] == str(stored_run(folder)["settings"]["eval_problems"])
     # What nobody gave, and the task filled in, is no part of it.
-    assert stored_settings(folder)["max_completion_length"] == 64
+    assert stored_run(folder)["settings"]["max_completion_length"] == 64
     assert "--max_completion_length" not in told
     assert "--model" not in told
     assert told.count("--steps") == 1
@@ -509,12 +510,12 @@ def test_the_advised_comparison_of_a_resumed_run_has_the_task_as_it_was_given(tm
     given = [*task, *prompt]
     if not as_option:
         given = ["--task", f"{task[1]}&template_text=%7Bquestion%7D%0AAnswer%3A%20"]
-    options, config = parse_train_options([*given, "--output", str(tmp_path / "run")])
+    request = read_request([*given, "--output", str(tmp_path / "run")])
     (tmp_path / "run").mkdir()
-    stored = {"settings": run_settings(options, config), "given": sorted(given_settings(given))}
+    stored = {"settings": run_settings(*request.build()), "given": sorted(request.settings)}
     (tmp_path / "run" / "run.json").write_text(json.dumps(plain(stored)))
-    arguments = ["--output", str(tmp_path / "run"), "--resume"]
-    assert restored_options(arguments, run_settings(*parse_train_options(arguments))) == given
+    resumed = RunRequest({"output": str(tmp_path / "run"), "resume": True})
+    assert resumed.with_restored().given == {**resumed.given, **read_request(given).given}
 
 
 def test_the_advised_comparison_can_be_pasted():
@@ -528,10 +529,11 @@ def test_the_advised_comparison_can_be_pasted():
         "--steps",
         "3",
     ]
-    told = advised_comparison("delta?scope=group", [*words, "--resume", "--seed", "4", "--report_to", "none"])
+    request = read_request([*words, "--resume", "--seed", "4", "--report_to", "none"])
+    told = advised_comparison("delta?scope=group", request)
     assert shlex.split(told) == [
         *("delta-rlvr", "compare", "--methods", "dapo,delta?scope=group", "--seeds", "6"),
         *("--task", "my file.jsonl?question=q&answer=a", "--steps", "3", "--report_to", "none"),
     ]
     assert "'my file.jsonl?question=q&answer=a'" in told
-    assert "--methods dapo,delta --seeds" in advised_comparison("dapo", [])
+    assert "--methods dapo,delta --seeds" in advised_comparison("dapo", RunRequest())

@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 from datasets import Dataset
 
-from command_line import metrics
+from command_line import built, metrics
 from delta_rlvr.adapters.trl import DeltaTrainerConfig
-from delta_rlvr.adapters.trl.run_folder import no_signal
-from delta_rlvr.commands.options import parse_train_options
 from delta_rlvr.models import load_policy
 from delta_rlvr.runs import read_run
+from delta_rlvr.runs.recorder import no_signal
 
 PAGE = (Path(__file__).parents[2] / "docs" / "training.md").read_text(encoding="utf-8")
 
@@ -25,7 +24,7 @@ def block(language):
 def test_the_settings_file(tmp_path):
     path = tmp_path / "settings.yaml"
     path.write_text(block("yaml"))
-    options, config = parse_train_options(["--config", str(path)])
+    options, config = built(["--config", str(path)])
     assert options.task == "zwhe99/DeepMath-103K"
     assert (config.method, config.max_steps, config.learning_rate) == ("delta", 200, 1e-6)
     assert config.updates_per_batch == 4  # 16 passes a rollout batch, 4 a step
@@ -70,11 +69,11 @@ def test_the_script(tmp_path, monkeypatch):
 def test_the_command_lines(line, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "settings.yaml").write_text(block("yaml"))
-    parse_train_options(shlex.split(line[1])[1:])
+    built(shlex.split(line[1])[1:])
 
 
 def test_every_flag_exists():
-    options, config = parse_train_options([])
+    options, config = built([])
     known = {*vars(options), *vars(config)}
     others = {"methods", "seeds", "config", "help", "help-all", "nproc_per_node", "config_file", "cpu"}
     others |= {"trl-tests", "vocabulary"}  # of scripts/trl_suite.py

@@ -23,6 +23,7 @@ from credit_reference import (
     topk_hidden,
 )
 from delta_rlvr.credit import Delta, credit_record
+from delta_rlvr.credit.rules.ablations import Ablation, Selection
 from delta_rlvr.credit.rules.forking import ForkingTokens
 from delta_rlvr.credit.rules.uncertainty import Entropy, Surprise
 from delta_rlvr.credit.rules.uniform import ResponseMean
@@ -99,7 +100,7 @@ def run_both(case, proxy, settings, rng, dtype=torch.float32):
             vectors = topk_hidden(exact_hidden, exact_head, tokens.numpy(), 2, temperature)
         else:
             vectors = head_gradient(exact_hidden, exact_head, tokens.numpy(), temperature)
-    rule = Delta(proxy=proxy, top_k=2, **settings)
+    rule = Ablation(proxy=proxy, top_k=2, **settings)
     record = credit_record(
         hidden,
         logps,
@@ -209,7 +210,7 @@ def test_selection_keeps_what_the_loop_keeps(which, share):
     for _ in range(120):
         case = random_case(rng)
         mask = torch.as_tensor(case["mask"])
-        rule = Delta(proxy="full", keep=which, keep_share=share)
+        rule = Selection(proxy="full", keep=which, share=share)
         record = credit_record(tensor(case["v"]), None, tensor(case["advantages"]), mask, rule=rule)
         expected = reference_coefficients(case["v"], case["advantages"], case["mask"], refinements=1)
         if record.discriminator.degenerate.all():

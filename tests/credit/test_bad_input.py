@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from delta_rlvr import CreditStream, Delta, RowStore, token_coefficients
+from delta_rlvr.credit.rules.ablations import Ablation, RandomSelection, RandomWeights, Selection
 from delta_rlvr.credit.rules.forking import ForkingTokens
 from delta_rlvr.credit.rules.uncertainty import Entropy, Surprise
 
@@ -112,18 +113,24 @@ def test_what_a_proxy_needs():
         ({"proxy": "output-row"}, "proxy='output-row': choose one of 'output_row'"),
         ({"scope": "rank"}, "scope='rank'"),
         ({"normalize": 1}, "normalize=1"),
-        ({"keep_share": 0}, "keep_share=0"),
         ({"top_k": 0}, "top_k=0"),
-        ({"gamma_floor": 0.0}, "must be positive"),
-        ({"source": "random", "range_map": False}, "source='random'"),
-        ({"contrast": "within_side", "assignment": "hard"}, "choose one of the two"),
+        ({"contrast": "within_side", "assignment": "hard"}, "every token would get 0"),
         ({"contrast": "alignment", "assignment": "hard"}, "never negative"),
         ({"contrast": "alignment", "gamma": "initial"}, "no distances"),
     ],
 )
 def test_settings(settings, message):
     with pytest.raises(ValueError, match=message):
-        Delta(**settings)
+        Ablation(**settings)
+
+
+@pytest.mark.parametrize("kind", [Selection, RandomSelection, RandomWeights])
+def test_settings_of_selections_and_draws(kind):
+    with pytest.raises(ValueError, match="seed=-1"):
+        kind(seed=-1)
+    if kind is not RandomWeights:
+        with pytest.raises(ValueError, match="share=0"):
+            kind(share=0)
 
 
 def test_a_full_store_says_what_to_raise():

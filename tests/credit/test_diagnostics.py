@@ -32,6 +32,9 @@ def test_by_hand():
     # |A| (1 - p): 0.5 + 0.1 on the right, 2 (0.2 + 0.8) on the wrong side. Weighed: 0.25 + 0.01 and 2 (0.04 + 0.64).
     assert record.diagnostics["update_share_plain"] == pytest.approx(0.6 / 2.6)
     assert record.diagnostics["update_share_positive"] == pytest.approx(0.26 / (0.26 + 1.36))
+    # Weights 5 : 1 : 2 : 8. Gini: the mean difference of all 16 pairs, 2 (4 + 3 + 3 + 1 + 7 + 6) / 16 = 3, over twice the mean, 8.
+    assert record.diagnostics["weight_gini"] == pytest.approx(3 / 8)
+    assert record.diagnostics["weight_effective_share"] == pytest.approx(16**2 / (4 * (25 + 1 + 4 + 64)))
     assert "rank_positive" not in record.diagnostics  # two tokens are too few to rank
     assert "saturated" not in record.diagnostics  # no alpha
     assert record.summary()["update_share_plain"] == record.diagnostics["update_share_plain"]
@@ -110,3 +113,4 @@ def test_asking_changes_no_weight_and_a_batch_without_contrast_has_no_numbers():
         empty = diagnosed(Delta(), {**batch, "advantages": torch.zeros(9)})
     assert "reliability" not in empty.diagnostics
     assert "update_share_positive" not in empty.diagnostics
+    assert "weight_gini" not in empty.diagnostics

@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from credit_batches import CONFIGS, HEAD, make_batch, rank_main
+from credit_batches import HEAD, RULES, make_batch, rank_main
 from delta_rlvr.credit import CreditStream, RowStore, credit_record
 from ranks import on_two_ranks
 from rounding import assert_clear_cut, rounding
@@ -27,7 +27,7 @@ def assert_same(ours, theirs):
 
 
 def each_rule(function):
-    return pytest.mark.numeric(pytest.mark.parametrize("rule", CONFIGS, ids=repr)(function))
+    return pytest.mark.numeric(pytest.mark.parametrize("rule", RULES, ids=repr)(function))
 
 
 @each_rule
@@ -113,7 +113,7 @@ def test_ranks_with_uneven_shards_and_one_without_a_token(tmp_path):
     batch["mask"][7:] = False
     on_two_ranks(rank_main, tmp_path, log=tmp_path / "log")
     results, refused = zip(*(torch.load(tmp_path / f"{rank}.pt") for rank in range(2)), strict=True)
-    for number, rule in enumerate(CONFIGS):
+    for number, rule in enumerate(RULES):
         record = credit_record(**batch, rule=rule, head=HEAD, temperature=0.7)
         ours = torch.cat([seen[number][0] for seen in results])
         torch.testing.assert_close(ours, record.weights, atol=STORED, rtol=0)
@@ -125,7 +125,7 @@ def test_ranks_with_uneven_shards_and_one_without_a_token(tmp_path):
     assert all("another rank" in message for message in refused[1])
 
 
-@pytest.mark.parametrize("rule", CONFIGS[:11], ids=repr)
+@pytest.mark.parametrize("rule", RULES[:11], ids=repr)
 def test_where_rows_wait_does_not_matter(rule):
     batch = make_batch()
     reference = solve(batch, rule)
@@ -148,13 +148,13 @@ def test_where_rows_wait_does_not_matter(rule):
 
 def test_another_method_on_the_same_stored_rows():
     batch = make_batch()
-    stream = CreditStream(CONFIGS[0], head=HEAD, temperature=0.7)
+    stream = CreditStream(RULES[0], head=HEAD, temperature=0.7)
     stream.add(
         batch["hidden"], batch["logps"], batch["mask"], tokens=batch["tokens"], entropy=batch["entropy"]
     )
-    for rule in (CONFIGS[1], *CONFIGS[4:]):
+    for rule in (RULES[1], *RULES[4:]):
         record = stream.solve(batch["advantages"], groups=batch["groups"], keys=batch["keys"], rule=rule)
         assert_same(list(record.weights.split(record.lengths.tolist())), solve(batch, rule))
-    for rule in CONFIGS[2:4]:  # the top-K proxy stores other rows
+    for rule in RULES[2:4]:  # the top-K proxy stores other rows
         with pytest.raises(ValueError, match="reads top-4 hidden gradients, which this stream did not store"):
             stream.solve(batch["advantages"], groups=batch["groups"], rule=rule)

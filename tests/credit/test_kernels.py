@@ -4,12 +4,29 @@ import importlib.util
 import os
 import subprocess
 import sys
+import time
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from delta_rlvr.credit import CreditStream, kernels
+from delta_rlvr.credit import CreditStream, Delta, kernels
+from delta_rlvr.credit.fused import FusedSolver
+from delta_rlvr.credit.reduce import Reducer
 from delta_rlvr.credit.stream import places
+from delta_rlvr.credit.vectors import Rows, RowVectors
+
+KERNELS = (
+    "_side_sum_kernel",
+    "_centroid_kernel",
+    "_margin_kernel",
+    "_assign_kernel",
+    "_sum_kernel",
+    "_project_kernel",
+)
+SIZES = ([48, 16], [2, 1], [31, 16, 17], [256, 256], [257, 512, 3, 4], [4096, 1], [333, 1000], [16] * 16)
+"""Tokens of the chunks of a batch: odd, even and multiples of 16, in even and odd numbers of chunks."""
 
 COMPARE = """
 import torch
@@ -39,8 +56,9 @@ for count, width, dtype, chunks in (
 
 SOLVE = """
 import torch
-from delta_rlvr.credit import CreditStream, Delta, RowStore, kernels
+from delta_rlvr.credit import CreditStream, RowStore, kernels
 from delta_rlvr.credit.reduce import Reducer
+from delta_rlvr.credit.rules.ablations import Ablation
 torch.manual_seed(1)
 kernels._TOKENS = kernels._BLOCK = 32  # several parts and blocks of a small batch
 lengths = torch.tensor([3, 11, 0, 40, 7, 10])
@@ -62,13 +80,13 @@ for settings, dtype in (
     for device, fused in (("cpu", False), (DEVICE, True)):
         kernels.ready = lambda *_, fused=fused: fused
         ranks = NotAlone(device=torch.device(device)) if settings.get("refinements") == 3 else None
-        stream = CreditStream(Delta(**settings), store=RowStore(device_bytes=1 << 40), process_group=ranks)
+        stream = CreditStream(Ablation(**settings), store=RowStore(device_bytes=1 << 40), process_group=ranks)
         for start, stop in ((0, 3), (3, 6)):  # two chunks in the store
             tokens = slice(int(lengths[:start].sum()), int(lengths[:stop].sum()))
             stream.add(hidden[tokens].to(device), logps[tokens].to(device), lengths=lengths[start:stop].to(device))
         records.append(stream.solve(advantages.to(device), diagnose=settings == {}))
     one, other = records
-    assert bool(calls) == (not {"contrast", "assignment"} & settings.keys()), settings
+    assert bool(calls) == (not {"contrast", "assignment", "gamma"} & settings.keys()), settings
     calls.clear()
     # Products of a row are float32 in a kernel: 2^-24 of the largest term, over 40 of them.
     for name in ("weights", "alpha", "margin", "margin_initial"):
@@ -100,6 +118,69 @@ def test_on_a_gpu(code, monkeypatch):
     for name in ("ready", "margins", "_TOKENS", "_BLOCK"):  # what the code sets is undone
         monkeypatch.setattr(kernels, name, getattr(kernels, name))
     exec(code.replace("DEVICE", "'cuda'"), {})
+
+
+def solved(sizes, width, device):
+    """The passes of a solve over chunks of so many rows, as the estimator runs them."""
+    count = sum(sizes)
+    rows = torch.randn(count, width, device=device).bfloat16()
+    mass, side = torch.rand(count, dtype=torch.float64, device=device), torch.ones(count, dtype=torch.int8)
+    side[::2] = -1
+    held = [(sum(sizes[:place]), part) for place, part in enumerate(rows.split(sizes))]
+    vectors = RowVectors(replace(Rows.at_hand(rows), held=held), torch.rand_like(mass))
+    batch, masses = SimpleNamespace(reducer=Reducer(), side=side.to(device)), mass.new_ones(2)
+    FusedSolver(batch, vectors, Delta(refinements=2), mass, masses).run()
+
+
+@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="triton is not installed")
+@pytest.mark.parametrize("ranks", [False, True])
+def test_a_kernel_has_one_variant_whatever_the_sizes(monkeypatch, ranks):
+    """Triton's own key of a compiled variant, for an H200 that need not be there: a launch is replaced by the making of its key."""
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import make_backend
+    from triton.runtime.jit import JITFunction, create_function_from_signature
+
+    backend, variants = make_backend(GPUTarget("cuda", 90, 32)), set()
+
+    def launch(kernel, *given, grid, warmup, **options):
+        bind = create_function_from_signature(kernel.signature, kernel.params, backend)
+        variants.add((kernel.__name__, *map(str, bind(*given, **options)[1:])))
+
+    monkeypatch.setattr(JITFunction, "run", launch)
+    monkeypatch.setattr(kernels, "ready", lambda *_: True)
+    kernels.warm_up.__wrapped__(64, torch.bfloat16, torch.device("cpu"), ranks=ranks)
+    known = set(variants)
+    assert {name for name, *_ in known} == set(KERNELS)
+    monkeypatch.setattr(Reducer, "alone", not ranks)
+    for sizes in SIZES:
+        solved(sizes, 64, "cpu")
+    assert variants == known
+
+
+@pytest.mark.gpu
+def test_no_solve_compiles_a_kernel(monkeypatch):
+    from triton import knobs
+
+    compiled, device = [], torch.device("cuda", 0)
+    kernels.warm_up.__wrapped__(896, torch.bfloat16, device, ranks=False)
+    monkeypatch.setattr(knobs.runtime, "jit_cache_hook", lambda **told: compiled.append(told["repr"]))
+    stream = CreditStream(device=device)
+    for number, sizes in enumerate(
+        (SIZES[0], SIZES[0], *SIZES)
+    ):  # torch loads its own kernels in the first two
+        stream.clear()
+        for count in sizes:
+            hidden = torch.randn(count, 896, device=device).bfloat16()
+            stream.add(hidden, lengths=torch.tensor([count], device=device), token_count=count)
+        logps = -torch.rand(sum(sizes), device=device)
+        advantages = torch.tensor([1.0, -1.0] * len(sizes), device=device)[: len(sizes)]
+        torch.cuda.synchronize()
+        began = time.perf_counter()
+        stream.solve(advantages, logps=logps)
+        torch.cuda.synchronize()
+        took = time.perf_counter() - began
+        assert number < 2 or took < 0.010, f"{sizes}: {1e3 * took:.1f} ms"
+    assert compiled == []
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0), (4, 5)])

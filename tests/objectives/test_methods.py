@@ -11,6 +11,7 @@ import torch
 
 from delta_rlvr import Delta, TokenRule, register
 from delta_rlvr.credit.rule import REGISTERED, RuleError
+from delta_rlvr.credit.rules.ablations import Ablation, Selection
 from delta_rlvr.credit.rules.uniform import ResponseMean, Uniform
 from delta_rlvr.objectives import FutureClip, Method, all_methods, get_method, portable
 from delta_rlvr.objectives.methods import spelled
@@ -30,7 +31,7 @@ class Nothing(TokenRule):
 
 def test_settings_are_read_as_the_fields_declare_them():
     method = get_method("delta?lambda_min=0&refinements=2&normalize=false&proxy=head")
-    assert method.rule == Delta(0.0, refinements=2, normalize=False, proxy="head")
+    assert method.rule == Ablation(0.0, refinements=2, normalize=False, proxy="head")
     assert isinstance(method.rule.lambda_min, float)
     assert method.name == "delta?lambda_min=0&refinements=2&normalize=false&proxy=head"
     assert get_method("fipo?dual=5&drop_overshot=true").surrogate == FutureClip(dual=5.0, drop_overshot=True)
@@ -58,7 +59,9 @@ def test_a_file_that_changed_is_loaded_again(tmp_path):
 
 
 def test_a_rule_in_a_module():
-    assert get_method("delta_rlvr.credit.rules.delta:Delta?keep=top").rule == Delta(keep="top")
+    assert get_method("delta_rlvr.credit.rules.ablations:Selection?keep=bottom").rule == Selection(
+        keep="bottom"
+    )
 
 
 def test_a_rule_object():
@@ -68,6 +71,8 @@ def test_a_rule_object():
     assert get_method(method) is method
     assert get_method(Delta(lambda_min=0.5)).name == "delta?lambda_min=0.5"
     assert get_method(Delta(proxy="scalar")).name == "delta-scalar"
+    assert get_method(Ablation(gamma="current")).name == "delta?gamma=current"
+    assert get_method("delta-scalar?gamma=current").rule == Ablation(proxy="scalar", gamma="current")
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ import yaml
 from datasets import Dataset
 from transformers import AutoTokenizer, Qwen3Config, Qwen3ForCausalLM
 
+from command_line import built
 from delta_rlvr.adapters.trl import DeltaTrainer
-from delta_rlvr.commands.options import parse_train_options
 from delta_rlvr.credit import Delta
 from delta_rlvr.models.load import resolve_model
 from delta_rlvr.objectives import all_methods, get_method
@@ -82,7 +82,7 @@ def tiny():
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_a_file_builds_its_trainer(path, tokenizer, tmp_path):
     raw = yaml.safe_load(path.read_text())
-    options, config = parse_train_options(["--config", str(path), *HERE, "--output", str(tmp_path)])
+    options, config = built(["--config", str(path), *HERE, "--output", str(tmp_path)])
     row = next(row for row in script().rows() if row.path == path)
     trainer = DeltaTrainer(
         model=tiny(),

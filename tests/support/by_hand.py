@@ -10,6 +10,7 @@ import torch
 
 import credit_reference as reference
 from delta_rlvr.credit import Delta, credit_record
+from delta_rlvr.credit.rules.ablations import Ablation
 from delta_rlvr.objectives import LossInputs, policy_loss
 from replayed_training import GENERATIONS, LEARNING_RATE, SHAPES, TEMPERATURE, reward_of
 from rounding import MODEL, assert_clear_cut, rounding
@@ -135,7 +136,7 @@ class _Batch:
         )
         self.weights = record.padded(record.weights, self.mask)
         assert_clear_cut(method.rule, record, entropy[self.mask])
-        if type(method.rule) is Delta and options.against_loops:
+        if type(method.rule) in (Delta, Ablation) and options.against_loops:
             self._check_against_reference(model, hidden, entropy, groups)
 
     def _advantages(self):
@@ -195,18 +196,18 @@ class _Batch:
         return loss, clipped, size
 
     def _check_against_reference(self, model, hidden, entropy, groups):
-        config = self.method.rule
-        if config.source == "random" or config.keep != "all" or config.proxy == "head":
-            return  # seeded draws are the core's own; a vocabulary of outer products is too many for loops
+        rule = self.method.rule
+        if rule.proxy == "head":
+            return  # a vocabulary of outer products is too many for loops
         head = _plain(model).get_output_embeddings().weight.detach().double().numpy()
-        if config.proxy == "topk_hidden":
-            vectors = reference.topk_hidden(hidden.double(), head, self.tokens, config.top_k, TEMPERATURE)
-        elif config.proxy == "sharpness":
+        if rule.proxy == "topk_hidden":
+            vectors = reference.topk_hidden(hidden.double(), head, self.tokens, rule.top_k, TEMPERATURE)
+        elif rule.proxy == "sharpness":
             vectors = reference.sharpness(hidden.double(), self.old_logps.double(), entropy.double())
         else:
-            if config.proxy == "centred_row":
+            if rule.proxy == "centred_row":
                 hidden = hidden - hidden[self.mask].mean(0)
-            elif config.proxy == "scalar":
+            elif rule.proxy == "scalar":
                 hidden = torch.ones_like(hidden[..., :1])
             vectors = reference.output_row(hidden.double(), self.old_logps.double())
         told = (
@@ -225,7 +226,7 @@ class _Batch:
             self.advantages.double().numpy(),
             self.mask.numpy(),
             groups=groups.tolist(),
-            **{name: getattr(config, name) for name in told},
+            **{name: getattr(rule, name) for name in told if hasattr(rule, name)},
         )
         # From the same states, in float64 on both sides; stored in float32.
         stored = rounding(10, size=float(expected["weights"].max()))

@@ -14,15 +14,23 @@ from typing import Any
 import numpy as np
 
 from delta_rlvr.cli import main
+from delta_rlvr.commands.options import read_request
 
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["delta_rlvr.commands.compare", "delta_rlvr.report.page"])
+FORKS.set_forkserver_preload(
+    ["delta_rlvr.commands.compare", "delta_rlvr.commands.train", "delta_rlvr.report.page"]
+)
 
 SMALL = [
     *("--per_device_train_batch_size", "8", "--num_generations", "4", "--eval_problems", "0"),
     *("--report", "false"),
 ]
 """Four prompts per rollout batch, two steps on it."""
+
+
+def built(words):
+    """The settings of the run that words of a command line ask for."""
+    return read_request([str(word) for word in words]).build()
 
 
 @dataclass

@@ -6,6 +6,7 @@ import torch
 import torch.distributed as dist
 
 from delta_rlvr.credit import Delta, credit_record
+from delta_rlvr.credit.rules.ablations import Ablation, RandomSelection, RandomWeights, Selection
 from delta_rlvr.credit.rules.forking import ForkingTokens
 from delta_rlvr.credit.rules.uncertainty import Entropy, Surprise
 from delta_rlvr.credit.rules.uniform import ResponseMean
@@ -13,22 +14,22 @@ from delta_rlvr.credit.rules.uniform import ResponseMean
 WIDTH, VOCAB = 7, 13
 HEAD = torch.randn(VOCAB, WIDTH, generator=torch.Generator().manual_seed(99))
 
-CONFIGS = [
+RULES = [
     *(
         Delta(proxy=p, scope=s, top_k=4)
         for p in ("output_row", "topk_hidden", "head")
         for s in ("batch", "group")
     ),
-    Delta(proxy="sharpness", contrast="alignment"),
-    Delta(contrast="alignment"),
-    Delta(contrast="within_side", refinements=2),
-    Delta(scope="group", contrast="alignment"),
-    Delta(gamma="initial"),
-    Delta(assignment="hard"),
-    Delta(source="random"),
-    Delta(keep="top"),
-    Delta(keep="random"),
-    Delta(keep="bottom", keep_share=0.3),
+    Ablation(proxy="sharpness", contrast="alignment"),
+    Ablation(contrast="alignment"),
+    Ablation(contrast="within_side", refinements=2),
+    Ablation(scope="group", contrast="alignment"),
+    Ablation(gamma="initial"),
+    Ablation(assignment="hard"),
+    RandomWeights(),
+    Selection(),
+    RandomSelection(),
+    Selection(keep="bottom", share=0.3),
     ForkingTokens(),
     ResponseMean(),
     Surprise(),
@@ -63,7 +64,7 @@ def rank_main(folder):
     rows = slice(0, 7) if rank == 0 else slice(7, 9)
     mine = {name: values[rows] for name, values in batch.items()}
     results = []
-    for rule in CONFIGS:
+    for rule in RULES:
         record = credit_record(**mine, rule=rule, head=HEAD, temperature=0.7, process_group=dist.group.WORLD)
         results.append((record.weights, record.summary()))
     refused = []
@@ -72,7 +73,7 @@ def rank_main(folder):
         if rank == 0:
             broken[name][row] = float("nan")
         try:
-            credit_record(**broken, rule=CONFIGS[0], process_group=dist.group.WORLD)
+            credit_record(**broken, rule=RULES[0], process_group=dist.group.WORLD)
         except ValueError as error:
             refused.append(str(error))
     torch.save((results, refused), folder / f"{rank}.pt")

@@ -15,7 +15,7 @@ import math
 
 import torch
 
-from delta_rlvr.credit import Delta
+from delta_rlvr.credit.rules.ablations import Ablation, Selection
 from delta_rlvr.credit.rules.forking import ForkingTokens
 
 MODEL = 1000
@@ -43,10 +43,10 @@ def assert_clear_cut(rule, record, entropy=None):
         ordered = entropy.sort().values
         place = int(rule.quantile * (len(ordered) - 1))
         assert ordered[place + 1] - ordered[place] > clear
-    elif isinstance(rule, Delta) and rule.keep in ("top", "bottom"):
+    elif isinstance(rule, Selection):
         ordered = record.alpha[record.side != 0].sort(descending=rule.keep == "top").values
-        kept = int(rule.keep_share * len(ordered) + 0.5)
+        kept = int(rule.share * len(ordered) + 0.5)
         assert abs(ordered[kept - 1] - ordered[kept]) > clear
-    elif isinstance(rule, Delta) and rule.assignment == "hard":
+    elif isinstance(rule, Ablation) and rule.assignment == "hard":
         margins = torch.cat([record.margin, record.margin_initial])
         assert margins[torch.cat([record.side] * 2) != 0].abs().min() > clear

@@ -20,12 +20,9 @@ ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1",
 }
 
-CPU = (
+ANY_STRATEGY = (
     "+actor_rollout_ref.model.override_config.attn_implementation=sdpa",
     "actor_rollout_ref.model.enable_gradient_checkpointing=False",
-    "actor_rollout_ref.actor.strategy=fsdp2",
-    "+actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype=fp32",
-    "actor_rollout_ref.actor.fsdp_config.use_torch_compile=False",
     "actor_rollout_ref.actor.use_torch_compile=False",
     "actor_rollout_ref.actor.clip_ratio_low=0.2",
     "actor_rollout_ref.actor.clip_ratio_high=0.28",
@@ -35,7 +32,15 @@ CPU = (
     "algorithm.adv_estimator=grpo",
     "trainer.device=cpu",
 )
-"""What training a tiny model on CPU, as DAPO clips, needs to say in verl's config."""
+"""What training a tiny model on CPU, as DAPO clips, needs to say in verl's config, whatever the strategy."""
+CPU = (
+    *ANY_STRATEGY,
+    "actor_rollout_ref.actor.strategy=fsdp2",
+    "+actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype=fp32",
+    "actor_rollout_ref.actor.fsdp_config.use_torch_compile=False",
+)
+MEGATRON = (*ANY_STRATEGY, "model_engine=megatron", "actor_rollout_ref.model.external_lib=verl_as_megatron")
+"""Megatron's settings; `verl_as_megatron` stands in for the engine."""
 
 
 def environment() -> dict[str, str]:

@@ -18,7 +18,6 @@ from delta_rlvr.tasks import get_task
 from verl_environment import CPU
 
 LAUNCH = [
-    *CPU,
     "actor_rollout_ref.rollout.tensor_model_parallel_size=2",
     "actor_rollout_ref.rollout.agent.num_workers=1",
     "reward.num_workers=1",
@@ -55,7 +54,13 @@ def prepare(folder: Path, problems: int) -> Path:
 
 
 def launch(
-    folder: Path, inputs: Path, environment: dict[str, str], *overrides: str, steps: int, timeout: int = 900
+    folder: Path,
+    inputs: Path,
+    environment: dict[str, str],
+    *overrides: str,
+    steps: int,
+    timeout: int = 900,
+    strategy: tuple[str, ...] = CPU,
 ) -> Run:
     """Run it to its end."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -66,6 +71,7 @@ def launch(
         "ignore",
         "-m",
         "verl.trainer.main_ppo",
+        *strategy,
         *LAUNCH,
         f"actor_rollout_ref.model.path={inputs / 'policy'}",
         f"data.train_files={inputs / 'train.parquet'}",

@@ -65,11 +65,11 @@ class SwitchableWorker(DeltaWorker):
         }[question]()
 
 
-def whole_config(model: str, *overrides: str) -> DictConfig:
+def whole_config(model: str, *overrides: str, strategy: tuple[str, ...] = (*CPU, *TINY)) -> DictConfig:
     """verl's own config, as its command line would make it."""
     with initialize_config_module("verl.trainer.config", version_base=None):
         of_model = f"actor_rollout_ref.model.path={model}"
-        config = compose("ppo_trainer", overrides=[*CPU, *TINY, of_model, *overrides])
+        config = compose("ppo_trainer", overrides=[*strategy, of_model, *overrides])
     with open_dict(config):
         config.actor_rollout_ref.delta = OmegaConf.create({"method": "delta"})
     return config

@@ -79,9 +79,15 @@ class Judge:
                 initializer=_start_worker,
                 initargs=(path,),
             )
-            # All start now and side by side. The pool itself would start one at a time, whenever none is idle.
-            for _ in range(workers):
-                self._pool.submit(int)
+            # All start now and side by side. The pool itself would start one at a time, whenever none is idle. Processes begin with the
+            # signals blocked that are blocked here: Ctrl-C, `timeout` and Slurm reach the whole group, and it is the study that decides
+            # when its workers end.
+            blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+            try:
+                for _ in range(workers):
+                    self._pool.submit(int)
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
     def __enter__(self) -> Self:
         return self
@@ -150,8 +156,6 @@ _worker: _Reader | None = None
 def _start_worker(path: Path) -> None:
     global _worker
     _worker = _Reader(pickle.loads(path.read_bytes()))
-    # Ctrl-C is sent to all processes of a terminal: the study decides when its workers end.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 

@@ -5,11 +5,16 @@ from __future__ import annotations
 import ast
 import contextlib
 import gc
+import gzip
 import io
+import json
+import os
+import re
 import sys
 import textwrap
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -75,6 +80,118 @@ def test_code_that_does_not_parse_is_still_the_answer():
         extract_code("```python\ndef vowels(s)\n    return 0\n```", "vowels")
         == "def vowels(s)\n    return 0\n"
     )
+
+
+# Programs with lines that are expressions or that bind names in a way of their own: what `answer` returns says whether all are kept.
+LINES = {
+    "comprehension": "seen = []\n[seen.append(x * y) for x in (1, 2) for y in (3, 4)]",
+    "set and dict comprehensions": "seen = []\n{k: seen.append(k) for k in 'ab'}\n{seen.append(i) for i in range(2)}",
+    "generator": "seen = []\nany(seen.append(x) for x in range(3))",
+    "lambda": "seen = []\n(lambda a, *b, c=1, **d: seen.append((a, b, c)))(5, 6)",
+    "lambda in map": "seen = []\nlist(map(lambda v: seen.append(v + 1), [1, 2]))",
+    "star import": "from math import *\nseen = []\nseen.append(floor(pi * gcd(12, 18)))",
+    "star import of another's function": "from itertools import *\nseen = []\nseen.extend(islice(count(3), 2))",
+    "global": "def begin():\n    global seen\n    seen = [1]\nbegin()\nseen.append(2)",
+    "global import": "def begin():\n    global mm\n    import math as mm\nbegin()\nseen = []\nseen.append(mm.sqrt(4))",
+    "walrus": "(seen := []).append(1)\nseen.append((two := 2))\nseen.append(two)",
+    "walrus in a comprehension": "seen = []\n[last := x for x in range(4)]\nseen.append(last)",
+    "match": "seen = []\nmatch {'k': [1, 2, 3]}:\n    case {'k': [first, *rest], **more}: pass\nseen.append((first, rest, more))",
+    "except as": "seen = []\ntry:\n    1 / 0\nexcept ZeroDivisionError as error:\n    seen.append(str(error))",
+    "with as": "import io\nseen = []\nwith io.StringIO('ab') as file, io.StringIO('c') as (other):\n    pass\nseen.append(file.closed)",
+    "for and its end": "seen = []\nfor i, (j, *k) in [(1, 'xyz')]: pass\nseen.append((i, j, k))",
+    "augmented": "seen = [1]\nseen += [2]\nseen[0] += 5\nseen.append(seen[0])",
+    "unpacking": "first, *seen = 0, 1, 2\nseen.append(first)",
+    "del": "seen = [1, 2]\ndel seen[0]\nseen.append(3)",
+    "class": "class Box:\n    held = []\nseen = Box.held\nBox.held.append(1)\nsetattr(Box, 'extra', 2)\nseen.append(Box.extra)",
+    "decorator": "seen = []\ndef note(f):\n    seen.append(f.__name__)\n    return f\n@note\ndef helper(): pass",
+    "globals()": "globals()['seen'] = [1]\nseen.append(2)",
+    "exec": "exec('seen = [1]')\nseen.append(2)",
+    "annotated": "seen: list = []\ncount: int\ncount = 3\nseen.append(count)",
+    "first line in brackets": "(a, b) = 1, 2\nseen = []\nseen.append(a + b)",
+    "first line an annotation": "seen: 'list' = []\nseen.append(1)",
+    "several on a line": "seen = []; seen.append(1); seen.append(2)",
+    "texts with typographic characters": "seen = []\nseen.append('\u2019 \u2013 &lt; &amp;')",
+    "a text of several lines": "seen = []\nseen.append('''one\n    \n  two\n''')",
+    "doctest in a docstring": "seen = []\ndef helper(x):\n    '''Say x.\n\n    >>> helper(1)\n    1\n    '''\n"
+    "    return x\nseen.append(helper(3))",
+    "async": "import asyncio\nseen = []\nasync def go():\n    seen.append(1)\nasyncio.run(go())",
+    "conditional expression": "seen = []\nseen.append(1) if not seen else seen.clear()",
+    "subscript call": "table = {'add': lambda v: seen.append(v)}\nseen = []\ntable['add'](7)",
+}
+PROSE = (
+    "CODE",
+    "Here is my solution:\n\nCODE\n\nIt's simple (see above) and fast.",
+    "Sure, I'd do:\nCODE\nTime: O(n)\nSpace: O(1)\nDone",
+    "CODE\nComplexity = O(n)\nO(n * m)\nInput: n = 5\n- simple\n- fast",
+    "The code \u2013 it\u2019s short:\n\nINDENTED\n\nThat\u2019s all &amp; done.",
+)
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_a_bare_program_keeps_every_line(name):
+    program = f"{LINES[name]}\n\ndef answer():\n    return seen\n"
+    expected = run(program)[0]["answer"]()
+    for prose in PROSE:
+        names, _ = run(extract_code(filled(prose, program), "answer"))
+        # moving code to the margin moves the inside of its texts too
+        assert str(names["answer"]()).replace(" ", "") == str(expected).replace(" ", "")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "helper(answer)",
+        "answer.cache(table)",
+        "[print(x) for x in missing]",
+        "print(answer(n))",
+        "seen += more",
+    ],
+)
+def test_a_bare_program_keeps_the_line_it_fails_by(line):
+    for prose in PROSE:
+        program = extract_code(filled(prose, f"def answer():\n    return 1\n\n{line}\n"), "answer")
+        with pytest.raises((NameError, AttributeError)):
+            run(program)
+
+
+@pytest.mark.skipif(
+    "DELTA_RLVR_DATA" not in os.environ, reason="DELTA_RLVR_DATA names no folder of data sets"
+)
+def test_bare_solutions_of_humaneval_and_mbpp_are_found_whole():
+    folder = Path(os.environ["DELTA_RLVR_DATA"], "code")
+    with gzip.open(folder / "HumanEval.jsonl.gz", "rt") as lines:
+        rows = [
+            (row["prompt"] + row["canonical_solution"], row["entry_point"]) for row in map(json.loads, lines)
+        ]
+    for row in map(json.loads, (folder / "mbpp_plus.jsonl").read_text().splitlines()):
+        rows += [(row["canonical_solution"], row["entry_point"])]
+        rows += [(f"{row['canonical_solution']}\n\n{row['assertion']}\n", row["entry_point"])]
+    lost = [
+        entry
+        for program, entry in rows
+        for prose in PROSE
+        if said(filled(prose, program), entry) != said(program)
+    ]
+    assert lost == []
+
+
+def said(text, entry=None):
+    """What a program does, as a tree: without texts and annotations that stand alone, and without blanks."""
+    tree = ast.parse(text if entry is None else extract_code(text, entry))
+    idle = (ast.Constant, ast.UnaryOp)
+    tree.body = [
+        node
+        for node in tree.body
+        if not (isinstance(node, ast.Expr) and isinstance(node.value, idle))
+        and not (isinstance(node, ast.AnnAssign) and node.value is None)
+    ]
+    return re.sub(r"\\n|\s", "", ast.dump(tree))
+
+
+def test_a_table_in_another_part_is_borrowed_with_what_fills_it():
+    text = "First a table:\n\nimport math\ntable = {}\nfor i in range(9):\n    table[i] = math.factorial(i)\n\nThen we look:\n\n"
+    program = extract_code(text + "def answer():\n    return table[5]\n\nand that is it.", "answer")
+    assert run(program)[0]["answer"]() == 120
 
 
 PROMPT = 'from math import isqrt\n\n\ndef is_prime(n: int) -> bool:\n    """Whether n is prime."""\n'

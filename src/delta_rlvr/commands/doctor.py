@@ -16,10 +16,14 @@ def run(arguments: list[str]) -> int:
     checks = Checklist()
     code = _look_at_launch(own.config, rest, checks) if own.config else None
     if code is None:
-        from delta_rlvr.commands.doctor_train import look_at_run
+        from delta_rlvr.commands.options import as_flags, read_request
+        from delta_rlvr.doctor.run import look_at_run
 
-        settings = ["--config", own.config] if own.config else []
-        code = look_at_run([*settings, *rest], steps=not own.no_steps, processes=own.processes, checks=checks)
+        checks.wording = as_flags
+        words = [*(["--config", own.config] if own.config else []), *rest]
+        code = look_at_run(
+            lambda: read_request(words), steps=not own.no_steps, processes=own.processes, checks=checks
+        )
     print(checks.verdict())
     return code if checks.problems else ExitCode.DONE
 

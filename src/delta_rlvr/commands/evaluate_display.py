@@ -3,106 +3,26 @@
 from __future__ import annotations
 
 import os
-import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
 from rich.table import Table
+from rich.text import Text
 
-from delta_rlvr.commands.terminal import add_columns
 from delta_rlvr.evaluate.benchmarks import BENCHMARKS, TASK_QUESTIONS
 from delta_rlvr.evaluate.bootstrap import interval_text
 from delta_rlvr.evaluate.compare import Comparison
 from delta_rlvr.evaluate.data import VARIABLE, local_file
-from delta_rlvr.evaluate.records import Sample
 from delta_rlvr.evaluate.results import EvaluationResult
-from delta_rlvr.evaluate.runner import Progress
-from delta_rlvr.evaluate.settings import SampleKey
+from delta_rlvr.evaluate.table import MARK, ScoreTable
 from delta_rlvr.score_units import score_unit
 from delta_rlvr.specs import shown_spec
 from delta_rlvr.tasks.registry import BUILT_IN
-from delta_rlvr.words import duration
+from delta_rlvr.terminal import add_columns
 
 _SECONDS_BETWEEN_LINES = 10.0
 _NEARLY_ALL = 0.9
-
-
-class ConsoleProgress(Progress):
-    """A bar on a terminal; a line now and then in a log."""
-
-    def __init__(self, console: Console, own_reward: bool = False) -> None:
-        self.console = console
-        self._own_reward = own_reward
-        self._bar: Bar | None = None
-        self._total = self._done = self._kept = self._failed = 0
-        self._score = 0.0
-        self._scored = 0
-        self._began = self._last = 0.0
-        self._reasons: Counter[str] = Counter()
-
-    def start(self, total: int, done: int) -> None:
-        self._total, self._done, self._kept = total, done, done
-        self._began = self._last = time.monotonic()
-        if self.console.is_terminal:
-            self._bar = Bar(
-                TextColumn("sampling"),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TextColumn("{task.fields[score]}"),
-                TimeElapsedColumn(),
-                TextColumn("left"),
-                TimeRemainingColumn(),
-                console=self.console,
-            )
-            self._bar.start()
-            self._bar.add_task("sampling", total=total, completed=done, score="")
-        else:
-            self.console.print(f"sampling: {done} of {total} samples are done")
-
-    def advance(self, sample: Sample) -> None:
-        self._done += 1
-        self._scored += 1
-        self._score += sample.score or 0.0
-        self._show()
-
-    def fail(self, key: SampleKey, reason: str) -> None:
-        self._failed += 1
-        self._reasons[reason] += 1
-        # The same trouble is reported a few times only; the result names every sample.
-        if self._reasons[reason] <= 3:
-            self.say(f"{key}: {reason}")
-        self._show()
-
-    def say(self, text: str) -> None:
-        self.console.print(escape(text), highlight=False, soft_wrap=True)
-
-    def stop(self) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-            self._bar = None
-
-    def _show(self) -> None:
-        score = self._mean() if self._scored else ""
-        if self._failed:
-            score += f", {self._failed} failed"
-        if self._bar is not None:
-            self._bar.update(self._bar.task_ids[0], completed=self._done, score=score)
-            return
-        now = time.monotonic()
-        if now - self._last >= _SECONDS_BETWEEN_LINES or self._done + self._failed >= self._total:
-            self._last = now
-            fresh = max(self._done - self._kept, 1)
-            left = (now - self._began) / fresh * (self._total - self._done)
-            self.say(f"sampling: {self._done} of {self._total}, {score}, about {duration(left)} left")
-
-    def _mean(self) -> str:
-        mean = score_unit(self._own_reward).shown(self._score / self._scored)
-        return f"mean reward {mean}" if self._own_reward else f"{mean} right"
 
 
 def list_table() -> Table:
@@ -129,7 +49,7 @@ def list_table() -> Table:
 
 
 def result_table(result: EvaluationResult) -> Table:
-    """Scores in percent, or mean rewards of a function of one's own, with intervals."""
+    """Scores in percent, or mean rewards of a custom function, with intervals."""
     document = result.document
     k = document["settings"]["samples"]
     unit = score_unit(result.own_reward)
@@ -199,6 +119,20 @@ def _sampling(settings: Mapping[str, Any]) -> str:
     words = {"temperature": "temperature {:g}", "top_p": "top-p {:g}", "max_tokens": "up to {} tokens"}
     known = {key: text for key, text in words.items() if settings.get(key) is not None}
     return "".join(f", {text.format(settings[key])}" for key, text in known.items())
+
+
+def method_table(scores: ScoreTable) -> Table:
+    """Methods and benchmarks, the best of each in bold."""
+    table = Table(title="methods x benchmarks", caption=scores.caption)
+    add_columns(table, ("method", *scores.columns), left=("method",))
+    for name, cells in scores.rows.items():
+        texts = []
+        for place, cell in enumerate(cells):
+            text = scores.shown(cell)
+            style = "bold" if float(text) == scores.best(place) else ""
+            texts.append(Text(text + (MARK if cell.above else " "), style))
+        table.add_row(escape(name), *texts)
+    return table
 
 
 def comparison_table(comparisons: Sequence[Comparison]) -> Table:

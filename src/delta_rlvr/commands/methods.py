@@ -1,4 +1,4 @@
-"""`delta-rlvr methods`: the methods by name, what one can be set to, and whether a rule of one's own passes the checks."""
+"""`delta-rlvr methods`: the methods by name, what one can be set to, and whether a user rule passes the checks."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import fields
 from itertools import zip_longest
 
+from delta_rlvr.adapters.engines import engines_for
 from delta_rlvr.objectives import Method, all_methods, get_method
 
 _COLUMNS = 100
@@ -77,6 +78,12 @@ def show(method: Method) -> None:
     if method.paper:
         print(f"from: {method.paper}")
     print(f"needs: {', '.join(method.rule.needs) or 'nothing beside advantages and lengths'}")
+    engines = [f"{one.name}: {one.where}" for one in engines_for(method)]
+    print(
+        "\n  ".join(["runs on:", *engines])
+        if engines
+        else "runs on: no engine; a loop of your own can give what it needs"
+    )
     for owner in (method.rule, method.surrogate):
         wanted = method.surrogate.settings if owner is method.surrogate else None
         described = _field_docs(type(owner))

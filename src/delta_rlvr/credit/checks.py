@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any, get_args, get_type_hints
 
 import torch
 from torch import Tensor
@@ -12,6 +14,23 @@ from torch import Tensor
 def require(condition: bool, message: str) -> None:
     if not condition:
         raise ValueError(message)
+
+
+def check_declared(settings: Any) -> None:
+    """Refuse a setting of another type than its field of the dataclass declares: choices, bool, int and finite floats."""
+    hints = get_type_hints(type(settings))
+    for one in fields(settings):
+        value, hint = getattr(settings, one.name), hints[one.name]
+        shown, choices = f"{one.name}={value!r}", get_args(hint)
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if choices:
+            require(value in choices, f"{shown}: choose one of {', '.join(map(repr, choices))}")
+        elif hint is bool:
+            require(isinstance(value, bool), f"{shown}: give True or False")
+        elif hint is int:
+            require(number and isinstance(value, int), f"{shown}: give a whole number")
+        elif hint is float:
+            require(number and math.isfinite(value), f"{shown}: give a finite number")
 
 
 def require_shape(name: str, value: Tensor, shape: tuple[int, ...], meaning: str) -> None:

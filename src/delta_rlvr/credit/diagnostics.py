@@ -26,11 +26,13 @@ def diagnose(
     update_share_plain     the same with every weight one
     rank_{side}            rank correlation of the weight with 1 - p on that side
     saturated              share of the assignments (alpha) at an end of their range, on tokens with an advantage
+    weight_gini            Gini coefficient of the weights of tokens with an advantage: 0 where all are equal, near 1 where few have all
+    weight_effective_share (sum w)^2 / (n sum w^2) of the same: so large a share, equally weighed, would be as concentrated
     """
     reducer = record.reducer or Reducer()
     weights = reducer.gather(record.weights.to(wide(record.weights.device)))
     side = reducer.gather(record.side)
-    report: dict[str, float] = {}
+    report: dict[str, float] = _concentration(weights[side != 0])
     if record.alpha is not None and bool((side != 0).any()):
         alpha = reducer.gather(record.alpha)[side != 0]
         report["saturated"] = ((alpha < SATURATED) | (alpha > 1 - SATURATED)).double().mean().item()
@@ -48,6 +50,19 @@ def diagnose(
         if int(here.sum()) > 2 and weights[here].std() > 0 and uncertain[here].std() > 0:
             report[f"rank_{name}"] = rank_correlation(weights[here], uncertain[here])
     return report
+
+
+def _concentration(weights: Float[Tensor, " many"]) -> dict[str, float]:
+    total = weights.sum()
+    if not total > 0:
+        return {}
+    count = len(weights)
+    ranks = torch.arange(1, count + 1, dtype=weights.dtype, device=weights.device)
+    gini = 2 * (ranks * weights.sort().values).sum() / (count * total) - (count + 1) / count
+    return {
+        "weight_gini": gini.clamp(min=0).item(),
+        "weight_effective_share": (total**2 / (count * (weights**2).sum())).item(),
+    }
 
 
 def rank_correlation(first: Float[Tensor, " many"], second: Float[Tensor, " many"]) -> float:

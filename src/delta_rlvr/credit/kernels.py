@@ -40,11 +40,14 @@ def ready(device_type: str, dtype: torch.dtype) -> bool:
 
 
 if triton is not None:
+    # Triton compiles a kernel once more where an integer becomes 1 or a multiple of 16, unless it is told not to. These change from
+    # batch to batch. The width does not, and rows are read 16 bytes at a time only where it is known to be such a multiple.
+    _varying = functools.partial(triton.jit, do_not_specialize=("count", "each", "parts"))
 
     @triton.jit
     def _part(table, part, each, width, kind: tl.constexpr, tokens: tl.constexpr):
         """Where a part's rows lie, the number of its first token, and how many it has, if any (see `Parts`)."""
-        chunk = table + 3 * (part // each)
+        chunk = table + 4 * (part // each)
         start = (part % each) * tokens
         rows = tl.multiple_of(tl.load(chunk).to(tl.pointer_type(kind)), 16) + start.to(tl.int64) * width
         return rows, tl.load(chunk + 1) + start, tl.load(chunk + 2) - start
@@ -55,7 +58,7 @@ if triton is not None:
         at = rows + place[:, None] * width + columns[None, :]
         return tl.load(at, there[:, None] & inside[None, :], other=0.0).to(tl.float32)
 
-    @triton.jit
+    @_varying()
     def _sum_kernel(
         table,
         weights,
@@ -103,7 +106,7 @@ if triton is not None:
         tl.store(out + columns, tl.sum(positive, 0), inside)
         tl.store(out + width + columns, tl.sum(negative, 0), inside)
 
-    @triton.jit
+    @_varying()
     def _project_kernel(
         table,
         vectors,
@@ -139,7 +142,7 @@ if triton is not None:
         alpha = 1 / (1 + tl.exp(-tl.load(margins + place, there, other=0.0) / temperature))
         return tl.where(sign == 0, 0.0, alpha)
 
-    @triton.jit
+    @_varying()
     def _assign_kernel(margins, gamma, side, alphas, count, block: tl.constexpr):
         """alpha of every token."""
         place = tl.program_id(0) * block + tl.arange(0, block)
@@ -147,7 +150,7 @@ if triton is not None:
         sign = tl.load(side + place, there, other=0)
         tl.store(alphas + place, _alpha(margins, gamma, place, there, sign), there)
 
-    @triton.jit
+    @_varying()
     def _side_sum_kernel(
         table,
         mass,
@@ -163,7 +166,6 @@ if triton is not None:
         width,
         kind: tl.constexpr,
         tokens: tl.constexpr,
-        scaled: tl.constexpr,
         first_pass: tl.constexpr,
         block_n: tl.constexpr,
         block_d: tl.constexpr,
@@ -180,8 +182,7 @@ if triton is not None:
         if tl.program_id(1) == 0:
             tl.store(masses + part, tl.sum(tl.where(sign > 0, weight, 0.0), 0))
             tl.store(masses + tl.num_programs(0) + part, tl.sum(tl.where(sign < 0, weight, 0.0), 0))
-        if scaled:
-            weight = weight * tl.load(factor + first + place, there, other=0.0)
+        weight = weight * tl.load(factor + first + place, there, other=0.0)
         # Every program of the part stores the same weights, and reads those that it stored.
         tl.store(weights + first + place, tl.where(sign > 0, weight, 0.0).to(tl.float32), there)
         tl.store(weights + count + first + place, tl.where(sign < 0, weight, 0.0).to(tl.float32), there)
@@ -206,7 +207,7 @@ if triton is not None:
             total += tl.load(values + number, number < count, other=0.0)
         return tl.sum(total, 0)
 
-    @triton.jit
+    @_varying()
     def _centroid_kernel(
         ticket,
         partial,
@@ -256,7 +257,7 @@ if triton is not None:
             tl.store(summary + 2, tl.sqrt(_total(norms, programs, block)))
             tl.store(summary + 3, _total(norms + programs, programs, block))
 
-    @triton.jit
+    @_varying()
     def _margin_kernel(
         table,
         ticket,
@@ -272,7 +273,6 @@ if triton is not None:
         floor,
         kind: tl.constexpr,
         tokens: tl.constexpr,
-        scaled: tl.constexpr,
         block_n: tl.constexpr,
         block_d: tl.constexpr,
         block: tl.constexpr,
@@ -289,9 +289,7 @@ if triton is not None:
             inside = columns < width
             x = _tile(rows, place, there, columns, inside, width)
             products += x * tl.load(difference + columns, inside, other=0.0)[None, :]
-        along = tl.sum(products, 1).to(tl.float64)
-        if scaled:
-            along = along * tl.load(factor + first + place, there, other=0.0)
+        along = tl.sum(products, 1).to(tl.float64) * tl.load(factor + first + place, there, other=0.0)
         sign = tl.load(side + first + place, there, other=0)
         margin = sign.to(tl.float64) * (2 * along - tl.load(summary + 3))
         tl.store(margins + first + place, margin, there)
@@ -359,13 +357,16 @@ class Parts:
         self.rows = [_aligned(rows) for _, rows in chunks]  # held, because the table has their addresses
         self.width, self.dtype, self.device = self.rows[0].shape[1], self.rows[0].dtype, self.rows[0].device
         table = [
-            (rows.data_ptr(), first, rows.shape[0])
+            (rows.data_ptr(), first, rows.shape[0], 0)
             for (first, _), rows in zip(chunks, self.rows, strict=True)
         ]
-        self.each = _cdiv(max(count for _, _, count in table), _TOKENS)
+        self.each = _cdiv(max(count for _, _, count, _ in table), _TOKENS)
         self.count = len(table) * self.each
-        # The ticket, by which programs count each other (see `_last`), lies behind the table: one copy brings both to the device.
-        self.table = torch.tensor([*table, (0, 0, 0)], dtype=torch.int64).to(self.device, non_blocking=True)
+        # The ticket, by which programs count each other (see `_last`), lies behind the table: one copy brings both to the device. Four
+        # numbers a row keep it where 16 bytes begin: otherwise a kernel would be compiled for odd numbers of chunks, and for even ones.
+        self.table = torch.tensor([*table, (0, 0, 0, 0)], dtype=torch.int64).to(
+            self.device, non_blocking=True
+        )
         self.ticket = self.table[-1]
 
 
@@ -420,7 +421,7 @@ class Tokens:
 
     mass: Float[Tensor, " token"]
     side: Int[Tensor, " token"]
-    factor: Float[Tensor, " token"] | None
+    factor: Float[Tensor, " token"]
 
 
 @dataclass(frozen=True)
@@ -449,7 +450,7 @@ def weighted_sums(
         parts.table,
         tokens.mass,
         tokens.side,
-        tokens.mass if tokens.factor is None else tokens.factor,
+        tokens.factor,
         tokens.mass if margins is None else margins,
         tokens.mass if gamma is None else gamma,
         weights,
@@ -460,7 +461,6 @@ def weighted_sums(
         parts.width,
         _KINDS[parts.dtype],
         _TOKENS,
-        tokens.factor is not None,
         margins is None,
         _SUM_ROWS,
         _SUM_WIDTH,
@@ -518,7 +518,7 @@ def margins(
         against.difference,
         against.summary,
         tokens.side,
-        tokens.mass if tokens.factor is None else tokens.factor,
+        tokens.factor,
         values,
         moments,
         joined,
@@ -527,7 +527,6 @@ def margins(
         floor,
         _KINDS[parts.dtype],
         _TOKENS,
-        tokens.factor is not None,
         _ROWS,
         _WIDTH,
         _BLOCK,
@@ -543,3 +542,31 @@ def assign(
     alpha = torch.empty_like(margins)
     _assign_kernel[(_cdiv(count, _BLOCK),)](margins, gamma, tokens.side, alpha, count, _BLOCK)
     return alpha
+
+
+@functools.cache
+def warm_up(width: int, dtype: torch.dtype, device: torch.device, *, ranks: bool) -> None:
+    """Compile every kernel for rows of this width and dtype, so that no solve waits for it, whatever its sizes: seconds, the first time
+    on a machine. `ranks`: sums over ranks are taken between the kernels. Nothing happens where no kernel can run."""
+    if not ready(device.type, dtype):
+        return
+    rows = torch.ones(2, width, dtype=dtype, device=device)
+    ones = torch.ones(2, dtype=torch.float64, device=device)
+    parts, tokens = (
+        Parts([(0, rows)]),
+        Tokens(ones, torch.tensor([1, -1], dtype=torch.int8, device=device), ones),
+    )
+    made: Centroids | None = None
+    values: Tensor | None = None
+    gamma: Tensor | None = None
+    for _ in range(2):
+        partial, masses = weighted_sums(parts, tokens, values, gamma)
+        if ranks:
+            partial, masses = partial.sum(0, dtype=torch.float64)[None], masses.sum(1)[:, None]
+        made = centroids(parts, partial, masses, 1e-12, made)
+        values, moments = margins(parts, tokens, made, 1e-8)
+        gamma = moments[3]
+        assign(tokens, values, gamma)
+        # Rows that were spilled, and rules that are not DelTA's.
+        add_side_sums(made.means, ones.expand(2, 2), parts)
+        store_side_products(values.float(), parts, made.means, tokens.side.long().clamp(min=0))

@@ -45,6 +45,9 @@ NEEDS: dict[str, str] = {
 }
 """What a rule may ask for, beside the lengths and the advantages."""
 
+OF_A_PASS = ("hidden", "head", "groups", "logps", "entropy", "tokens")
+"""The needs that a rollout batch and one forward pass over it can meet: what engines and `explain` give."""
+
 
 class RuleError(ValueError):
     """A rule is not one, cannot be used here, or gave weights that cannot be used; the message says which and what to do."""
@@ -123,6 +126,9 @@ class NamedRule:
 
 REGISTERED: dict[str, NamedRule] = {}
 """Every rule that was given a name, in the order in which it was."""
+
+WIDER: dict[type[TokenRule], type[TokenRule]] = {}
+"""Of a rule, the one that has more settings: `delta?gamma=current` asks for a setting of DelTA's ablations."""
 
 
 def register(name: str, *, about: str = "", paper: str = "", **settings: Any) -> Callable[[Rule], Rule]:

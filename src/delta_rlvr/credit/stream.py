@@ -11,6 +11,7 @@ import torch.distributed as dist
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from delta_rlvr.credit import kernels
 from delta_rlvr.credit.batch import TokenBatch
 from delta_rlvr.credit.checks import (
     Findings,
@@ -149,6 +150,10 @@ class CreditStream:
                 assert recompute is not None
                 return self._rows(recompute(), lead, pick, packed.get("tokens"), meaning)
 
+            if rows.is_cuda:  # where nobody called `warm_up` before
+                kernels.warm_up(
+                    rows.shape[1], rows.dtype, rows.device, ranks=not self._reducer(rows.device).alone
+                )
             self.store.add(rows, None if recompute is None else again)
             # A row's sum is finite unless an entry is not: one read, and no mask the size of the batch.
             asked["hidden"] = rows.sum(-1, dtype=torch.float32)
@@ -181,8 +186,7 @@ class CreditStream:
         """
         rule = self.rule if rule is None else rule
         device = self._device or advantages.device
-        group = self.process_group
-        reducer = group if isinstance(group, Reducer) else Reducer(group, device)
+        reducer = self._reducer(device)
         problem: ValueError | None = None
         batch: TokenBatch | None = None
         try:
@@ -227,6 +231,10 @@ class CreditStream:
             return record
         numbers = diagnostics(record, batch.advantages, known.get("logps")) | rule.diagnose(batch)
         return replace(record, diagnostics=numbers)
+
+    def _reducer(self, device: torch.device) -> Reducer:
+        group = self.process_group
+        return group if isinstance(group, Reducer) else Reducer(group, device)
 
     def _arrays(
         self, given: Mapping[str, Tensor], row: Int[Tensor, " token"], findings: Findings

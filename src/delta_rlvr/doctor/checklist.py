@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 _COLUMNS = 100
@@ -13,17 +13,19 @@ _HEAD = 11
 class Checklist:
     """Lines of what was seen, printed as they come, and the problems among them."""
 
-    def __init__(self) -> None:
+    def __init__(self, wording: Callable[[str], str] = str) -> None:
+        """`wording`: how a sentence is put (the command line writes arguments as flags)."""
+        self.wording = wording
         self.problems: list[str] = []
         """What to change, in the order in which it was seen."""
 
     def saw(self, what: str, text: str) -> None:
         """Something that is as it should be, or a fact."""
-        print(_laid_out(f"{what:{_HEAD}}", text))
+        print(_laid_out(f"{what:{_HEAD}}", self.wording(text)))
 
     def wrong(self, what: str, text: str) -> None:
         """Something that has to change; `text` says what to do."""
-        self.problems.append(text)
+        self.problems.append(self.wording(text))
         self.saw(what, f"problem {len(self.problems)}, see below")
 
     def fits(self, what: str, need: int, free: int, text: str, remedy: str) -> None:

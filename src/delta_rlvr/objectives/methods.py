@@ -15,7 +15,15 @@ from types import ModuleType
 from typing import Any
 from urllib.parse import urlencode
 
-from delta_rlvr.credit.rule import REGISTERED, RuleError, TokenRule, check_rule_class, first_line, register
+from delta_rlvr.credit.rule import (
+    REGISTERED,
+    WIDER,
+    RuleError,
+    TokenRule,
+    check_rule_class,
+    first_line,
+    register,
+)
 from delta_rlvr.credit.rules.uniform import ResponseMean, Uniform
 from delta_rlvr.hints import did_you_mean
 from delta_rlvr.objectives.aggregate import Aggregation
@@ -63,6 +71,9 @@ class Method:
                     raise ValueError(
                         f"{where} has no setting {next(iter(rest))!r} (it has: {', '.join(surrogate.settings)})"
                     )
+                known = {one.name: getattr(rule, one.name) for one in fields(rule)}
+                if type(rule) in WIDER and not rest.keys() <= known.keys():
+                    rule = WIDER[type(rule)](**known)
                 rule = replace(rule, **typed_settings(type(rule), rest, where))
         except ValueError as error:
             raise RuleError(str(error)) from error
@@ -115,7 +126,8 @@ def spelled(rule: TokenRule) -> str:
         if known.rule == rule:
             return name
     kind = type(rule)
-    base = next((name for name, known in REGISTERED.items() if known.rule == kind()), None)
+    plain = next((one for one, wider in WIDER.items() if wider is kind), kind)()
+    base = next((name for name, known in REGISTERED.items() if known.rule == plain), None)
     changed = {
         one.name: getattr(rule, one.name)
         for one in fields(rule)

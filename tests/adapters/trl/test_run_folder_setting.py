@@ -98,5 +98,5 @@ def test_without_the_setting_there_is_no_folder(tmp_path):
 
 @pytest.mark.parametrize("name", ["rollouts_every", "rollout_groups"])
 def test_a_wrong_number_is_refused(name, tmp_path):
-    with pytest.raises(ValueError, match=f"--{name} -1: give 0 or more"):
+    with pytest.raises(ValueError, match=f"{name}=-1: give 0 or more"):
         DeltaTrainerConfig(str(tmp_path), **{name: -1})

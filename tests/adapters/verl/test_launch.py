@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from delta_rlvr.adapters.any_trainer import token_weights
 from delta_rlvr.runs import read_run
 from rounding import MODEL, rounding
-from verl_environment import environment
+from verl_environment import CPU, MEGATRON, environment
 from verl_launch import Run, launch, prepare
 
 # A busy machine may take long to start; an idle one takes a minute.
@@ -105,6 +107,57 @@ def test_a_rule_in_a_file_of_ones_own_on_the_classic_trainer(
         assert classic[same] == pytest.approx(v1[same], abs=rounding(MODEL)), same
     assert written.metrics[0]["reward"] == pytest.approx(classic["critic/score/mean"])
     assert written.metrics[0]["seconds_credit"] > 0
+
+
+BYPASS = [
+    "algorithm.rollout_correction.bypass_mode=True",
+    "actor_rollout_ref.rollout.calculate_log_probs=True",
+]
+MODES: dict[str, tuple[list[str], tuple[str, ...]]] = {
+    "synchronous": ([], CPU),
+    "asynchronous": (["trainer.v1.trainer_mode=delta_colocate_async"], CPU),
+    "bypass": (BYPASS, CPU),
+    "classic bypass": ([*CLASSIC, *BYPASS], CPU),
+    "Megatron's settings": ([], MEGATRON),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("settings", "strategy"), MODES.values(), ids=MODES)
+def test_delta_scalar_trains_in_every_mode(
+    inputs: Path, tmp_path: Path, settings: list[str], strategy: tuple[str, ...]
+) -> None:
+    run = launch(
+        tmp_path,
+        inputs,
+        environment(),
+        *BATCH,
+        *settings,
+        "+delta.method=delta-scalar",
+        f"+delta.run_folder={tmp_path / 'run'}",
+        "+delta.rollouts_every=1",
+        "+delta.rollout_groups=0",
+        steps=2,
+        strategy=strategy,
+    )
+    assert run.status == 0, run.output[-4000:]
+    written = read_run(tmp_path / "run")
+    assert written.info["status"] == "finished"
+    for step, metrics in enumerate(run.metrics, start=1):
+        assert metrics["credit/weight_mean"] == pytest.approx(1, abs=rounding(100))
+        assert metrics["credit/weight_std"] > 0.05
+        assert metrics["actor/grad_norm"] > 0
+        # The written weights are those that the written log-probs and advantages give.
+        responses = list(written.rollouts(step))
+        assert len(responses) == 8 * GROUP
+        logps = [np.array(one["logps"]) for one in responses]
+        expected = token_weights(
+            logps,
+            np.array([one["advantage"] for one in responses]),
+            [np.ones(len(row), dtype=bool) for row in logps],
+        )
+        for one, weights in zip(responses, expected, strict=True):
+            np.testing.assert_allclose(one["weight"], weights, atol=2e-3)
 
 
 @pytest.mark.slow

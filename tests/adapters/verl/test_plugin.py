@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from delta_rlvr.adapters.verl.settings import SettingsError
+from verl_environment import CPU, MEGATRON
 
 
 @pytest.fixture(scope="module")
@@ -40,16 +41,51 @@ def test_wrong_settings_stop_the_launch_in_the_trainers_constructor(config: Any)
 
     wrong = config.copy()
     wrong.algorithm.rollout_correction.bypass_mode = True
-    with pytest.raises(SettingsError, match="bypass_mode=True skips the old-log-prob pass"):
+    with pytest.raises(SettingsError, match="bypass_mode=True: method 'delta' needs hidden states"):
         get_trainer_cls("delta_sync")(wrong)
 
 
-@pytest.mark.parametrize("mode", ["delta_colocate_async", "delta_separate_async"])
-def test_asynchronous_modes_are_refused_with_the_reason(config: Any, mode: str) -> None:
+SEPARATE = [
+    "actor_rollout_ref.rollout.nnodes=1",
+    "actor_rollout_ref.rollout.n_gpus_per_node=1",
+    "actor_rollout_ref.rollout.checkpoint_engine.backend=nccl",
+    "trainer.v1.separate_async.parameter_sync_step=1",
+    "data.train_batch_size=8",
+    "actor_rollout_ref.actor.ppo_mini_batch_size=8",
+]
+
+
+@pytest.mark.parametrize("mode", ["colocate_async", "separate_async"])
+@pytest.mark.parametrize("strategy", [CPU, MEGATRON], ids=["fsdp2", "megatron"])
+def test_asynchronous_modes_and_megatron_take_what_needs_log_probs_alone(
+    verl_environment: None, mode: str, strategy: tuple[str, ...]
+) -> None:
+    """Up to where a worker would start; and what needs hidden states is refused by that need."""
+    from omegaconf import OmegaConf, open_dict
     from verl.trainer.ppo.v1 import get_trainer_cls
 
-    with pytest.raises(SettingsError, match=r"asynchronous training .*trainer_mode=delta_sync"):
-        get_trainer_cls(mode)(config.copy())
+    from delta_rlvr.tasks import resolve_model
+    from verl_workers import whole_config
+
+    extra = SEPARATE if mode == "separate_async" else []
+    made = whole_config(
+        resolve_model("builtin"),
+        f"trainer.v1.trainer_mode=delta_{mode}",
+        "+delta.method=delta-scalar",
+        *extra,
+        strategy=strategy,
+    )
+    with open_dict(made):
+        del made.actor_rollout_ref.delta
+    OmegaConf.resolve(made)
+    refused = made.copy()
+    trainer = get_trainer_cls(f"delta_{mode}")(made)
+    assert trainer.trainer_mode == mode
+    trainer._init_resource_pool_mgr()
+    assert not any("DeltaWorker" in str(worker) for worker in trainer.role_worker_mapping.values())
+    refused.delta.method = "delta"
+    with pytest.raises(SettingsError, match=r"hidden states .*; those that do: TRL, verl \(fsdp2\)"):
+        get_trainer_cls(f"delta_{mode}")(refused)
 
 
 @pytest.mark.parametrize("mode", ["sync", "colocate_async"])
@@ -124,7 +160,7 @@ def test_wrong_settings_stop_the_classic_launch_before_a_worker_exists(config: A
 
     wrong = config.copy()
     wrong.algorithm.rollout_correction.bypass_mode = True
-    with pytest.raises(SettingsError, match="bypass_mode=True skips the old-log-prob pass"):
+    with pytest.raises(SettingsError, match="bypass_mode=True: method 'delta' needs hidden states"):
         RayPPOTrainer(config=wrong, tokenizer=None, role_worker_mapping={}, resource_pool_manager=None)
 
 

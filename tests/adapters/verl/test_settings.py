@@ -36,11 +36,12 @@ def sound() -> dict[str, Any]:
             "rollout_correction": {"bypass_mode": False, "rollout_rs": None},
         },
         "distillation": {"enabled": False},
+        "trainer": {"use_v1": True, "v1": {"trainer_mode": "delta_sync"}},
     }
 
 
-def changed(path: str, value: Any) -> dict[str, Any]:
-    config = sound()
+def changed(path: str, value: Any, config: dict[str, Any] | None = None) -> dict[str, Any]:
+    config = sound() if config is None else config
     *parents, last = path.split(".")
     place = config
     for parent in parents:
@@ -81,8 +82,11 @@ def test_settings_are_called_as_with_trl() -> None:
         ({"method": "delta", "run_folde": "here"}, "did you mean 'run_folder'"),
         ({"method": "delta?lambda_min=1.3"}, "above lambda_max"),
         ({"method": "dapo?lambda_min=0.8"}, "'dapo' has no setting 'lambda_min'"),
-        ({"method": "delta?proxy=full"}, "gradient over all parameters .* which verl cannot give"),
-        ({"method": "oracle"}, "labels of the decisive tokens, which verl cannot give"),
+        (
+            {"method": "delta?proxy=full"},
+            "gradient over all parameters .* verl .* does not give; .* no engine",
+        ),
+        ({"method": "oracle"}, "labels of the decisive tokens, which verl .* does not give"),
         ({"method": "delta?contrast=half"}, "contrast=half: choose one of"),
         ({"method": "fipo?hihg=2"}, "it has: dual, decay"),
         ({"method": "delta", "store_device_gb": -1}, "store_device_gb=-1"),
@@ -110,8 +114,21 @@ def test_every_method_runs_with_the_settings_that_its_refusal_asks_for(method: s
 @pytest.mark.parametrize(
     ("method", "path", "value", "words"),
     [
-        ("delta", "actor_rollout_ref.actor.strategy", "megatron", "set it to fsdp2"),
-        ("delta", "algorithm.rollout_correction.bypass_mode", True, "skips the old-log-prob pass"),
+        (
+            "delta",
+            "actor_rollout_ref.actor.strategy",
+            "megatron",
+            "hidden states .* those that do: TRL, verl .fsdp2",
+        ),
+        ("fipo", "actor_rollout_ref.actor.strategy", "megatron", "ratio to the old one, inside the loss"),
+        ("delta", "trainer.v1.trainer_mode", "delta_colocate_async", "hidden states .* Set it to delta_sync"),
+        ("delta", "algorithm.rollout_correction.bypass_mode", True, "hidden states .* Set it to False"),
+        (
+            "gtpo",
+            "algorithm.rollout_correction.bypass_mode",
+            True,
+            "entropy of the old policy .* verl .any strategy",
+        ),
         ("delta", "algorithm.rollout_correction.rollout_rs", "token_k1", "set it to null"),
         ("delta", "algorithm.adv_estimator", "gae", "one advantage a response"),
         ("delta", "distillation.enabled", True, "replaces the policy loss"),
@@ -127,9 +144,9 @@ def test_every_method_runs_with_the_settings_that_its_refusal_asks_for(method: s
         ("sapo", "actor_rollout_ref.actor.policy_loss.loss_mode", "vanilla", "loss_mode=sapo"),
         ("dapo", "actor_rollout_ref.actor.policy_loss.loss_mode", "gspo", "set it to vanilla"),
         ("fipo", "actor_rollout_ref.actor.clip_ratio_c", 3.0, "dual clip at 10.0"),
-        ("delta-topk", "actor_rollout_ref.actor.strategy", "fsdp", "set it to fsdp2"),
+        ("delta-topk", "actor_rollout_ref.actor.strategy", "fsdp", "LM head's weight, .* Set it to fsdp2"),
         (
-            "delta-random",
+            "delta-top50",
             "actor_rollout_ref.actor.ulysses_sequence_parallel_size",
             2,
             "looks at whole responses",
@@ -149,6 +166,25 @@ def test_all_contradictions_are_shown_at_once() -> None:
     with pytest.raises(SettingsError) as refusal:
         check_config(config, read_settings({"method": "delta"}))
     assert str(refusal.value).count("\n  - ") == 2
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"actor_rollout_ref.actor.strategy": "megatron"},
+        {"actor_rollout_ref.actor.strategy": "veomni", "trainer.v1.trainer_mode": "delta_separate_async"},
+        {"trainer.v1.trainer_mode": "delta_colocate_async"},
+        {"algorithm.rollout_correction.bypass_mode": True},
+        {"algorithm.rollout_correction.rollout_rs": "token_k1"},
+        {"actor_rollout_ref.actor.ulysses_sequence_parallel_size": 2},
+    ],
+)
+@pytest.mark.parametrize("method", ["delta-scalar", "delta-random", "ktae", "dapo"])
+def test_what_needs_log_probs_alone_runs_everywhere(method: str, settings: dict[str, Any]) -> None:
+    config = sound()
+    for path, value in settings.items():
+        config = changed(path, value, config)
+    check_config(config, read_settings({"method": method}))
 
 
 def test_sequence_parallelism_needs_packed_sequences() -> None:

@@ -17,6 +17,7 @@ from verl_reference import (
     WEIGHTS,
     Plain,
     core_weights,
+    nested,
     padded_update,
     plain_pass,
     started_workers,
@@ -93,6 +94,55 @@ def test_log_probs_and_coefficients_equal_plain_transformers_and_the_core(
 def test_every_kind_of_rule_reaches_the_worker(group: Any, batch: Any, plain: Plain, method: str) -> None:
     weights = worker_weights(group, batch, {"method": method}, use_remove_padding=True)
     torch.testing.assert_close(weights, core_weights(plain, method), atol=WEIGHTS, rtol=0)
+
+
+@pytest.mark.parametrize("layout", ["nested", "padded"])
+@pytest.mark.parametrize(
+    "method", ["delta-scalar", "delta-scalar?scope=group", "dapo-ft", "ktae", "delta-random"]
+)
+def test_the_controllers_weights_are_the_workers(
+    group: Any, batch: Any, plain: Plain, method: str, layout: str
+) -> None:
+    """The same batch solved for on the two ranks and on the controller, from the worker's own log-probs; verl's correction stays in."""
+    from delta_rlvr.adapters.verl.internals import controller
+    from delta_rlvr.adapters.verl.settings import read_settings
+
+    settings = read_settings({"method": method})
+    assert not settings.on_worker
+    group.switch({"method": method})
+    output = group.compute_log_prob(batch.tensordict(use_remove_padding=True))
+    workers = group.compute_token_weights(batch.tensordict())["delta_weights"].to_padded_tensor(0.0)
+    correction = torch.where(plain.mask, torch.rand(plain.mask.shape), 0.0)
+    fields = {"rollout_is_weights": correction}
+    for name, field in (("old_log_probs", "log_probs"), ("entropy", "entropy")):
+        rows = [
+            output[field][row][len(prompt) - 1 : len(prompt) - 1 + len(response)]
+            for row, (prompt, response) in enumerate(zip(batch.prompts, batch.responses, strict=True))
+        ]
+        fields[name] = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
+    data = (
+        batch.padded(**fields)
+        if layout == "padded"
+        else batch.tensordict(**{name: nested(rows, batch) for name, rows in fields.items()})
+    )
+    solved, metrics = controller.weigh(settings, data, temperature=1.0, round_number=3, detail=True)
+    ours = solved["delta_weights"].to_padded_tensor(0.0)
+    torch.testing.assert_close(ours, workers, atol=rounding(100), rtol=0)
+    multiplied = solved["rollout_is_weights"].to_padded_tensor(0.0)
+    torch.testing.assert_close(multiplied, ours * correction)
+    assert metrics["credit/weight_max"] == pytest.approx(float(ours.max()))
+
+
+def test_the_stock_loss_multiplies_by_the_controllers_weights(group: Any, batch: Any, plain: Plain) -> None:
+    """The worker's own lane puts the weights into verl's multiplier inside the loss; the controller's, into the batch."""
+    weights = core_weights(plain, "delta-scalar")
+    group.switch({"method": "delta-scalar"})
+    worker = update(group, batch, plain.logps, delta_weights=weights)
+    group.switch({"method": "dapo"})  # the stock loss
+    controller = update(group, batch, plain.logps, rollout_is_weights=weights)
+    without = update(group, batch, plain.logps)
+    assert controller["actor/pg_loss"] == pytest.approx(worker["actor/pg_loss"], abs=rounding())
+    assert abs(controller["actor/pg_loss"] - without["actor/pg_loss"]) > 1e-4
 
 
 def test_a_group_of_equal_rewards_has_no_side(group: Any, batch: Any, plain: Plain) -> None:

@@ -5,6 +5,7 @@ import math
 import pytest
 
 from delta_rlvr import Delta
+from delta_rlvr.credit.rules.ablations import Ablation
 from delta_rlvr.credit.rules.delta_parts import DeltaPart
 from delta_rlvr.objectives import get_method
 from delta_rlvr.testing import check_rule
@@ -27,8 +28,6 @@ HARD = {"proxy": "scalar", "assignment": "hard", "refinements": 0, "normalize": 
     [
         {"scope": "group", "proxy": "head"},
         {"assignment": "hard", "range_map": False},
-        {"source": "random"},
-        {"keep": "top"},
         {"mean_over": "signal"},
     ],
     ids=str,
@@ -38,7 +37,7 @@ def test_it_keeps_to_the_rules(part, settings):
 
 
 def test_by_hand():
-    assert_weights(weights_of(Delta(**HARD), **SIX), [[1.2, 0.8], [1.2, 0.8], [1.2], [0.8]])
+    assert_weights(weights_of(Ablation(**HARD), **SIX), [[1.2, 0.8], [1.2, 0.8], [1.2], [0.8]])
     # Means: right 1, wrong 3.2 / 3 = 1.066667, both 5.2 / 5 = 1.04. The token without an advantage keeps 0.8.
     wrong = 3.2 / 3
     assert_weights(weights_of(DeltaPart(part="side", **HARD), **SIX), [[1, 1], [wrong] * 2, [wrong], [0.8]])
@@ -91,7 +90,7 @@ def looped(part, weights, batch):
 def test_against_loops(part, settings):
     for seed in range(3):
         batch = random_lists(seed)
-        expected = looped(part, weights_on(Delta(**settings), batch), batch)
+        expected = looped(part, weights_on(Ablation(**settings), batch), batch)
         assert_weights(weights_on(DeltaPart(part=part, **settings), batch), expected)
 
 
@@ -127,14 +126,6 @@ def test_where_there_is_nothing_to_take_a_mean_over():
             rule = DeltaPart(part=part, proxy="scalar")
             with pytest.warns(UserWarning, match="no contrast to learn from"):
                 assert weights_of(rule, **SIX | {"advantages": advantages}) == [[1, 1], [1, 1], [1], [1]]
-
-
-def test_differences_within_a_side_without_any_weight():
-    # One of the five tokens is kept, with weight 6 / 1: it is a wrong one. Right tokens, all at 0, do not differ: the mean over both
-    # sides, 6 / 5. Of the wrong ones (mean 2) the kept one gets 6 / 2 * 6 / 5. The sum is 6 still.
-    kept = {**HARD, "keep": "top", "keep_share": 0.2, "seed": 4}
-    assert_weights(weights_of(Delta(**kept), **SIX), [[0, 0], [6, 0], [0], [0]])
-    assert_weights(weights_of(DeltaPart(part="token", **kept), **SIX), [[1.2, 1.2], [3.6, 0], [0], [0]])
 
 
 def test_names_and_settings():

@@ -21,6 +21,8 @@ DIAGNOSTICS = (
     "rank_negative",
     "saturated",
     "reliability",
+    "weight_gini",
+    "weight_effective_share",
 )
 """Numbers about the weights that outcomes keep (`CreditRecord.summary`, `credit.diagnostics`)."""
 DIAGNOSED_EVERY = 5

@@ -83,7 +83,8 @@ def _read(place: Path) -> dict[str, Any]:
     try:
         # Mapped, not read: a stack of language models has tens of gigabytes.
         state: dict[str, Any] = torch.load(place, map_location="cpu", mmap=True, weights_only=True)
-        _runs(state)
+        if len(state["scores"]) != len(_runs(state)):
+            raise ValueError("it has scores of other runs")
         return state
     except (RuntimeError, KeyError, TypeError, ValueError, EOFError, pickle.UnpicklingError) as error:
         raise ValueError(
@@ -113,6 +114,7 @@ def _only(state: Mapping[str, Any], places: list[int]) -> dict[str, Any]:
             new: state["diverged"][old] for new, old in enumerate(places) if old in state["diverged"]
         },
         "seen": [state["seen"][place] for place in places],
+        "scores": [state["scores"][place] for place in places],
         "weights": {name: chosen(weight) for name, weight in state["weights"].items()},
         "optimizer": {**state["optimizer"], "state": moments},
     }

@@ -11,8 +11,9 @@ from typing import Any, Literal, get_args, get_type_hints
 import yaml
 
 from delta_evidence.judging import knows_decisive
-from delta_evidence.learning.heldout import HeldoutSettings
+from delta_evidence.learning.heldout import Decoding, HeldoutSettings
 from delta_evidence.weighing import study_method
+from delta_rlvr.files import is_number
 from delta_rlvr.hints import did_you_mean
 from delta_rlvr.models import DEFAULT_POLICY
 from delta_rlvr.tasks import get_task
@@ -69,6 +70,26 @@ class TrainingSettings:
 
 
 @dataclass(frozen=True)
+class ArmSettings:
+    """What an arm has of its own; its name alone is the method, with the settings of the study."""
+
+    method: str | None = None
+    """As `study_method` takes it; None where the arm's name is the method."""
+    learning_rate: float | None = None
+    """None for that of the training."""
+    entropy_bonus: float = 0.0
+    """Times the mean entropy per token, taken off the loss; below 0 it is a penalty."""
+
+    def __post_init__(self) -> None:
+        for name in ("learning_rate", "entropy_bonus"):
+            value = getattr(self, name)
+            if value is not None and not is_number(value):
+                raise ValueError(f"{name}={value!r}: give a number")
+        if self.learning_rate is not None and self.learning_rate <= 0:
+            raise ValueError(f"learning_rate={self.learning_rate:g}: give more than 0")
+
+
+@dataclass(frozen=True)
 class Run:
     """One policy's training: what is trained on, how tokens are weighed, and the seed."""
 
@@ -96,8 +117,16 @@ class BatchesTo:
             raise ValueError(f"batches_to={self.batches_to!r}: give an accuracy above 0, at most 1")
 
 
-EndPoint = Literal["held_out", "over_training"] | BatchesTo
-"""What decides a study: held-out accuracy at the end, mean accuracy over all rollout batches, or how soon an accuracy is reached."""
+@dataclass(frozen=True)
+class HeldoutOver:
+    """Held-out accuracy at this temperature, averaged over all times at which it was scored (`heldout.also`)."""
+
+    temperature: float
+
+
+EndPoint = Literal["held_out", "over_training"] | BatchesTo | HeldoutOver
+"""What decides a study: held-out accuracy at the end or over training, mean accuracy over all rollout batches, or how soon an accuracy
+is reached."""
 
 
 @dataclass(frozen=True)
@@ -124,12 +153,16 @@ class Protocol:
     tasks: tuple[str, ...]
     arms: Mapping[str, int]
     """Number of seeds by arm. Seeds count from `first_seed`, so arms share theirs."""
+    arm_settings: Mapping[str, ArmSettings] = field(default_factory=dict)
+    """Of the arms that are more than a method's name."""
     baseline: str = "dapo"
     model: str = DEFAULT_POLICY
     """As `load_policy` takes it. Whoever runs the study may say where it lies on their machine."""
     model_sha256: str | None = None
     """Of a GGUF file: no other weights are taken."""
     first_seed: int = 0
+    seeds_in_turn: int | None = None
+    """So many seeds of each task in turn, so that a study that is stopped has as many of every task; None for all of a task at once."""
     reward_noise: float = 0.0
     """Share of the verdicts that training sees flipped; held-out scores never are."""
     primary: Primary | None = None
@@ -141,6 +174,8 @@ class Protocol:
     def __post_init__(self) -> None:
         if not self.tasks or not self.arms:
             raise ValueError(f"protocol {self.name!r}: give at least one task and one arm")
+        if self.seeds_in_turn is not None and self.seeds_in_turn < 1:
+            raise ValueError(f"protocol {self.name!r}: seeds_in_turn={self.seeds_in_turn}: give at least 1")
         if self.baseline not in self.arms:
             raise ValueError(f"protocol {self.name!r}: the baseline {self.baseline!r} is not among its arms")
         for arm, seeds in self.arms.items():
@@ -156,8 +191,17 @@ class Protocol:
                         f"protocol {self.name!r}: the primary comparison's {name!r} is not among the arms and tasks"
                         f"{did_you_mean(name, known)}"
                     )
+            self._check_end_point(self.primary.end_point)
+        for decoding in self.heldout.also:
+            if late := [batch for batch in decoding.after if batch > self.training.batches]:
+                raise ValueError(
+                    f"protocol {self.name!r}: heldout.also asks for a score after batch {late[0]}; there are {self.training.batches}"
+                )
         knowing = [
-            arm for arm in self.arms if arm not in self.retired and "decisive" in study_method(arm).rule.needs
+            arm
+            for arm in self.arms
+            if arm not in self.retired
+            and "decisive" in study_method(self.settings(arm).method or arm).rule.needs
         ]
         for name in self.tasks:
             try:
@@ -169,13 +213,31 @@ class Protocol:
                     f"protocol {self.name!r}: task {name!r} does not know its decisive tokens; leave {', '.join(knowing)} out"
                 )
 
+    def _check_end_point(self, end_point: EndPoint) -> None:
+        scored = [decoding.temperature for decoding in self.heldout.also]
+        if isinstance(end_point, HeldoutOver) and end_point.temperature not in scored:
+            raise ValueError(
+                f"protocol {self.name!r}: the primary comparison is at temperature {end_point.temperature}, and heldout.also scores "
+                f"at {', '.join(map(str, scored)) or 'none'}"
+            )
+
+    def settings(self, arm: str) -> ArmSettings:
+        """An arm's own."""
+        return self.arm_settings.get(arm, ArmSettings())
+
+    def methods(self) -> list[str]:
+        """What the arms weigh by."""
+        return [self.settings(arm).method or arm for arm in self.arms]
+
     def runs(self) -> list[Run]:
         """Task by task and, within one, seed by seed, so that a study that is stopped has the same seeds of every arm."""
         most = max(self.arms.values())
+        turn = self.seeds_in_turn or most
         return [
             Run(task, arm, self.first_seed + number, self.reward_noise)
+            for first in range(0, most, turn)
             for task in self.tasks
-            for number in range(most)
+            for number in range(first, min(first + turn, most))
             for arm, seeds in self.arms.items()
             if number < seeds
         ]
@@ -225,6 +287,9 @@ def _protocol(written: dict[str, Any], where: str) -> Protocol:
     built = dict(written)
     if isinstance(built.get("primary"), dict):
         built["primary"] = _primary(built["primary"], f"{where}: primary")
+    if isinstance(built.get("heldout"), dict) and isinstance(built["heldout"].get("also"), list):
+        also = (_build(Decoding, _tuples(one), f"{where}: heldout.also") for one in built["heldout"]["also"])
+        built["heldout"] = {**built["heldout"], "also": tuple(also)}
     for key, kind in (("training", TrainingSettings), ("heldout", HeldoutSettings), ("primary", Primary)):
         if key in built:
             built[key] = _build(kind, built[key], f"{where}: {key}")
@@ -234,7 +299,20 @@ def _protocol(written: dict[str, Any], where: str) -> Protocol:
     built["tasks"] = tuple(tasks)
     if not isinstance(built.get("arms", {}), dict):
         raise ValueError(f"{where}: arms have a number of seeds each, as in `arms: {{dapo: 4, delta: 4}}`")
+    own = {arm: dict(given) for arm, given in built.get("arms", {}).items() if isinstance(given, dict)}
+    if own:
+        built["arms"] = {**built["arms"], **{arm: given.pop("seeds", None) for arm, given in own.items()}}
+        built["arm_settings"] = {
+            arm: _build(ArmSettings, given, f"{where}: arms.{arm}") for arm, given in own.items()
+        }
     return _build(Protocol, built, where)
+
+
+def _tuples(written: Any) -> Any:
+    """The same with tuples for YAML's lists."""
+    if not isinstance(written, dict):
+        return written
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in written.items()}
 
 
 def _primary(written: dict[str, Any], where: str) -> dict[str, Any]:
@@ -243,10 +321,12 @@ def _primary(written: dict[str, Any], where: str) -> dict[str, Any]:
         built["task"] = tuple(built["task"])
     end_point = built.get("end_point", "held_out")
     if isinstance(end_point, dict):
-        built["end_point"] = _build(BatchesTo, end_point, f"{where}: end_point")
+        kind = HeldoutOver if "temperature" in end_point else BatchesTo
+        built["end_point"] = _build(kind, end_point, f"{where}: end_point")
     elif end_point not in ("held_out", "over_training"):
         raise ValueError(
-            f"{where}: end_point={end_point!r}: choose held_out, over_training or {{batches_to: 0.5}} (with an accuracy of yours)"
+            f"{where}: end_point={end_point!r}: choose held_out, over_training, {{temperature: 0}} (held-out over training) or "
+            "{batches_to: 0.5} (with an accuracy of yours)"
         )
     return built
 

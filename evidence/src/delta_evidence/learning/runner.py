@@ -15,8 +15,8 @@ from delta_evidence.learning.checkpoint import Stack, begun_stacks, path_of
 from delta_evidence.learning.heldout import HeldoutSettings
 from delta_evidence.learning.protocol import Protocol, Run, TrainingSettings
 from delta_evidence.learning.session import Machine, Session, Trained
-from delta_evidence.learning.stopping import Stop, Stopped
-from delta_evidence.phases import Phases, Progress
+from delta_evidence.phases import Phases, ProgressLines
+from delta_evidence.stopping import Stop, Stopped
 from delta_rlvr.evaluate.results import VERSIONS
 from delta_rlvr.exit_codes import at_work
 from delta_rlvr.files import atomic, dump, locked, now, plain, write_json
@@ -51,13 +51,16 @@ class Outcome:
     diagnostics: dict[str, list[float | None]] = field(default_factory=dict)
     """Numbers about the weights by name (`training.DIAGNOSTICS`), in the batches that "batch" lists, None where a batch had none.
     Outcomes of older versions have none."""
+    heldout: list[dict[str, Any]] = field(default_factory=list)
+    """Further held-out scores (`heldout.Score`), each with its temperature, samples and the number of batches before it."""
 
     def as_dict(self) -> dict[str, Any]:
         values = asdict(self)
         if self.diverged is None:
             del values["diverged"]
-        if not self.diagnostics:
-            del values["diagnostics"]
+        for name in ("diagnostics", "heldout"):
+            if not values[name]:
+                del values[name]
         return values
 
     @classmethod
@@ -98,6 +101,9 @@ class Study:
         # More seeds or arms may be added; what the runs that are there were made with may not change.
         fixed = ("model", "model_sha256", "first_seed", "reward_noise", "training", "heldout")
         changed = [key for key in fixed if before.get(key) != now_written[key]]
+        own = [written.get("arm_settings", {}) for written in (before, now_written)]
+        both = before["arms"].keys() & now_written["arms"].keys()
+        changed += [f"arms.{arm}" for arm in sorted(both) if own[0].get(arm) != own[1].get(arm)]
         if changed:
             raise ValueError(
                 f"{folder} holds runs with another {', '.join(changed)}: use the same protocol, or give another --output"
@@ -123,7 +129,7 @@ class Study:
                 f"--model {self.model} has other weights (SHA-256 {digest}) than the protocol or the runs of {self.folder} (SHA-256 "
                 f"{expected})"
             )
-        contents = content_digests([*self.protocol.arms, *self.protocol.tasks])
+        contents = content_digests([*self.protocol.methods(), *self.protocol.tasks])
         earlier = written.get("contents", {})
         if other := [name for name in contents if earlier.get(name, contents[name]) != contents[name]]:
             raise ValueError(
@@ -167,7 +173,7 @@ class Study:
             raise ValueError(
                 f"export: {', '.join(unknown)} is not among the arms {', '.join(self.protocol.arms)}"
             )
-        with locked(self.folder), Progress(Phases(tell=tell)) as progress:
+        with locked(self.folder), ProgressLines(Phases(tell=tell)) as progress:
             self.write_protocol(machine)
             model, tokenizer = load_policy(self.model)
             with Judge(tokenizer, machine.workers) as judge:
@@ -252,6 +258,7 @@ def _outcome(run: Run, before: float, trained: Trained) -> Outcome:
         gradient_norm=[_short(batch.gradient_norms[0]) for batch in trained.seen],
         diverged=trained.diverged,
         diagnostics=_diagnostics(trained.seen),
+        heldout=trained.heldout,
     )
 
 

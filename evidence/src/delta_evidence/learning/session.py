@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -15,16 +15,19 @@ import torch
 from delta_evidence.judging import Judge
 from delta_evidence.learning.batch_statistics import BatchStatistics
 from delta_evidence.learning.checkpoint import Stack, path_of, write_state
-from delta_evidence.learning.heldout import heldout_accuracies
+from delta_evidence.learning.heldout import Decoding, Score, heldout_scores
 from delta_evidence.learning.protocol import Protocol
-from delta_evidence.learning.stopping import Stop, Stopped
 from delta_evidence.learning.training import StackedTraining
-from delta_evidence.phases import Phases, Progress
+from delta_evidence.phases import Phases, ProgressLines
 from delta_evidence.rollouts import Collector, make_collector
 from delta_evidence.stack.layers import round_up
 from delta_evidence.stack.memory import bytes_per_run, free_memory, runs_that_fit
+from delta_evidence.stopping import Stop, Stopped
 from delta_rlvr.models.prompts import encode_prompt
 from delta_rlvr.tasks import Task, get_task
+
+# Responses, over all runs, of one piece of a score during training: its cache stays beside the training's.
+_SCORED_AT_ONCE = 2048
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,8 @@ class Trained:
     seen: list[BatchStatistics]
     diverged: int | None
     """The batch in which it did."""
+    heldout: list[dict[str, Any]] = field(default_factory=list)
+    """The scores of `HeldoutSettings.also`, with the batch after which each was made."""
 
 
 @dataclass
@@ -87,7 +92,7 @@ class Session:
     tokenizer: Any
     judge: Judge
     stop: Stop
-    progress: Progress
+    progress: ProgressLines
     exported: Collection[str]
     """Arms whose trained weights are written to the folder as transformers models."""
     _batch_seconds: float = 0.0
@@ -127,7 +132,8 @@ class Session:
         self.stop.check()
         tasks = [get_task(name) for name in names]
         with self.phases("held-out score of the start"):
-            return dict(zip(names, self._score(self._collector(tasks), tasks), strict=True))
+            scores = self._score(self._collector(tasks), tasks, self._at_the_end())
+            return {name: score.accuracy for name, score in zip(names, scores, strict=True)}
 
     def run(self, stack: Stack, name: str) -> list[Trained] | None:
         """Train and score the runs side by side; None where the device has too little memory for so many of them. What they came to
@@ -151,7 +157,11 @@ class Session:
         tasks = [named[run.task] for run in stack.runs]
         with self.phases("building the stack"):
             training = StackedTraining(
-                self._collector(tasks), stack.runs, self.protocol.training, rows_at_once=self.machine.rows
+                self._collector(tasks),
+                stack.runs,
+                self.protocol.training,
+                arms=self.protocol.arm_settings,
+                rows_at_once=self.machine.rows,
             )
             state = stack.state()
             if state is not None:
@@ -181,11 +191,12 @@ class Session:
 
         self.phases.on_enter = look
         try:
-            training.train(after_batch)
+            training.train(after_batch, self._scorer(training))
             self.stop.check(self._scoring_seconds() + self._writing_seconds(training))
             with self.phases("held-out"):
-                after = self._score(training.collector, tasks)
+                after = self._score(training.collector, tasks, self._at_the_end())
         except (Stopped, torch.OutOfMemoryError):
+            self.phases.on_enter = lambda: None  # or it would stop the writing too
             if not training.within_batch and training.done > stack.done:
                 self._save(training)
             raise
@@ -194,9 +205,10 @@ class Session:
         self._export(training)
         return [
             Trained(
-                None if place in training.diverged else score,
+                None if place in training.diverged else score.accuracy,
                 training.seen[place],
                 training.diverged.get(place),
+                training.scores[place],
             )
             for place, score in enumerate(after)
         ]
@@ -219,15 +231,47 @@ class Session:
             phases=self.phases,
         )
 
-    def _score(self, collector: Collector, tasks: Sequence[Task]) -> list[float]:
+    def _at_the_end(self) -> Decoding:
+        """How the policies are scored before and after training."""
+        return Decoding(self.protocol.training.temperature, self.protocol.heldout.samples)
+
+    def _scorer(self, training: StackedTraining) -> Callable[[], list[list[dict[str, Any]]]] | None:
+        """What makes the scores that are due after the batches that are done."""
+        also, batches = self.protocol.heldout.also, self.protocol.training.batches
+        if not also:
+            return None
+        # Those that come again and again have a sampler of their own: another size of batch would cost the training its graphs.
+        samplers = {one: training.collector.sampler.another() for one in also if len(one.after) > 1}
+
+        def scores() -> list[list[dict[str, Any]]]:
+            rows: list[list[dict[str, Any]]] = [[] for _ in training.runs]
+            for decoding in also:
+                if not decoding.due(training.done, batches):
+                    continue
+                collector, rows_at_once = training.collector, {}
+                if decoding in samplers:
+                    collector = replace(collector, sampler=samplers[decoding])
+                    rows_at_once["rows_at_once"] = _SCORED_AT_ONCE
+                with self.phases("held-out"):
+                    found = self._score(collector, training.tasks, decoding, **rows_at_once)
+                for row, score in zip(rows, found, strict=True):
+                    row.append(
+                        {
+                            "temperature": decoding.temperature,
+                            "samples": decoding.samples,
+                            **asdict(score),
+                        }
+                    )
+            return rows
+
+        return scores
+
+    def _score(
+        self, collector: Collector, tasks: Sequence[Task], decoding: Decoding, **rows: int
+    ) -> list[Score]:
         settings = self.protocol.training
-        return heldout_accuracies(
-            collector,
-            tasks,
-            self.protocol.heldout,
-            limits=[settings.max_tokens or task.max_tokens for task in tasks],
-            temperature=settings.temperature,
-        )
+        limits = [settings.max_tokens or task.max_tokens for task in tasks]
+        return heldout_scores(collector, tasks, self.protocol.heldout, decoding, limits=limits, **rows)
 
     def _save(self, training: StackedTraining) -> None:
         """A checkpoint, if there is room for it: a full disk must not end what goes well."""

@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from delta_evidence.learning.curves import smooth
-from delta_evidence.learning.protocol import BatchesTo, EndPoint, Primary, Protocol
+from delta_evidence.learning.heldout import Decoding
+from delta_evidence.learning.protocol import BatchesTo, EndPoint, HeldoutOver, Primary, Protocol
 from delta_evidence.learning.runner import Outcome
 from delta_rlvr.evaluate.seeds import (
     SeedComparison,
@@ -50,6 +51,8 @@ def _measure(end_point: EndPoint) -> Measure:
             lambda outcome: batches_to(goal, outcome.curve),
             ScoreUnit(1, "batches", sign=""),
         )
+    if isinstance(end_point, HeldoutOver):
+        return _scored(Decoding(end_point.temperature), "over")
     if end_point == "held_out":
         return Measure("heldout", "held-out accuracy", "held-out", _after)
     # Who learns faster has more of it.
@@ -59,6 +62,42 @@ def _measure(end_point: EndPoint) -> Measure:
         "over training",
         lambda outcome: statistics.fmean(outcome.curve),
     )
+
+
+def _scored(decoding: Decoding, what: str) -> Measure:
+    """Of the further scores at a temperature: their mean "over" training, that at the "end", or a pass@k ("8") at the end."""
+    at = decoding.temperature
+    how, key = ("greedy", "greedy") if at == 0 else (f"T = {at:g}", f"t{at:g}")
+
+    def score(outcome: Outcome) -> float:
+        found = [one for one in outcome.heldout if one["temperature"] == at]
+        last = max(found, key=lambda one: one["batch"])
+        if what == "over":
+            return statistics.fmean(one["accuracy"] for one in found)
+        return last["accuracy"] if what == "end" else last["pass_at"][what]
+
+    if what == "over":
+        return Measure(
+            f"{key}_over", f"held-out accuracy over training, {how}", f"held-out over training, {how}", score
+        )
+    if what == "end":
+        return Measure(
+            f"{key}_end", f"held-out accuracy at the end, {how}", f"held-out at the end, {how}", score
+        )
+    return Measure(
+        f"{key}_pass_{what}", f"held-out pass@{what} at the end, {how}", f"pass@{what}, {how}", score
+    )
+
+
+def _further(protocol: Protocol) -> list[Measure]:
+    """What the protocol's further scores are read as."""
+    measures = []
+    for decoding in protocol.heldout.also:
+        measures += [_scored(decoding, "over")] if len(decoding.after) > 1 else []
+        measures.append(_scored(decoding, "end"))
+        if decoding.samples > 1:
+            measures.append(_scored(decoding, str(1 << (decoding.samples.bit_length() - 1))))
+    return measures
 
 
 def batches_to(goal: float, curve: Sequence[float]) -> float:
@@ -132,7 +171,7 @@ class StudyTable:
 
 def study_table(protocol: Protocol, outcomes: Sequence[Outcome]) -> StudyTable:
     """The table of what is there; arms without a finished run are left out."""
-    measures = [_measure("held_out"), _measure("over_training")]
+    measures = [_measure("held_out"), _measure("over_training"), *_further(protocol)]
     if protocol.primary is not None and isinstance(protocol.primary.end_point, BatchesTo):
         measures.append(_measure(protocol.primary.end_point))
     tables = []

@@ -23,14 +23,14 @@ from delta_evidence.learning.batch_statistics import (
     BatchStatistics,
     batch_statistics,
 )
-from delta_evidence.learning.protocol import Run, TrainingSettings
+from delta_evidence.learning.protocol import ArmSettings, Run, TrainingSettings
 from delta_evidence.measured.continuations import StackContinuations, responses_of
 from delta_evidence.measured.measure import TOLERANCE, check_budget, measure
 from delta_evidence.rollouts import Batch, Collector, Rollouts, draws, row_pieces
 from delta_evidence.stack.memory import with_fewer_rows
 from delta_evidence.stack.policy import clip_gradients
-from delta_evidence.weighing import Weigher, study_method
-from delta_rlvr.objectives import LossInputs, policy_loss
+from delta_evidence.weighing import BatchWeigher, study_method
+from delta_rlvr.objectives import LossInputs, policy_loss, token_mean
 from delta_rlvr.tasks import Problem, Task, get_task
 
 
@@ -47,8 +47,10 @@ class StackedTraining:
         runs: Sequence[Run],
         settings: TrainingSettings,
         *,
+        arms: Mapping[str, ArmSettings] | None = None,
         rows_at_once: int = 2048,
     ):
+        """`arms`: the settings of those that have some."""
         self.collector = collector
         self.policy = collector.policy
         self.runs = list(runs)
@@ -58,6 +60,8 @@ class StackedTraining:
         """Rows (over all runs) of one forward and backward; fewer once the device ran out of memory."""
         self.seen: list[list[BatchStatistics]] = [[] for _ in runs]
         """The batches of each run so far."""
+        self.scores: list[list[dict[str, Any]]] = [[] for _ in runs]
+        """The held-out scores of each run so far, with the number of batches that were behind it."""
         self.done = 0
         """Rollout batches that are finished."""
         self.diverged: dict[int, int] = {}
@@ -66,13 +70,19 @@ class StackedTraining:
         """Whether some updates of a batch are made and others are not: this is no place to go on from."""
         if len(self.runs) != self.policy.runs:
             raise ValueError(f"{len(self.runs)} runs, but {self.policy.runs} policies in the stack")
-        self.methods = [study_method(run.arm) for run in self.runs]
+        own = [(arms or {}).get(run.arm, ArmSettings()) for run in self.runs]
+        self.methods = [study_method(arm.method or run.arm) for run, arm in zip(self.runs, own, strict=True)]
+        self._entropy_bonus = [arm.entropy_bonus for arm in own]
+        rates = [arm.learning_rate or settings.learning_rate for arm in own]
+        self._rate = max(rates)
+        self._rate_shares = [rate / self._rate for rate in rates]
+        """Each run's learning rate, as a share of the highest, which is the optimizer's."""
         known = {name: get_task(name) for name in dict.fromkeys(run.task for run in self.runs)}
         self.tasks: list[Task] = [known[run.task] for run in self.runs]
         self.limits = [settings.max_tokens or task.max_tokens for task in self.tasks]
         self.optimizer = torch.optim.AdamW(
             self.policy.parameters(),
-            lr=settings.learning_rate,
+            lr=self._rate,
             betas=(0.9, 0.999),
             eps=1e-8,
             weight_decay=0.0,
@@ -91,10 +101,21 @@ class StackedTraining:
         """Policies whose rollouts are continued, each as a stack of its own."""
 
     def train(
-        self, on_batch: Callable[[int, list[BatchStatistics]], None] | None = None
+        self,
+        on_batch: Callable[[int, list[BatchStatistics]], None] | None = None,
+        score: Callable[[], list[list[dict[str, Any]]]] | None = None,
     ) -> list[list[BatchStatistics]]:
-        """All batches that are left; what was seen, run by run."""
-        while self.done < self.settings.batches and len(self.diverged) < len(self.runs):
+        """All batches that are left; what was seen, run by run. `score` gives every run's held-out scores that are due after the
+        batches that are done."""
+        while len(self.diverged) < len(self.runs):
+            if score is not None and not any(
+                one["batch"] == self.done for known in self.scores for one in known
+            ):
+                # Before the first batch and after each: what goes on from here makes up for a score that was not made.
+                for place, (known, new) in enumerate(zip(self.scores, score(), strict=True)):
+                    known.extend({"batch": self.done, **one} for one in new if place not in self.diverged)
+            if self.done == self.settings.batches:
+                break
             number = self.done
             statistics = self.batch(number)
             for place, (row, batch) in enumerate(zip(self.seen, statistics, strict=True)):
@@ -114,6 +135,7 @@ class StackedTraining:
             "done": self.done,
             "diverged": dict(self.diverged),
             "seen": [[asdict(batch) for batch in row] for row in self.seen],
+            "scores": self.scores,
             "weights": self.policy.state_dict(),
             "optimizer": self.optimizer.state_dict(),
         }
@@ -122,6 +144,9 @@ class StackedTraining:
         """Go on from a state of the same runs."""
         self.policy.load_state_dict(state["weights"])
         self.optimizer.load_state_dict(state["optimizer"])
+        for group in self.optimizer.param_groups:
+            group["lr"] = self._rate  # that of another stack, where this one is a part of it
+        self.scores = [list(row) for row in state["scores"]]
         self.done, self.diverged = state["done"], dict(state["diverged"])
         self.seen = [[BatchStatistics(**batch) for batch in row] for row in state["seen"]]
 
@@ -219,7 +244,7 @@ class StackedTraining:
             if place in self.diverged:
                 weights.append(torch.zeros_like(batch.logps))
                 continue
-            weigher = Weigher(batch, self.policy.head[place], number=number, seed=run.seed)
+            weigher = BatchWeigher(batch, self.policy.head[place], number=number, seed=run.seed)
             diagnose = number % DIAGNOSED_EVERY == 0
             record = weigher.record(method.rule, diagnose=diagnose)
             weights.append(record.padded(record.weights, batch.mask))
@@ -257,10 +282,22 @@ class StackedTraining:
                     if weight.grad is not None:
                         weight.grad[place] = 0.0
             self.within_batch = True
-            self.optimizer.step()
+            self._step()
             # Sampling has better use for the memory.
             self.optimizer.zero_grad(set_to_none=True)
             return losses.tolist(), norms.tolist()
+
+    @torch.no_grad()
+    def _step(self) -> None:
+        """One step of the optimizer, whose steps are proportional to the learning rate: each run takes its share of one."""
+        if min(self._rate_shares) == 1:
+            self.optimizer.step()
+            return
+        before = [weight.clone() for weight in self.policy.parameters()]
+        self.optimizer.step()
+        shares = torch.tensor(self._rate_shares, device=self.policy.device)
+        for weight, old in zip(self.policy.parameters(), before, strict=True):
+            weight.copy_(old.lerp_(weight, shares.view(-1, *[1] * (weight.dim() - 1))))
 
     def _forward_and_backward(
         self, part: Mapping[str, Tensor], tokens: Sequence[Tensor], rows_at_once: int
@@ -281,7 +318,9 @@ class StackedTraining:
                 copies=self._whole,
                 mask=mask if self.settings.split == "prompts" else None,
             )
-            logps, _ = self.policy.token_logps(hidden, ids, self.settings.temperature, mask=mask)
+            logps, entropy = self.policy.token_logps(
+                hidden, ids, self.settings.temperature, mask=mask, entropy=any(self._entropy_bonus)
+            )
             losses = []
             for place in training:
                 own = (part[name][place, piece] for name in ("logps", "advantages", "mask", "weights"))
@@ -289,9 +328,11 @@ class StackedTraining:
                 # A token mean divides by the rollout batch's tokens over its updates, as TRL's; a response mean by the responses here.
                 denominator = tokens[place] if method.aggregation == "token_mean" else count
                 inputs = LossInputs(logps[place], *own)
-                losses.append(
-                    policy_loss(inputs, method.surrogate, method.aggregation, denominator=denominator)
-                )
+                loss = policy_loss(inputs, method.surrogate, method.aggregation, denominator=denominator)
+                if entropy is not None and self._entropy_bonus[place]:
+                    bonus = token_mean(entropy[place], mask[place], tokens[place])
+                    loss = loss - self._entropy_bonus[place] * bonus
+                losses.append(loss)
             total = torch.stack(losses)
             # Runs share no weight, so the sum's gradient is each run's own.
             total.sum().backward()

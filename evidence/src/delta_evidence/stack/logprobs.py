@@ -1,7 +1,7 @@
 """Log-probs of tokens from the LM head's input, without the logits of all tokens at once.
 
 A vocabulary of 150,000 makes a megabyte of logits out of two tokens. So logits are made chunk by chunk, and the backward pass makes
-them again: d log p(y) / d logits = onehot(y) - softmax.
+them again: d log p(y) / d logits = onehot(y) - p, and d H / d logits = -p (log p + H).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def token_logps(
     mask: Bool[Tensor, "run row"] | None = None,
     entropy: bool = False,
 ) -> tuple[Float[Tensor, "run row"], Float[Tensor, "run row"] | None]:
-    """Log-prob of each token and, if asked for, the (detached) entropy where it was predicted. Rows outside of `mask` may be left
+    """Log-prob of each token and, if asked for, the entropy where it was predicted. Rows outside of `mask` may be left
     out, and are then 0."""
     rows = _rows_at_once(head)
     if mask is None or tokens.shape[1] <= rows:
@@ -74,23 +74,33 @@ class _TokenLogps(torch.autograd.Function):
                 # H = log Z - E[logit]
                 expected = (logits - normalizers[-1][..., None]).exp_().mul_(logits).sum(dim=-1)
                 entropies.append(normalizers[-1] - expected)
-        ctx.save_for_backward(hidden, head, tokens, torch.cat(normalizers, dim=1))
-        ctx.temperature, ctx.rows = temperature, rows
         of_entropy = torch.cat(entropies, dim=1) if entropy else None
-        if of_entropy is not None:
-            ctx.mark_non_differentiable(of_entropy)
+        ctx.save_for_backward(hidden, head, tokens, torch.cat(normalizers, dim=1), of_entropy)
+        ctx.temperature, ctx.rows = temperature, rows
+        ctx.set_materialize_grads(False)
         return torch.cat(logps, dim=1), of_entropy
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor, _: Tensor | None) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        hidden, head, tokens, normalizers = ctx.saved_tensors
+    def backward(
+        ctx: Any, gradient: Tensor | None, entropy_gradient: Tensor | None
+    ) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        hidden, head, tokens, normalizers, entropies = ctx.saved_tensors
+        if gradient is None:  # of the entropy alone
+            gradient = torch.zeros_like(normalizers)
         weight = head.to(hidden.dtype)
         of_hidden, of_head = [], None
-        parts = (part.split(ctx.rows, 1) for part in (hidden, tokens, normalizers, gradient))
-        for chunk, chosen, normalizer, up in zip(*parts, strict=True):
+        parts = [part.split(ctx.rows, 1) for part in (hidden, tokens, normalizers, gradient)]
+        for number, (chunk, chosen, normalizer, up) in enumerate(zip(*parts, strict=True)):
             logits = _scaled(head_logits(chunk, weight), ctx.temperature)
+            of_each = -up[..., None]
+            logits.sub_(normalizer[..., None])
+            if entropy_gradient is not None:
+                of_entropy, up_entropy = (
+                    part.split(ctx.rows, 1)[number] for part in (entropies, entropy_gradient)
+                )
+                of_each = of_each - (logits + of_entropy[..., None]) * up_entropy[..., None]
             # Not in place: many gradients may come at once (vmap), and the probabilities are the same for all of them.
-            slope = logits.sub_(normalizer[..., None]).exp_() * -up[..., None]
+            slope = logits.exp_() * of_each
             slope.scatter_add_(-1, chosen[..., None], up[..., None])
             slope = _scaled(slope, ctx.temperature).to(hidden.dtype)
             of_hidden.append(torch.bmm(slope, weight))

@@ -205,7 +205,7 @@ class StackedPolicy(nn.Module):
         entropy: bool = False,
         mask: Bool[Tensor, "run batch time"] | None = None,
     ) -> tuple[Float[Tensor, "run batch time"], Float[Tensor, "run batch time"] | None]:
-        """Log-prob of each token at the position that predicts it and, if asked for, the (detached) entropy there.
+        """Log-prob of each token at the position that predicts it and, if asked for, the entropy there.
 
         The logits of all tokens are never held at once. What stands outside of `mask` may be left out, and is then 0.
         """

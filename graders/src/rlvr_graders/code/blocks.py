@@ -65,9 +65,12 @@ def _plain_characters(text: str) -> str:
 
 
 def _without_prompts(text: str) -> str:
-    """An interpreter's session as a program: what stands behind its prompts, without what it answered."""
+    """An interpreter's session as a program: what stands behind its prompts, without what it answered.
+
+    A session begins with a prompt; one inside a program is an example in a docstring.
+    """
     lines = [match for line in text.split("\n") if (match := PROMPT.match(line))]
-    is_session = any(match["prompt"][0] in ">I" for match in lines)
+    is_session = lines and text.lstrip().startswith(lines[0][0].lstrip()) and lines[0]["prompt"][0] in ">I"
     return "\n".join(match["code"] or "" for match in lines) + "\n" if is_session else text
 
 
@@ -218,55 +221,58 @@ def bare_blocks(text: str) -> list[Block]:
     whole = make_block(text)
     if whole.tree is None and (unwrapped := WRAPPER.sub("", text)) != text:
         text, whole = unwrapped, make_block(unwrapped)
-    blocks = [whole] if whole.tree is not None else _parsing_parts(html.unescape(text))
+    blocks = [whole]
+    if whole.tree is None:
+        repaired = _plain_characters(html.unescape(text))
+        # Such characters may stand in the program's own texts: they are changed only where more of it parses then.
+        ways = [_parsing_parts(each) for each in dict.fromkeys((text, repaired))]
+        blocks = max(ways, key=lambda found: sum(block.text.count("\n") for block in found))
     known = GIVEN.union(*(block.binds for block in blocks))
-    return [block for each in blocks if (block := _without_remarks(each, known)).is_code]
+    needed = set[str]().union(*(block.names[1] for block in blocks))
+    return [block for each in blocks if (block := _without_remarks(each, known, needed)).is_code]
 
 
 def _parsing_parts(text: str) -> list[Block]:
     """From each line that looks like a statement as far as it parses: the parser says where the prose begins."""
     if len(text) > LONGEST_PARSED:
         return []
-    lines = _plain_characters(text).split("\n")
+    lines = text.split("\n")
     blocks: list[Block] = []
     at, cuts, left = 0, MOST_CUTS, MOST_PARSED
     while at < len(lines) and cuts and left > 0:
-        end = _end_of_indented(lines, at) if STATEMENT.match(lines[at]) else at
+        start, end = _indented(lines, at) if _may_begin(lines[at]) else ("", at)
         while end > at and cuts and left > 0:
-            source = textwrap.dedent("\n".join(lines[at:end]) + "\n")
+            source = "\n".join(line.removeprefix(start) for line in lines[at:end]) + "\n"
             tree = parse(source)
-            if isinstance(tree, ast.Module):
+            if isinstance(tree, ast.Module) and not _is_escaped(source, tree):
                 blocks.append(Block(source, tree))
                 break
             cuts, left = cuts - 1, left - len(source)
-            end = at + min((tree.lineno or 1) - 1, end - at - 1)
+            error = 1 if isinstance(tree, ast.Module) else tree.lineno or 1
+            end = at + min(error - 1, end - at - 1)
         at = max(end, at + 1)
     return blocks
 
 
-def _end_of_indented(lines: list[str], at: int) -> int:
-    """Where lines that are indented like this one end: the end of the text for one that is not."""
+def _may_begin(line: str) -> bool:
+    """Whether a line may be the first of a program: it looks like a statement, does something, or goes on in the next line."""
+    if STATEMENT.match(line):
+        return True
+    tree = parse(line.strip())
+    if isinstance(tree, ast.Module):
+        return Block(line.strip(), tree).is_code
+    return (tree.msg or "").endswith("was never closed") or "triple-quoted" in (tree.msg or "")
+
+
+def _indented(lines: list[str], at: int) -> tuple[str, int]:
+    """A line's indentation, and where the lines that are indented like it end: the end of the text for one that is not."""
     indentation = re.match(r"[ \t]*", lines[at])
     start = indentation[0] if indentation else ""
     filled = (n for n in range(at, len(lines)) if lines[n].strip())
-    return next((n for n in filled if not lines[n].startswith(start)), len(lines))
+    return start, next((n for n in filled if not lines[n].startswith(start)), len(lines))
 
 
-def _without_remarks(block: Block, known: set[str]) -> Block:
-    """Without lines of prose that happen to parse: they use names that nothing binds."""
-    remarks = [
-        node
-        for node in (block.tree.body if block.tree is not None else ())
-        if is_remark(node)
-        and any(
-            isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load) and part.id not in known
-            for part in ast.walk(node)
-        )
-    ]
-    if not remarks:
-        return block
-    lines = block.text.split("\n")
-    for node in remarks:
-        for line in range(node.lineno - 1, node.end_lineno or node.lineno):
-            lines[line] = ""
-    return make_block("\n".join(lines), block.says_python)
+def _without_remarks(block: Block, known: set[str], needed: set[str]) -> Block:
+    """Without lines of prose that happen to parse."""
+    remarks = [statement for statement in block.statements if is_remark(statement, known, needed)]
+    return make_block(block.without(remarks), block.says_python) if remarks else block

@@ -10,18 +10,19 @@ import builtins
 import symtable
 import threading
 import warnings
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 LONGEST_PARSED = 100_000  # characters; parsing takes about a second a megabyte
 GIVEN = {*dir(builtins), "__name__", "__file__"}
+TALKS = {"print", "input", "open", "exit", "quit", "__name__"}
 PASSIVE = (
     *(ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Pass),
     *(ast.Assign, ast.AnnAssign),
 )
-# What a name that is bound may stand in; no other expression is looked into.
-BINDING = (*(ast.stmt, ast.ExceptHandler, ast.match_case, ast.withitem), *(ast.Tuple, ast.List, ast.Starred))
+ACTIONS = (ast.Call, ast.Await, ast.NamedExpr, ast.Yield, ast.YieldFrom)
+ORDERS = {"O", "o", "Theta", "Omega", "\u0398", "\u03a9"}  # of growth: O(n log n)
 
 # A strange escape in a sample's string is no news for the trainer's terminal.
 for _category in (SyntaxWarning, DeprecationWarning):
@@ -44,6 +45,56 @@ def parse(text: str) -> ast.Module | SyntaxError:
         return SyntaxError(str(error))
 
 
+def names_of(text: str) -> tuple[set[str], set[str]]:
+    """Names that a text binds at the top level of a module, and names that it takes from there: the compiler's own table of them."""
+    binds: set[str] = set()
+    takes: set[str] = set()
+    try:
+        scopes = [symtable.symtable(text, "<completion>", "exec")]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return binds, takes
+    for scope in scopes:  # grows as it goes
+        scopes += scope.get_children()
+        is_top = scope.get_type() == "module"
+        for symbol in scope.get_symbols():
+            if is_top or symbol.is_global():
+                if symbol.is_assigned() or symbol.is_imported():
+                    binds.add(symbol.get_name())
+                if symbol.is_referenced():
+                    takes.add(symbol.get_name())
+    return binds, takes
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A statement of the top level with its decorators; several where they share a line."""
+
+    nodes: list[ast.stmt]
+    first: int
+    last: int
+    """Its lines, counted from 0; `last` is the one behind."""
+    text: str
+
+    @cached_property
+    def names(self) -> tuple[set[str], set[str]]:
+        return names_of(self.text)
+
+    @property
+    def binds(self) -> set[str]:
+        """ "*" for all of a module."""
+        return set() if all(map(is_bare_annotation, self.nodes)) else self.names[0] | _stars(self.nodes)
+
+    @property
+    def takes(self) -> set[str]:
+        return self.names[1]
+
+    @property
+    def fills(self) -> set[str]:
+        """Names of things that it may change: `table.update(more)`, but neither a test nor a conversation with a user."""
+        changes = any(map(_acts, self.nodes)) and not any(isinstance(node, ast.Assert) for node in self.nodes)
+        return self.takes if changes and TALKS.isdisjoint(self.takes) else set()
+
+
 @dataclass(frozen=True)
 class Block:
     """A piece of a completion that may be code."""
@@ -55,29 +106,50 @@ class Block:
     """Its fence says so."""
 
     @cached_property
-    def binds(self) -> set[str]:
-        """Names that its top level binds."""
-        return set() if self.tree is None else {name for node in self.tree.body for name in bound(node)}
+    def statements(self) -> list[Statement]:
+        """What stands at its top level, in order."""
+        lines, found = self.text.split("\n"), list[Statement]()
+        for node in self.tree.body if self.tree is not None else ():
+            decorators = [each.lineno for each in getattr(node, "decorator_list", [])]
+            first, last = min([node.lineno, *decorators]) - 1, node.end_lineno or node.lineno
+            nodes = [node]
+            if found and first < found[-1].last:
+                before = found.pop()
+                nodes, first = [*before.nodes, node], before.first
+            found.append(
+                Statement(nodes, first, last, "" if len(nodes) > 1 else "\n".join(lines[first:last]))
+            )
+        return [
+            each if each.text else replace(each, text="\n".join(lines[each.first : each.last]))
+            for each in found
+        ]
+
+    def without(self, statements: Iterable[Statement]) -> str:
+        """Its text with these lines left empty."""
+        lines = self.text.split("\n")
+        for statement in statements:
+            lines[statement.first : statement.last] = [""] * (statement.last - statement.first)
+        return "\n".join(lines)
 
     @cached_property
+    def names(self) -> tuple[set[str], set[str]]:
+        """What it binds at its top level, "*" for all of a module, and what it takes from there."""
+        if self.tree is None:
+            return set(), set()
+        # "Time: O(n)" binds nothing, but the compiler's table says that it does.
+        bare = [each for each in self.statements if all(map(is_bare_annotation, each.nodes))]
+        binds, takes = names_of(self.without(bare) if bare else self.text)
+        return binds | _stars([self.tree]), takes
+
+    @property
+    def binds(self) -> set[str]:
+        return self.names[0]
+
+    @property
     def lacks(self) -> set[str]:
         """Names that it takes from the top level and that nothing binds there."""
-        try:
-            scopes = [symtable.symtable(self.text, "<completion>", "exec")]
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return set()
-        names, known = set(), GIVEN | self.binds
-        if "*" in known:  # from module import *
-            return set()
-        for scope in scopes:  # grows as it goes
-            scopes += scope.get_children()
-            is_top = scope.get_type() == "module"
-            for symbol in scope.get_symbols():
-                if symbol.is_assigned() and (is_top or symbol.is_declared_global()):
-                    known.add(symbol.get_name())
-                if symbol.is_referenced() and (is_top or symbol.is_global()):
-                    names.add(symbol.get_name())
-        return names - known
+        binds, takes = self.names
+        return set() if "*" in binds else takes - binds - GIVEN
 
     @cached_property
     def acts(self) -> bool:
@@ -89,42 +161,56 @@ class Block:
         return self.acts or bool(self.binds)
 
 
+def _stars(nodes: Sequence[ast.AST]) -> set[str]:
+    imports = (each for node in nodes for each in ast.walk(node) if isinstance(each, ast.ImportFrom))
+    return {"*" for each in imports if each.names[0].name == "*"}
+
+
 def _acts(node: ast.stmt) -> bool:
     if isinstance(node, ast.Expr):
-        return any(isinstance(part, (ast.Call, ast.Await)) for part in ast.walk(node))
+        return any(isinstance(part, ACTIONS) for part in ast.walk(node))
     return not isinstance(node, PASSIVE)
 
 
-def is_remark(node: ast.stmt) -> bool:
-    """Whether a line of prose could parse as this: "Done", "- a list", "Time: O(n)"."""
+def is_bare_annotation(node: ast.stmt) -> bool:
+    return isinstance(node, ast.AnnAssign) and node.value is None
+
+
+def is_remark(statement: Statement, known: set[str], needed: set[str]) -> bool:
+    """Whether it is a line of prose that happens to parse: "Done", "- a list", "Time: O(n)", "Input: n = 5".
+
+    It uses names that nothing binds, and it does nothing; a line that does something is the program's, even where it fails.
+    """
+    if len(statement.nodes) > 1 or statement.takes <= known:
+        return False
+    node = statement.nodes[0]
+    calls = [part.func for part in ast.walk(node) if isinstance(part, ast.Call)]
+    if (
+        isinstance(node, (ast.Expr, ast.Assign, ast.AnnAssign))
+        and calls
+        and statement.binds.isdisjoint(needed)
+    ):
+        orders = all(isinstance(call, ast.Name) and call.id in ORDERS - known for call in calls)
+        return orders or is_bare_annotation(node)
     if isinstance(node, ast.AnnAssign):
-        return node.value is None
-    return isinstance(node, ast.Expr) and not isinstance(node.value, ast.Constant)
-
-
-def bound(statement: ast.AST) -> Iterator[str]:
-    """Names that a statement binds in the scope that it stands in; "*" for all of a module."""
-    waiting = [statement]
-    while waiting:  # no recursion: a sum of a thousand terms is a thousand deep
-        node = waiting.pop()
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            yield node.name
-        elif isinstance(node, (ast.Import, ast.ImportFrom)):
-            yield from (alias.asname or alias.name.split(".")[0] for alias in node.names)
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node.id
-        elif isinstance(node, BINDING) and not (isinstance(node, ast.AnnAssign) and node.value is None):
-            waiting += ast.iter_child_nodes(node)
+        annotation = {part.id for part in ast.walk(node.annotation) if isinstance(part, ast.Name)}
+        return not annotation <= known and statement.binds.isdisjoint(needed)
+    return isinstance(node, ast.Expr) and not _acts(node)
 
 
 def defines(block: Block, name: str) -> bool:
     """Whether it gives the function a body: at its top level, or as a method of LeetCode's `class Solution`."""
-    statements = [] if block.tree is None else list(block.tree.body)
-    for node in statements[:]:
-        if isinstance(node, ast.ClassDef) and node.name == "Solution":
-            statements += node.body
-    defining = (node for node in statements if not isinstance(node, (ast.Import, ast.ImportFrom)))
-    return any(name in bound(node) and not _is_stub(node) for node in defining)
+    binding = [node for each in block.statements if name in each.binds for node in each.nodes]
+    for statement in block.statements:
+        for node in statement.nodes:
+            if isinstance(node, ast.ClassDef) and node.name == "Solution":
+                binding += [each for each in node.body if name in _bound_in_class(each)]
+    return any(not isinstance(node, (ast.Import, ast.ImportFrom)) and not _is_stub(node) for node in binding)
+
+
+def _bound_in_class(node: ast.stmt) -> set[str]:
+    targets = node.targets if isinstance(node, ast.Assign) else []
+    return {getattr(node, "name", ""), *(target.id for target in targets if isinstance(target, ast.Name))}
 
 
 def _is_stub(node: ast.AST) -> bool:
@@ -135,9 +221,3 @@ def _is_stub(node: ast.AST) -> bool:
         or (isinstance(each, ast.Raise) and "NotImplementedError" in ast.dump(each))
         for each in node.body
     )
-
-
-def lines_of(text: str, node: ast.stmt) -> str:
-    """The source of a statement with its decorators."""
-    first = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", []))])
-    return "\n".join(text.split("\n")[first - 1 : node.end_lineno])

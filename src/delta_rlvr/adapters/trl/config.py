@@ -7,11 +7,8 @@ from dataclasses import dataclass, field
 
 from trl import GRPOConfig
 
-from delta_rlvr.credit.rule import check_needs
+from delta_rlvr.adapters.engines import TRL, check_engine
 from delta_rlvr.objectives import Method, Surrogate, get_method
-
-GIVEN = ("hidden", "head", "groups", "logps", "entropy", "tokens")
-"""What a rule may need on TRL."""
 
 LOSSES = ("dapo", "grpo", "bnpo", "dr_grpo", "cispo", "sapo", "luspo", "vespo")
 """TRL's losses: in each of them a token's loss is proportional to its advantage, so each takes a weight per token."""
@@ -85,9 +82,9 @@ class DeltaTrainerConfig(GRPOConfig):
         # A rule object is kept as it is; what is written into files is how it is spelled.
         self._method = get_method(self.method)
         self.method = self._method.name
-        check_needs(self._method.rule, GIVEN, "TRL", f"method {self.method!r}")
+        check_engine(self._method, TRL)
         for name in self.shown_methods:
-            check_needs(get_method(name).rule, GIVEN, "TRL", f"show_methods: {name}")
+            check_engine(get_method(name), TRL)
         surrogate = self._method.surrogate
         own = "sapo" if surrogate.kind == "soft_gate" else _OWN_LOSS[self._method.aggregation]
         if self.loss_type is None:
@@ -110,7 +107,7 @@ class DeltaTrainerConfig(GRPOConfig):
                 raise ValueError(f"{name}={value}: give a size in GB, 0 or more")
         for name in ("rollouts_every", "rollout_groups"):
             if getattr(self, name) < 0:
-                raise ValueError(f"--{name} {getattr(self, name)}: give 0 or more")
+                raise ValueError(f"{name}={getattr(self, name)}: give 0 or more")
         self._sized = self.generation_batch_size is not None  # the size of a rollout batch was given itself
         try:
             super().__post_init__()
@@ -141,21 +138,21 @@ class DeltaTrainerConfig(GRPOConfig):
             f"set num_generations to {nearest}, or {size} to {fits}"
         )
 
-    def smaller_batch(self, prompts: int) -> str | None:
-        """The options of the largest rollout batch with so many prompts at most; None where even the smallest one has more."""
+    def smaller_batch(self, prompts: int) -> dict[str, int]:
+        """Options of the largest rollout batch with so many prompts at most; empty where even the smallest one has more."""
         assert self.generation_batch_size is not None
         assert self.num_generations is not None
         group, at_once = self.num_generations, self.per_device_train_batch_size * self.world_size
         if self._sized:
             unit = math.lcm(group, at_once)
-            return f"--generation_batch_size {fits}" if (fits := prompts * group // unit * unit) else None
+            return {"generation_batch_size": fits} if (fits := prompts * group // unit * unit) else {}
         passes = self.generation_batch_size // self.per_device_train_batch_size
         unit = group // math.gcd(group, passes)
         if fits := prompts * group // (passes * unit) * unit:
-            return f"--per_device_train_batch_size {fits}"
+            return {"per_device_train_batch_size": fits}
         # So many passes have more groups than there are prompts: one pass per process, one group in each.
-        smallest = f"--steps_per_generation 1 --per_device_train_batch_size {group}"
-        return smallest if prompts >= self.world_size else None
+        smallest = {"steps_per_generation": 1, "per_device_train_batch_size": group}
+        return smallest if prompts >= self.world_size else {}
 
     def _set_clip(self, surrogate: Surrogate) -> None:
         """The method's own clip where none is given; an epsilon alone is TRL's symmetric one."""

@@ -44,11 +44,11 @@ from delta_rlvr.adapters.trl.capture import Capture
 from delta_rlvr.adapters.trl.checks import refuse_infinite, refusing_empty
 from delta_rlvr.adapters.trl.config import DeltaTrainerConfig
 from delta_rlvr.adapters.trl.head import check_head, logit_scale, whole_head
-from delta_rlvr.adapters.trl.own_run import kept_run, last_checkpoint
+from delta_rlvr.adapters.trl.recorded import last_checkpoint, recorded_script
 from delta_rlvr.adapters.trl.resume import ExactResume
 from delta_rlvr.adapters.trl.rollout_batch import RolloutBatch
 from delta_rlvr.adapters.trl.version import VERSION_HELP, check_trl_version
-from delta_rlvr.adapters.trl.weighing import Rollout, Weigher
+from delta_rlvr.adapters.trl.weighing import BatchFacts, Weigher
 from delta_rlvr.credit import CreditStream, RowStore
 from delta_rlvr.objectives import Method, group_numbers, rewarded_alike
 
@@ -109,7 +109,7 @@ class DeltaTrainer(GRPOTrainer):
         self._alike: Tensor | None = None
         self._iterations: int | None = None
         # Of the loss that is being computed:
-        self._late: Rollout | None = None
+        self._late: BatchFacts | None = None
         self._loss_inputs: dict[str, Any] | None = None
         self._check_head()
         self.add_callback(ExactResume(self))
@@ -127,7 +127,7 @@ class DeltaTrainer(GRPOTrainer):
             checkpoint = last_checkpoint(Path(str(self.args.output_dir)))
         elif resume_from_checkpoint:
             checkpoint = Path(resume_from_checkpoint)
-        with kept_run(self, checkpoint):
+        with recorded_script(self, checkpoint):
             return super().train(str(checkpoint) if checkpoint else None, *args, **kwargs)
 
     def create_model_card(self, *args: Any, **kwargs: Any) -> None:
@@ -208,13 +208,13 @@ class DeltaTrainer(GRPOTrainer):
                 f"TRL {trl.__version__} counts other tokens than its pass was captured for: {VERSION_HELP}"
             )
 
-    def _rollout(self, inputs: list[dict[str, Any]], output: dict[str, Any]) -> Rollout:
+    def _rollout(self, inputs: list[dict[str, Any]], output: dict[str, Any]) -> BatchFacts:
         assert self._rewards is not None
         assert self._alike is not None
         assert self.num_generations is not None
         first = self.accelerator.process_index * len(inputs)
         numbers = torch.arange(first, first + len(inputs), device=self.accelerator.device)
-        return Rollout(
+        return BatchFacts(
             step=self.state.global_step + 1,
             round_number=self._round_number,
             closely=self._closely,
@@ -230,7 +230,7 @@ class DeltaTrainer(GRPOTrainer):
         )
 
     def _weigh(
-        self, capture: Capture, rollout: Rollout, advantages: Float[Tensor, " batch"]
+        self, capture: Capture, rollout: BatchFacts, advantages: Float[Tensor, " batch"]
     ) -> Float[Tensor, "batch ..."]:
         """The advantages times the weights [batch, time], or as they are where every weight is one."""
         # A group of equal rewards has no side. TRL gives it an advantage all the same, of rounding alone. The loss keeps that one, so
@@ -444,6 +444,7 @@ class DeltaTrainer(GRPOTrainer):
         self._logit_scale = logit_scale(model.config.get_text_config())
         if self._weigher.needs_head:
             check_head(model, self.method.name)
+        self._weigher.warm_up(model.config.get_text_config().hidden_size, model.dtype)
 
     def _head(self) -> Float[Tensor, "vocab width"]:
         """The LM head's weight, whole: gathered where it is sharded, and only for the proxies that need it."""

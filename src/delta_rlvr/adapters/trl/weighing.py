@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from accelerate.accelerator import Accelerator
 from jaxtyping import Bool, Float, Int
@@ -14,13 +15,13 @@ from torch import Tensor
 
 from delta_rlvr.adapters.trl.capture import Capture
 from delta_rlvr.adapters.trl.rollout_batch import RolloutBatch, vocabulary_sums
-from delta_rlvr.credit import CreditRecord, CreditStream, RowStore, TokenRule
+from delta_rlvr.credit import CreditRecord, CreditStream, RowStore, TokenRule, kernels
 from delta_rlvr.credit.rules.delta import EMPTY_SIDE
 from delta_rlvr.objectives import Method, get_method
 
 
 @dataclass(frozen=True)
-class Rollout:
+class BatchFacts:
     """What is known of a rollout batch of this rank before its weights are, in the order in which the responses were generated."""
 
     step: int
@@ -57,6 +58,12 @@ class Weigher:
     def needs_head(self) -> bool:
         return "head" in self.method.rule.needs
 
+    def warm_up(self, width: int, dtype: torch.dtype) -> None:
+        """Compile what a solve will run, so that no step waits for it."""
+        if self.method.rule.stores is not None:
+            ranks = self._accelerator.num_processes > 1
+            kernels.warm_up(width, dtype, self._accelerator.device, ranks=ranks)
+
     def stream(
         self, *, closely: bool, head: Callable[[], Float[Tensor, "vocab width"]], temperature: float
     ) -> CreditStream:
@@ -75,7 +82,9 @@ class Weigher:
             device=device,
         )
 
-    def weigh(self, capture: Capture, rollout: Rollout, advantages: Float[Tensor, " batch"]) -> CreditRecord:
+    def weigh(
+        self, capture: Capture, rollout: BatchFacts, advantages: Float[Tensor, " batch"]
+    ) -> CreditRecord:
         """The method's weights. Every rank must call this."""
         return self._solve(self.method.rule, capture, rollout, advantages, diagnose=rollout.closely)
 
@@ -83,7 +92,7 @@ class Weigher:
         self,
         rule: TokenRule,
         capture: Capture,
-        rollout: Rollout,
+        rollout: BatchFacts,
         advantages: Float[Tensor, " batch"],
         diagnose: bool = False,
     ) -> CreditRecord:
@@ -102,7 +111,7 @@ class Weigher:
     def show(
         self,
         capture: Capture,
-        rollout: Rollout,
+        rollout: BatchFacts,
         advantages: Float[Tensor, " batch"],
         record: CreditRecord,
         vocabulary: int,
@@ -140,5 +149,5 @@ class Weigher:
         )
 
 
-def _logps(capture: Capture, rollout: Rollout) -> Float[Tensor, "batch time"] | None:
+def _logps(capture: Capture, rollout: BatchFacts) -> Float[Tensor, "batch time"] | None:
     return capture.logps if rollout.sampler_logps is None else rollout.sampler_logps

@@ -284,25 +284,6 @@ def _joined(parts: list[Tensor], dtype: torch.dtype, device: torch.device | None
     return torch.cat(parts) if parts else torch.zeros(0, dtype=dtype, device=device)
 
 
-def response_advantages(
-    advantages: Float[Tensor, " response_token"],
-    response_mask: Bool[Tensor, " response_token"],
-    response_lengths: Int[Tensor, " batch"],
-) -> Float[Tensor, " batch"]:
-    """A_i of each response from token advantages, packed response by response; 0 where a response has no valid token."""
-    row = torch.repeat_interleave(torch.arange(len(response_lengths)), response_lengths)[response_mask]
-    values = advantages[response_mask]
-    shared = torch.zeros(len(response_lengths), dtype=values.dtype)
-    shared[row] = values
-    uneven = (values - shared[row]).abs() > 1e-6
-    if uneven.any():
-        raise ValueError(
-            f"advantages: they differ within response {int(row[uneven][0])}; token credit needs one advantage a response, "
-            "as algorithm.adv_estimator=grpo gives it"
-        )
-    return shared
-
-
 def stable_numbers(texts: list[str]) -> Tensor:
     """One integer a text, the same on every rank."""
     digests = [int.from_bytes(blake2b(text.encode(), digest_size=7).digest(), "big") for text in texts]

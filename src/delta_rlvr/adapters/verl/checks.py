@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from delta_rlvr.adapters.verl.settings import SettingsError, VerlSettings
+from delta_rlvr.adapters.engines import VERL_ANY, VERL_BYPASS, VERL_FSDP, VERL_FSDP2, Engine, missing
+from delta_rlvr.adapters.verl.settings import MODE, SettingsError, VerlSettings
 
 _ACTOR = "actor_rollout_ref.actor"
 _MODEL = "actor_rollout_ref.model"
@@ -38,7 +39,8 @@ RESPONSE_ADVANTAGES = (
     "gpg",
     "reinforce_plus_plus_baseline",
 )
-STRATEGIES = ("fsdp", "fsdp2")
+FSDP = {"fsdp2": VERL_FSDP2, "fsdp": VERL_FSDP}
+"""The strategies whose workers keep hidden states; every other one gives what the controller has."""
 
 # Each path that is read below; a canary test looks every one of them up in verl's own config.
 PATHS = (
@@ -53,6 +55,8 @@ PATHS = (
     "algorithm.rollout_correction.bypass_mode",
     "algorithm.rollout_correction.rollout_rs",
     "distillation.enabled",
+    "trainer.use_v1",
+    "trainer.v1.trainer_mode",
 )
 
 
@@ -74,18 +78,8 @@ def select(config: Mapping[str, Any], path: str, default: Any = None) -> Any:
 
 def config_problems(config: Mapping[str, Any], settings: VerlSettings) -> Iterator[str]:
     """Everything in the config that does not go with the settings, each with the way out."""
-    strategy = select(config, f"{_ACTOR}.strategy")
-    if strategy not in STRATEGIES:
-        yield (
-            f"{_ACTOR}.strategy={strategy}: hidden states are kept from the FSDP engines alone so far; "
-            "set it to fsdp2 (or fsdp)"
-        )
-    if select(config, "algorithm.rollout_correction.bypass_mode", False):
-        yield (
-            "algorithm.rollout_correction.bypass_mode=True skips the old-log-prob pass, which the coefficients come from; "
-            "set it to False (rollout_is still corrects for the rollout engine)"
-        )
-    if rejection := select(config, "algorithm.rollout_correction.rollout_rs"):
+    yield from _need_problems(config, settings)
+    if settings.on_worker and (rejection := select(config, "algorithm.rollout_correction.rollout_rs")):
         yield (
             f"algorithm.rollout_correction.rollout_rs={rejection} changes the response mask after hidden states were kept; "
             "set it to null"
@@ -101,7 +95,31 @@ def config_problems(config: Mapping[str, Any], settings: VerlSettings) -> Iterat
     if select(config, f"{_ACTOR}.use_prefix_grouper", False):
         yield f"{_ACTOR}.use_prefix_grouper=True lays tokens out in a way that is not known here; set it to False"
     yield from _loss_problems(config, settings)
-    yield from _parallel_problems(config, settings, strategy)
+    if settings.on_worker:
+        yield from _parallel_problems(config, settings)
+
+
+def _need_problems(config: Mapping[str, Any], settings: VerlSettings) -> Iterator[str]:
+    """What the method needs and these settings do not give: the setting that stands in the way, the need, and where it is given."""
+    for setting, engine, way in _limits(config):
+        for problem in missing(settings.method, engine):
+            yield f"{setting}: {problem}. {way}"
+
+
+def _limits(config: Mapping[str, Any]) -> Iterator[tuple[str, Engine, str]]:
+    """Each setting that says what verl gives at most, what that is, and the way to more."""
+    strategy = select(config, f"{_ACTOR}.strategy")
+    engine = FSDP.get(strategy, VERL_ANY)
+    yield f"{_ACTOR}.strategy={strategy}", engine, "Set it to fsdp2"
+    mode = select(config, "trainer.v1.trainer_mode", MODE)
+    if select(config, "trainer.use_v1", True) and mode != MODE:
+        yield f"trainer.v1.trainer_mode={mode}", VERL_ANY, f"Set it to {MODE}"
+    if select(config, "algorithm.rollout_correction.bypass_mode", False):
+        yield (
+            "algorithm.rollout_correction.bypass_mode=True",
+            VERL_BYPASS,
+            "Set it to False: rollout_is still corrects for the rollout engine",
+        )
 
 
 def _loss_problems(config: Mapping[str, Any], settings: VerlSettings) -> Iterator[str]:
@@ -129,7 +147,7 @@ def _loss_problems(config: Mapping[str, Any], settings: VerlSettings) -> Iterato
         )
 
 
-def _parallel_problems(config: Mapping[str, Any], settings: VerlSettings, strategy: Any) -> Iterator[str]:
+def _parallel_problems(config: Mapping[str, Any], settings: VerlSettings) -> Iterator[str]:
     method = settings.method
     sequence_parallel = select(config, f"{_ACTOR}.ulysses_sequence_parallel_size", 1)
     if sequence_parallel > 1:
@@ -140,7 +158,3 @@ def _parallel_problems(config: Mapping[str, Any], settings: VerlSettings, strate
                 f"{_ACTOR}.ulysses_sequence_parallel_size={sequence_parallel}: method {method.name} looks at whole responses, of "
                 "which a rank sees a slice under sequence parallelism; set it to 1"
             )
-    if "head" in method.rule.needs and strategy == "fsdp":
-        yield (
-            f"{_ACTOR}.strategy=fsdp: method {method.name} needs the LM head's whole weight, which FSDP1 does not give; set it to fsdp2"
-        )

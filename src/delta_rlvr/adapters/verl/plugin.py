@@ -21,7 +21,7 @@ def register_failure(error: BaseException) -> None:
     )
     # A verl that the plug-in was not written for may have dropped either trainer.
     with suppress(ImportError):
-        _fail_v1(f"trainer_mode=delta_sync is not there, because {reason}")
+        _fail_v1(f"trainer_mode=delta_* is not there, because {reason}")
     with suppress(ImportError):
         _fail_classic(f"the config's delta block would be ignored, because {reason}")
 
@@ -34,7 +34,8 @@ def _fail_v1(reason: str) -> None:
         def __init__(self, config: Any):
             raise RuntimeError(reason)
 
-    TRAINER_REGISTRY["delta_sync"] = FailedToLoad
+    for mode in ("delta_sync", "delta_colocate_async", "delta_separate_async"):
+        TRAINER_REGISTRY[mode] = FailedToLoad
 
 
 def _fail_classic(reason: str) -> None:

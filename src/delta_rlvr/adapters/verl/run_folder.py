@@ -14,9 +14,10 @@ from torch import Tensor
 from delta_rlvr.adapters.metrics import untracked
 from delta_rlvr.adapters.verl.checks import select
 from delta_rlvr.adapters.verl.settings import DETAIL, REWARDS, WEIGHTS, SettingsError, VerlSettings
-from delta_rlvr.models.token_texts import token_texts, vocabulary_texts
 from delta_rlvr.objectives import rewarded_alike
 from delta_rlvr.runs import RunDescription, RunWriter
+from delta_rlvr.runs.layout import RUN
+from delta_rlvr.runs.recorder import Recorder
 from delta_rlvr.versions import installed_versions
 
 _VERSIONS = ("torch", "transformers", "verl", "ray", "delta-rlvr")
@@ -64,7 +65,13 @@ class RunFolder:
     """Writes one verl run. The driver alone holds one."""
 
     def __init__(self, writer: RunWriter, settings: VerlSettings, tokenizer: Any):
-        self.writer, self.settings, self.tokenizer = writer, settings, tokenizer
+        self.recorder = Recorder(
+            writer,
+            tokenizer,
+            groups=settings.rollout_groups,
+            length_limit="data.max_response_length",
+            group_size="actor_rollout_ref.rollout.n",
+        )
         self._seconds = 0.0
 
     @classmethod
@@ -108,31 +115,27 @@ class RunFolder:
         line |= {ours: timing[theirs] for ours, theirs in _TIMES.items() if theirs in timing}
         line |= untracked(metrics)
         line["seconds_step"] = timing.get("step")
-        if line["signal_groups"] == 0:
-            line["note"] = (
-                "no group has a signal: all its responses were rewarded alike, so nothing was learnt"
-            )
-        self.writer.log(line)
+        self.recorder.log(line)
         responses = [_Response(table, number, one) for number, one in enumerate(alike)]
         for one in responses:
             weights = one.weights.double()
-            self.writer.tokens.add(one.valid("responses").numpy(), weights.numpy(), one.advantage)
+            self.recorder.writer.tokens.add(one.valid("responses").numpy(), weights.numpy(), one.advantage)
         if dump:
-            self.writer.write_rollouts(step, self._lines(responses))
+            self.recorder.write_rollouts(step, self._lines(responses))
 
     def checkpoint(self, step: int) -> None:
         """verl has saved its checkpoint: the token sums belong to it."""
-        self.writer.save_tokens(step, self._texts)
+        self.recorder.save_tokens(step)
 
     def finished(self) -> None:
-        self.writer.save_tokens(None, self._texts)
-        self.writer.finish()
+        self.recorder.save_tokens()
+        self.recorder.writer.finish()
 
     def failed(self, error: BaseException) -> None:
         if isinstance(error, KeyboardInterrupt):
-            self.writer.interrupt()
+            self.recorder.writer.interrupt()
         else:
-            self.writer.fail(error)
+            self.recorder.writer.fail(error)
 
     def _lines(self, responses: Sequence[_Response]) -> list[dict[str, Any]]:
         """The first prompts of the step, with all their responses."""
@@ -140,8 +143,8 @@ class RunFolder:
             uid: number for number, uid in enumerate(dict.fromkeys(one.row["uid"] for one in responses))
         }
         ordered = sorted(responses, key=lambda one: (groups[one.row["uid"]], one.session))
-        most = self.settings.rollout_groups or len(groups)
-        return [self._line(one, group) for one in ordered if (group := groups[one.row["uid"]]) < most]
+        numbered = ((one, groups[one.row["uid"]]) for one in ordered)
+        return [self._line(one, group) for one, group in numbered if self.recorder.keeps(group)]
 
     def _line(self, one: _Response, group: int) -> dict[str, Any]:
         row, ids = one.row, one.valid("responses").tolist()
@@ -150,21 +153,17 @@ class RunFolder:
         line = {
             "group": group,
             "index": one.session,
-            "prompt": self.tokenizer.decode(row["prompts"].tolist()),
+            "prompt": self.recorder.tokenizer.decode(row["prompts"].tolist()),
             "prompt_id": str(extra.get("problem_id") or extra.get("index", row["uid"])),
             "reward": float(row["rm_scores"].sum()),
             "advantage": one.advantage,
             "reason": (graded.get("reward_extra_info") or {}).get("reason"),
             "answer": None if answer is None else str(answer),
-            "tokens": token_texts(self.tokenizer, ids),
             "ids": ids,
             **{ours: one.valid(theirs) for ours, theirs in _TOKEN_ARRAYS.items() if theirs in row},
         }
         line.setdefault("weight", one.weights)
         return line
-
-    def _texts(self, ids: list[int]) -> list[str]:
-        return vocabulary_texts(self.tokenizer, ids)
 
 
 class _Response:
@@ -223,7 +222,7 @@ def _flat_values(values: Tensor) -> Tensor:
 
 
 def _holds_run(path: str) -> bool:
-    return (Path(path) / "run.json").exists()
+    return (Path(path) / RUN).exists()
 
 
 def _task(files: Any) -> str:

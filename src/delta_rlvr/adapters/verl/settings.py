@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from delta_rlvr.adapters.engines import VERL_FSDP2, check_engine
 from delta_rlvr.credit import RowStore
-from delta_rlvr.credit.rule import check_needs
 from delta_rlvr.hints import did_you_mean
 from delta_rlvr.objectives import Method, get_method
 
 BLOCK = "delta"
 """The block's name in a verl config."""
-GIVEN = ("hidden", "head", "groups", "logps", "entropy", "tokens")
-"""What a rule may need on verl."""
+MODE = "delta_sync"
+"""The V1 trainer's mode in which workers keep hidden states."""
 WEIGHTS = "delta_weights"
 """The field of a batch with the token weights, from the solve to the update."""
 DETAIL = {name: f"delta_{name}" for name in ("alpha", "margin", "margin_initial")}
@@ -63,6 +63,12 @@ class VerlSettings:
         """Whether the method has token weights that are solved for once per rollout batch."""
         return not self.method.rule.constant
 
+    @property
+    def on_worker(self) -> bool:
+        """Whether the actor's worker has a part in the weights: it keeps hidden states, or the loss itself reweighs tokens. What
+        needs no more than log-probs, entropies, tokens and groups is solved for on the controller."""
+        return self.method.rule.stores is not None or self.method.surrogate.reweighs
+
     def store(self, ranks_on_node: int) -> RowStore:
         """The store of one rank."""
         sizes = self.store_device_gb, self.store_host_gb
@@ -85,7 +91,7 @@ def read_settings(block: Mapping[str, Any] | None) -> VerlSettings:
         raise SettingsError("delta.method is missing: name the method, such as +delta.method=delta")
     try:
         method = get_method(spec)
-        check_needs(method.rule, GIVEN, "verl", f"method {spec!r}")
+        check_engine(method, VERL_FSDP2)  # what verl gives at most; `checks` knows the rest of the config
     except (ValueError, TypeError) as error:
         raise SettingsError(f"delta.method: {error}") from error
     return VerlSettings(method=method, **given)

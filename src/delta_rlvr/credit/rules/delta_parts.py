@@ -27,7 +27,7 @@ from delta_rlvr.credit.pieces import surprise
 from delta_rlvr.credit.record import CreditRecord
 from delta_rlvr.credit.reduce import wide
 from delta_rlvr.credit.rule import register
-from delta_rlvr.credit.rules.delta import Delta
+from delta_rlvr.credit.rules.ablations import Ablation
 
 
 @register("delta-side", about="the mean of DelTA's weights on each side", paper="beyond", part="side")
@@ -37,7 +37,7 @@ from delta_rlvr.credit.rules.delta import Delta
     "delta-mass", about="one weight per side with the update mass of DelTA's", paper="beyond", part="mass"
 )
 @dataclass(frozen=True)
-class DeltaPart(Delta):
+class DeltaPart(Ablation):
     """One part of DelTA's weights."""
 
     part: Literal["side", "token", "scale", "mass"] = "side"
@@ -53,8 +53,7 @@ class DeltaPart(Delta):
         return super().mean_one and self.part != "mass"
 
     def weigh(self, batch: TokenBatch) -> CreditRecord:
-        answer = super().weigh(batch)
-        record = answer if isinstance(answer, CreditRecord) else CreditRecord.of(batch, answer)
+        record = super().weigh(batch)
         weights = record.weights.to(wide(record.weights.device))
         kept = torch.where(batch.side != 0, self._part(batch, weights), weights)
         return replace(record, weights=kept.to(record.weights.dtype))

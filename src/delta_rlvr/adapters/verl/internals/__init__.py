@@ -8,8 +8,9 @@ as `delta_weights`; in the update the stock loss gets them through `rollout_is_w
     engine   what is asked of the FSDP engine: its ranks, its head, its hidden states while a pass runs
     loss     verl's own loss with token weights
     worker   verl's actor worker with all of these
+    controller  weights without a worker, for rules that need no more than log-probs, entropies, tokens and groups
     front    what the trainers below share: settings, run folder
-    v1       a front for verl's V1 trainer: mode `delta_sync`
+    v1       a front for verl's V1 trainer: modes `delta_sync`, `delta_colocate_async`, `delta_separate_async`
     classic  a front for verl's classic trainer: `trainer.use_v1=False`
 
 The first four know no trainer; each front knows one, and importing it makes verl know it.

@@ -28,6 +28,7 @@ from verl.trainer.ppo.ray_trainer import RayPPOTrainer
 from verl.utils import tensordict_utils as tu
 from verl.utils import tracking
 
+from delta_rlvr.adapters.verl.internals import controller
 from delta_rlvr.adapters.verl.internals.front import CreditRun, put_worker
 from delta_rlvr.adapters.verl.settings import BLOCK, DETAIL, REWARDS, WEIGHTS, SettingsError
 
@@ -49,7 +50,8 @@ class DeltaRayTrainer(RayPPOTrainer):
         self.delta = CreditRun(config)
         self.delta_batch: DataProto | None = None
         self.delta_entropy: Tensor | None = None
-        put_worker(role_worker_mapping)
+        if self.delta.settings.on_worker:
+            put_worker(role_worker_mapping)
         super().__init__(config, tokenizer, role_worker_mapping, *args, **kwargs)
 
     def fit(self) -> None:
@@ -81,6 +83,8 @@ class DeltaRayTrainer(RayPPOTrainer):
         return output, mfu
 
     def _update_actor(self, batch: DataProto) -> DataProto:
+        if "session_id" not in batch.non_tensor_batch:  # bypass mode without trainer.balance_batch
+            _number_responses(batch)
         metrics = self._weigh(batch) if self.delta.settings.weighs else {}
         self.delta_batch = batch
         output = super()._update_actor(batch)
@@ -90,17 +94,34 @@ class DeltaRayTrainer(RayPPOTrainer):
     def _weigh(self, batch: DataProto) -> dict[str, float]:
         """Put token weights into the batch, padded like its other fields of response tokens."""
         began = time.perf_counter()
+        settings, detail = self.delta.settings, self._looks_closely()
+        tensors = ["attention_mask", "response_mask", "advantages", REWARDS[0]]
+        if not settings.on_worker:
+            read = (*controller.fields_for(settings), controller.CORRECTION)
+            if "entropy" in read:
+                batch.batch["entropy"] = self.delta_entropy
+            tensors += [name for name in read if name in batch.batch and name not in tensors]
         asked = batch.select(
-            batch_keys=["attention_mask", "response_mask", "advantages", REWARDS[0]],
-            non_tensor_batch_keys=["uid", "index", "session_id"],
+            batch_keys=tensors, non_tensor_batch_keys=["uid", "index", "session_id"]
         ).to_tensordict()
-        tu.assign_non_tensor(asked, round_number=self.global_steps, detail=self._looks_closely())
-        solved = self.actor_rollout_wg.compute_token_weights(asked)
+        if settings.on_worker:
+            tu.assign_non_tensor(asked, round_number=self.global_steps, detail=detail)
+            solved = self.actor_rollout_wg.compute_token_weights(asked)
+            metrics = tu.get(solved, "metrics")
+        else:
+            batch.batch.pop("entropy", None)
+            solved, metrics = controller.weigh(
+                settings,
+                asked,
+                temperature=self.config.actor_rollout_ref.rollout.temperature,
+                round_number=self.global_steps,
+                detail=detail,
+            )
         shape = tuple(batch.batch["response_mask"].shape)
-        for name in (WEIGHTS, *DETAIL.values()):
+        for name in (WEIGHTS, controller.CORRECTION, *DETAIL.values()):
             if name in solved.keys():  # noqa: SIM118 - a TensorDict looks into its values
                 batch.batch[name] = solved[name].to_padded_tensor(0.0, output_size=shape)
-        return {**tu.get(solved, "metrics"), "timing_s/credit": time.perf_counter() - began}
+        return {**metrics, "timing_s/credit": time.perf_counter() - began}
 
     def _looks_closely(self) -> bool:
         return self.delta.looks_closely(self.global_steps, self.total_training_steps)

@@ -15,6 +15,7 @@ from torch.distributed.tensor import DTensor
 
 from delta_rlvr.adapters.verl.capture import MicroBatch, PassCapture
 from delta_rlvr.adapters.verl.internals.fields import described
+from delta_rlvr.credit import kernels
 
 
 @contextmanager
@@ -51,6 +52,14 @@ def watched_pass(engine: Any, start: Callable[[], PassCapture]) -> Iterator[None
     finally:
         del engine.forward_step  # the class's own method shows again
         hook.remove()
+
+
+def warm_up(engine: Any) -> None:
+    """Compile what a solve will run, so that no step waits for it."""
+    width = engine.module.config.get_text_config().hidden_size
+    kernels.warm_up(
+        width, engine._autocast_dtype, device_of(engine), ranks=all_actor_ranks(engine) is not None
+    )
 
 
 def whole_head(engine: Any) -> Tensor:

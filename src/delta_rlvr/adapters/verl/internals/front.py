@@ -15,6 +15,7 @@ from delta_rlvr.adapters.verl.internals.worker import DeltaWorker
 from delta_rlvr.adapters.verl.run_folder import RunFolder, Table, refuse_used_folder
 from delta_rlvr.adapters.verl.settings import BLOCK, VerlSettings, read_settings
 from delta_rlvr.objectives import portable
+from delta_rlvr.runs.recorder import is_sampled
 
 
 def settings_of(config: DictConfig) -> VerlSettings:
@@ -48,11 +49,7 @@ class CreditRun:
     def looks_closely(self, step: int, last_step: int) -> bool:
         """Whether the rollouts of this step go into the run folder, with everything that is known about them."""
         every = self.settings.rollouts_every
-        return (
-            self.settings.run_folder is not None
-            and every > 0
-            and (step % every == 0 or step == 1 or step >= last_step)
-        )
+        return self.settings.run_folder is not None and is_sampled(step, every=every, last=last_step)
 
     def open_folder(
         self, config: DictConfig, tokenizer: Any, *, resumed_from: int, steps_planned: int

@@ -1,4 +1,5 @@
-"""The front for verl's V1 trainer: the mode `delta_sync`. This is the one file that knows that trainer and its TransferQueue."""
+"""The front for verl's V1 trainer: the modes `delta_sync`, `delta_colocate_async` and `delta_separate_async`. This is the one file that
+knows that trainer and its TransferQueue."""
 
 from __future__ import annotations
 
@@ -7,19 +8,19 @@ from typing import Any
 
 import transfer_queue as tq
 from omegaconf import DictConfig, open_dict
+from tensordict import TensorDict
 from torch import Tensor
 from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer, register_trainer
+from verl.trainer.ppo.v1.trainer_colocate_async import PPOTrainerColocateAsync
+from verl.trainer.ppo.v1.trainer_separate_async import PPOTrainerSeparateAsync
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils import tensordict_utils as tu
 from verl.utils.debug import marked_timer
 
+from delta_rlvr.adapters.verl.internals import controller
 from delta_rlvr.adapters.verl.internals.front import CreditRun, put_worker
-from delta_rlvr.adapters.verl.settings import BLOCK, DETAIL, REWARDS, WEIGHTS, SettingsError
-
-MODE = "delta_sync"
-# Modes that verl has and we do not: named so that a launch says why it stops.
-ASYNC_MODES = ("delta_colocate_async", "delta_separate_async")
+from delta_rlvr.adapters.verl.settings import BLOCK, DETAIL, MODE, REWARDS, WEIGHTS, SettingsError
 
 _OF_EVERY_RESPONSE = (
     "prompts",
@@ -37,39 +38,68 @@ _OF_EVERY_RESPONSE = (
 _OF_DUMPED_RESPONSES = ("old_log_probs", "entropy", *DETAIL.values())
 
 
-@register_trainer(MODE)
-class DeltaTrainerSync(PPOTrainerSync):
-    """verl's synchronous trainer with token weights between advantages and update."""
+class CreditTrainer(PPOTrainer):
+    """What the modes share: token weights between advantages and update."""
+
+    delta_mode: str
+    """The mode of verl's that it is."""
 
     def __init__(self, config: DictConfig):
         self.delta = CreditRun(config)
         with open_dict(config):
-            # The stock trainer asks for the literal "sync" where it tells synchronous modes from asynchronous ones.
-            config.trainer.v1.trainer_mode = "sync"
+            # The stock trainers ask for the literal names of their modes.
+            config.trainer.v1.trainer_mode = self.delta_mode
         super().__init__(config)
 
     def _init_resource_pool_mgr(self) -> None:
         super()._init_resource_pool_mgr()
-        put_worker(self.role_worker_mapping)
+        if self.delta.settings.on_worker:
+            put_worker(self.role_worker_mapping)
 
     def _compute_advantage(self, batch: KVBatchMeta, metrics: dict[str, Any]) -> KVBatchMeta:
         batch = super()._compute_advantage(batch, metrics=metrics)
-        if not self.delta.settings.weighs:
+        settings = self.delta.settings
+        if not settings.weighs:
             return batch
         with marked_timer("credit", self.timing_raw, color="cyan"):
-            request = KVBatchMeta(
-                keys=batch.keys,
-                tags=batch.tags,
-                partition_id=batch.partition_id,
-                fields=["uid", "index", "session_id", "response_mask", "advantages", self._rewards_field],
-                extra_info={"round_number": self.global_steps, "detail": self._looks_closely()},
-            )
-            solved = self.actor_rollout_wg.compute_token_weights(request)
-            metrics.update(solved.extra_info["metrics"][0])  # one entry per rank, all of the same sums
+            solve = self._solve_on_worker if settings.on_worker else self._solve_here
+            metrics.update(solve(batch))
         # Workers fetch the fields that are named here, and drop the others in silence. (None names all.)
-        if batch.fields is not None and WEIGHTS not in batch.fields:
-            batch.fields = [*batch.fields, WEIGHTS]
+        if batch.fields is not None:
+            named = (WEIGHTS,) if settings.on_worker else (WEIGHTS, controller.CORRECTION)
+            batch.fields = [*batch.fields, *(name for name in named if name not in batch.fields)]
         return batch
+
+    def _solve_on_worker(self, batch: KVBatchMeta) -> dict[str, float]:
+        request = KVBatchMeta(
+            keys=batch.keys,
+            tags=batch.tags,
+            partition_id=batch.partition_id,
+            fields=["uid", "index", "session_id", "response_mask", "advantages", self._rewards_field],
+            extra_info={"round_number": self._round_number, "detail": self._looks_closely()},
+        )
+        solved = self.actor_rollout_wg.compute_token_weights(request)
+        return solved.extra_info["metrics"][0]  # one entry per rank, all of the same sums
+
+    def _solve_here(self, batch: KVBatchMeta) -> dict[str, float]:
+        settings = self.delta.settings
+        wanted = [*controller.fields_for(settings), controller.CORRECTION, self._rewards_field]
+        data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=wanted)
+        fields, metrics = controller.weigh(
+            settings,
+            data,
+            temperature=self.config.actor_rollout_ref.rollout.temperature,
+            round_number=self._round_number,
+            detail=self._looks_closely(),
+        )
+        put = TensorDict(fields, batch_size=len(batch))
+        tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=put)
+        return metrics
+
+    @property
+    def _round_number(self) -> int:
+        """A number for this batch that no other has: a step of `separate_async` takes several."""
+        return self.global_steps * self.parameter_sync_step + self.local_trigger_step
 
     def _compute_metrics(
         self, batch: KVBatchMeta, metrics: dict[str, Any], timing_raw: Any, global_steps: int, epoch: int
@@ -118,19 +148,25 @@ def _rows(values: Any) -> list[Any]:
     return list(values.unbind()) if isinstance(values, Tensor) else list(values)
 
 
-def _refusing(mode: str) -> type[PPOTrainer]:
-    class Refusing(PPOTrainerSync):
-        def __init__(self, config: DictConfig):
-            raise SettingsError(
-                f"trainer.v1.trainer_mode={mode}: asynchronous training reuses batches over several policies, for which token "
-                f"coefficients are not defined yet; set trainer.v1.trainer_mode={MODE}"
-            )
+@register_trainer(MODE)
+class DeltaTrainerSync(CreditTrainer, PPOTrainerSync):
+    """verl's synchronous trainer."""
 
-    return Refusing
+    delta_mode = "sync"
 
 
-for _mode in ASYNC_MODES:
-    register_trainer(_mode)(_refusing(_mode))
+@register_trainer("delta_colocate_async")
+class DeltaTrainerColocateAsync(CreditTrainer, PPOTrainerColocateAsync):
+    """verl's asynchronous trainer on the GPUs of the rollouts."""
+
+    delta_mode = "colocate_async"
+
+
+@register_trainer("delta_separate_async")
+class DeltaTrainerSeparateAsync(CreditTrainer, PPOTrainerSeparateAsync):
+    """verl's asynchronous trainer beside the GPUs of the rollouts."""
+
+    delta_mode = "separate_async"
 
 
 def _guard_stock_modes() -> None:
@@ -139,10 +175,11 @@ def _guard_stock_modes() -> None:
 
     @functools.wraps(stock_init)
     def guarded(self: PPOTrainer, config: DictConfig) -> None:
-        if BLOCK in config and not isinstance(self, DeltaTrainerSync):
+        if BLOCK in config and not isinstance(self, CreditTrainer):
+            mode = config.trainer.v1.trainer_mode
             raise SettingsError(
-                f"the config has a delta block, but trainer.v1.trainer_mode={config.trainer.v1.trainer_mode} would ignore it: "
-                f"set trainer.v1.trainer_mode={MODE}, or remove the block"
+                f"the config has a delta block, but trainer.v1.trainer_mode={mode} would ignore it: "
+                f"set trainer.v1.trainer_mode=delta_{mode}, or remove the block"
             )
         stock_init(self, config)
 

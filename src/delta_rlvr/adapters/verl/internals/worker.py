@@ -13,8 +13,9 @@ from verl.single_controller.base.decorator import Dispatch, make_nd_compute_data
 from verl.utils import tensordict_utils as tu
 from verl.workers.engine_workers import ActorRolloutRefWorker
 
+from delta_rlvr.adapters.any_trainer import response_advantages
 from delta_rlvr.adapters.metrics import tracked
-from delta_rlvr.adapters.verl.capture import PassCapture, response_advantages, stable_numbers
+from delta_rlvr.adapters.verl.capture import PassCapture, stable_numbers
 from delta_rlvr.adapters.verl.internals import engine as engines
 from delta_rlvr.adapters.verl.internals.fields import (
     ROW,
@@ -43,6 +44,8 @@ class DeltaWorker(ActorRolloutRefWorker):
         self.delta_store = self.delta_settings.store(engines.ranks_on_node())
         self.loss_fn = functools.partial(weighted_loss, self.loss_fn, self.delta_settings)
         self.actor.set_loss_fn(self.loss_fn)
+        if self.delta_settings.method.rule.stores is not None:
+            engines.warm_up(self.delta_engine)
 
     @register(dispatch_mode=make_nd_compute_dataproto_dispatch_fn(mesh_name="actor"))
     def compute_log_prob(self, data: TensorDict) -> TensorDict | None:

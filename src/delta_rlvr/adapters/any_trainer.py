@@ -1,0 +1,218 @@
+"""Token weights for any trainer that has log-probs: arrays in, arrays out. No engine is known here (docs/your_engine.md).
+
+    weights = token_weights(logps, advantages, mask)            # numpy or torch, [batch, time]
+    advantages = advantages[:, None] * weights                   # or weigh the loss of each token
+
+Responses may be padded (`[batch, time]` with a mask) or a list with one array each. A rank that holds a part of the batch says how
+ranks talk to each other: `ranks=` a torch process group, or a function that gathers one Python object from each rank, in rank order
+(such as `comm.allgather` of mpi4py).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from delta_rlvr.credit.reduce import Reducer
+from delta_rlvr.credit.rule import NEEDS, TokenRule
+from delta_rlvr.credit.stream import TOKEN_ARRAYS, CreditStream
+from delta_rlvr.objectives import get_method, rewarded_alike
+
+Array: TypeAlias = Any
+"""A numpy array or a tensor [batch, time], or a sequence of such arrays [time], one per response."""
+AllGather: TypeAlias = Callable[[Any], list[Any]]
+
+
+def token_weights(
+    logps: Array | None,
+    advantages: Array,
+    mask: Array,
+    *,
+    method: str | TokenRule = "delta-scalar",
+    groups: Any = None,
+    rewards: Any = None,
+    ranks: dist.ProcessGroup | Reducer | AllGather | None = None,
+    temperature: float = 1.0,
+    keys: Any = None,
+    round_number: int = 0,
+    **arrays: Array,
+) -> Array:
+    """One weight per token: float32 in the kind and layout of `mask`, 0 outside of it.
+
+    Args:
+        logps: log-probs of the sampled tokens under the policy that the update starts from (None for rules that need none).
+        advantages: one per response, or one per token where all tokens of a response share it.
+        mask: the tokens that are trained on.
+        method: any method whose rule needs no more than what is given here.
+        groups: a whole number per response, the same for all responses to a prompt.
+        rewards: with `groups`: a group of equal rewards has no signal, whatever rounding made of its advantages.
+        ranks: how ranks that share the batch talk to each other; every rank must call this.
+        keys, round_number: for rules that draw: a number that belongs to the response, and one that belongs to the batch.
+        arrays: `entropy`, `tokens` and the other arrays per token that the rule needs.
+    """
+    rule = get_method(method).rule
+    given = {name: values for name, values in {"logps": logps, **arrays}.items() if values is not None}
+    have = {*given, *(() if groups is None else ("groups",))}
+    for need in rule.needs:
+        if need not in have:
+            names = [*TOKEN_ARRAYS, "groups"]
+            way = f"pass {need}=" if need in names else "it takes hidden states (delta_rlvr.CreditStream)"
+            raise ValueError(f"method {method!r} needs {NEEDS.get(need, repr(need))}: {way}")
+    layout = _Layout(mask)
+    valid = layout.packed(mask).bool()
+    device = valid.device
+    lengths = layout.counts(valid)
+    per_response = layout.per_response(advantages, valid)
+    ids: dict[str, Any] = {
+        name: _whole(values, device) for name, values in (("groups", groups), ("keys", keys))
+    }
+    reducer = _reducer(ranks, device)
+    if rewards is not None and ids["groups"] is not None:
+        shared = _tensor(rewards, device).double()
+        per_response = per_response.masked_fill(_alike(shared, ids["groups"], reducer), 0.0)
+    stream = CreditStream(rule, temperature=temperature, process_group=reducer, device=device)
+    packed: dict[str, Any] = {
+        name: layout.packed(values).to(device)[valid] for name, values in given.items() if name in rule.needs
+    }
+    stream.add(None, lengths=lengths, **packed)
+    record = stream.solve(per_response, **ids, round_number=round_number)
+    flat = torch.zeros(len(valid), dtype=torch.float32, device=device)
+    flat[valid] = record.weights
+    return layout.restored(flat)
+
+
+def response_advantages(
+    advantages: Float[Tensor, " response_token"],
+    response_mask: Bool[Tensor, " response_token"],
+    response_lengths: Int[Tensor, " batch"],
+) -> Float[Tensor, " batch"]:
+    """A_i of each response from token advantages, packed response by response; 0 where a response has no valid token."""
+    row = torch.repeat_interleave(
+        torch.arange(len(response_lengths), device=response_mask.device), response_lengths
+    )[response_mask]
+    values = advantages[response_mask]
+    shared = torch.zeros(len(response_lengths), dtype=values.dtype, device=values.device)
+    shared[row] = values
+    uneven = (values - shared[row]).abs() > 1e-6
+    if uneven.any():
+        raise ValueError(
+            f"advantages: they differ within response {int(row[uneven][0])}; token credit needs one advantage a response, "
+            "as GRPO gives it"
+        )
+    return shared
+
+
+class _Layout:
+    """How the caller lays tokens out, and the way back."""
+
+    def __init__(self, mask: Array):
+        self.listed = isinstance(mask, Sequence)
+        first = mask[0] if self.listed and len(mask) else mask
+        self.numpy = not isinstance(first, Tensor)
+        if self.listed:
+            self.lengths = torch.tensor([len(row) for row in mask], dtype=torch.int64)
+        else:
+            shape = tuple(mask.shape)
+            if len(shape) != 2:
+                raise ValueError(
+                    f"mask: shape {shape} does not fit; [batch, time] is needed, or a list of [time]"
+                )
+            self.lengths = torch.full((shape[0],), shape[1])
+
+    def packed(self, values: Array) -> Tensor:
+        if not self.listed:
+            flat = _tensor(values)
+            if (
+                flat.dim() != 2
+                or flat.shape[0] != len(self.lengths)
+                or flat.numel() != int(self.lengths.sum())
+            ):
+                raise ValueError(
+                    f"shape {tuple(flat.shape)} does not fit the mask's {(len(self.lengths), *self.lengths[:1].tolist())}"
+                )
+            return flat.flatten()
+        rows = [_tensor(row) for row in values]
+        if [len(row) for row in rows] != self.lengths.tolist():
+            raise ValueError("a list of arrays has other lengths than the mask's")
+        return torch.cat(rows) if rows else torch.zeros(0)
+
+    def counts(self, valid: Bool[Tensor, " place"]) -> Int[Tensor, " batch"]:
+        """Valid tokens of each response."""
+        row = torch.repeat_interleave(torch.arange(len(self.lengths)), self.lengths).to(valid.device)
+        return torch.bincount(row[valid], minlength=len(self.lengths))
+
+    def per_response(self, advantages: Array, valid: Bool[Tensor, " place"]) -> Float[Tensor, " batch"]:
+        many = isinstance(advantages, Sequence) and len(advantages) and np.ndim(advantages[0]) == 1
+        if many or np.ndim(advantages) == 2:
+            flat = self.packed(advantages).to(valid.device)
+            return response_advantages(flat, valid, self.lengths.to(valid.device))
+        return _tensor(advantages, valid.device)
+
+    def restored(self, flat: Float[Tensor, " place"]) -> Array:
+        rows = flat.split(self.lengths.tolist()) if self.listed else flat.view(len(self.lengths), -1)
+        if not self.numpy:
+            return list(rows) if self.listed else rows
+        return [row.numpy() for row in rows] if self.listed else rows.numpy()
+
+
+class GatheringReducer(Reducer):
+    """Collectives from one function of the caller's, which gathers an object from every rank."""
+
+    def __init__(self, all_gather: AllGather, device: torch.device | None = None):
+        super().__init__(None, device)
+        self._all_gather = all_gather
+
+    @property
+    def alone(self) -> bool:
+        return False
+
+    @cached_property
+    def rank(self) -> int:  # type: ignore[override]
+        mine = uuid.uuid4().hex
+        return self._all_gather(mine).index(mine)
+
+    def sum(self, values: Tensor) -> Tensor:
+        parts = self._all_gather(values.cpu().numpy())
+        return values.copy_(torch.stack([torch.as_tensor(part) for part in parts]).sum(0).to(values.device))
+
+    def maximum(self, value: int) -> int:
+        return max(self._all_gather(value))
+
+    def gather(self, values: Tensor) -> Tensor:
+        parts = self._all_gather(values.cpu().numpy())
+        return torch.cat([torch.as_tensor(part) for part in parts]).to(values)
+
+    def gather_counts(self, count: int) -> list[int]:
+        return list(self._all_gather(count))
+
+
+def _reducer(ranks: Any, device: torch.device) -> Reducer:
+    if isinstance(ranks, Reducer):
+        return ranks
+    return GatheringReducer(ranks, device) if callable(ranks) else Reducer(ranks, device)
+
+
+def _alike(
+    rewards: Float[Tensor, " batch"], groups: Int[Tensor, " batch"], reducer: Reducer
+) -> Bool[Tensor, " batch"]:
+    """Which responses are of a group whose rewards, over all ranks, are equal."""
+    all_groups, all_rewards = reducer.gather(groups), reducer.gather(rewards)
+    alike = rewarded_alike(all_rewards, all_groups.unique(return_inverse=True)[1])
+    return torch.isin(groups, all_groups[alike])
+
+
+def _whole(values: Any, device: torch.device) -> Int[Tensor, " batch"] | None:
+    return None if values is None else _tensor(values, device)
+
+
+def _tensor(values: Any, device: torch.device | None = None) -> Tensor:
+    tensor = values.detach() if isinstance(values, Tensor) else torch.as_tensor(np.asarray(values))
+    return tensor if device is None else tensor.to(device)

@@ -1,0 +1,87 @@
+"""Token weights on the controller, from what verl's advantage step has there: log-probs, entropies, tokens and groups of the batch.
+
+No worker is asked and none is changed, so it is the same for every strategy and mode. The weights reach the stock loss as verl's own
+per-token multiplier `rollout_is_weights`. Which policy's log-probs these are is said in docs/verl.md (*Whose log-probs*).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from tensordict import TensorDict
+from torch import Tensor
+from verl.utils import tensordict_utils as tu
+
+from delta_rlvr.adapters.any_trainer import response_advantages
+from delta_rlvr.adapters.metrics import tracked
+from delta_rlvr.adapters.verl.capture import stable_numbers
+from delta_rlvr.adapters.verl.internals.fields import (
+    identities,
+    nested,
+    packed,
+    response_lengths,
+    response_rewards,
+)
+from delta_rlvr.adapters.verl.settings import DETAIL, WEIGHTS, VerlSettings
+from delta_rlvr.credit import CreditStream
+from delta_rlvr.objectives import rewarded_alike
+
+CORRECTION = "rollout_is_weights"
+"""verl's multiplier of each token's loss."""
+SOURCES = {"logps": "old_log_probs", "entropy": "entropy", "tokens": "responses"}
+"""What a rule may need of each token, and the field that has it."""
+
+
+def fields_for(settings: VerlSettings) -> list[str]:
+    """The fields that `weigh` reads, beside verl's correction and the rewards."""
+    needed = [field for need, field in SOURCES.items() if need in settings.method.rule.needs]
+    return ["uid", "index", "session_id", "response_mask", "advantages", *needed]
+
+
+def weigh(
+    settings: VerlSettings, data: TensorDict, *, temperature: float, round_number: int, detail: bool
+) -> tuple[dict[str, Tensor], dict[str, float]]:
+    """Fields of a batch, nested as its responses are: the weights, verl's multiplier with the weights in it, with `detail` also the
+    arrays of `DETAIL`; and the metrics."""
+    began = time.perf_counter()
+    rule = settings.method.rule
+    lengths = response_lengths(data)
+    mask = packed(data, "response_mask").bool()
+    groups = stable_numbers([str(uid) for uid in tu.get(data, "uid")])
+    advantages = response_advantages(packed(data, "advantages"), mask, lengths)
+    # A group of equal rewards has no side: what verl gives it is of rounding alone. The loss keeps verl's.
+    alike = rewarded_alike(response_rewards(data), groups.unique(return_inverse=True)[1])
+    row = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
+    arrays: dict[str, Any] = {
+        need: packed(data, field)[mask] for need, field in SOURCES.items() if need in rule.needs
+    }
+    stream = CreditStream(rule, temperature=temperature)
+    stream.add(None, lengths=torch.bincount(row[mask], minlength=len(lengths)), **arrays)
+    asked: Mapping[str, Any] = {
+        "advantages": advantages.masked_fill(alike, 0.0),
+        "groups": groups,
+        "keys": stable_numbers(identities(data)),
+        "round_number": round_number,
+    }
+    record = stream.solve(**asked)
+    seconds = time.perf_counter() - began
+    if detail:
+        record = stream.solve(**asked, diagnose=True)
+    whole = {
+        WEIGHTS: record.weights,
+        **({field: getattr(record, name) for name, field in DETAIL.items()} if detail else {}),
+    }
+    fields = {name: _laid_out(values, mask) for name, values in whole.items() if values is not None}
+    correction = packed(data, CORRECTION) if CORRECTION in data else torch.ones(len(mask))
+    fields[CORRECTION] = fields[WEIGHTS] * correction
+    metrics = tracked({**record.summary(), "seconds_solve": seconds})
+    return {name: nested(values, lengths) for name, values in fields.items()}, metrics
+
+
+def _laid_out(values: Tensor, mask: Tensor) -> Tensor:
+    laid_out = torch.zeros(len(mask), dtype=values.dtype)
+    laid_out[mask] = values
+    return laid_out

@@ -1,0 +1,45 @@
+"""STEER (arXiv 2510.10150): tokens that would move the entropy most count less.
+
+    Omega = A (1 - p) (log p + H)                       the predicted change of the entropy, but for a factor (Eq. 8)
+    weight = exp(-k |Omega|),   k = -log(lambda_min) / max(largest |Omega|, 0.02)        between lambda_min and 1
+
+Exponential and symmetric, as in the authors' code (github.com/zz-haooo/STEER), with p of the old policy in the place of the current
+one's, and the largest |Omega| over the whole rollout batch and all ranks (the code: over the micro-batch).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from delta_rlvr.credit.batch import TokenBatch
+from delta_rlvr.credit.checks import require
+from delta_rlvr.credit.pieces import surprise
+from delta_rlvr.credit.rule import TokenRule, register
+
+_LEAST = 0.02  # the authors': below it, the largest change is nothing to hold against
+
+
+@register("steer", about="tokens that move the entropy most count less", paper="arXiv 2510.10150")
+@dataclass(frozen=True)
+class EntropyChange(TokenRule):
+    """Tokens that would move the policy's entropy most count less."""
+
+    lambda_min: float = 0.8
+    """Weight of the token that would move it most (the authors' code: 0.8; a later version of the paper is said to have 0.7)."""
+
+    needs = ("logps", "entropy")
+    sees_slices = True
+
+    def __post_init__(self) -> None:
+        require(0 < self.lambda_min <= 1, f"lambda_min={self.lambda_min}: give a weight above 0 and up to 1")
+
+    def weigh(self, batch: TokenBatch) -> Float[Tensor, " token"]:
+        change = batch.token_advantages * surprise(batch.logps) * (batch.logps.clamp(max=0) + batch.entropy)
+        mine = change.abs().max() if len(change) else change.new_zeros(())
+        largest = batch.reducer.gather(mine.view(1)).max()
+        return torch.exp(math.log(self.lambda_min) * change.abs() / largest.clamp(min=_LEAST))

@@ -1,0 +1,115 @@
+"""What both engines write of a step: which rollouts are kept, the lines of their responses, and why a step taught nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from delta_rlvr.models.token_texts import token_texts, vocabulary_texts
+from delta_rlvr.rewards import OVERLONG
+from delta_rlvr.runs.writer import RunWriter
+
+Decisive = Callable[[list[str]], list[int] | None]
+"""Token texts of a response -> 0/1 a token, or None where the task cannot know."""
+
+IN_FOLDER = "look at the responses and reasons in the run's rollouts folder"
+
+
+def is_sampled(step: int, *, every: int, last: int, updates: float = 1) -> bool:
+    """Whether the rollouts first used at `step` are written: every so many steps (0: never), and always the first and the last of a
+    run. A rollout batch is used for `updates` steps, and a sampled one need not be the first of them. `last`: 0 if unknown."""
+    ends = last > 0 and step > last - updates
+    return every > 0 and (step == 1 or step % every < updates or ends)
+
+
+class Recorder:
+    """Writes steps through the writer of a run folder, with texts for token ids."""
+
+    def __init__(
+        self,
+        writer: RunWriter,
+        tokenizer: Any,
+        *,
+        groups: int = 4,
+        length_limit: str = "max_completion_length",
+        group_size: str = "num_generations",
+    ):
+        """`groups`: prompts in a dump of rollouts (0: all). `length_limit`, `group_size`: what the engine calls these settings."""
+        self.writer, self.tokenizer, self.groups = writer, tokenizer, groups
+        self._names = (length_limit, group_size)
+        self.listeners: list[Callable[[dict[str, Any]], None]] = []
+        """Called with every line of metrics."""
+
+    def log(self, line: Mapping[str, Any]) -> None:
+        """The metrics of a step, with a note where it taught nothing."""
+        note = no_signal(line, IN_FOLDER, *self._names)
+        whole = {**line, "note": note} if note else dict(line)
+        self.writer.log(whole)
+        for listener in self.listeners:
+            listener(whole)
+
+    def keeps(self, group: int) -> bool:
+        """Whether a dump has the responses to the prompt of this number."""
+        return not self.groups or group < self.groups
+
+    def write_rollouts(self, step: int, responses: Iterable[Mapping[str, Any]]) -> None:
+        """The responses of a step, each with its `ids` and what else is known of it. `decisive` may be a function of the texts."""
+        self.writer.write_rollouts(step, [self._line(step, one) for one in responses])
+
+    def save_tokens(self, step: int | None = None) -> None:
+        """Write the token sums; with `step`, a copy into its checkpoint."""
+        self.writer.save_tokens(step, lambda ids: vocabulary_texts(self.tokenizer, ids))
+
+    def _line(self, step: int, response: Mapping[str, Any]) -> dict[str, Any]:
+        tokens = token_texts(self.tokenizer, response["ids"])
+        line = {"step": step, **response, "response": "".join(tokens), "tokens": tokens}
+        if callable(decisive := line.get("decisive")):
+            line["decisive"] = decisive(tokens)
+        return {name: value for name, value in line.items() if value is not None or name in _ALWAYS}
+
+
+_ALWAYS = ("prompt_id", "reason", "answer")
+"""Null in the file where they are not known; other facts are left out."""
+
+
+def no_signal(
+    line: Mapping[str, Any],
+    look: str = IN_FOLDER,
+    length_limit: str = "max_completion_length",
+    group_size: str = "num_generations",
+) -> str | None:
+    """Why a step taught nothing, in words, where no group's rewards differ (the loss is then 0, but for rounding). `look`: what to look
+    at where it cannot be known."""
+    if line.get("signal_groups", 1) > 0:
+        return None
+    reward = line.get("reward") or 0.0
+    all_cut = line.get("truncated", 0) >= 0.99
+    if _constant_and_ungraded(line):
+        cause = f"every response got the reward {reward:.4g}: look at your reward function, which does not tell them apart"
+        if all_cut:
+            cause += f", and at {length_limit}, where every response was cut"
+    elif all_cut and reward <= 0:
+        cause = f"every response was cut at the length limit before it gave an answer: raise {length_limit}"
+    elif reward == 0:
+        cause = (
+            "every response was graded 0: the problems are too hard for the model, or what judges them (the grader, or your reward "
+            f"function) does not find the answers ({look})"
+        )
+    elif reward == 1:
+        cause = "every response was right: the problems are too easy for the model; take harder ones"
+    else:
+        cause = f"within every group all responses got the same reward: sample more responses per prompt ({group_size}), or warmer"
+    return f"no learning signal: {cause}"
+
+
+def _constant_and_ungraded(line: Mapping[str, Any]) -> bool:
+    """Whether all rewards of the batch are equal and not just a grader's 0 or 1, with an overlong penalty or without."""
+    spread, reward = line.get("reward_std"), line.get("reward") or 0.0
+    # Rounding: a mean of n equal float32 numbers, and so their spread, is off by a few times 1.2e-7 of their size.
+    if spread is None or spread > 1e-5 * abs(reward):
+        return False
+    parts = {
+        name: value for name, value in line.items() if name.startswith("rewards/") and name.endswith("/mean")
+    }
+    parts.pop(f"rewards/{OVERLONG}/mean", None)
+    return any(value not in (0, 1) for value in parts.values())

@@ -1,0 +1,174 @@
+"""A custom reward in the place of a task's grader: TRL's signature, for training and evaluation alike.
+
+    def reward(completions, answer, **columns):
+        return [float(right in text) for text, right in zip(completions, answer)]
+
+It is named by where it is: `my.py:reward` or `my_package.rewards:reward`. It gets lists of the same length, by name: `prompts`,
+`completions` (texts, or messages where the prompt is a chat), and every column of the rows of the file or data set. In training it
+gets what TRL gives, too (`completion_ids`, `trainer_state`, `log_extra`, `log_metric`).
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from delta_rlvr.hints import did_you_mean
+from delta_rlvr.tasks.grading import MATH_VERIFY
+from delta_rlvr.tasks.problem import Problem
+from delta_rlvr.user_code import failed_with, module_at
+from rlvr_graders.verdict import Verdict
+
+GRADER = "own reward"
+"""What a problem says that a custom reward judges."""
+NAMED = (MATH_VERIFY,)
+"""Rewards that have a name: other graders of mathematics than ours."""
+_REWARD_TEXT = "reward "
+FROM_TRL = ("completion_ids", "trainer_state", "log_extra", "log_metric", "environments")
+"""What TRL gives a reward function beside the texts and the columns."""
+
+
+class RewardError(ValueError):
+    """The reward function cannot be used, failed, or gave something else than rewards; the message says which."""
+
+
+class CustomReward:
+    """The function that `reward` names. TRL calls it; `grade` judges one completion for an evaluation."""
+
+    def __init__(self, spec: str) -> None:
+        where, colon, name = spec.rpartition(":")
+        if not colon:
+            raise RewardError(
+                f"reward={spec!r}: name the function in it too, as in my_rewards.py:my_reward or my_package.rewards:my_reward, or "
+                f"give one that has a name: {', '.join(NAMED)}"
+            )
+        module = module_at(where)
+        function = getattr(module, name, None)
+        if not callable(function):
+            known = [key for key, value in vars(module).items() if inspect.isfunction(value)]
+            has = f"it has {', '.join(known)}" if known else "it has no function"
+            raise RewardError(
+                f"reward={spec!r}: there is no function {name!r} in {where}{did_you_mean(name, known)} ({has})"
+            )
+        if inspect.iscoroutinefunction(function):
+            raise RewardError(f"reward={spec!r} is async: give a plain function")
+        self.__name__ = name  # TRL logs the reward under it
+        self.last_verdicts: list[Verdict] = []
+        self.spec = spec
+        self.function: Callable[..., Any] = function
+        self.parameters = inspect.signature(function).parameters
+        self.takes_any = any(one.kind is one.VAR_KEYWORD for one in self.parameters.values())
+        self.problems: Mapping[str, Problem] = {}
+        """By id; what TRL's rows are looked up in."""
+        if "completions" not in self.parameters and not self.takes_any:
+            raise RewardError(
+                f"reward={spec!r} takes {', '.join(self.parameters) or 'nothing'}: it must take `completions`, "
+                "and columns of the rows by their names"
+            )
+
+    def check(self, problem: Problem, training: bool) -> None:
+        """Refuse at once a function that asks for a column that the rows do not have."""
+        known = {"prompts", "completions", *_columns([problem]), *(FROM_TRL if training else ())}
+        for name, one in self.parameters.items():
+            required = one.default is one.empty and one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)
+            if required and name not in known:
+                if name in FROM_TRL:
+                    raise RewardError(
+                        f"reward={self.spec!r} needs {name!r}, which only training has: give it a default value"
+                    )
+                raise RewardError(
+                    f"reward={self.spec!r} needs {name!r}, and the rows have {', '.join(sorted(_columns([problem])))}"
+                )
+
+    def __call__(self, prompts: Any = None, completions: Sequence[Any] = (), **given: Any) -> list[Any]:
+        columns = _columns([self.problems[name] for name in given["id"]])
+        scores = self._scores(prompts, completions, given | columns)
+        self.last_verdicts = [_verdict(score) for score in scores]
+        return scores
+
+    def grade(self, problem: Problem, completion: str) -> Verdict:
+        """Judge one completion."""
+        chat = not isinstance(problem.prompt, str)
+        text = [{"role": "assistant", "content": completion}] if chat else completion
+        return _verdict(self._scores([problem.prompt], [text], _columns([problem]))[0])
+
+    def _scores(
+        self, prompts: Any, completions: Sequence[Any], columns: Mapping[str, Any]
+    ) -> list[float | None]:
+        given = {**columns, "prompts": prompts, "completions": list(completions)}
+        if not self.takes_any:
+            given = {name: value for name, value in given.items() if name in self.parameters}
+        try:
+            scores = self.function(**given)
+        except Exception as error:
+            hint = ""
+            if completions and not isinstance(completions[0], str):
+                hint = "; the prompt is a chat here, so that a completion is a list of messages: its text is completion[0]['content']"
+            raise RewardError(f"reward={self.spec!r} {failed_with(self.function, error)}{hint}") from error
+        try:
+            listed = list(scores)
+        except TypeError:
+            raise RewardError(
+                f"reward={self.spec!r} gave {scores!r}: give a list, one reward per completion"
+            ) from None
+        if len(listed) != len(completions):
+            raise RewardError(
+                f"reward={self.spec!r} gave {len(listed)} rewards for {len(completions)} completions"
+            )
+        return [self._score(score) for score in listed]
+
+    def _score(self, score: Any) -> float | None:
+        if score is None:
+            return None
+        try:
+            number = float(score)
+        except (TypeError, ValueError):
+            number = math.nan
+        if not math.isfinite(number):
+            raise RewardError(
+                f"reward={self.spec!r} gave {score!r}: give a finite number, or None for a response that cannot be scored"
+            )
+        return number
+
+
+def custom_function(reward: str | None) -> str | None:
+    """The place of a function, where `reward` gives one and no name of ours."""
+    return None if reward in NAMED else reward
+
+
+def judged_by(reward: str | None) -> dict[str, Any]:
+    """What `get_task` has to know of a reward."""
+    if reward is None or reward in NAMED:
+        return {"grader": reward}
+    function = CustomReward(reward)
+    return {"graded": False, "reads": None if function.takes_any else tuple(function.parameters)}
+
+
+def judged_by_function(problems: Iterable[Problem]) -> list[Problem]:
+    """The same problems, marked as judged by a custom reward."""
+    return [replace(problem, grader=GRADER) for problem in problems]
+
+
+def _columns(problems: Sequence[Problem]) -> dict[str, list[Any]]:
+    """What is known of the problems, by column: the rows' own fields, and id and answer."""
+    rows = [
+        {"id": problem.id, "answer": problem.answer, **problem.meta.get("row", {})} for problem in problems
+    ]
+    names = dict.fromkeys(name for row in rows for name in row)
+    # TRL's own names are not columns.
+    taken = ("prompts", "completions", *FROM_TRL)
+    return {name: [row.get(name) for row in rows] for name in names if name not in taken}
+
+
+def _verdict(score: float | None) -> Verdict:
+    if score is None:
+        return Verdict.failure("the reward function gave no reward")
+    return Verdict(score, f"{_REWARD_TEXT}{score:g}")
+
+
+def is_reward_text(reason: str) -> bool:
+    """Whether a reason is only the reward's number."""
+    return reason.startswith(_REWARD_TEXT)

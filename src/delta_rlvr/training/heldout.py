@@ -1,0 +1,174 @@
+"""The held-out score of a run: before, after, and what the change is worth."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from delta_rlvr.adapters.trl import DeltaTrainer
+from delta_rlvr.evaluate import EvaluationResult, evaluate_policy
+from delta_rlvr.evaluate.bootstrap import interval_text
+from delta_rlvr.evaluate.compare import asked_alike, paired_change
+from delta_rlvr.evaluate.progress import ConsoleProgress
+from delta_rlvr.evaluate.records import Grade
+from delta_rlvr.evaluate.seeds import few_problems
+from delta_rlvr.runs.layout import EVALUATIONS
+from delta_rlvr.score_units import score_unit
+from delta_rlvr.tasks import Problem, Task
+from delta_rlvr.tasks.custom_reward import custom_function, judged_by_function
+from delta_rlvr.tasks.phrased_sums import PhrasedSums
+from delta_rlvr.tasks.problem_set import ProblemSet
+from delta_rlvr.tasks.task import HELDOUT_SAMPLING
+from delta_rlvr.terminal import add_columns
+from delta_rlvr.training.options import TrainOptions
+from delta_rlvr.training.progress import Teller
+from delta_rlvr.words import counted
+
+
+def heldout_problems(options: TrainOptions, task: Task) -> list[Problem]:
+    """The problems that a run is scored on: as many as were asked for, or all there are."""
+    count = options.eval_problems
+    if isinstance(task, ProblemSet):
+        count = min(count, len(task.heldout))
+    problems = task.problems("heldout", count, 0) if count else []
+    return judged_by_function(problems) if custom_function(options.reward) else problems
+
+
+class HeldoutScore:
+    """Scores the policy in memory on held-out problems."""
+
+    def __init__(
+        self, options: TrainOptions, task: Task, trainer: DeltaTrainer, teller: Teller, grade: Grade
+    ):
+        self.options, self.trainer, self.teller, self.grade = options, trainer, teller, grade
+        config = trainer.args
+        self.folder = Path(str(config.output_dir)) / EVALUATIONS
+        self.name = score_unit(custom_function(options.reward)).score
+        built_in = isinstance(task, PhrasedSums)
+        self.drawn: dict[str, Any] = {
+            **HELDOUT_SAMPLING,
+            **({} if built_in else {"temperature": config.temperature}),
+            "samples": options.eval_samples,
+            "max_tokens": config.max_completion_length or task.max_tokens,
+        }
+        """How responses are drawn."""
+        self.problems = heldout_problems(options, task)
+        if options.eval_problems and not self.problems:
+            teller.say("the task holds out no problems, so there is no held-out score")
+        if self.problems and (trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled):
+            teller.say(
+                "sharded weights cannot be scored in memory: run `delta-rlvr evaluate` on the checkpoints"
+            )
+            self.problems = []
+
+    def score(self, when: str) -> EvaluationResult | None:
+        """Sample, grade, and keep the result in the run folder: on the first rank, while the others wait."""
+        result = None
+        if self.problems and self.trainer.accelerator.is_main_process:
+            few = len(self.problems) < self.options.eval_problems
+            all_of_them = " (all that the task holds out)" if few else ""
+            asked = counted(len(self.problems), "problem")
+            self.teller.say(f"held-out {self.name} {when} training, {asked}{all_of_them}:")
+            rough = few_problems(len(self.problems), self.options.eval_problems)
+            if rough and when == "before":  # before the time is spent
+                self.teller.say(rough)
+            model = self.trainer.accelerator.unwrap_model(self.trainer.model)
+            model.eval()
+            result = evaluate_policy(
+                model,
+                self.trainer.processing_class,
+                self.problems,
+                **self.drawn,
+                seed=0,
+                grade=self.grade,
+                batch_size=128,
+                progress=ConsoleProgress(
+                    self.teller.console, own_reward=custom_function(self.options.reward) is not None
+                ),
+                label=f"{self.options.model} {when} training",
+            )
+            result.write(self.folder / f"heldout_{when}.json")
+        self.trainer.accelerator.wait_for_everyone()
+        return result
+
+    def take_over(self, folder: Path) -> EvaluationResult | None:
+        """The score before training of another run that starts from the same weights, where it is of the same problems and sampling."""
+        path = folder / EVALUATIONS / "heldout_before.json"
+        if not self.problems or not path.exists():
+            return None
+        result = EvaluationResult.load(path)
+        settings = result.document["settings"]
+        same = all(settings[key] == value for key, value in self.drawn.items())
+        if result.summary()["problems"] != len(self.problems) or not same:
+            return None
+        if self.trainer.accelerator.is_main_process:
+            self.teller.say(
+                f"held-out {self.name} before training: taken from {folder.name}, which started from the same weights"
+            )
+            result.write(self.folder / "heldout_before.json")
+        self.trainer.accelerator.wait_for_everyone()
+        return result if self.trainer.accelerator.is_main_process else None
+
+    def load(self, when: str) -> EvaluationResult | None:
+        """The score that an earlier start of the run kept."""
+        path = self.folder / f"heldout_{when}.json"
+        if not self.problems or not path.exists() or not self.trainer.accelerator.is_main_process:
+            return None
+        return EvaluationResult.load(path)
+
+
+def sampling_text(result: EvaluationResult) -> str:
+    """How a score's responses were drawn."""
+    settings, numbers = result.document["settings"], result.summary()
+    return (
+        f"{counted(numbers['problems'], 'problem')}, {counted(settings['samples'], 'sample')} each, "
+        f"temperature {settings['temperature']:g}, top-p {settings['top_p']:g}, up to {settings['max_tokens']} tokens"
+    )
+
+
+def show_change(
+    own_reward: str | None,
+    before: EvaluationResult | None,
+    after: EvaluationResult | None,
+    teller: Teller,
+    *,
+    compare: str | None,
+) -> None:
+    """Both scores, and their difference where they can be compared; with `compare`, also their intervals and that command, which says
+    more. (A comparison, which ends with a table of its own, needs no more than a line per run.)"""
+    if before is None or after is None:
+        return
+    unit = score_unit(own_reward)
+    apart = (
+        ""
+        if asked_alike(before, after)
+        else "not of the same problems and samples, so they cannot be compared"
+    )
+    if compare is None:
+        scores = [result.summary()["accuracy"] for result in (before, after)]
+        change = apart or f"{unit.signed(scores[1] - scores[0])} {unit.name}"
+        teller.say(
+            f"held-out {unit.score}: {unit.shown(scores[0])} before training, {unit.shown(scores[1])} after ({change})"
+        )
+        return
+    teller.say(f"held-out {unit.score} ({sampling_text(after)}):")
+    table = Table()
+    headings = ("", unit.score, "95 % interval")
+    add_columns(table, headings, left=headings)
+    for name, result in (("before", before), ("after", after)):
+        score = result.summary()
+        spread = interval_text(score["low"], score["high"], unit.shown)
+        table.add_row(name, unit.shown(score["accuracy"]), spread)
+    teller.show(table)
+    notes = [result.summary().get("interval_note") for result in (before, after)]
+    for note in dict.fromkeys(filter(None, notes)):
+        teller.say(f"{note[0].upper()}{note[1:]}.")
+    if apart:
+        teller.say(f"The two scores are {apart}.")
+        return
+    teller.say(f"The change is {paired_change(before, after)}.")
+    teller.say(
+        f"This is the effect of the whole training. To see what the token weights add to it, compare methods:\n{compare}"
+    )

@@ -1,0 +1,105 @@
+"""What a run can be asked for beside TRL's options, and the defaults that differ from TRL's. Loads no torch, no TRL."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from typing import Any
+
+from delta_rlvr.models import DEFAULT_POLICY
+from delta_rlvr.tasks import DEFAULT_TASK
+from delta_rlvr.tasks.templates import TEMPLATES
+from rlvr_graders.extract import EXTRACTORS
+
+# What the bundled policy is trained with: found on plain DAPO, before any other method was run on it.
+BUILT_IN_DEFAULTS: dict[str, Any] = {
+    "max_steps": 80,
+    "learning_rate": 5e-4,
+    "lr_scheduler_type": "constant",
+    "per_device_train_batch_size": 128,
+    "num_generations": 8,
+    "steps_per_generation": 2,
+    "gradient_accumulation_steps": 1,
+    "gradient_checkpointing": False,
+    "save_steps": 20,
+}
+
+# What differs from TRL's defaults for everybody: the paper's sampling, and a line of metrics a step.
+COMMON_DEFAULTS: dict[str, Any] = {
+    "temperature": 1.0,
+    "beta": 0.0,
+    "logging_steps": 1,
+    "disable_tqdm": True,
+    "report_to": "none",
+    "max_completion_length": None,  # the task's own
+}
+
+OF_THE_TASK = ("template", "template_text", "extract")
+"""Options that become settings of the task."""
+
+
+def _option(default: Any, words: str) -> Any:
+    return field(default=default, metadata={"help": words})
+
+
+@dataclass
+class TrainOptions:
+    """What to train and where to."""
+
+    model: str = _option(
+        DEFAULT_POLICY,
+        "Policy: 'builtin' (bundled, tiny), 'smollm2-135m', a GGUF file, a folder, or a hub id.",
+    )
+    task: str = _option(
+        DEFAULT_TASK,
+        "Problems: a built-in task, reasoning-gym:NAME, a file (.jsonl, .jsonl.gz, .json, .csv, .parquet), or "
+        "a hub data set (settings follow as ?key=value&...).",
+    )
+    template: str | None = _option(
+        None,
+        f"Prompt template for rows: {', '.join(TEMPLATES)} (default: math; paper_math is the authors' for base models).",
+    )
+    template_text: str | None = _option(
+        None, "A prompt of your own for rows, with {question} where the question goes."
+    )
+    extract: str | None = _option(
+        None,
+        f"Where the answer stands in responses to --template_text: {', '.join(EXTRACTORS)} (default: where it asks for it).",
+    )
+    reward: str | None = _option(
+        None,
+        "Another judge than the task's grader: math-verify, or a function of your own as my.py:function or package.module:function "
+        "(TRL's signature).",
+    )
+    steps: int | None = _option(None, "Optimizer steps (the same as --max_steps).")
+    output: str | None = _option(None, "Run folder (the same as --output_dir).")
+    resume: bool = _option(False, "Go on from the last whole checkpoint in the run folder.")
+    train_problems: int | None = _option(
+        None, "Training problems (default: as many as the steps need once each, or all there are)."
+    )
+    eval_problems: int = _option(200, "Held-out problems to score before and after training (0: none).")
+    eval_samples: int = _option(4, "Samples per held-out problem.")
+    overlong_buffer: int | None = _option(
+        None, "DAPO's soft overlong penalty over the last so many tokens of the limit (default: off)."
+    )
+    overlong_factor: float = _option(1.0, "Largest overlong penalty.")
+    lora_rank: int | None = _option(None, "Train a LoRA adapter of this rank instead of all weights.")
+    report: bool = _option(True, "Write report.html at the end.")
+
+    def __post_init__(self) -> None:
+        counts = ("steps", "train_problems", "eval_problems", "eval_samples", "overlong_buffer", "lora_rank")
+        for name in counts:
+            value, least = getattr(self, name), 0 if name == "eval_problems" else 1
+            if value is not None and value < least:
+                raise ValueError(f"{name}={value}: give {least} or more")
+
+
+_TRACKERS = ("wandb", "tensorboard", "trackio", "mlflow", "comet_ml")
+
+
+def check_trackers(report_to: str | list[str] | None) -> None:
+    """Refuse a tracker that is not installed, before anything is loaded for it."""
+    for name in [report_to] if isinstance(report_to, str) else report_to or []:
+        alone = name == "tensorboard" and find_spec("tensorboardX") is not None
+        if name in _TRACKERS and find_spec(name) is None and not alone:
+            raise ValueError(f"report_to={name!r}: it is not installed; pip install {name.replace('_', '-')}")

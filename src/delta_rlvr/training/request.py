@@ -1,0 +1,206 @@
+"""A run as it was asked for, described once. Comparisons, trials, resumed runs and advised commands are changes of this description."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from types import NoneType
+from typing import Any
+
+import torch
+
+from delta_rlvr.adapters.trl import DeltaTrainerConfig
+from delta_rlvr.files import plain
+from delta_rlvr.hints import did_you_mean
+from delta_rlvr.models import DEFAULT_POLICY
+from delta_rlvr.models.load import gguf_digest, is_gguf
+from delta_rlvr.runs.layout import CONTENT, RUN
+from delta_rlvr.runs.writer import ended_before_its_first_step
+from delta_rlvr.specs import with_settings, without_settings
+from delta_rlvr.tasks.contents import content_digest
+from delta_rlvr.training.options import (
+    BUILT_IN_DEFAULTS,
+    COMMON_DEFAULTS,
+    OF_THE_TASK,
+    TrainOptions,
+    check_trackers,
+)
+
+DEFAULT_OUTPUT = Path("runs/train")
+"""Where runs go that were given no folder: the first one there, the next ones into runs/train-2, runs/train-3, ..."""
+
+# What a resumed run does not take over: where it is, what follows from other settings, and what says the same in another word.
+NOT_RESTORED = {"output", "output_dir", "resume", "steps", "generation_batch_size", "logging_dir", "report"}
+_SAME_SETTING = {"steps": "max_steps", "output": "output_dir"}
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """Settings by name: those of a settings file, and what was given over them. What neither names has its default or, in a resumed
+    run, the value that the run was started with."""
+
+    given: Mapping[str, Any] = field(default_factory=dict)
+    """Options of `TrainOptions` and `DeltaTrainerConfig` (every one of TRL's)."""
+    file: str | None = None
+    """The path of the settings file."""
+    from_file: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """Everything that somebody asked for."""
+        file = dict(self.from_file)
+        # A prompt that is given takes the place of the file's, whichever way either is written.
+        if self.given.keys() & {"template", "template_text"}:
+            file = {name: value for name, value in file.items() if name not in OF_THE_TASK}
+            if "task" in file:
+                file["task"], _ = without_settings(file["task"], OF_THE_TASK)
+        return {**file, **self.given}
+
+    @property
+    def settings(self) -> set[str]:
+        """The settings that somebody asked for, by the names that `run.json` has for them."""
+        names = {_SAME_SETTING.get(name, name) for name in self.asked}
+        return names | ({"task"} if names & set(OF_THE_TASK) else set())
+
+    def but(self, **changes: Any) -> RunRequest:
+        """The request with these settings in the place of its own."""
+        return replace(self, given={**self.given, **changes})
+
+    def without(self, *names: str) -> RunRequest:
+        """The request without what was given for these."""
+        return replace(self, given={key: one for key, one in self.given.items() if key not in names})
+
+    def build(self) -> tuple[TrainOptions, DeltaTrainerConfig]:
+        """The whole settings of the run, checked."""
+        asked = self.asked
+        for name in asked.keys() - known_options():
+            raise ValueError(f"there is no setting {name!r}{did_you_mean(name, known_options())}")
+        values = COMMON_DEFAULTS | _device_defaults()
+        if asked.get("model") in (None, DEFAULT_POLICY):
+            values |= BUILT_IN_DEFAULTS
+            if asked.get("num_train_epochs") is not None:
+                del values["max_steps"]  # it would win over the epochs that were asked for
+        resume = bool(asked.get("resume"))
+        folder = Path(asked.get("output") or asked.get("output_dir") or default_output(resume))
+        if resume:
+            values |= self._restored(stored_run(folder).get("settings") or {})
+        values |= asked | {"output_dir": str(folder)}
+        if values.get("steps") is not None:
+            values["max_steps"] = values["steps"]
+        ours = {one.name for one in fields(TrainOptions)}
+        options = TrainOptions(**{name: value for name, value in values.items() if name in ours})
+        # One place for each setting: these are part of the task and of TRL's options now.
+        options.task = with_settings(options.task, {name: getattr(options, name) for name in OF_THE_TASK})
+        for name in (*OF_THE_TASK, *_SAME_SETTING):
+            setattr(options, name, None)
+        config = DeltaTrainerConfig(**{name: value for name, value in values.items() if name not in ours})
+        if not config.temperature > 0:
+            raise ValueError(
+                f"temperature={config.temperature}: responses are sampled in training; give a positive number"
+            )
+        if config.learning_rate < 0:
+            raise ValueError(f"learning_rate={config.learning_rate}: give 0 or more")
+        check_trackers(config.report_to)
+        return options, config
+
+    def _restored(self, stored: Mapping[str, Any]) -> dict[str, Any]:
+        """Stored settings that nobody asks for now, as far as options are made of plain values."""
+        known = known_options() - NOT_RESTORED - self.settings
+        if "num_train_epochs" in self.asked:
+            known.discard("max_steps")
+        plain_kinds = (bool, int, float, str, NoneType)
+        return {key: one for key, one in stored.items() if key in known and isinstance(one, plain_kinds)}
+
+    def with_restored(self) -> RunRequest:
+        """A resumed run's request with what it takes from its folder and would not have by default: asked again without `resume`, it
+        is the same run."""
+        options, config = self.build()
+        settings, anew = run_settings(options, config), run_settings(*self.but(resume=False).build())
+        restored = {
+            name: value
+            for name, value in settings.items()
+            if name in known_options() - NOT_RESTORED and value is not None and value != anew[name]
+        }
+        given = stored_run(Path(str(config.output_dir))).get("given")
+        if isinstance(given, list):  # else the run is older than this list
+            restored = {name: value for name, value in restored.items() if name in given}
+            if "task" in restored:  # as it was given: options of its own, or settings of the task
+                own_options = [name for name in OF_THE_TASK if name in given]
+                restored["task"], taken = without_settings(restored["task"], own_options)
+                restored |= taken
+        return self.but(**{option_of(name): value for name, value in restored.items()})
+
+
+def run_settings(options: TrainOptions, config: DeltaTrainerConfig) -> dict[str, Any]:
+    """Every setting of a run, flat: what `run.json` keeps."""
+    settings = {**asdict(options), **config.to_dict()}
+    if is_gguf(options.model):
+        settings["model_sha256"] = gguf_digest(options.model)
+    for name, spec in (("method", config.method), ("reward", options.reward), ("task", options.task)):
+        if spec and (digest := content_digest(spec)):
+            settings[f"{name}{CONTENT}"] = digest
+    return {key: value for key, value in settings.items() if key != "resume"}
+
+
+def default_output(resume: bool) -> Path:
+    """The folder of a run that was given none: one of its own, or, to resume, the last one that there is."""
+    numbers = [1]
+    for folder in DEFAULT_OUTPUT.parent.glob(f"{DEFAULT_OUTPUT.name}-*"):
+        tail = folder.name.removeprefix(f"{DEFAULT_OUTPUT.name}-")
+        if tail.isdecimal():
+            numbers.append(int(tail))
+
+    def folder_of(number: int) -> Path:
+        return DEFAULT_OUTPUT if number == 1 else DEFAULT_OUTPUT.with_name(f"{DEFAULT_OUTPUT.name}-{number}")
+
+    last = max(numbers)
+    taken = (folder_of(last) / RUN).exists() and not ended_before_its_first_step(folder_of(last))
+    return folder_of(last + 1 if taken and not resume else last)
+
+
+def option_of(setting: str) -> str:
+    """The option that sets it, as `train --help` names it."""
+    return next((ours for ours, theirs in _SAME_SETTING.items() if theirs == setting), setting)
+
+
+def difference_text(setting: str, before: Any, now: Any) -> str:
+    """How a setting differs from what a run was started with."""
+    if setting.endswith(CONTENT):
+        return f"the file that `{option_of(setting.removesuffix(CONTENT))}` names has changed since"
+    return f"`{option_of(setting)}` was {before} and is now {now}"
+
+
+def differing(
+    before: Mapping[str, Any], settings: Mapping[str, Any], but: Collection[str]
+) -> dict[str, tuple[Any, Any]]:
+    """The settings, by name, that a stored run was given otherwise than now, and both values."""
+    now = plain(dict(settings))
+    # What is None here is filled in by the task when a run starts.
+    return {
+        name: (before[name], now[name])
+        for name in sorted(before.keys() & now.keys() - set(but))
+        if before[name] != now[name] and now[name] is not None
+    }
+
+
+def stored_run(folder: Path) -> dict[str, Any]:
+    """What `run.json` holds; {} where there is none (a later check reports that)."""
+    try:
+        info = json.loads((folder / RUN).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return info if isinstance(info, dict) else {}
+
+
+def known_options() -> set[str]:
+    """Every option, ours and TRL's, by name."""
+    return {one.name for kind in (TrainOptions, DeltaTrainerConfig) for one in fields(kind)}
+
+
+def _device_defaults() -> dict[str, Any]:
+    """Without an accelerator train on the CPU, in float32."""
+    if torch.cuda.is_available() or torch.backends.mps.is_available():
+        return {}
+    return {"use_cpu": True, "bf16": False}

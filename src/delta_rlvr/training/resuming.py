@@ -1,0 +1,132 @@
+"""A run that is resumed: from which checkpoint, with which settings, or not at all; and the advice after an early end."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from delta_rlvr.adapters.trl import DeltaTrainerConfig
+from delta_rlvr.adapters.trl.recorded import disk_is_full
+from delta_rlvr.adapters.trl.resume import find_checkpoints
+from delta_rlvr.exit_codes import WorkFailed
+from delta_rlvr.runs import RunFolderError, RunWriter, read_run
+from delta_rlvr.runs.layout import CONTENT, MODEL, RUN
+from delta_rlvr.training.request import NOT_RESTORED, RunRequest, difference_text, differing, option_of
+from delta_rlvr.words import command_line
+
+
+def finished(settings: Mapping[str, Any], config: DeltaTrainerConfig) -> str | None:
+    """Where the run to resume has taken all its steps: a sentence that says so, and which of the settings asked for have no effect."""
+    folder = Path(str(config.output_dir))
+    info = read_run(folder).info if (folder / RUN).exists() else {}
+    before = info.get("settings") or {}
+    if config.max_steps > 0:
+        left = config.max_steps > int(info.get("steps") or 0)
+    else:
+        left = config.num_train_epochs != before.get("num_train_epochs")
+    # Another run is refused where the folder is opened.
+    other_run = any(before.get(name) != settings[name] for name in ("model", "task", "method", "seed"))
+    if info.get("status") != "finished" or left or other_run:
+        return None
+    asked = [
+        difference_text(name, *values)
+        if name.endswith(CONTENT)
+        else f"`{option_of(name)}` was {values[0]} and stays so"
+        for name, values in differing(before, settings, NOT_RESTORED).items()
+    ]
+    steps = info["steps"]
+    again = command_line("delta-rlvr", "train", "--output", folder, "--resume", "--steps", 2 * steps)
+    judge = ("--reward", before["reward"]) if before.get("reward") else ()
+    asked_of = ("--benchmarks", f"task:{before.get('task')}", *judge)
+    score = command_line("delta-rlvr", "evaluate", "--model", folder / MODEL, *asked_of)
+    return (
+        f"this run is finished, after {steps} steps: nothing is changed{''.join(f'; {one}' for one in asked)}. To train on: {again}. "
+        f"To score it in another way: {score}"
+    )
+
+
+def step_to_resume_from(config: DeltaTrainerConfig) -> tuple[int, list[str]]:
+    """The step of the last whole checkpoint (0: there is none yet), and sentences about it."""
+    folder = Path(str(config.output_dir))
+    if not (folder / RUN).exists():
+        raise RunFolderError(
+            f"resume=True: there is no run in {folder}; give the `output` of the run to resume"
+        )
+    checkpoints = find_checkpoints(folder)
+    last = checkpoints.whole[-1] if checkpoints.whole else 0
+    troubles = (
+        (checkpoints.torn, "it was not written to its end"),
+        (checkpoints.between, "it lies in the middle of a rollout batch"),
+    )
+    said = [
+        f"checkpoint-{step} is skipped: {trouble}"
+        for steps, trouble in troubles
+        for step in steps
+        if step > last
+    ]
+    if last:
+        return last, [*said, f"going on from checkpoint-{last}"]
+    return last, [*said, "there is no whole checkpoint yet: the run starts again from its first step"]
+
+
+def changes(writer: RunWriter) -> list[str]:
+    """What a resumed run is given that differs from what it was started with."""
+    changed = writer.info["resumed"][-1]["settings_changed"]
+    return [
+        difference_text(name, *values)
+        for name, values in changed.items()
+        # A run that is older than these digests does not tell what lay in its files.
+        if name not in NOT_RESTORED and not (name.endswith(CONTENT) and values[0] is None)
+    ]
+
+
+@contextmanager
+def how_to_go_on(folder: Path) -> Iterator[None]:
+    """Say, when a run is interrupted or the disk is full, which checkpoint is kept and which command goes on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(_kept(folder)) from None
+    except Exception as error:
+        if not disk_is_full(error, folder):
+            raise
+        free = shutil.disk_usage(folder).free // 2**20
+        raise WorkFailed(
+            f"the disk is full ({free} MB left for {folder}): {_first_line(error)}; free some space, or set `save_total_limit`. "
+            f"{_kept(folder)}"
+        ) from error
+
+
+def _kept(folder: Path) -> str:
+    whole = find_checkpoints(folder).whole
+    again = command_line("delta-rlvr", "train", "--output", folder, "--resume")
+    if not whole:
+        start = f"; start again with: {again}" if (folder / RUN).exists() else ""
+        return f"no checkpoint was written yet (`save_steps` says how often){start}"
+    return f"checkpoint-{whole[-1]} is kept; go on with: {again}"
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+def advised_comparison(method: str, request: RunRequest) -> str:
+    """The command that compares the method with another under the same settings."""
+    other = method if method != "dapo" else "delta"
+    same = request.without("method", "output", "output_dir", "resume", "seed")
+    return command_line("delta-rlvr", "compare", "--methods", f"dapo,{other}", "--seeds", 6, *_words(same))
+
+
+def _words(request: RunRequest) -> Iterator[str]:
+    """A request as it is typed."""
+    if request.file:
+        yield from ("--config", request.file)
+    for name, value in request.given.items():
+        values = value if isinstance(value, list | tuple) else [value]
+        yield f"--{name}"
+        yield from (json.dumps(one) if isinstance(one, bool | dict) else str(one) for one in values)

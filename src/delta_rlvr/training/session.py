@@ -1,0 +1,286 @@
+"""One run from its request to its report: task, problems, reward and policy make a trainer; then score, train, score again."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import transformers
+from transformers import PrinterCallback, ProgressCallback
+
+from delta_rlvr.adapters.trl import DeltaTrainer, DeltaTrainerConfig
+from delta_rlvr.adapters.trl.recorded import Recording, recorded
+from delta_rlvr.evaluate import EvaluationResult
+from delta_rlvr.exit_codes import at_work
+from delta_rlvr.models import load_policy
+from delta_rlvr.models.load import check_model_name
+from delta_rlvr.rewards import OverlongReward, SoftOverlong
+from delta_rlvr.runs.writer import check_is_free
+from delta_rlvr.specs import shown_spec
+from delta_rlvr.tasks import Task, decisive_tokens, get_task
+from delta_rlvr.tasks.custom_reward import CustomReward, custom_function, judged_by
+from delta_rlvr.tasks.problem_set import ProblemSet
+from delta_rlvr.terminal import plain_warnings
+from delta_rlvr.training.heldout import HeldoutScore, heldout_problems, sampling_text, show_change
+from delta_rlvr.training.problems import (
+    TaskReward,
+    custom_or_task_reward,
+    data_set,
+    default_prompt,
+    fit_context,
+    training_problems,
+)
+from delta_rlvr.training.progress import Teller, TrainingProgress
+from delta_rlvr.training.request import NOT_RESTORED, RunRequest, TrainOptions, run_settings
+from delta_rlvr.training.resuming import (
+    advised_comparison,
+    changes,
+    finished,
+    how_to_go_on,
+    step_to_resume_from,
+)
+from rlvr_graders import RewardFunction
+
+
+@dataclass(frozen=True)
+class TrainedRun:
+    """What a run leaves."""
+
+    folder: Path
+    """The run folder (docs/run_schema.md)."""
+    before: EvaluationResult | None = None
+    """The held-out score before training; None where none was taken."""
+    after: EvaluationResult | None = None
+    report: Path | None = None
+    """The page, where one was written."""
+
+
+def train(
+    request: RunRequest,
+    teller: Teller | None = None,
+    *,
+    same_start: Path | None = None,
+    compared: bool = False,
+) -> TrainedRun:
+    """One run, from start to report. `same_start`: the folder of a run that started from the same weights, whose score before
+    training is taken over. `compared`: the run is one of a comparison, which concludes by itself."""
+    transformers.utils.logging.disable_progress_bar()
+    transformers.utils.logging.set_verbosity_error()
+    options, config = request.build()
+    with teller or Teller() as teller, plain_warnings(teller.say):
+        teller.console.quiet = teller.console.quiet or config.process_index > 0
+        folder = Path(str(config.output_dir))
+        if options.resume and (nothing_left := finished(run_settings(options, config), config)):
+            teller.say(nothing_left)
+            return TrainedRun(folder)
+        if not options.resume and config.process_index == 0:
+            check_is_free(folder)  # before seconds or minutes go into data and model
+        if options.resume and not compared:
+            request = request.with_restored()
+        return _Session.prepare(request, options, config, teller, same_start, compared).run()
+
+
+@dataclass(frozen=True)
+class _Session:
+    """A run that is ready to start."""
+
+    request: RunRequest
+    options: TrainOptions
+    settings: Mapping[str, Any]
+    """What `run.json` keeps."""
+    task: Task
+    reward: TaskReward | CustomReward
+    trainer: DeltaTrainer
+    step: int | None
+    """The checkpoint to resume from (0: there is none yet); None for a new run."""
+    notes: list[str]
+    """Sentences about that checkpoint."""
+    teller: Teller
+    same_start: Path | None
+    compared: bool
+
+    @classmethod
+    def prepare(
+        cls,
+        request: RunRequest,
+        options: TrainOptions,
+        config: DeltaTrainerConfig,
+        teller: Teller,
+        same_start: Path | None,
+        compared: bool,
+    ) -> _Session:
+        """Task, problems, reward and policy, and the trainer that is made of them."""
+        task = get_task(options.task, **judged_by(options.reward))
+        limit = config.max_completion_length
+        complete(config, options, task, teller.say)
+        problems = training_problems(task, options, config)
+        reward = custom_or_task_reward(options, task, problems)
+        step, notes = step_to_resume_from(config) if options.resume else (None, [])
+        model, tokenizer = load_policy(options.model)
+        asked = [*problems, *heldout_problems(options, task)]
+        cut = fit_context(model.config, tokenizer, asked, config, limit)
+        unchosen = default_prompt(options.task, problems) if isinstance(task, ProblemSet) else None
+        for sentence in filter(None, (unchosen, cut)):
+            # The later runs of a comparison repeat nothing.
+            (teller.say if same_start is None else teller.log)(sentence)
+        settings = run_settings(options, config)  # before the trainer, which may change its arguments
+        config.run_folder = False  # it is written here, with what the trainer alone does not know
+        trainer = DeltaTrainer(
+            model=model,
+            reward_funcs=[reward, *_penalties(options, config)],
+            args=config,
+            train_dataset=data_set(problems),
+            processing_class=tokenizer,
+            peft_config=_lora(options),
+        )
+        for noisy in (PrinterCallback, ProgressCallback):
+            trainer.remove_callback(noisy)
+        # TRL's card would say nothing of what this run is; ours is written at the end.
+        trainer.create_model_card = lambda *_, **__: None  # type: ignore[method-assign]
+        return cls(
+            request, options, settings, task, reward, trainer, step, notes, teller, same_start, compared
+        )
+
+    @property
+    def config(self) -> DeltaTrainerConfig:
+        return self.trainer.args
+
+    @property
+    def folder(self) -> Path:
+        return Path(str(self.config.output_dir))
+
+    def run(self) -> TrainedRun:
+        """Score, train, score again, report."""
+        opened = ExitStack()
+        recording = opened.enter_context(
+            recorded(
+                self.trainer,
+                settings=self.settings,
+                model=self.options.model,
+                task=self.options.task,
+                step=self.step,
+                # What decides in the eyes of a custom reward is not known.
+                decisive=None if isinstance(self.reward, CustomReward) else self._decisive,
+            )
+        )  # before it is at work: a folder that cannot be used is bad input
+        with at_work(), how_to_go_on(self.folder), _failure_logged(self.teller), opened:
+            self._begin(recording)
+            grade = self.reward.grade if isinstance(self.reward, CustomReward) else self.task.grade
+            heldout = HeldoutScore(self.options, self.task, self.trainer, self.teller, grade)
+            before = self._score_before(heldout)
+            _keep(recording, before=before)
+            self._learn(recording)
+            after = heldout.score("after")
+            _keep(recording, before=before, after=after)
+            recording.scored = sampling_text(after) if after else None
+        if recording.writer is None:
+            return TrainedRun(self.folder)
+        self.teller.say(f"run folder: {self.config.output_dir}")
+        advice = advised_comparison(self.config.method, self.request) if self.options.report else None
+        show_change(custom_function(self.options.reward), before, after, self.teller, compare=advice)
+        page = None
+        if self.options.report:
+            from delta_rlvr.report import write_report
+
+            page = write_report([self.folder], self.folder / "report.html")
+            self.teller.say(f"report: {page}")
+        return TrainedRun(self.folder, before, after, page)
+
+    def _begin(self, recording: Recording) -> None:
+        writer = recording.writer
+        if writer is None:
+            return
+        self.teller.log_to(self.folder / "log.txt")
+        if not self.compared:
+            given = self.request.settings - NOT_RESTORED
+            writer.update(given=sorted({*writer.info.get("given", ()), *given}))
+        for sentence in (*self.notes, *(changes(writer) if self.step is not None else ())):
+            self.teller.say(sentence)
+
+    def _decisive(self, row: Mapping[str, Any], tokens: list[str]) -> list[int] | None:
+        return decisive_tokens(self.task, self.reward.problems[row["id"]], tokens)
+
+    def _score_before(self, heldout: HeldoutScore) -> EvaluationResult | None:
+        if self.step:
+            return heldout.load("before")
+        taken = heldout.take_over(self.same_start) if self.same_start else None
+        return taken or heldout.score("before")
+
+    def _learn(self, recording: Recording) -> None:
+        """The steps that are left; the weights of the last checkpoint, where none is."""
+        done, steps = self.step or 0, self.trainer.planned_steps
+        self.teller.say(
+            f"{self.config.method} on {shown_spec(self.options.task)}: {steps} steps, {len(self.reward.problems)} problems, "
+            f"{self.config.num_generations} responses each"
+        )
+        checkpoint = self.folder / f"checkpoint-{done}"
+        if done and done >= steps:
+            self.trainer.load_weights(checkpoint)
+            return
+        per_batch = int(self.config.updates_per_batch)
+        with TrainingProgress(
+            self.teller,
+            steps,
+            per_batch,
+            parts=per_batch // self.config.num_iterations,
+            done=done,
+            legend=self.same_start is None,
+        ) as progress:
+            if recording.callback.recorder:
+                recording.callback.recorder.listeners.append(progress.show)
+            self.trainer.train(resume_from_checkpoint=str(checkpoint) if done else None)
+
+
+def complete(
+    config: DeltaTrainerConfig, options: TrainOptions, task: Task, say: Callable[[str], None]
+) -> None:
+    """Fill in what the task knows, and refuse or correct what could not work."""
+    if config.max_steps <= 0 and options.train_problems is None and not isinstance(task, ProblemSet):
+        raise ValueError(
+            "give the length of the run: `steps`, or `train_problems` together with `num_train_epochs`"
+        )
+    check_model_name(options.model)
+    if config.max_completion_length is None:
+        config.max_completion_length = task.max_tokens
+    if config.save_total_limit == 1:
+        # transformers deletes the old checkpoint before the new one is known to be whole.
+        say("save_total_limit raised from 1 to 2: a kill during a save would leave no whole checkpoint")
+        config.save_total_limit = 2
+
+
+def _penalties(options: TrainOptions, config: DeltaTrainerConfig) -> list[RewardFunction]:
+    if options.overlong_buffer is None:
+        return []
+    assert config.max_completion_length is not None
+    settings = SoftOverlong(config.max_completion_length, options.overlong_buffer, options.overlong_factor)
+    return [OverlongReward(settings)]
+
+
+def _lora(options: TrainOptions) -> Any:
+    if options.lora_rank is None:
+        return None
+    from peft import LoraConfig
+
+    return LoraConfig(r=options.lora_rank, lora_alpha=2 * options.lora_rank, target_modules="all-linear")
+
+
+def _keep(recording: Recording, **scores: EvaluationResult | None) -> None:
+    """Held-out scores into `run.json`."""
+    final = {name: result.summary() for name, result in scores.items() if result}
+    if recording.writer and final:
+        recording.writer.update(final=final)
+
+
+@contextmanager
+def _failure_logged(teller: Teller) -> Iterator[None]:
+    """The log keeps where a run failed, which the one line on the terminal does not say."""
+    try:
+        yield
+    except Exception:
+        with suppress(OSError):  # a full disk must not hide the failure itself
+            teller.log(traceback.format_exc())
+        raise
