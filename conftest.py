@@ -14,7 +14,7 @@ from jaxtyping import install_import_hook
 # Every call of these modules is held to its annotations: shapes, dtypes, types. Left out is what refuses bad input in words of its own,
 # which the annotations would refuse first.
 CHECKED = {
-    "credit": "agreement batch diagnostics discriminator draws linear pieces record reduce estimator slots solver store vectors",
+    "credit": "batch diagnostics discriminator draws linear pieces record reduce estimator slots solver store vectors",
     "objectives": "advantages aggregate future surrogates",
 }
 install_import_hook(

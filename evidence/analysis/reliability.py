@@ -20,7 +20,7 @@ import torch
 from untrained import GROUP, TASK, untrained_rollouts
 
 from delta_evidence.rollouts import Rollouts
-from delta_evidence.weighing import Weigher, study_method
+from delta_evidence.weighing import BatchWeigher, study_method
 
 AT_ONCE = 64
 """Prompts that are sampled together."""
@@ -92,7 +92,9 @@ def main() -> None:
         prompts = 4
         while prompts <= options.prompts:
             known = [
-                Weigher(part, head, number=number).record(rule, diagnose=True).diagnostics.get("reliability")
+                BatchWeigher(part, head, number=number)
+                .record(rule, diagnose=True)
+                .diagnostics.get("reliability")
                 for number, part in enumerate(parts(whole, prompts))
                 if (part.advantages > 0).any()
             ]

@@ -17,7 +17,7 @@ from untrained import TASK, untrained_rollouts
 
 from delta_evidence.drawing import INK, LINES, MARGIN, RULE, SOFT, WIDTH, Canvas
 from delta_evidence.rollouts import Rollouts
-from delta_evidence.weighing import Weigher, study_method
+from delta_evidence.weighing import BatchWeigher, study_method
 from delta_rlvr.credit.diagnostics import rank_correlation
 
 METHODS = {
@@ -33,7 +33,7 @@ LOW, HIGH = 0.6, 1.6
 def figure(rollouts: Rollouts, head: Tensor, model: str) -> str:
     """Three panels, one for each method; a dot is a token."""
     canvas = Canvas()
-    weigher = Weigher(rollouts, head, number=0)
+    weigher = BatchWeigher(rollouts, head, number=0)
     uncertain = -torch.expm1(rollouts.logps.clamp(max=0))
     side = torch.where(rollouts.mask, rollouts.advantages[:, None].sign(), 0)
     canvas.text(

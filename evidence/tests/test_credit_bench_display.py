@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from delta_evidence.commands.credit_bench_display import sentences, show
-from delta_evidence.planted.settings import BenchSettings
+from delta_evidence.planted.settings import PlantedSettings
 
 KEPT = Path(__file__).parents[1] / "results" / "credit-bench" / "credit_bench.json"
 
@@ -17,7 +17,7 @@ KEPT = Path(__file__).parents[1] / "results" / "credit-bench" / "credit_bench.js
 def test_tables_fit_and_the_conclusion_comes_first(width):
     result = json.loads(KEPT.read_text())
     written = io.StringIO()
-    show(result, BenchSettings(), Console(file=written, width=width))
+    show(result, PlantedSettings(), Console(file=written, width=width))
     text = written.getvalue()
     lines = text.splitlines()
     assert all(len(line) <= width for line in lines)
@@ -36,8 +36,8 @@ def test_the_legend_has_only_what_the_table_has():
     result = json.loads(KEPT.read_text())
     kept = {"surprise", "delta", "dapo"}
     result["rows"] = [row for row in result["rows"] if row["method"] in kept]
-    settings = BenchSettings(
-        policies=BenchSettings().policies[:1], tasks=BenchSettings().tasks[:1], batches=1
+    settings = PlantedSettings(
+        policies=PlantedSettings().policies[:1], tasks=PlantedSettings().tasks[:1], batches=1
     )
     written = io.StringIO()
     show(result, settings, Console(file=written, width=150))

@@ -26,13 +26,13 @@ from delta_evidence.learning.checkpoint import begun_stacks, path_of, write_stat
 from delta_evidence.learning.protocol import Protocol, Run, TrainingSettings, read_protocols
 from delta_evidence.learning.runner import Study
 from delta_evidence.learning.session import Machine
-from delta_evidence.learning.stopping import Stop
 from delta_evidence.learning.training import StackedTraining
-from delta_evidence.phases import Phases, Progress
+from delta_evidence.phases import Phases, ProgressLines
 from delta_evidence.rollouts import draws, make_collector
 from delta_evidence.stack.memory import bytes_per_run, runs_that_fit
 from delta_evidence.stack.model_weights import shape_of
 from delta_evidence.stack.policy import StackedPolicy
+from delta_evidence.stopping import Stop
 from delta_rlvr.cli import main
 from delta_rlvr.files import InUse, locked
 from delta_rlvr.models import load_policy
@@ -112,26 +112,47 @@ def test_a_signal_stops_where_nothing_is_lost(
     assert "stopped with 4 runs to go: the same command goes on from here" in told
     assert len(calls) in (3, 4)
     monkeypatch.undo()
+    assert list((tmp_path / "stacks").glob("*.pt"))
     assert main(study_command(written, tmp_path)) == 0
     assert (tmp_path / "runs.jsonl").read_text() == expected
 
 
+SIGNALS_ITS_GROUP = """
+import os, sys, time
+from delta_evidence.judging import Judge
+from delta_rlvr.cli import main
+call, calls = Judge.__call__, []
+def call_and_signal(self, asked):
+    calls.append(1)
+    # The start's score, that before the first batch, and two batches; all processes that the signal ends are gone when it judges.
+    if len(calls) != 4:
+        yield from call(self, asked)
+        return
+    os.killpg(0, int(sys.argv[1]))
+    time.sleep(0.5)
+    yield from call(self, asked)
+Judge.__call__ = call_and_signal
+sys.exit(main(sys.argv[2:]))
+"""
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_to_the_whole_group_stops_as_one_to_the_study_does(
-    written: Path, expected: str, tmp_path: Path, number: signal.Signals
+    written: Path, expected: str, tmp_path: Path, number: signal.Signals, capsys: Any
 ) -> None:
-    """`timeout`, Slurm and a terminal's Ctrl-C reach the workers that judge, too."""
-    given = [sys.executable, "-m", "delta_rlvr", *study_command(written, tmp_path, "--workers", "2")]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    pipe = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    with subprocess.Popen(given, env=environment, start_new_session=True, **pipe) as study:  # type: ignore[call-overload]
-        told = next(line for line in study.stdout if line.startswith("stack 1/2"))
-        os.killpg(study.pid, number)
-        told += study.stdout.read()
-    assert study.returncode == 128 + number, told
-    assert "Traceback" not in told
-    assert "stopped with 4 runs to go" in told
-    assert main(study_command(written, tmp_path, "--workers", "2")) == 0
+    """`timeout`, Slurm and a terminal's Ctrl-C reach the processes that judge, too, while verdicts are waited for."""
+    given = study_command(written, tmp_path, "--workers", "2")
+    study = subprocess.run(
+        [sys.executable, "-c", SIGNALS_ITS_GROUP, str(int(number)), *given],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        start_new_session=True,
+        capture_output=True,
+        text=True,
+    )
+    assert study.returncode == 128 + number, study.stderr
+    assert "stopped with 4 runs to go" in study.stdout
+    assert main(given) == 0
+    assert "going on after batch" in capsys.readouterr().out
     assert (tmp_path / "runs.jsonl").read_text() == expected
 
 
@@ -150,6 +171,7 @@ def test_time_that_is_up_ends_with_a_checkpoint(
     assert main(study_command(written, tmp_path, "--seconds", "1000")) == 0
     assert "stopped with 2 runs to go" in capsys.readouterr().out
     monkeypatch.undo()
+    assert list((tmp_path / "stacks").glob("*.pt"))
     assert main(study_command(written, tmp_path)) == 0
     assert (tmp_path / "runs.jsonl").read_text() == expected
 
@@ -493,7 +515,7 @@ def test_progress_comes_from_beside_the_work(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("delta_evidence.phases.EVERY", 0.02)
     told: list[str] = []
     phases = Phases(tell=told.append)
-    with Progress(phases) as progress:
+    with ProgressLines(phases) as progress:
         progress.left, progress.where = 10, "stack 1/2"
         with phases("sampling"):
             end = time.monotonic() + 30

@@ -26,7 +26,7 @@ from delta_evidence.learning.session import Trained
 from delta_evidence.learning.table import StudyTable, markdown, sentences, study_table
 from delta_evidence.learning.training import StackedTraining
 from delta_evidence.rollouts import Batch, Collector, flip, make_collector
-from delta_evidence.weighing import Weigher, study_method
+from delta_evidence.weighing import BatchWeigher, study_method
 from delta_rlvr.cli import main
 from delta_rlvr.credit.rules.ablations import Ablation
 from delta_rlvr.evaluate import evaluate_policy
@@ -258,7 +258,7 @@ def test_oracle_weights_by_hand() -> None:
     made, _, _ = collector(1)
     rollouts = made.collect([Batch(TASK, TASK.problems("train", 4, 1), 1, 64, decisive=True)], group=4)[0]
     assert rollouts.decisive is not None
-    weigher = Weigher(rollouts, made.policy.head[0], number=0)
+    weigher = BatchWeigher(rollouts, made.policy.head[0], number=0)
     weights = weigher.weights(study_method("oracle-wide").rule)
     sided = rollouts.mask & (rollouts.advantages != 0)[:, None]
     count, known = int(rollouts.mask.sum()), int((rollouts.decisive & sided).sum())

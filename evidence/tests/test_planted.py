@@ -7,9 +7,10 @@ import math
 import pytest
 import torch
 
+from delta_evidence.methods import bench_method, every_method, grid, label
 from delta_evidence.planted.conditions import NOISE, SHUFFLED, one_right_a_group
 from delta_evidence.planted.measures import batch_facts, length_terciles, measure_weights, small_sample
-from delta_evidence.planted.methods import bench_method, every_method, grid, label
+from delta_evidence.planted.proxy_agreement import proxy_agreement
 from delta_evidence.planted.updates import (
     cosines,
     response_logps,
@@ -20,7 +21,7 @@ from delta_evidence.planted.updates import (
 )
 from delta_evidence.rollouts import Rollouts
 from delta_evidence.stack.policy import StackedPolicy
-from delta_evidence.weighing import Weigher
+from delta_evidence.weighing import BatchWeigher
 from delta_rlvr.credit import Delta, credit_record, full_token_gradients
 from delta_rlvr.objectives import FutureClip, group_advantages
 from delta_rlvr.objectives.advantages import FLOOR as ADVANTAGE_FLOOR
@@ -156,7 +157,7 @@ def test_settings_after_the_name():
 )
 def test_shared_stores_change_no_weight(spec, policy, rollouts):
     """One capture for all rules gives what each rule's own pass gives."""
-    weigher = Weigher(rollouts, policy.head[0].detach(), number=2)
+    weigher = BatchWeigher(rollouts, policy.head[0].detach(), number=2)
     for other in ("delta-head", "delta-topk"):  # the stores were made for somebody else
         weigher.weights(bench_method(other).rho)
     moved = rollouts.advantages.flip(0)
@@ -179,7 +180,7 @@ def test_shared_stores_change_no_weight(spec, policy, rollouts):
 
 
 def test_grpo_is_a_mean_over_responses(policy, rollouts):
-    weights = Weigher(rollouts, policy.head[0].detach(), number=0).weights(bench_method("grpo").rho)
+    weights = BatchWeigher(rollouts, policy.head[0].detach(), number=0).weights(bench_method("grpo").rho)
     lengths = rollouts.mask.sum(1)
     assert weights[0, 0].item() == pytest.approx(rollouts.mask.sum().item() / (16 * lengths[0].item()))
 
@@ -305,3 +306,24 @@ def test_fipo_is_weighed_by_a_policy_that_took_a_dapo_step_on_the_other_half(mod
         expected = FutureClip().reweigh(shift, here.advantages[:, None].expand_as(shift), here.mask)
         # After a step of Adam, which divides by the gradient's size: entries that are all but 0 may step either way.
         torch.testing.assert_close(found[weighed], expected, atol=2e-3, rtol=0)
+
+
+def test_proxies_agree_less_with_the_full_gradient_than_it_does_with_itself():
+    torch.manual_seed(0)
+    hidden, head, ids = torch.randn(6, 8, 5).double(), torch.randn(7, 5).double(), torch.randint(0, 7, (6, 8))
+    weight = head.requires_grad_()
+    logps = (hidden @ weight.T).log_softmax(-1).gather(-1, ids[..., None])[..., 0]
+    mask = torch.rand(6, 8) < 0.8
+    advantages = torch.tensor([1.0, -0.7, 0.4, -1.2, 0.0, 0.9], dtype=torch.float64)
+    gradients = full_token_gradients(logps[mask], [weight])
+    given = (hidden, logps.detach(), advantages, mask)
+    proxies = ("full", "head", "output_row", "topk_hidden")
+    report = proxy_agreement(gradients, *given, head=head.detach(), tokens=ids, proxies=proxies)
+    for name in ("full", "head"):  # the head is all that this policy has
+        assert report[name].margin_rank_correlation == pytest.approx(1)
+        assert report[name].update_cosine == pytest.approx(1)
+    for name in ("output_row", "topk_hidden"):
+        assert -1 <= report[name].margin_rank_correlation < 0.9999
+        assert 0.9 < report[name].update_cosine < 1 - 1e-9
+    with pytest.raises(ValueError, match="gradients"):
+        proxy_agreement(gradients[1:], *given, head=head.detach(), tokens=ids)

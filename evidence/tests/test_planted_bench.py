@@ -9,11 +9,11 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from delta_evidence.bench import Unit
+from delta_evidence.bench import PlannedBatch
 from delta_evidence.commands.credit_bench_display import sentences
 from delta_evidence.planted.figure import bench_figure
 from delta_evidence.planted.policies import Continuation, is_variant, make_variant, told_solutions
-from delta_evidence.planted.settings import BenchSettings
+from delta_evidence.planted.settings import PlantedSettings
 from delta_evidence.planted.table import agreement_file, bench_result, select, value
 from delta_evidence.shots import line_ends, with_shots
 from delta_rlvr.cli import main
@@ -64,8 +64,8 @@ def test_the_command_writes_what_it_promises(bench, tmp_path):
 
 
 def test_a_lost_batch_is_measured_again_and_alike(bench, capsys):
-    lost = bench / Unit("builtin", "phrased-sums", 1).path
-    before, kept = lost.read_text(), bench / Unit("builtin", "phrased-sums", 0).path
+    lost = bench / PlannedBatch("builtin", "phrased-sums", 1).path
+    before, kept = lost.read_text(), bench / PlannedBatch("builtin", "phrased-sums", 0).path
     untouched = kept.stat().st_mtime_ns
     lost.unlink()
     assert main(["credit-bench", *TINY, "--output", str(bench)]) == 0
@@ -111,7 +111,7 @@ def document(policy, number, records, mixed=1.0):
     }
 
 
-SETTINGS = BenchSettings(policies=("a", "b"), tasks=("phrased-sums",))
+SETTINGS = PlantedSettings(policies=("a", "b"), tasks=("phrased-sums",))
 
 
 def test_means_over_cells_and_paired_gains_by_hand():
@@ -300,7 +300,7 @@ def test_settings_refuse_what_cannot_be_measured():
         ({"shots": -1}, "shots=-1"),
     ):
         with pytest.raises(ValueError, match=told):
-            BenchSettings(**given)
-    units = BenchSettings(policies=("x", "y"), tasks=("late-error",)).units
+            PlantedSettings(**given)
+    units = PlantedSettings(policies=("x", "y"), tasks=("late-error",)).units
     assert [unit.policy for unit in units] == ["x"] * 4 + ["y"] * 4
     assert len({unit.path for unit in units}) == len(units)

@@ -80,20 +80,20 @@ def main(arguments: list[str] | None = None) -> int:
         code = exit_code_of(error)
         if code is None or os.environ.get("DELTA_RLVR_TRACEBACK"):
             raise
-        print(f"delta-rlvr {command}: {as_flags(str(error), _option_names(command))}", file=sys.stderr)
+        print(f"delta-rlvr {command}: {as_flags(str(error), _flags(command))}", file=sys.stderr)
         return code
 
 
-def _option_names(command: str) -> set[str]:
-    """The options of a command, by their names, as far as they are known without loading an engine."""
+def _flags(command: str) -> dict[str, str]:
+    """The flag of each argument of a command, as far as it is known without loading an engine."""
     if command not in TRAIN_LIKE:
-        parser = _parser(command)
-        return {action.dest for action in parser._actions}
-    if request := sys.modules.get("delta_rlvr.training.request"):
-        return request.known_options() | {"methods", "seeds"}  # type: ignore[no-any-return]
+        return _parser(command).flags
     from delta_rlvr.training.options import TrainOptions
 
-    return {*TrainOptions.__dataclass_fields__, "config", "report_to"}
+    names = {*TrainOptions.__dataclass_fields__, "config", "report_to", "methods", "seeds"}
+    if request := sys.modules.get("delta_rlvr.training.request"):
+        names |= request.known_options()
+    return {name: f"--{name}" for name in names}
 
 
 def _train_like(command: str, arguments: list[str]) -> int:

@@ -3,16 +3,23 @@
 import argparse
 import io
 import json
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
 from delta_rlvr.cli import main
 from delta_rlvr.commands import evaluate as command
-from delta_rlvr.commands import evaluate_options as options
 from delta_rlvr.commands.evaluate_display import unanswered
-from delta_rlvr.evaluate import EvaluationError, EvaluationResult, compare_results, evaluate_policy
+from delta_rlvr.evaluate import (
+    EvaluationError,
+    EvaluationResult,
+    compare_results,
+    evaluate_policy,
+    evaluation,
+)
 from delta_rlvr.evaluate.benchmarks import load_benchmark
+from delta_rlvr.evaluate.evaluation import EvaluationRequest, sampling_settings
 from delta_rlvr.evaluate.progress import ConsoleProgress
 from delta_rlvr.evaluate.records import Completion, Sample, SampleKey
 from delta_rlvr.models import hub
@@ -28,7 +35,7 @@ def evaluate(*words):
 SMALL = ("--benchmarks", "phrased-sums", "--limit", 4, "-k", 2, "--batch-size", 8, "--max-tokens", 64)
 
 
-load_model = options.load_model  # before the fixture below replaces it
+load_model = evaluation._load_model  # before the fixture below replaces it
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +46,7 @@ def policy():
 @pytest.fixture(autouse=True)
 def loaded(monkeypatch, policy):
     """The bundled policy is loaded once for all tests."""
-    monkeypatch.setattr(options, "load_model", lambda name, args: policy)
+    monkeypatch.setattr(evaluation, "_load_model", lambda request: policy)
 
 
 def test_list(capsys, monkeypatch):
@@ -126,7 +133,7 @@ def test_samples_of_another_program(tmp_path, capsys):
 def test_absent_data_is_found_before_the_model_is_loaded(monkeypatch, capsys, tmp_path):
     monkeypatch.setenv("DELTA_RLVR_DATA", str(tmp_path))
     monkeypatch.setattr(hub, "hub_answers", lambda: False)
-    monkeypatch.setattr(options, "load_model", lambda name, args: pytest.fail("loaded"))
+    monkeypatch.setattr(evaluation, "_load_model", lambda request: pytest.fail("loaded"))
     assert evaluate("--preset", "paper-math", "--output", tmp_path / "out") == 2
     printed = capsys.readouterr().err
     assert printed.count("no data. Wanted is the file") == 7
@@ -137,17 +144,19 @@ def test_settings_come_from_the_task_the_preset_and_the_flags(tmp_path):
     parser = argparse.ArgumentParser()
     command.add_arguments(parser)
     task = [load_benchmark("phrased-sums", limit=2)]
-    settings = options.sampling_settings(parser.parse_args([]), task, None)
-    assert settings.max_tokens == get_task("phrased-sums").max_tokens
-    args = parser.parse_args(["--preset", "paper-code", "--top-p", "0.95", "--stop", "A", "--stop", "B"])
-    settings = options.sampling_settings(args, task, None)
+
+    def settings_of(*words):
+        return sampling_settings(command.request_of(parser.parse_args(words)), task)
+
+    assert settings_of().max_tokens == get_task("phrased-sums").max_tokens
+    settings = settings_of("--preset", "paper-code", "--top-p", "0.95", "--stop", "A", "--stop", "B")
     assert (settings.samples, settings.max_tokens, settings.top_p, settings.stop) == (
         5,
         30_000,
         0.95,
         ("A", "B"),
     )
-    assert options.sampling_settings(args, task, 8).samples == 8
+    assert settings_of("--preset", "paper-code", "-k", "8").samples == 8
 
 
 @pytest.mark.parametrize("prefix", ["", "task:"])
@@ -155,9 +164,7 @@ def test_a_file_of_ones_own_is_sampled_as_training_scores_it(prefix, tmp_path):
     """From the policy as it is. The paper's nucleus is for the paper's benchmarks."""
     path = tmp_path / "own.jsonl"
     path.write_text("".join(json.dumps({"question": f"{n} + 1", "answer": n + 1}) + "\n" for n in range(64)))
-    parser = argparse.ArgumentParser()
-    options.add_arguments(parser)
-    settings = options.sampling_settings(parser.parse_args([]), [load_benchmark(f"{prefix}{path}")], None)
+    settings = sampling_settings(EvaluationRequest(), [load_benchmark(f"{prefix}{path}")])
     assert (settings.temperature, settings.top_p) == (1.0, 1.0)
 
 
@@ -202,7 +209,7 @@ def test_a_server_that_fails_for_some(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((), "say what to evaluate on"),
+        ((), "name what to evaluate on: --benchmarks or --preset"),
         (("--benchmarks", "aime23"), "no benchmark 'aime23'"),
         (("--compare", "a.json"), "at least two results"),
         (("--compare", "a.json", "b.json"), "no result a.json"),
@@ -220,7 +227,7 @@ def test_a_server_that_fails_for_some(tmp_path, capsys):
                 "--benchmarks",
                 "phrased-sums",
             ),
-            "--style chat needs",
+            "--style chat: the completions API takes plain text; use --api chat",
         ),
         (("--benchmarks", "phrased-sums", "--limit", "0"), "limit = 0"),
         (("--benchmarks", "phrased-sums", "-k", "0"), "samples = 0"),
@@ -366,12 +373,12 @@ def test_an_interrupt_keeps_what_is_there(tmp_path, capsys, monkeypatch):
 
 
 def test_models_are_loaded_by_name_or_refused(tmp_path):
-    args = argparse.Namespace(device="cpu", dtype="bfloat16")
-    model, tokenizer = load_model("builtin", args)
+    request = EvaluationRequest(device="cpu", dtype="bfloat16")
+    model, tokenizer = load_model(request)
     assert str(next(model.parameters()).dtype) == "torch.bfloat16"
     assert tokenizer.eos_token_id is not None
     with pytest.raises(EvaluationError, match="cannot be loaded"):
-        load_model(str(tmp_path), args)
+        load_model(replace(request, model=str(tmp_path)))
 
 
 def test_select_among_checkpoints(tmp_path, capsys, policy):
@@ -384,7 +391,7 @@ def test_select_among_checkpoints(tmp_path, capsys, policy):
     choice = json.loads((tmp_path / "selection.json").read_text())["choices"][0]
     assert (choice["step"], choice["rule"]) == (1, "phrased-sums:avg@2"), "equal models: the earliest"
     assert len(list((tmp_path / "evaluations").glob("*.json"))) == 2
-    assert "* checkpoint-1" in capsys.readouterr().out
+    assert "* step 1" in capsys.readouterr().out
 
 
 def test_before_and_after_are_told_apart(policy):

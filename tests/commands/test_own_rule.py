@@ -81,7 +81,7 @@ def test_the_report_refuses_what_it_cannot_shade_by(trained, tmp_path, capsys):
     from delta_rlvr.cli import main
 
     assert main(["report", str(trained), "--shade-by", "delta", "--output", str(tmp_path / "page.html")]) == 2
-    assert "--shade-by: delta needs hidden states" in capsys.readouterr().err
+    assert "--shade-by delta needs hidden states" in capsys.readouterr().err
 
 
 def test_compare(tmp_path):

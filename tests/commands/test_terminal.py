@@ -17,7 +17,7 @@ from command_line import SMALL, built, metrics, refused, reopen, run_info
 from delta_rlvr.adapters.trl import DeltaTrainerConfig
 from delta_rlvr.adapters.trl.recorded import disk_is_full
 from delta_rlvr.cli import main
-from delta_rlvr.commands import evaluate_options, flags, names
+from delta_rlvr.commands import evaluate, flags, names
 from delta_rlvr.commands.completion import options_of
 from delta_rlvr.commands.options import read_request
 from delta_rlvr.commands.parser import CommandParser
@@ -111,7 +111,7 @@ def test_wrong_names_are_refused_before_torch_is_loaded(arguments, words, tmp_pa
         (["evaluate", "--server", "http://x/v1", "--benchmarks", "gsm9k"], "did you mean 'gsm8k'?"),
         (
             ["evaluate", "--benchmarks", "my.jsonl?question=q&limit=3"],
-            "--benchmarks 'task:my.jsonl?question=q&limit=3'",
+            "use --benchmarks 'task:my.jsonl?question=q&limit=3'",
         ),
         (
             ["evaluate", "--benchmarks", "frage.csv"],
@@ -173,19 +173,19 @@ def test_the_nearest_option_is_named(arguments, words, capsys):
 
 def test_dashes_and_underscores_are_the_same():
     parser = CommandParser(prog="x")
-    evaluate_options.add_arguments(parser)
+    evaluate.add_arguments(parser)
     words = ["--max_tokens=9", "--top_p", "0.5", "--template-text", "{question}", "--samples_per_q", "4"]
     parsed = parser.parse(words)
     assert (parsed.max_tokens, parsed.top_p, parsed.template_text, parsed.k) == (9, 0.5, "{question}", 4)
 
 
-OPTIONS = {"model", "steps", "save_steps", "template", "scope", "resume"}
+OPTIONS = {name: f"--{name}" for name in ("model", "steps", "save_steps", "template", "scope", "resume")}
 
 
 @pytest.mark.parametrize(
     ("library", "command_line"),
     [
-        ("model='my model': there is none", "--model my model: there is none"),
+        ("model='my model': there is none", "--model 'my model': there is none"),
         ("steps=0: give 1 or more", "--steps 0: give 1 or more"),
         ("resume=True: there is no run", "--resume: there is no run"),
         (
@@ -439,7 +439,7 @@ def test_bash_completes(capsys):
         return done.stdout.split()
 
     assert completed("delta-rlvr", "ex") == ["explain"]
-    assert completed("delta-rlvr", "train", "--method", "delta-w") == ["delta-wide", "delta-within-side"]
+    assert completed("delta-rlvr", "train", "--method", "delta-wit") == ["delta-within-side"]
     assert completed("delta-rlvr", "explain", "--rew") == ["--reward_key"]
 
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from delta_rlvr.commands.report import runs_below
 from delta_rlvr.report import write_report
 from delta_rlvr.runs import read_run
 from delta_rlvr.runs.layout import RunFolderError
+from delta_rlvr.runs.reader import runs_below
 from report_pages import (
     details,
     opened,
@@ -245,7 +245,7 @@ def test_a_folder_of_runs_is_its_runs(make_run, tmp_path):
 def test_a_mistyped_run_is_guessed(make_run, tmp_path):
     make_run(tmp_path / "runs" / "mine", steps=1, prompts=1)
     with pytest.raises(RunFolderError, match=r"give the folder of a run; did you mean '.*runs/mine'\?"):
-        write_report(runs_below([str(tmp_path / "runs" / "mien")]), tmp_path / "report.html")
+        write_report([tmp_path / "runs" / "mien"], tmp_path / "report.html")
 
 
 def test_nothing_moves(browser, compared):

@@ -9,10 +9,11 @@ import pytest
 import torch
 
 from delta_rlvr.cli import main
-from delta_rlvr.commands.explain import advantages_and_groups, explain
 from delta_rlvr.credit import token_coefficients
 from delta_rlvr.exit_codes import ExitCode
 from delta_rlvr.models.load import load_policy
+from delta_rlvr.report.explain import advantages_and_groups
+from delta_rlvr.report.explain import explain as explain_rollouts
 from delta_rlvr.report.rollout_files import Rollout, RolloutFileError, read_rollouts
 from report_pages import unpacked
 from rounding import FIVE_DIGITS, MODEL, rounding
@@ -24,6 +25,10 @@ RESPONSES = [
     "At the start, 38 plus 92 makes 120. The answer is 189.",
     "Starting out, 38 and 92 come to 130. So the answer is 199.",
 ]
+
+
+def explain(model, rollouts, page, **settings):
+    return explain_rollouts(model, rollouts, **settings).write_page(page)
 
 
 @pytest.fixture(scope="module")

@@ -12,15 +12,20 @@ import pyarrow.parquet
 import pytest
 import torch
 
-from delta_rlvr.commands.explain import advantages_and_groups, explain
 from delta_rlvr.models.load import load_policy
 from delta_rlvr.models.token_texts import token_texts
+from delta_rlvr.report.explain import advantages_and_groups
+from delta_rlvr.report.explain import explain as explain_rollouts
 from delta_rlvr.report.rollout_files import RolloutFileError, read_rollouts
 from delta_rlvr.runs import RunDescription, RunWriter
 from report_pages import opened, unpacked
 
 PROMPT = "Add 90 and 13.\n"
 RIGHT, WRONG = "90 and 13 come to 103.", "From 90 up by 13 is 113."
+
+
+def explain(model, rollouts, page, **settings):
+    return explain_rollouts(model, rollouts, **settings).write_page(page)
 
 
 @pytest.fixture(scope="module")

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
-from delta_evidence.planted.methods import bench_method
+from delta_evidence.methods import bench_method
 from delta_rlvr.files import dump, write_json
 
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Unit:
+class PlannedBatch:
     """One rollout batch."""
 
     policy: str
@@ -43,10 +43,10 @@ class Cells:
     learning_rate: float
 
     @property
-    def units(self) -> list[Unit]:
+    def units(self) -> list[PlannedBatch]:
         """Every rollout batch, policy by policy."""
         cells = product(self.policies, self.tasks, range(self.batches))
-        return [Unit(policy, task, number) for policy, task, number in cells]
+        return [PlannedBatch(policy, task, number) for policy, task, number in cells]
 
     def check(self, **least: int) -> None:
         """Refuse numbers that are too small, cells that are missing or come twice, and what cannot be sampled or stepped with."""
@@ -95,7 +95,7 @@ class Bench(Generic[S]):
                 )
         write_json(path, now)
 
-    def missing(self) -> list[Unit]:
+    def missing(self) -> list[PlannedBatch]:
         """The batches that are not in the folder yet."""
         return [unit for unit in self.settings.units if not (self.folder / unit.path).is_file()]
 

@@ -52,7 +52,7 @@ class Phases:
         return time.perf_counter()
 
 
-class Progress:
+class ProgressLines:
     """Tells where a study stands from a thread of its own, so that one long step does not keep it silent."""
 
     def __init__(self, phases: Phases):

@@ -10,10 +10,10 @@ from torch import Tensor
 
 from delta_evidence.rollouts import Rollouts
 from delta_rlvr.credit import CreditRecord, CreditStream, TokenRule
-from delta_rlvr.credit.rule import check_needs
+from delta_rlvr.credit.rule import OF_A_PASS, check_needs
 from delta_rlvr.objectives import Method, get_method
 
-GIVEN = ("hidden", "head", "groups", "logps", "entropy", "tokens", "decisive", "measured")
+GIVEN = (*OF_A_PASS, "decisive", "measured")
 """What a rule may need in a study."""
 
 
@@ -25,7 +25,7 @@ def study_method(spec: str) -> Method:
 
 
 @dataclass
-class Weigher:
+class BatchWeigher:
     """The weights of any number of rules on one rollout batch; what waits in a store is captured once."""
 
     rollouts: Rollouts

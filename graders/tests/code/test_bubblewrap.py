@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -20,7 +21,7 @@ from rlvr_graders.code import (
     grade_code,
     grade_code_batch,
 )
-from rlvr_graders.code.sandbox import bubblewrap
+from rlvr_graders.code.sandbox import bubblewrap, seccomp
 from rlvr_graders.code.sandbox.session import Session
 
 
@@ -152,3 +153,46 @@ def test_a_low_hard_limit_of_memory_is_kept_and_does_no_harm():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout == "correct\nran out of memory (test 1 of 1)\n", done.stderr
+
+
+POOLS = {
+    "threads": "from concurrent.futures import ThreadPoolExecutor\nimport time\ndef f():\n"
+    "    with ThreadPoolExecutor(200) as pool:\n        return sum(pool.map(lambda n: time.sleep(0.1) or n, range(200)))",
+    "processes": "import multiprocessing\ndef same(n): return n\ndef f():\n"
+    "    with multiprocessing.get_context('fork').Pool(64) as pool:\n        return sum(pool.map(same, range(200)))",
+    "children of a large process": "import os\ndef f():\n    held = bytearray(b'x') * (300 << 20)\n"
+    "    for _ in range(8):\n        if os.fork() == 0:\n            import time\n            time.sleep(60)\n"
+    "    import time\n    time.sleep(0.5)\n    return 19900",
+    "programs started by a large process": "import subprocess, sys\ndef f():\n    held = bytearray(b'x') * (300 << 20)\n"
+    "    for _ in range(10): subprocess.run([sys.executable, '-S', '-c', ''])\n    return 19900",
+    "shared values": "import multiprocessing\ndef f():\n    values = multiprocessing.Array('d', 1000)\n"
+    "    queue = multiprocessing.Queue()\n    queue.put(len(values))\n    return 18900 + queue.get()",
+    "asyncio": "import asyncio\nasync def g():\n    await asyncio.sleep(0)\n    return 19900\ndef f(): return asyncio.run(g())",
+}
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_what_programs_do_with_processes_and_threads_works(name):
+    settings = CodeSettings(memory_bytes=(2048 if name == "threads" else 512) << 20, seconds_per_test=30)
+    assert (
+        grade_code(POOLS[name], FunctionTests("f", (Call((), sum(range(200))),)), settings=settings).reason
+        == "correct"
+    )
+
+
+HEADERS = {0: "x86_64-linux-gnu/asm/unistd_64.h", 1: "asm-generic/unistd.h"}
+
+
+@pytest.mark.parametrize("column", HEADERS)
+def test_the_filter_has_the_kernels_numbers(column):
+    header = Path("/usr/include", HEADERS[column])
+    if not header.exists():
+        pytest.skip("the kernel's headers are not installed")
+    numbers = dict(re.findall(r"#define __NR(?:3264)?_(\w+) (\d+)", header.read_text()))
+    listed = {**seccomp.DENIED, **{name: rule[0] for name, rule in seccomp.ARGUMENTS.items()}}
+    wrong = {
+        name: known
+        for name, both in listed.items()
+        if (known := numbers.get(name)) is not None and known != str(both[column])
+    }
+    assert wrong == {}

@@ -7,7 +7,10 @@ host), SOCKET (an abstract Unix socket there), HOST_FOLDER and MARK (a name that
 
 from __future__ import annotations
 
+import platform
 from dataclasses import dataclass
+
+from rlvr_graders.code.sandbox.seccomp import DENIED
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,16 @@ def search(data):
 def each_process():
     return sorted({os.getpid(), os.getppid(), *range(1, 10), *(int(p) for p in os.listdir("/proc") if p.isdigit())})
 '''
+
+X86_64 = platform.machine() == "x86_64"
+NUMBERS = {name: numbers[0 if X86_64 else 1] for name, numbers in DENIED.items()}
+LIBC = f"""
+import ctypes
+c = ctypes.CDLL(None, use_errno=True)
+c.mmap.restype, c.mmap.argtypes = ctypes.c_size_t, [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+c.munmap.argtypes = [ctypes.c_size_t, ctypes.c_size_t]
+EXIT, NUMBERS = {60 if X86_64 else 93}, {NUMBERS}
+"""
 
 ATTACKS = {
     "exit(0) in the call": Attack("def secret(n): exit(0)", "ended before answering: it called exit"),
@@ -194,7 +207,7 @@ ATTACKS = {
     "thread bomb": Attack(
         "def secret(n):\n    import threading, time\n    made = 0\n"
         "    try:\n        while True:\n            threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
-        "            made += 1\n    except RuntimeError:\n        if made > 64: raise SystemError('unlimited')",
+        "            made += 1\n    except RuntimeError:\n        if made > 256: raise SystemError('unlimited')",
         WRONG,
     ),
     "memory bomb": Attack(
@@ -219,6 +232,99 @@ ATTACKS = {
         "    try: kept.append(os.memfd_create('MARK'))\n"
         "    except OSError: pass\n"
         "    if kept or made > 64 << 20: raise SystemError('unlimited')\n",
+        WRONG,
+    ),
+    # Memory that an address space, a process's own pages or the children of a process do not show.
+    "shared maps in several processes": Attack(
+        "def secret(n):\n    import mmap\n"
+        "    for _ in range(8):\n        if os.fork() == 0: break\n"
+        "    try: held = mmap.mmap(-1, 150 << 20)\n    except OSError: return\n"
+        "    for at in range(0, 150 << 20, 4096): held[at] = 1\n    while True: pass",
+        WRONG,
+    ),
+    "shared maps let go but for a page": Attack(
+        LIBC + "def secret(n):\n"
+        "    for _ in range(16):\n"
+        "        at = c.mmap(None, 64 << 20, 3, 0x21, -1, 0)\n"
+        "        if at in (None, 2**64 - 1): return\n"
+        "        ctypes.memset(at, 1, 64 << 20)\n        c.munmap(at + 4096, (64 << 20) - 4096)\n"
+        "    raise SystemError('unlimited')",
+        WRONG,
+    ),
+    "shared maps of a device": Attack(
+        "def secret(n):\n    import mmap\n"
+        "    for path in ('/dev/zero', '/dev/full', '/dev/shm', '/dev/mem', '/dev/ptmx', '/dev/pts/ptmx'):\n"
+        "        try: held = mmap.mmap(os.open(path, os.O_RDWR), 1 << 20)\n        except (OSError, ValueError): continue\n"
+        "        raise SystemError(path)",
+        WRONG,
+    ),
+    "first threads that end": Attack(
+        LIBC + "import threading, time\n"
+        "def hold():\n    kept = bytearray(b'x') * (150 << 20)\n    time.sleep(60)\n"
+        "def secret(n):\n"
+        "    for _ in range(6):\n"
+        "        if os.fork() == 0:\n"
+        "            threading.Thread(target=hold).start()\n            c.syscall(EXIT, 0)\n"
+        "    time.sleep(60)",
+        "used more than",
+    ),
+    "orphans in sessions of their own": Attack(
+        LIBC + "import signal, time\n"
+        "def secret(n):\n"
+        "    for _ in range(6):\n"
+        "        if os.fork() == 0:\n"
+        "            if os.fork(): os._exit(0)\n"
+        "            os.setsid()\n            c.prctl(4, 0, 0, 0, 0)\n"  # not dumpable: its files in /proc are root's
+        "            kept = bytearray(b'x') * (150 << 20)\n            os.kill(os.getpid(), signal.SIGSTOP)\n"
+        "    time.sleep(60)",
+        "used more than",
+    ),
+    "a burst of processes": Attack(
+        "import time\ndef secret(n):\n    for _ in range(100):\n        if os.fork() == 0: break\n"
+        "    kept = bytearray(b'x') * (100 << 20)\n    time.sleep(60)",
+        "used more than",
+    ),
+    "full sockets": Attack(
+        "import socket, time\ndef secret(n):\n    kept = []\n    for _ in range(16):\n        if os.fork() == 0: break\n"
+        "    while True:\n"
+        "        try: pair = socket.socketpair()\n        except OSError: time.sleep(60)\n"
+        "        kept.append(pair)\n"
+        "        for end in pair:\n            end.setblocking(False)\n"
+        "            try:\n                while True: end.send(bytes(65536))\n            except OSError: pass",
+        "used more than",
+    ),
+    "full pipes": Attack(
+        "import fcntl, time\ndef secret(n):\n    for _ in range(200):\n        if os.fork() == 0: break\n"
+        "    while True:\n"
+        "        try: ends = os.pipe()\n        except OSError: time.sleep(60)\n"
+        "        os.set_blocking(ends[1], False)\n"
+        "        try: fcntl.fcntl(ends[1], 1031, 1 << 20)\n        except OSError: pass\n"
+        "        try:\n            while True: os.write(ends[1], bytes(1 << 16))\n        except OSError: pass\n"
+        "        os.close(ends[1])",
+        "used more than",
+    ),
+    "large buffers of sockets": Attack(
+        "import socket\ndef secret(n):\n    for end in socket.socketpair():\n"
+        "        for option in (7, 8, 32, 33):\n"
+        "            try: end.setsockopt(1, option, 1 << 30)\n            except OSError: continue\n"
+        "            raise SystemError('unlimited')",
+        WRONG,
+    ),
+    "calls that nobody needs": Attack(
+        LIBC + "def secret(n):\n    place = ctypes.create_string_buffer(4096)\n"
+        "    calls = {'semget': (0, 32000, 0o1666), 'shmget': (0, 1 << 20, 0o1666), 'msgget': (0, 0o1666),\n"
+        "             'mq_open': (b'x', 0o102, 0o600, 0), 'io_setup': (65536, place), 'vmsplice': (1, place, 0, 0),\n"
+        "             'inotify_init1': (0,), 'fanotify_init': (0, 0), 'userfaultfd': (1,), 'memfd_create': (b'x', 0),\n"
+        "             'memfd_secret': (0,), 'io_uring_setup': (4, place), 'bpf': (0, place, 64), 'keyctl': (0, -3, 1),\n"
+        "             'perf_event_open': (place, 0, -1, -1, 0), 'ptrace': (0,), 'unshare': (0,), 'setns': (0, 0)}\n"
+        "    done = [name for name, words in calls.items() if c.syscall(NUMBERS[name], *words) != -1]\n"
+        "    if done: raise SystemError(done)",
+        WRONG,
+    ),
+    "sockets of every family": Attack(
+        "import socket\ndef secret(n):\n    for family in [*range(2, 46)]:\n        for kind in (1, 2, 3, 5):\n"
+        "            try: socket.socket(family, kind)\n            except OSError: continue\n"
+        "            raise SystemError(family)",
         WRONG,
     ),
     "infinite loop": Attack("def secret(n):\n    while True: pass", TIMED_OUT),

@@ -3,95 +3,166 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 
 from rich.console import Console
 
 from delta_rlvr.commands import evaluate_display as display
-from delta_rlvr.commands import evaluate_options as options
-from delta_rlvr.commands.evaluate_options import add_arguments
-from delta_rlvr.evaluate.benchmarks import load_benchmark, load_benchmarks
+from delta_rlvr.commands.flags import as_flags
 from delta_rlvr.evaluate.compare import compare_many
 from delta_rlvr.evaluate.errors import EvaluationError
+from delta_rlvr.evaluate.evaluation import EvaluationRequest, rescore
+from delta_rlvr.evaluate.evaluation import evaluate as evaluate_model
 from delta_rlvr.evaluate.progress import ConsoleProgress
 from delta_rlvr.evaluate.results import EvaluationResult
-from delta_rlvr.evaluate.runner import identity, run_evaluation, score_samples
-from delta_rlvr.evaluate.sample_file import SampleFile, read_samples
-from delta_rlvr.evaluate.selection import SelectionRule, select_checkpoint
-from delta_rlvr.evaluate.settings import PRESETS, EvaluationSettings
+from delta_rlvr.evaluate.selection import (
+    PAPER_RULE,
+    Checkpoint,
+    SelectionRule,
+    checkpoints,
+    select_checkpoint,
+    selection_result_path,
+)
+from delta_rlvr.evaluate.settings import PRESETS
+from delta_rlvr.evaluate.table import FORMATS, score_table
 from delta_rlvr.exit_codes import ExitCode
 from delta_rlvr.files import write_json
-from delta_rlvr.runs.layout import RUN
 from delta_rlvr.score_units import score_unit
 from delta_rlvr.specs import shown_spec
+from delta_rlvr.tasks.custom_reward import custom_function
+from delta_rlvr.tasks.templates import TEMPLATES
 from delta_rlvr.terminal import make_console
 from delta_rlvr.words import comma_list
+from rlvr_graders.extract import EXTRACTORS
 
-__all__ = ["add_arguments", "run"]
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `delta-rlvr evaluate`."""
+    parser.description = (
+        "Sample a model on benchmarks, grade, average, compare. Stopped half-way, the same command goes on where it "
+        "was. Exit codes: 0 complete, 1 failed, 2 bad input, 3 some samples failed and are named, 130 interrupted."
+    )
+    what = parser.add_argument_group("what to do (without any of these: sample and score)").add_argument
+    what(
+        "--list",
+        action="store_true",
+        help="show the benchmarks and where their data is looked for; with --select: each checkpoint, and where its result belongs",
+    )
+    what(
+        "--samples",
+        metavar="FILE",
+        help="score stored completions (.jsonl, or a result .json); needs no model",
+    )
+    what(
+        "--compare",
+        nargs="+",
+        metavar="RESULT",
+        help="compare results with the first one, as a table of methods and benchmarks; NAME=RESULT names a row, several results of "
+        "one method (seeds) are joined by commas; --output FILE.md,FILE.tex,FILE.csv,FILE.json writes it",
+    )
+    what("--select", metavar="RUN", help="evaluate a run's checkpoints and choose by --rule")
+    what("--rule", default=PAPER_RULE, help="what --select goes by (default: %(default)s, the paper's)")
+
+    asked = parser.add_argument_group("model and questions").add_argument
+    asked("--model", help="folder, hub id, builtin (default), or the server's name for it")
+    asked(
+        "--benchmarks",
+        default="",
+        metavar="A,B",
+        help="names of --list, files (.jsonl, .jsonl.gz, .json, .csv, .parquet; FILE?question=COLUMN&answer=COLUMN names the columns), "
+        "task:SPEC",
+    )
+    asked("--preset", choices=list(PRESETS), help="the paper's benchmarks and sampling settings")
+    asked("--limit", type=int, metavar="N", help="only the first N questions of each benchmark")
+    asked("--style", choices=["auto", "chat", "plain"], default="auto", help="chat template or plain text")
+    asked(
+        "--template",
+        metavar="NAME",
+        help=f"another prompt template than the benchmark's own: {', '.join(TEMPLATES)}",
+    )
+    asked(
+        "--template_text",
+        metavar="TEXT",
+        help="a prompt of your own, with {question} where the question goes; it asks for \\boxed{}, 'Answer: X' or '#### X', "
+        "or --extract says where the answer stands",
+    )
+    asked("--extract", choices=list(EXTRACTORS), help="where the answer to --template_text stands")
+    asked(
+        "--reward",
+        metavar="PLACE",
+        help="another judge: math-verify, or a function of your own as my.py:function or package.module:function (TRL's signature)",
+    )
+
+    drawn = parser.add_argument_group(
+        "sampling (default: the preset's, a built-in task's own, else the paper's for mathematics)"
+    ).add_argument
+    drawn("-k", "--samples-per-question", type=int, metavar="K", dest="k")
+    drawn("--max-tokens", type=int, metavar="N")
+    drawn("--temperature", type=float, metavar="T")
+    drawn("--top-p", type=float, metavar="P")
+    drawn("--seed", type=int, metavar="S")
+    drawn("--stop", action="append", metavar="TEXT", help="ends a completion; may be given repeatedly")
+
+    local = parser.add_argument_group("model in this process").add_argument
+    local("--batch-size", type=int, default=16, metavar="N", help="samples at once (default: 16)")
+    local("--device", help="cpu, cuda, ... (default: cuda where there is one)")
+    local("--dtype", help="float32, bfloat16, ... (default: bfloat16 on cuda, else float32)")
+
+    behind = "model behind an OpenAI-compatible server (vLLM, SGLang, ...)"
+    server = parser.add_argument_group(behind).add_argument
+    server("--server", metavar="URL", help="such as http://localhost:8000/v1")
+    server(
+        "--api",
+        choices=["chat", "completions"],
+        help="chat goes through the server's chat template (default: chat; completions for a template of plain text)",
+    )
+    server("--concurrency", type=int, default=32, metavar="N", help="requests at once (default: 32)")
+    server("--timeout", type=float, default=3600.0, metavar="S", help="seconds a request may take")
+    server("--retries", type=int, default=5, metavar="N", help="further tries of a failed request")
+    server(
+        "--api-key-env",
+        default="OPENAI_API_KEY",
+        metavar="NAME",
+        help="variable that holds the key, if one is needed",
+    )
+    parser.add_argument(
+        "--output",
+        metavar="PATH",
+        help="a folder, or a .json file (default: evaluations/MODEL, evaluations/RUN-MODEL for a model of a run; --compare: none)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what was asked; the exit code."""
+    """The subcommand."""
     console = make_console(160)
-    if args.list:
+    if args.list and not args.select:
         console.print(display.list_table())
         return ExitCode.DONE
     if args.compare:
         return _compare(args, console)
-    if args.samples:
-        return _rescore(args, console)
+    request = request_of(args)
     if args.select:
-        return _select(args, console)
-    return _evaluate(args, console)
+        return _select(args, request, console)
+    progress = _progress(request, console)
+    if args.samples:
+        result, target = rescore(args.samples, request, progress)
+        return _finish(result, target, console, "Sample them, and score the file again.")
+    return _finish(evaluate_model(request, progress), request.target, console)
 
 
-def _evaluate(args: argparse.Namespace, console: Console) -> int:
-    names = comma_list(args.benchmarks) or (PRESETS[args.preset].benchmarks if args.preset else ())
-    if not names:
-        raise EvaluationError("say what to evaluate on: --benchmarks or --preset (see --list)")
-    name = args.model or "builtin"
-    target = _result_path(args.output or f"evaluations/{_folder_name(name)}")
-    result = _sample(args, console, name, names, target)
-    return _finish(result, target, console)
+def request_of(args: argparse.Namespace) -> EvaluationRequest:
+    """What was given, as the library takes it."""
+    given = {one.name: getattr(args, one.name) for one in fields(EvaluationRequest)}
+    given["benchmarks"] = comma_list(args.benchmarks)
+    return EvaluationRequest(**{name: value for name, value in given.items() if value is not None})
 
 
-def _sample(
-    args: argparse.Namespace,
-    console: Console,
-    name: str,
-    names: Sequence[str],
-    target: Path,
-    k: int | None = None,
-) -> EvaluationResult:
-    stored = _samples_path(target)
-    if target.exists() and not stored.exists():
-        raise EvaluationError(
-            f"{target} is there already, without the samples to go on from: choose another --output"
-        )
-    # Questions before the model: data that is absent should not be found after minutes of loading weights.
-    templated = args.api == "chat" if args.server else options.has_template(name)
-    benchmarks = load_benchmarks(names, has_template=templated, **options.question_options(args))
-    settings = options.sampling_settings(args, benchmarks, k)
-    loaded = None if args.server else options.load_model(name, args)
-    progress = ConsoleProgress(console, own_reward=args.reward is not None)
-    settings, cut = options.fit_context(args, benchmarks, loaded, settings)
-    if cut:
-        progress.say(cut)
-    sampler = options.make_sampler(args, name, loaded, settings, progress)
-    model = {"name": name}
-    with SampleFile(stored, identity(benchmarks, settings, model, sampler.describe())) as store:
-        try:
-            result = run_evaluation(
-                benchmarks, sampler, settings, model=model, store=store, progress=progress, preset=args.preset
-            )
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt(
-                f"what was sampled is kept in {stored}; the same command goes on from there"
-            ) from None
-    result.write(target)
-    return result
+def _progress(request: EvaluationRequest, console: Console) -> ConsoleProgress:
+    flags = {one.name: f"--{one.name.replace('_', '-')}" for one in fields(EvaluationRequest)}
+    return ConsoleProgress(
+        console, custom_function(request.reward) is not None, lambda text: as_flags(text, flags)
+    )
 
 
 def _finish(
@@ -124,52 +195,16 @@ def _finish(
     return ExitCode.INCOMPLETE
 
 
-def _rescore(args: argparse.Namespace, console: Console) -> int:
-    path = Path(args.samples)
-    header, samples = read_samples(path)
-    stored = header or {}
-    if args.benchmarks or not stored.get("benchmarks"):
-        names = comma_list(args.benchmarks) or list(dict.fromkeys(sample.key.benchmark for sample in samples))
-        benchmarks = load_benchmarks(names, **options.question_options(args))
-    else:
-        described = stored["benchmarks"].items()
-        loads = {name: facts.get("load") if isinstance(facts, dict) else None for name, facts in described}
-        benchmarks = [load_benchmark(**(load or {"name": name})) for name, load in loads.items()]
-    if stored.get("settings"):
-        settings = EvaluationSettings.from_dict(stored["settings"])
-    else:
-        settings = EvaluationSettings(samples=1 + max(sample.key.sample for sample in samples))
-    if args.k is not None:
-        settings = replace(settings, samples=args.k)
-        samples = [sample for sample in samples if sample.key.sample < args.k]
-    if args.limit is not None:
-        kept = {(benchmark.name, problem.id) for benchmark in benchmarks for problem in benchmark.problems}
-        samples = [one for one in samples if (one.key.benchmark, one.key.problem) in kept]
-    target = _result_path(args.output or str(path.parent / f"{path.name.split('.')[0]}.rescored.json"))
-    if target.exists():
-        raise EvaluationError(f"{target} is there already: choose another --output")
-    result = score_samples(
-        benchmarks,
-        samples,
-        settings=settings,
-        model=stored.get("model") or {"name": args.model or path.name},
-        backend=stored.get("backend") or {"kind": "stored samples"},
-        progress=ConsoleProgress(console, own_reward=args.reward is not None),
-    )
-    if not stored.get("settings"):
-        console.print(
-            "the file does not say how its samples were drawn, so the result has no sampling settings"
-        )
-        unknown = dict.fromkeys(result.document["settings"], None)
-        result.document["settings"] = unknown | {"samples": settings.samples}
-    result.write(target)
-    return _finish(result, target, console, "Sample them, and score the file again.")
-
-
 def _compare(args: argparse.Namespace, console: Console) -> int:
     if len(args.compare) < 2:
         raise EvaluationError("--compare needs at least two results: the baseline first")
-    sides = {text: [EvaluationResult.load(path) for path in comma_list(text)] for text in args.compare}
+    wrong = [path for path in comma_list(args.output or "") if Path(path).suffix not in (".json", *FORMATS)]
+    if wrong:
+        raise EvaluationError(
+            f"--output {wrong[0]}: a comparison is written as {', '.join((*FORMATS, '.json'))}; several files are joined by commas"
+        )
+    named = [_named_results(text) for text in args.compare]
+    sides = {name: [EvaluationResult.load(path) for path in comma_list(paths)] for name, paths in named}
     if len(sides) < len(args.compare):
         raise EvaluationError("--compare: a result is given twice")
     baseline, *others = sides
@@ -180,50 +215,52 @@ def _compare(args: argparse.Namespace, console: Console) -> int:
         benchmarks=comma_list(args.benchmarks) or None,
         seed=args.seed or 0,
     )
+    table = score_table(sides, comma_list(args.benchmarks) or None)
+    console.print(display.method_table(table))
     console.print(display.comparison_table(comparisons))
     for comparison in comparisons:
         for sentence in comparison.notes:
             console.print(f"- {sentence}", highlight=False)
-    if args.output:
-        target = Path(args.output)
-        write_json(target, [asdict(comparison) for comparison in comparisons])
-        console.print(f"comparison: {target}")
+    for target in map(Path, comma_list(args.output or "")):
+        if target.suffix == ".json":
+            write_json(target, [asdict(comparison) for comparison in comparisons])
+        else:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(FORMATS[target.suffix](table), encoding="utf-8")
+        console.print(f"comparison: {target}", highlight=False, soft_wrap=True)
     return ExitCode.DONE
 
 
-def _select(args: argparse.Namespace, console: Console) -> int:
+def _named_results(text: str) -> tuple[str, str]:
+    """NAME=RESULT,RESULT, or results that are called as they are written."""
+    name, equals, paths = text.partition("=")
+    return (name, paths) if equals and "/" not in name and paths else (text, text)
+
+
+def _select(args: argparse.Namespace, request: EvaluationRequest, console: Console) -> int:
     rule = SelectionRule.parse(args.rule)
+    progress = _progress(request, console)
     if args.server:
         raise EvaluationError("--select loads each checkpoint itself: it cannot go through a server")
 
     def say(text: str) -> None:
         console.print(text, highlight=False, soft_wrap=True)
 
-    def evaluate(step: int, checkpoint: Path, path: Path) -> EvaluationResult:
-        say(f"checkpoint-{step}")
-        return _sample(args, console, str(checkpoint), [rule.benchmark], path, rule.k)
+    run_folder = Path(args.select)
+    if args.list:
+        errors = Console(stderr=True, soft_wrap=True, highlight=False)
+        for one in checkpoints(run_folder, errors.print).values():
+            print(one.model, selection_result_path(run_folder, rule, one.name), sep="\t")
+        return ExitCode.DONE
 
-    choice = select_checkpoint(Path(args.select), rule, evaluate, say=say)
-    shown = score_unit(args.reward).finer.plain
+    def evaluate(checkpoint: Checkpoint, path: Path) -> EvaluationResult:
+        say(checkpoint.name)
+        model, benchmarks = str(checkpoint.model), [rule.benchmark]
+        one = replace(request, model=model, benchmarks=benchmarks, k=rule.k, output=str(path))
+        return evaluate_model(one, progress)
+
+    choice = select_checkpoint(run_folder, rule, evaluate, say=say)
+    shown = score_unit(custom_function(args.reward)).finer.plain
     for step, score in choice["scores"].items():
-        say(f"{'*' if int(step) == choice['step'] else ' '} checkpoint-{step}: {shown(score)}")
+        say(f"{'*' if int(step) == choice['step'] else ' '} step {step}: {shown(score)}")
     return ExitCode.DONE
-
-
-def _folder_name(model: str) -> str:
-    """What the evaluation of a model is called: by its folder, and by its run too, as folders are named alike in every run."""
-    path = Path(model).expanduser()
-    if not path.is_dir():
-        return path.name
-    folder = path.resolve()
-    return f"{folder.parent.name}-{folder.name}" if (folder.parent / RUN).is_file() else folder.name
-
-
-def _result_path(output: str) -> Path:
-    path = Path(output)
-    return path if path.suffix == ".json" else path / "result.json"
-
-
-def _samples_path(result: Path) -> Path:
-    stem = "" if result.name == "result.json" else f"{result.stem}."
-    return result.with_name(f"{stem}samples.jsonl")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import difflib
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
+
+from delta_rlvr.words import command_line
 
 _SAME_THING = (
     ("max_completion_length", "max_tokens", "max_new_tokens"),
@@ -25,21 +27,21 @@ _GIVEN = re.compile(
 _NAMED = re.compile(r"`(\w+)`")
 
 
-def as_flags(text: str, options: Collection[str]) -> str:
-    """model='x' becomes --model x, and `steps` becomes --steps, where these are options (by their names, with underscores)."""
+def as_flags(text: str, options: Mapping[str, str]) -> str:
+    """model='x' becomes --model x, and `steps` becomes --steps. `options`: the flag of each argument."""
 
     def given(match: re.Match[str]) -> str:
         name, value = match.groups()
         if name not in options:
             return match[0]
-        return f"--{name}" if value == "True" else f"--{name} {_plain(value)}"
+        return options[name] if value == "True" else f"{options[name]} {_plain(value)}"
 
-    named = _NAMED.sub(lambda match: f"--{match[1]}" if match[1] in options else match[0], text)
+    named = _NAMED.sub(lambda match: options.get(match[1], match[0]), text)
     return _GIVEN.sub(given, named)
 
 
 def _plain(value: str) -> str:
-    return str(ast.literal_eval(value)) if value[0] in "'\"" else value
+    return command_line(ast.literal_eval(value)) if value[0] in "'\"" else value
 
 
 def option_hint(name: str, known: Mapping[str, str], lists_them: str) -> str:

@@ -90,7 +90,7 @@ def _hint(word: str, method: str) -> str:
 
 def as_flags(text: str) -> str:
     """A sentence of the library with the options of `train` as flags."""
-    return flags.as_flags(text, known_options())
+    return flags.as_flags(text, {name: f"--{name}" for name in known_options()})
 
 
 def print_all_options() -> None:

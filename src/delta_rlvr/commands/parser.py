@@ -15,6 +15,11 @@ class CommandParser(argparse.ArgumentParser):
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
         return self.parse_args([self._as_known(word) for word in arguments])
 
+    @property
+    def flags(self) -> dict[str, str]:
+        """The flag of each argument."""
+        return {action.dest: action.option_strings[-1] for action in self._actions if action.option_strings}
+
     def error(self, message: str) -> NoReturn:
         raise ValueError(f"{message} (`{self.prog} --help` lists the options)")
 

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from delta_rlvr.report.page import TOKEN_MEGABYTES, write_report
-from delta_rlvr.runs import read_run
-from delta_rlvr.runs.layout import RUN
 from delta_rlvr.terminal import plain_warnings
 from delta_rlvr.words import comma_list
 
@@ -48,28 +45,11 @@ def run(args: argparse.Namespace) -> int:
         )
     with plain_warnings(lambda text: print(text, file=sys.stderr)):
         page = write_report(
-            runs_below(args.runs),
-            args.output or Path(args.runs[0]) / "report.html",
+            args.runs,
+            args.output,
             title=args.title,
             megabytes=args.megabytes,
             shade_by=comma_list(args.shade_by),
         )
     print(page)
     return 0
-
-
-def runs_below(folders: Sequence[str]) -> list[Path]:
-    """The folders that are runs; for one that only holds runs (a comparison's), those runs, in the order in which they were begun."""
-    runs: list[Path] = []
-    for folder in map(Path, folders):
-        inside = [] if (folder / RUN).exists() else [file.parent for file in folder.glob(f"*/{RUN}")]
-        runs += sorted(inside, key=_begun) or [folder]
-        if inside and (deeper := sorted({file.parent.parent.name for file in folder.glob(f"*/*/{RUN}")})):
-            print(
-                f"not on this page, because they hold runs themselves: {', '.join(deeper)}", file=sys.stderr
-            )
-    return runs
-
-
-def _begun(folder: Path) -> tuple[str, str]:
-    return str(read_run(folder).info.get("started", "")), folder.name

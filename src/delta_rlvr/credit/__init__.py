@@ -1,6 +1,5 @@
 """Token credit: from hidden states, log-probs and advantages to one weight per token. Tensors only; no engine is known here."""
 
-from delta_rlvr.credit.agreement import Agreement, proxy_agreement
 from delta_rlvr.credit.batch import TokenBatch
 from delta_rlvr.credit.discriminator import Sides, predicted_change, side_summary, update_direction
 from delta_rlvr.credit.record import CreditRecord, Discriminator
@@ -13,7 +12,6 @@ from delta_rlvr.credit.vectors import full_token_gradients
 __all__ = [
     "NEEDS",
     "TOKEN_ARRAYS",
-    "Agreement",
     "CreditRecord",
     "CreditStream",
     "Delta",
@@ -26,7 +24,6 @@ __all__ = [
     "credit_record",
     "full_token_gradients",
     "predicted_change",
-    "proxy_agreement",
     "register",
     "side_summary",
     "token_coefficients",

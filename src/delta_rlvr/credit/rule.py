@@ -45,6 +45,9 @@ NEEDS: dict[str, str] = {
 }
 """What a rule may ask for, beside the lengths and the advantages."""
 
+OF_A_PASS = ("hidden", "head", "groups", "logps", "entropy", "tokens")
+"""The needs that a rollout batch and one forward pass over it can meet: what engines and `explain` give."""
+
 
 class RuleError(ValueError):
     """A rule is not one, cannot be used here, or gave weights that cannot be used; the message says which and what to do."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Callable
 
 from rich.console import Console
 from rich.markup import escape
@@ -22,8 +23,11 @@ _SECONDS_BETWEEN_LINES = 10.0
 class ConsoleProgress(Progress):
     """A bar on a terminal; a line now and then in a log."""
 
-    def __init__(self, console: Console, own_reward: bool = False) -> None:
+    def __init__(
+        self, console: Console, own_reward: bool = False, wording: Callable[[str], str] = str
+    ) -> None:
         self.console = console
+        self._wording = wording
         self._own_reward = own_reward
         self._bar: Bar | None = None
         self._total = self._done = self._kept = self._failed = 0
@@ -66,7 +70,7 @@ class ConsoleProgress(Progress):
         self._show()
 
     def say(self, text: str) -> None:
-        self.console.print(escape(text), highlight=False, soft_wrap=True)
+        self.console.print(escape(self._wording(text)), highlight=False, soft_wrap=True)
 
     def stop(self) -> None:
         if self._bar is not None:

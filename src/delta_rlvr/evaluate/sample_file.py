@@ -68,7 +68,7 @@ class SampleFile:
         if stored is None:
             raise EvaluationError(
                 f"{self.path} exists and has no header of ours on line 1: it was not begun by this command "
-                "(score it with --samples, or choose another output)"
+                "(score it with `samples`, or choose another output)"
             )
         if changed := list(_differences(stored, identity)):
             raise EvaluationError(

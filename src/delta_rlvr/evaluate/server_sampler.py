@@ -257,13 +257,13 @@ class ServerSampler:
         prompt = request.prompt
         if isinstance(prompt, tuple) and all(isinstance(token, int) for token in prompt):
             if self.server.api == "chat":
-                raise EvaluationError(f"{request.key} is token ids: it needs --api completions")
+                raise EvaluationError(f"{request.key} is token ids: use api='completions'")
             return "completions", body | {"prompt": list(prompt)}
         if self.server.api == "chat":
             messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt)
             return "chat/completions", body | {"messages": messages}
         if not isinstance(prompt, str):
-            raise EvaluationError(f"{request.key} is a chat: it needs --api chat")
+            raise EvaluationError(f"{request.key} is a chat: use api='chat'")
         return "completions", body | {"prompt": prompt}
 
 

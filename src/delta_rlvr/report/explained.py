@@ -63,7 +63,7 @@ class Explained:
     """By method."""
     measured: Measured | None
 
-    def write_page(self, output: str | Path, title: str | None, megabytes: float) -> Path:
+    def write_page(self, output: str | Path, title: str | None = None, megabytes: float = 20.0) -> Path:
         with tempfile.TemporaryDirectory(prefix="delta-rlvr-explain-") as folder:
             run = Path(folder) / "run"
             self._write_run(run)

@@ -24,6 +24,7 @@ from delta_rlvr.report.shading import check_shadings
 from delta_rlvr.report.tokenview import compress, token_view
 from delta_rlvr.report.weights import points_for
 from delta_rlvr.runs import RunReader, read_run
+from delta_rlvr.runs.reader import runs_below
 from delta_rlvr.specs import shown_spec
 
 _SCRIPTS = (
@@ -52,7 +53,7 @@ CLOUD_TYPES = 8000
 
 def write_report(
     run_paths: Sequence[str | Path],
-    output: str | Path,
+    output: str | Path | None = None,
     *,
     title: str | None = None,
     lede: str | None = None,
@@ -60,14 +61,15 @@ def write_report(
     megabytes: float = TOKEN_MEGABYTES,
     shade_by: Sequence[str] = (),
 ) -> Path:
-    """Write the page of one or more run folders. `megabytes` bounds the token view of all runs together; `lede` is
-    the sentence under the title, by default the comparison's; `shade_by` names methods whose weights the token view can show too."""
+    """Write the page of one or more run folders, or folders of runs, by default into the first of them. `megabytes` bounds the token
+    view of all runs together; `lede` is the sentence under the title, by default the comparison's; `shade_by` names methods whose
+    weights the token view can show too."""
     if not run_paths:
         raise ValueError("give at least one run folder")
     if not megabytes > 0:
         raise ValueError(f"megabytes = {megabytes} must be positive")
     check_shadings(shade_by)
-    given = [read_run(path) for path in run_paths]
+    given = [read_run(path) for path in runs_below(run_paths)]
     runs = without_repeats(given)
     if len(runs) < len(given):
         left_out = ", ".join(str(run.path) for run in given if run not in runs)
@@ -80,7 +82,7 @@ def write_report(
     # The sentence under the title is the result, unless the page opens on it anyway.
     result = "" if model["sections"][:1] == ["comparison"] else model["comparison"]["sentence"]
     model |= {"title": title or _title(runs), "lede": lede or result}
-    target = Path(output)
+    target = Path(output or Path(run_paths[0]) / "report.html")
     with atomic(target) as file:
         file.write(render(model, blocks).encode("utf-8", "replace"))
     return target

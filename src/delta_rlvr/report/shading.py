@@ -95,7 +95,7 @@ def check_shadings(methods: Sequence[str]) -> None:
     from delta_rlvr.objectives import get_method
 
     for name in methods:
-        check_needs(get_method(name).rho, GIVEN, "a run folder", f"--shade-by: {name}")
+        check_needs(get_method(name).rho, GIVEN, "a run folder", f"shade_by={name!r}")
 
 
 def shade_by(responses: Sequence[dict[str, Any]], methods: Sequence[str]) -> None:
@@ -131,6 +131,6 @@ def _packed(need: str, responses: Sequence[Mapping[str, Any]], method: str) -> A
     for response in responses:
         column = response.get(GIVEN[need])
         if column is None or any(value is None for value in column):
-            raise ValueError(f"--shade-by {method}: the run's rollouts have no {GIVEN[need]} for every token")
+            raise ValueError(f"shade_by={method!r}: the run's rollouts have no {GIVEN[need]} for every token")
         values += column
     return torch.tensor(values, dtype=kinds.get(need, torch.float64))

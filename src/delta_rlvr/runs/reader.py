@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import warnings
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +18,10 @@ from delta_rlvr.runs.layout import (
     EVALUATIONS,
     METRICS,
     PROXY_AGREEMENT,
+    RESPONSE_ARRAYS,
     ROLLOUTS,
     RUN,
     SCHEMA,
-    TOKEN_ARRAYS,
     TOKENS,
     RunFolderError,
     rollout_steps,
@@ -174,7 +176,7 @@ class RunReader:
                 del response[key]
         if not isinstance(response.get("group"), (int, str, type(None))):
             response["group"] = json.dumps(response["group"])  # any value may name a group; a list is no key
-        for key in TOKEN_ARRAYS[1:]:
+        for key in RESPONSE_ARRAYS[1:]:
             if key in response and not _is_column(response[key], length):
                 if response[key] is not None:
                     self._say(f"{name}: {key} does not fit its {length} tokens and is left out")
@@ -213,3 +215,20 @@ def _is_column(value: Any, length: int) -> bool:
     ):
         return False
     return not bool(np.isinf(np.array(value, np.float64)).any())
+
+
+def runs_below(folders: Sequence[str | Path]) -> list[Path]:
+    """The folders that are runs; for one that only holds runs (a comparison's), those runs, in the order in which they were begun."""
+    runs: list[Path] = []
+    for folder in map(Path, folders):
+        inside = [] if (folder / RUN).exists() else [file.parent for file in folder.glob(f"*/{RUN}")]
+        runs += sorted(inside, key=_begun) or [folder]
+        if inside and (deeper := sorted({file.parent.parent.name for file in folder.glob(f"*/*/{RUN}")})):
+            warnings.warn(
+                f"not on this page, because they hold runs themselves: {', '.join(deeper)}", stacklevel=3
+            )
+    return runs
+
+
+def _begun(folder: Path) -> tuple[str, str]:
+    return str(read_run(folder).info.get("started", "")), folder.name

@@ -14,7 +14,7 @@ from delta_evidence.commands import measured_bench
 from delta_evidence.commands.credit_bench_display import show
 from delta_evidence.planted.bench import CreditBench
 from delta_evidence.planted.figure import bench_figure
-from delta_evidence.planted.settings import BenchSettings
+from delta_evidence.planted.settings import PlantedSettings
 from delta_evidence.planted.table import agreement_file, bench_result
 from delta_rlvr.exit_codes import at_work
 from delta_rlvr.files import write_json, write_text
@@ -33,7 +33,7 @@ QUICK |= {"batches": 2, "prompts": 8, "deep_batches": 1, "update_prompts": 8, "a
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    given = BenchSettings()
+    given = PlantedSettings()
     add = parser.add_argument
     add(
         "--labels",
@@ -131,12 +131,12 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def bench_settings(options: argparse.Namespace) -> BenchSettings:
+def bench_settings(options: argparse.Namespace) -> PlantedSettings:
     """The settings that the options stand for."""
     chosen = (QUICK if options.quick else {}) | _given(options) | given_settings(options, ["shots"])
     if options.methods is not None:
         chosen["stability"] = options.methods
-    return BenchSettings(**chosen)
+    return PlantedSettings(**chosen)
 
 
 def _given(options: argparse.Namespace) -> dict[str, Any]:

@@ -10,17 +10,17 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from delta_evidence.methods import label
 from delta_evidence.planted.bench import TERCILES
 from delta_evidence.planted.conditions import CLEAN, PERTURBED, SHUFFLED
 from delta_evidence.planted.measures import BINS, SIDES, Spread
-from delta_evidence.planted.methods import label
-from delta_evidence.planted.settings import BASELINE, RIVAL, BenchSettings
+from delta_evidence.planted.settings import BASELINE, RIVAL, PlantedSettings
 from delta_evidence.planted.table import select, value
 from delta_rlvr.terminal import add_columns
 from delta_rlvr.words import counted
 
 
-def show(result: dict[str, Any], settings: BenchSettings, console: Console) -> None:
+def show(result: dict[str, Any], settings: PlantedSettings, console: Console) -> None:
     """What the tables say, the tables, and what has to be known to read them."""
 
     def say(text: str) -> None:
@@ -140,7 +140,7 @@ def _print_columns(console: Console, title: str, names: Sequence[str], columns: 
         console.print(table)
 
 
-def _finding(result: dict[str, Any], settings: BenchSettings) -> tuple[str, list[str], Columns]:
+def _finding(result: dict[str, Any], settings: PlantedSettings) -> tuple[str, list[str], Columns]:
     title = (
         f"Finding the tokens that decided: {counted(len(settings.policies), 'policy', 'policies')} x "
         f"{counted(len(settings.tasks), 'task')} x {counted(settings.batches, 'batch', 'batches')}"
@@ -160,7 +160,7 @@ def _finding(result: dict[str, Any], settings: BenchSettings) -> tuple[str, list
     return title, [row["label"] for row in rows], columns
 
 
-def _finding_caption(result: dict[str, Any], settings: BenchSettings) -> str:
+def _finding_caption(result: dict[str, Any], settings: PlantedSettings) -> str:
     share = {side: _average_fact(result, settings, f"{side}_decisive_share") for side in SIDES}
     fipo = f" fipo: in the second of two mini-batches, after one DAPO step (before it, it is {BASELINE})."
     return (
@@ -265,7 +265,7 @@ def _sides(row: dict[str, Any]) -> str:
     return " ".join(_number(value(row, f"{side}_auroc").mean, 2) for side in SIDES)
 
 
-def _average_fact(result: dict[str, Any], settings: BenchSettings, key: str) -> float:
+def _average_fact(result: dict[str, Any], settings: PlantedSettings, key: str) -> float:
     rows = (row for row in result["facts"] if row["task"] in settings.tasks)
     known = [row[key] for row in rows if not math.isnan(row[key])]
     return sum(known) / len(known) if known else math.nan

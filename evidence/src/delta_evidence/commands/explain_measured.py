@@ -13,7 +13,7 @@ from delta_evidence.judging import Asked, Judge
 from delta_evidence.measured.bench import check_verifiable
 from delta_evidence.measured.continuations import Response, StackContinuations, checked_reward
 from delta_evidence.measured.measure import TOLERANCE, check_budget, measure
-from delta_evidence.phases import Phases, Progress
+from delta_evidence.phases import Phases, ProgressLines
 from delta_evidence.rollouts import make_collector
 from delta_rlvr.report.explained import Forward
 from delta_rlvr.report.rollout_files import Rollout, RolloutFileError
@@ -33,7 +33,7 @@ class Continued:
     ) -> list[tuple[Sequence[float], Sequence[float]]]:
         device = policy.get_output_embeddings().weight.device
         phases = Phases(device=device, tell=lambda line: print(line, file=sys.stderr))
-        progress = Progress(phases)
+        progress = ProgressLines(phases)
         with Judge(tokenizer) as judge, progress, phases("continuations"):
             responses = {0: self._responses(judge, rollouts, passes)}
             collector = make_collector(

@@ -13,11 +13,11 @@ from rich.console import Console
 from rich.table import Table
 
 from delta_evidence.judging import MOST_JUDGES, judges_beside
-from delta_evidence.learning.stopping import Stop
 from delta_evidence.measured.bench import DTYPES, MeasuredBench
 from delta_evidence.measured.figure import measured_figure
 from delta_evidence.measured.settings import MeasuredSettings
 from delta_evidence.measured.table import HEADINGS, cells, markdown, measured_result, ordered, sentences
+from delta_evidence.stopping import Stop
 from delta_rlvr.evaluate.server_sampler import ServerSettings
 from delta_rlvr.exit_codes import at_work
 from delta_rlvr.files import dump, locked, write_text

@@ -15,8 +15,8 @@ from delta_evidence.learning.checkpoint import Stack, begun_stacks, path_of
 from delta_evidence.learning.heldout import HeldoutSettings
 from delta_evidence.learning.protocol import Protocol, Run, TrainingSettings
 from delta_evidence.learning.session import Machine, Session, Trained
-from delta_evidence.learning.stopping import Stop, Stopped
-from delta_evidence.phases import Phases, Progress
+from delta_evidence.phases import Phases, ProgressLines
+from delta_evidence.stopping import Stop, Stopped
 from delta_rlvr.evaluate.results import VERSIONS
 from delta_rlvr.exit_codes import at_work
 from delta_rlvr.files import atomic, dump, locked, now, plain, write_json
@@ -173,7 +173,7 @@ class Study:
             raise ValueError(
                 f"export: {', '.join(unknown)} is not among the arms {', '.join(self.protocol.arms)}"
             )
-        with locked(self.folder), Progress(Phases(tell=tell)) as progress:
+        with locked(self.folder), ProgressLines(Phases(tell=tell)) as progress:
             self.write_protocol(machine)
             model, tokenizer = load_policy(self.model)
             with Judge(tokenizer, machine.workers) as judge:

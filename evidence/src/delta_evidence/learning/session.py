@@ -17,12 +17,12 @@ from delta_evidence.learning.batch_statistics import BatchStatistics
 from delta_evidence.learning.checkpoint import Stack, path_of, write_state
 from delta_evidence.learning.heldout import Decoding, Score, heldout_scores
 from delta_evidence.learning.protocol import Protocol
-from delta_evidence.learning.stopping import Stop, Stopped
 from delta_evidence.learning.training import StackedTraining
-from delta_evidence.phases import Phases, Progress
+from delta_evidence.phases import Phases, ProgressLines
 from delta_evidence.rollouts import Collector, make_collector
 from delta_evidence.stack.layers import round_up
 from delta_evidence.stack.memory import bytes_per_run, free_memory, runs_that_fit
+from delta_evidence.stopping import Stop, Stopped
 from delta_rlvr.models.prompts import encode_prompt
 from delta_rlvr.tasks import Task, get_task
 
@@ -92,7 +92,7 @@ class Session:
     tokenizer: Any
     judge: Judge
     stop: Stop
-    progress: Progress
+    progress: ProgressLines
     exported: Collection[str]
     """Arms whose trained weights are written to the folder as transformers models."""
     _batch_seconds: float = 0.0
@@ -196,6 +196,7 @@ class Session:
             with self.phases("held-out"):
                 after = self._score(training.collector, tasks, self._at_the_end())
         except (Stopped, torch.OutOfMemoryError):
+            self.phases.on_enter = lambda: None  # or it would stop the writing too
             if not training.within_batch and training.done > stack.done:
                 self._save(training)
             raise

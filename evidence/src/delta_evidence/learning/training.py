@@ -29,7 +29,7 @@ from delta_evidence.measured.measure import TOLERANCE, check_budget, measure
 from delta_evidence.rollouts import Batch, Collector, Rollouts, draws, row_pieces
 from delta_evidence.stack.memory import with_fewer_rows
 from delta_evidence.stack.policy import clip_gradients
-from delta_evidence.weighing import Weigher, study_method
+from delta_evidence.weighing import BatchWeigher, study_method
 from delta_rlvr.objectives import LossInputs, policy_loss, token_mean
 from delta_rlvr.tasks import Problem, Task, get_task
 
@@ -244,7 +244,7 @@ class StackedTraining:
             if place in self.diverged:
                 weights.append(torch.zeros_like(batch.logps))
                 continue
-            weigher = Weigher(batch, self.policy.head[place], number=number, seed=run.seed)
+            weigher = BatchWeigher(batch, self.policy.head[place], number=number, seed=run.seed)
             diagnose = number % DIAGNOSED_EVERY == 0
             record = weigher.record(method.rule, diagnose=diagnose)
             weights.append(record.padded(record.weights, batch.mask))

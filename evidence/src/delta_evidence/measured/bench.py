@@ -12,9 +12,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from delta_evidence.bench import Bench, Unit, read
+from delta_evidence.bench import Bench, PlannedBatch, read
 from delta_evidence.judging import Judge, knows_decisive
-from delta_evidence.learning.stopping import Stop, Stopped
 from delta_evidence.measured.agreement import choose
 from delta_evidence.measured.cell import Cell
 from delta_evidence.measured.continuations import Continuations, Response, StackContinuations, responses_of
@@ -31,10 +30,11 @@ from delta_evidence.measured.fidelity import (
 from delta_evidence.measured.measure import measure
 from delta_evidence.measured.served import ServedContinuations
 from delta_evidence.measured.settings import MeasuredSettings
-from delta_evidence.phases import Phases, Progress
+from delta_evidence.phases import Phases, ProgressLines
 from delta_evidence.rollouts import make_collector
 from delta_evidence.stack.memory import free_memory
 from delta_evidence.stack.model_weights import shape_of
+from delta_evidence.stopping import Stop, Stopped
 from delta_rlvr.evaluate.server_sampler import ServerSettings
 from delta_rlvr.files import atomic, write_json
 from delta_rlvr.models import load_policy
@@ -61,7 +61,7 @@ class MeasuredBench(Bench[MeasuredSettings]):
         if (self.server.model if self.server is not None else None) != served:
             raise ValueError(f"served={served!r}: give the server of this model, or none for None")
         self.phases = Phases(device=self.device, timed=True, tell=self.say)
-        self.progress = Progress(self.phases)
+        self.progress = ProgressLines(self.phases)
 
     def prepare(self) -> None:
         """Refuse tasks without a verifiable reward and a folder of other settings; leave ours there."""
@@ -122,7 +122,7 @@ class MeasuredBench(Bench[MeasuredSettings]):
 
     # ------------------------------------------------------------------ credit of tokens
 
-    def _labels(self, cell: Cell, units: Sequence[Unit]) -> None:
+    def _labels(self, cell: Cell, units: Sequence[PlannedBatch]) -> None:
         """Rollout batches whose responses are continued together: few places from one response, many from all of them."""
         settings, where = self.settings, f"{cell}, {len(units)} batches of rollouts"
         rollouts = {

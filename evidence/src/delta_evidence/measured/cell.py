@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from delta_evidence.bench import Unit
+from delta_evidence.bench import PlannedBatch
 from delta_evidence.judging import knows_decisive
 from delta_evidence.measured.agreement import LABELS, Labels, planted_agreement
 from delta_evidence.measured.continuations import Response
@@ -19,7 +19,7 @@ from delta_evidence.measured.settings import MeasuredSettings
 from delta_evidence.planted.conditions import CLEAN
 from delta_evidence.planted.updates import method_weights
 from delta_evidence.rollouts import Batch, Collector, Rollouts
-from delta_evidence.weighing import Weigher
+from delta_evidence.weighing import BatchWeigher
 from delta_rlvr.models.token_texts import token_texts
 from delta_rlvr.objectives import mixed_share
 from delta_rlvr.tasks import Task
@@ -67,14 +67,14 @@ class Cell:
         policy, settings = self.collector.policy, self.settings
         return method_weights(
             policy,
-            Weigher(rollouts, policy.head[0].detach(), number=number),
+            BatchWeigher(rollouts, policy.head[0].detach(), number=number),
             self.methods,
             learning_rate=settings.learning_rate,
             rows_at_once=settings.pass_rows,
         )
 
     def agreement(
-        self, unit: Unit, rollouts: Rollouts, rows: Sequence[int], credits: Sequence[MeasuredCredit]
+        self, unit: PlannedBatch, rollouts: Rollouts, rows: Sequence[int], credits: Sequence[MeasuredCredit]
     ) -> dict[str, Any]:
         """Every method's weights on a rollout batch compared with the credit of its measured responses, which stand in `rows`."""
         facts: dict[str, Any] = {

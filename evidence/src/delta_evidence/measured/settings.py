@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from delta_evidence.bench import Cells
 from delta_evidence.measured.measure import TOLERANCE, check_budget
-from delta_evidence.planted.methods import bench_method, every_method
+from delta_evidence.methods import bench_method, every_method
 from delta_evidence.planted.settings import BASELINE, RIVAL
 from delta_rlvr.models import DEFAULT_POLICY
 from delta_rlvr.objectives import Method

@@ -14,8 +14,8 @@ from delta_evidence.measured.estimate import Z
 from delta_evidence.measured.fidelity import MEASURES as FIDELITY
 from delta_evidence.measured.fidelity import fidelity_rows, gradient_facts
 from delta_evidence.measured.settings import PLAIN, MeasuredSettings
+from delta_evidence.methods import label
 from delta_evidence.planted.measures import SIDES, Spread
-from delta_evidence.planted.methods import label
 from delta_evidence.planted.settings import BASELINE
 from delta_evidence.planted.table import Document, Row, by_method, facts, or_nan, slices, table, value
 

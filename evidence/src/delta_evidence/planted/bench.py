@@ -11,8 +11,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from delta_evidence.bench import Bench, Unit
+from delta_evidence.bench import Bench, PlannedBatch
 from delta_evidence.judging import Judge, knows_decisive
+from delta_evidence.methods import PROXIES, SCOPES
 from delta_evidence.planted.conditions import CLEAN, PERTURBED
 from delta_evidence.planted.measures import (
     batch_facts,
@@ -21,9 +22,8 @@ from delta_evidence.planted.measures import (
     measure_weights,
     small_sample,
 )
-from delta_evidence.planted.methods import PROXIES, SCOPES
 from delta_evidence.planted.policies import get_continuation, is_variant, make_variant
-from delta_evidence.planted.settings import BASELINE, REFERENCE, BenchSettings
+from delta_evidence.planted.settings import BASELINE, REFERENCE, PlantedSettings
 from delta_evidence.planted.updates import (
     cosines,
     full_gradient_agreement,
@@ -34,7 +34,7 @@ from delta_evidence.planted.updates import (
 from delta_evidence.rollouts import Batch, Collector, Rollouts, make_collector
 from delta_evidence.shots import with_shots
 from delta_evidence.stack.policy import StackedPolicy
-from delta_evidence.weighing import Weigher
+from delta_evidence.weighing import BatchWeigher
 from delta_rlvr.credit import Delta
 from delta_rlvr.files import write_json
 from delta_rlvr.models import load_policy
@@ -47,7 +47,7 @@ _GRADIENT_FLOATS = 1 << 29
 
 
 @dataclass
-class CreditBench(Bench[BenchSettings]):
+class CreditBench(Bench[PlantedSettings]):
     """Runs a benchmark into a folder, one file per rollout batch."""
 
     _loaded: tuple[str, Collector] | None = None
@@ -66,14 +66,14 @@ class CreditBench(Bench[BenchSettings]):
             methods=[one.name for one in self.settings.compared],
         )
 
-    def measure_and_keep(self, unit: Unit) -> dict[str, Any]:
+    def measure_and_keep(self, unit: PlannedBatch) -> dict[str, Any]:
         """Measure one rollout batch of one policy on one task, and write its file, whole or not at all."""
         settings = self.settings
         collector = self._collector(unit.policy)
         policy, rollouts = collector.policy, self._collect(collector, unit)
         records: list[dict[str, Any]] = []
         if bool((rollouts.advantages != 0).any()):
-            weigher = Weigher(rollouts, policy.head[0].detach(), number=unit.number)
+            weigher = BatchWeigher(rollouts, policy.head[0].detach(), number=unit.number)
             weights = method_weights(
                 policy,
                 weigher,
@@ -103,7 +103,7 @@ class CreditBench(Bench[BenchSettings]):
         write_json(self.folder / unit.path, document, indent=None)
         return document
 
-    def _collect(self, collector: Collector, unit: Unit) -> Rollouts:
+    def _collect(self, collector: Collector, unit: PlannedBatch) -> Rollouts:
         settings = self.settings
         task = with_shots(get_task(unit.task), settings.shots)
         start = unit.number * settings.prompts
@@ -165,7 +165,7 @@ class CreditBench(Bench[BenchSettings]):
         return {name: {"cosine": own, "cosine_gain": own - cosine[BASELINE]} for name, own in cosine.items()}
 
     def _stability(
-        self, weigher: Weigher, clean: dict[str, Float[Tensor, "batch time"]], number: int
+        self, weigher: BatchWeigher, clean: dict[str, Float[Tensor, "batch time"]], number: int
     ) -> list[dict[str, Any]]:
         settings, rollouts = self.settings, weigher.rollouts
         chosen = settings.perturbed

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from delta_evidence.drawing import INK, LINES, MARGIN, RULE, SOFT, WIDTH, Canvas, DotRows
+from delta_evidence.methods import label
 from delta_evidence.planted.conditions import CLEAN, NOISE, SHUFFLED
-from delta_evidence.planted.methods import label
 from delta_evidence.planted.table import Row, by_method, select, value
 
 SIDES = {"right": LINES[0], "wrong": LINES[1]}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from delta_evidence.bench import Cells
-from delta_evidence.planted.methods import bench_method, every_method
+from delta_evidence.methods import bench_method, every_method
 from delta_rlvr.models import DEFAULT_POLICY
 from delta_rlvr.objectives import Method
 from delta_rlvr.tasks import BUILT_IN
@@ -29,7 +29,7 @@ STABILITY = (
 
 
 @dataclass(frozen=True)
-class BenchSettings(Cells):
+class PlantedSettings(Cells):
     """What is measured, on what. Two runs with the same settings give the same numbers on one machine."""
 
     policies: tuple[str, ...] = (DEFAULT_POLICY, "confident")

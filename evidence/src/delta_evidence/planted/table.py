@@ -7,10 +7,10 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from delta_evidence.methods import label
 from delta_evidence.planted.conditions import CLEAN, SHUFFLED
 from delta_evidence.planted.measures import SIDES, Spread, spread
-from delta_evidence.planted.methods import label
-from delta_evidence.planted.settings import RIVAL, BenchSettings
+from delta_evidence.planted.settings import RIVAL, PlantedSettings
 
 SCHEMA = 1
 MEASURES = (
@@ -30,7 +30,7 @@ Row = dict[str, Any]
 """A row of a table: what it is about, and a `Spread` for each measure that is known of it."""
 
 
-def bench_result(documents: Sequence[Document], settings: BenchSettings) -> dict[str, Any]:
+def bench_result(documents: Sequence[Document], settings: PlantedSettings) -> dict[str, Any]:
     """Everything that `credit_bench.json` holds."""
     rows = [
         {"slice": name, **row}

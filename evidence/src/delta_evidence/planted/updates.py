@@ -10,10 +10,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from delta_evidence.planted.proxy_agreement import Agreement, proxy_agreement
 from delta_evidence.rollouts import Rollouts, row_pieces
 from delta_evidence.stack.policy import StackedPolicy, clip_gradients
-from delta_evidence.weighing import Weigher
-from delta_rlvr.credit import Agreement, Delta, full_token_gradients, proxy_agreement
+from delta_evidence.weighing import BatchWeigher
+from delta_rlvr.credit import Delta, full_token_gradients
 from delta_rlvr.objectives import LossInputs, Method, Surrogate, get_method, policy_loss
 
 MAX_GRAD_NORM = 1.0
@@ -108,7 +109,7 @@ def weights_after_a_step(
 
 def method_weights(
     policy: StackedPolicy,
-    weigher: Weigher,
+    weigher: BatchWeigher,
     methods: Sequence[Method],
     *,
     learning_rate: float,

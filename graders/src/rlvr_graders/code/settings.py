@@ -16,12 +16,12 @@ class CodeSettings:
     seconds_total: float = 60.0
     """Wall-clock limit of all tests of one program together."""
     memory_bytes: int = 2048 * MEBIBYTE
-    """Address space of a process, and private memory of all processes of the program together."""
-    processes: int = 32
-    """Processes and threads that the program may have at a time."""
+    """Address space of a process, and memory of all processes of the program together, as the kernel counts it."""
+    processes: int = 256
+    """Processes and threads that the program may have at a time: a bound on harm, since default pools grow with the machine."""
     file_bytes: int = 16 * MEBIBYTE
     """Size of a file that the program writes."""
-    open_files: int = 128
+    open_files: int = 512
     """Files that the program may have open."""
     temporary_bytes: int = 64 * MEBIBYTE
     """Room in each of the sandbox's two folders for temporary files, which lie in memory."""

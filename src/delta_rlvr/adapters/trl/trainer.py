@@ -49,7 +49,7 @@ from delta_rlvr.adapters.trl.recorded import last_checkpoint, recorded_script
 from delta_rlvr.adapters.trl.resume import ExactResume
 from delta_rlvr.adapters.trl.rollout_batch import RolloutBatch
 from delta_rlvr.adapters.trl.version import VERSION_HELP, check_trl_version
-from delta_rlvr.adapters.trl.weighing import Rollout, Weigher
+from delta_rlvr.adapters.trl.weighing import BatchFacts, Weigher
 from delta_rlvr.credit import CreditStream, RowStore
 from delta_rlvr.objectives import Method, group_numbers, rewarded_alike
 
@@ -110,7 +110,7 @@ class DeltaTrainer(GRPOTrainer):
         self._alike: Tensor | None = None
         self._iterations: int | None = None
         # Of the loss that is being computed:
-        self._late: Rollout | None = None
+        self._late: BatchFacts | None = None
         self._loss_inputs: dict[str, Any] | None = None
         self._check_head()
         self.add_callback(ExactResume(self))
@@ -209,13 +209,13 @@ class DeltaTrainer(GRPOTrainer):
                 f"TRL {trl.__version__} counts other tokens than its pass was captured for: {VERSION_HELP}"
             )
 
-    def _rollout(self, inputs: list[dict[str, Any]], output: dict[str, Any]) -> Rollout:
+    def _rollout(self, inputs: list[dict[str, Any]], output: dict[str, Any]) -> BatchFacts:
         assert self._rewards is not None
         assert self._alike is not None
         assert self.num_generations is not None
         first = self.accelerator.process_index * len(inputs)
         numbers = torch.arange(first, first + len(inputs), device=self.accelerator.device)
-        return Rollout(
+        return BatchFacts(
             step=self.state.global_step + 1,
             round_number=self._round_number,
             closely=self._closely,
@@ -231,7 +231,7 @@ class DeltaTrainer(GRPOTrainer):
         )
 
     def _weigh(
-        self, capture: Capture, rollout: Rollout, advantages: Float[Tensor, " batch"]
+        self, capture: Capture, rollout: BatchFacts, advantages: Float[Tensor, " batch"]
     ) -> Float[Tensor, "batch ..."]:
         """The advantages times the weights [batch, time], or as they are where every weight is one."""
         # A group of equal rewards has no side. TRL gives it an advantage all the same, of rounding alone. The loss keeps that one, so

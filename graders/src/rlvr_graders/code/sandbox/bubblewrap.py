@@ -19,6 +19,9 @@ from rlvr_graders.code.sandbox.errors import SandboxUnavailable
 PACKAGES = "/packages"
 WORK = "/tmp"
 WRITABLE = (WORK, "/dev/shm")
+# Neither /dev/zero, which gives shared memory that no limit sees, nor terminals, of which a machine has only so many.
+DEVICES = ("/dev/null", "/dev/random", "/dev/urandom")
+LINKS = {"fd": "fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}
 # Time zones, and where the loader looks for libraries.
 SMALL = ("/usr/share/zoneinfo", "/etc/localtime", "/etc/ld.so.cache", "/etc/alternatives", "/usr/lib/locale")
 INSTALL = (
@@ -40,6 +43,7 @@ ENVIRONMENT = {
     "LANG": "C.UTF-8",
     "PYTHONUTF8": "1",
     "PYTHONHASHSEED": "0",  # the same program prints its sets in the same order every time
+    "MALLOC_ARENA_MAX": "2",  # else each thread reserves 64 MiB of the address space
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
@@ -155,7 +159,11 @@ def command(
     for name, value in ENVIRONMENT.items():
         words += ["--setenv", name, value]
     words += _file_system(packages)
-    words += ["--proc", "/proc", "--dev", "/dev"]
+    words += ["--proc", "/proc", *_tmpfs("/dev", 4096, "0755")]
+    for device in DEVICES:
+        words += ["--dev-bind", device, device]
+    for name, target in LINKS.items():
+        words += ["--symlink", f"/proc/self/{target}", f"/dev/{name}"]
     for folder in WRITABLE:
         words += _tmpfs(folder, temporary_bytes, "1777")
     words += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", WORK]

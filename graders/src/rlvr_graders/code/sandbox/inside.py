@@ -137,6 +137,8 @@ def start(limits: dict[str, int], folder: str) -> tuple[int, int]:
     os.close(nothing)
     os.chdir(folder)
     plain_builtins()
+    with open("/proc/self/oom_score_adj", "w") as first_to_end:  # should the machine run out of memory
+        first_to_end.write("1000")
     set_limits(limits)
     write_message(replies, ("started",))
     return requests, replies

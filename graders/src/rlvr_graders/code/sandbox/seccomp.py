@@ -1,7 +1,9 @@
 """A system-call filter for bubblewrap: what a namespace does not stop and no graded program needs.
 
-Denied: nested namespaces and mounts, tracing, kernel keys, BPF, performance events, io_uring, modules, and memory
-that resource limits do not see (memfd, System V shared memory and message queues). Everything else is allowed.
+Denied: nested namespaces and mounts, tracing, kernel keys, BPF, performance events, modules, what the machine has only so much of
+(asynchronous I/O contexts, watches of files), and memory that no limit of ours sees: memfd, System V and POSIX message queues,
+anonymous shared maps (their pages stay when they are unmapped but for one), pages given to a pipe, sockets with large buffers or
+of any network. Everything else is allowed.
 """
 
 from __future__ import annotations
@@ -13,25 +15,52 @@ from functools import cache
 
 NEW_NAMESPACES = 0x7E020080  # every CLONE_NEW* flag that clone() takes
 ALLOW, KILL, DENY = 0x7FFF0000, 0x80000000, 0x00050000
-LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+LOAD, AND, EQUAL, AT_LEAST, RETURN = 0x20, 0x54, 0x15, 0x35, 0x06
 
-# New calls have the same number everywhere: io_uring 425-427, open_tree 428, move_mount 429, fsopen 430, pidfd_getfd
-# 438, mount_setattr 442, memfd_secret 447.
-EVERYWHERE = (425, 426, 427, 428, 429, 430, 438, 442, 447)
-CLONE3 = 435  # its flags lie behind a pointer that a filter cannot follow: ENOSYS sends libc back to clone()
-# ptrace, shmget, msgget, memfd_create, process_vm_readv, process_vm_writev, mount, umount2, pivot_root, unshare, setns,
-# add_key, request_key, keyctl, bpf, perf_event_open, userfaultfd, name_to_handle_at, open_by_handle_at, kexec_load,
-# init_module, finit_module, delete_module, swapon, swapoff, reboot, syslog
-X86_64 = "101 29 68 319 310 311 165 166 155 272 308 248 249 250 321 298 323 303 304 246 175 313 176 167 168 169 103"
-AARCH64 = (
-    "117 194 186 279 270 271 40 39 41 97 268 217 218 219 280 241 282 264 265 104 105 273 106 224 225 142 116"
-)
-# AUDIT_ARCH_*, which the kernel reports with each call; the number of clone(), allowed for processes and threads, not for namespaces;
-# the calls that fail with EPERM.
-ARCHITECTURES = {
-    "x86_64": (0xC000003E, 56, (*map(int, X86_64.split()), *EVERYWHERE)),
-    "aarch64": (0xC00000B7, 220, (*map(int, AARCH64.split()), *EVERYWHERE)),
+# Each call's number on x86_64 and on aarch64, None where it is missing there.
+DENIED = {
+    **{
+        "ptrace": (101, 117),
+        "process_vm_readv": (310, 270),
+        "process_vm_writev": (311, 271),
+        "kcmp": (312, 272),
+    },
+    **{"shmget": (29, 194), "semget": (64, 190), "msgget": (68, 186), "mq_open": (240, 180)},
+    **{"memfd_create": (319, 279), "userfaultfd": (323, 282), "remap_file_pages": (216, 234)},
+    **{"vmsplice": (278, 75), "splice": (275, 76), "tee": (276, 77), "io_setup": (206, 0)},
+    **{"inotify_init": (253, None), "inotify_init1": (294, 26), "fanotify_init": (300, 262)},
+    **{"setxattr": (188, 5), "lsetxattr": (189, 6), "fsetxattr": (190, 7)},
+    **{
+        "mount": (165, 40),
+        "umount2": (166, 39),
+        "pivot_root": (155, 41),
+        "unshare": (272, 97),
+        "setns": (308, 268),
+    },
+    **{"add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219)},
+    **{"bpf": (321, 280), "perf_event_open": (298, 241), "seccomp": (317, 277), "modify_ldt": (154, None)},
+    **{"name_to_handle_at": (303, 264), "open_by_handle_at": (304, 265), "lookup_dcookie": (212, 18)},
+    **{"kexec_load": (246, 104), "kexec_file_load": (320, 294), "reboot": (169, 142), "syslog": (103, 116)},
+    **{"init_module": (175, 105), "finit_module": (313, 273), "delete_module": (176, 106)},
+    **{"swapon": (167, 224), "swapoff": (168, 225), "quotactl": (179, 60), "acct": (163, 89)},
+    **{"io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427)},
+    **{"open_tree": (428, 428), "move_mount": (429, 429), "fsopen": (430, 430), "fsmount": (432, 432)},
+    **{"fspick": (433, 433), "pidfd_getfd": (438, 438), "process_madvise": (440, 440)},
+    **{"mount_setattr": (442, 442), "quotactl_fd": (443, 443), "memfd_secret": (447, 447)},
 }
+CLONE3 = 435  # its flags lie behind a pointer that a filter cannot follow: ENOSYS sends libc back to clone()
+# Calls that an argument decides on: (numbers, which argument, bits of it to look at, values, whether these alone are denied or
+# alone allowed).
+MAP_SHARED, MAP_SHARED_VALIDATE, MAP_ANONYMOUS = 0x01, 0x03, 0x20
+BUFFER_SIZES = (7, 8, 32, 33)  # SO_SNDBUF, SO_RCVBUF and their FORCEs
+ARGUMENTS = {
+    "clone": ((56, 220), 0, NEW_NAMESPACES, (0,), "allowed"),
+    "mmap": ((9, 222), 3, 0x2F, (MAP_SHARED | MAP_ANONYMOUS, MAP_SHARED_VALIDATE | MAP_ANONYMOUS), "denied"),
+    "socket": ((41, 198), 0, 0xFFFFFFFF, (1,), "allowed"),  # AF_UNIX
+    "setsockopt": ((54, 208), 2, 0xFFFFFFFF, BUFFER_SIZES, "denied"),
+}
+# AUDIT_ARCH_*, which the kernel reports with each call, and the column of numbers above.
+ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 
 
 def _step(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
@@ -43,7 +72,7 @@ def filter_program() -> bytes | None:
     """The filter as classic BPF, or None on an architecture whose call numbers are not listed here."""
     if platform.machine() not in ARCHITECTURES:
         return None
-    architecture, clone, denied = ARCHITECTURES[platform.machine()]
+    architecture, column = ARCHITECTURES[platform.machine()]
     deny, missing = DENY | errno.EPERM, DENY | errno.ENOSYS
     program = [
         _step(LOAD, 4),  # seccomp_data.arch
@@ -54,13 +83,17 @@ def filter_program() -> bytes | None:
         _step(RETURN, missing),
         _step(EQUAL, CLONE3, if_false=1),
         _step(RETURN, missing),
-        _step(EQUAL, clone, if_false=4),
-        _step(LOAD, 16),  # low half of the first argument: clone's flags
-        _step(ANY_BIT, NEW_NAMESPACES, if_false=1),
-        _step(RETURN, deny),
-        _step(RETURN, ALLOW),
     ]
-    for number in denied:
-        program += [_step(EQUAL, number, if_false=1), _step(RETURN, deny)]
+    for numbers in DENIED.values():
+        if (number := numbers[column]) is not None:
+            program += [_step(EQUAL, number, if_false=1), _step(RETURN, deny)]
+    for numbers, argument, mask, values, these in ARGUMENTS.values():
+        listed, others = (deny, ALLOW) if these == "denied" else (ALLOW, deny)
+        # The low half of the argument: all of these are 32 bits wide in the kernel.
+        block = [_step(LOAD, 16 + 8 * argument), _step(AND, mask)]
+        for value in values:
+            block += [_step(EQUAL, value, if_false=1), _step(RETURN, listed)]
+        block.append(_step(RETURN, others))
+        program += [_step(EQUAL, numbers[column], if_false=len(block)), *block]
     program.append(_step(RETURN, ALLOW))
     return b"".join(program)

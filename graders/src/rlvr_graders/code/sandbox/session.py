@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import marshal
+import math
 import os
 import select
 import signal
@@ -18,6 +19,7 @@ from typing import Any
 
 from rlvr_graders.code.sandbox import bubblewrap, seccomp
 from rlvr_graders.code.sandbox.errors import ProgramFailure, SandboxError, Stopped
+from rlvr_graders.code.sandbox.memory import Memory
 from rlvr_graders.code.sandbox.wire import WireError, decode, encode
 from rlvr_graders.code.settings import CodeSettings
 
@@ -71,6 +73,7 @@ class Session:
         self._info: int | None = None  # where bubblewrap says which process is the first of the sandbox,
         self._first: int | None = None  # whose end is the end of all of them,
         self._first_handle: int | None = None  # and a hold on it, because a number may be used again
+        self._memory: Memory | None = None
         self._writable: list[int] = []  # its folders in memory, held open to count what lies in them
         places = {"packages": bubblewrap.PACKAGES, "folder": bubblewrap.WORK}
         whole = {**job, "mode": mode, "limits": self._limits(), **places}
@@ -96,6 +99,8 @@ class Session:
             raise SandboxError(f"the sandbox did not report its start but {started!r}")
         # A program that has ended already took its files with it.
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            assert self._first is not None  # it has reported its start
+            self._memory = Memory(self._first, self.settings.memory_bytes)
             for folder in bubblewrap.WRITABLE:
                 path = f"/proc/{self._first}/root{folder}"
                 self._writable.append(os.open(path, os.O_PATH | os.O_DIRECTORY))
@@ -163,16 +168,19 @@ class Session:
                 raise ProgramFailure(f"timed out: did not {doing} in time")
             if self.stop is not None and self.stop.is_set():
                 raise Stopped
-            if now - self._checked >= SLICE_SECONDS:
-                self._checked = now
-                self._check_use()
-            if waiting.poll(min(SLICE_SECONDS, deadline - now) * 1000):
+            self._check_use(now)
+            soon = SLICE_SECONDS if self._memory is None else self._memory.seconds_to_next_look()
+            # In whole milliseconds, upwards: a poll of 0 would spin.
+            if waiting.poll(math.ceil(min(SLICE_SECONDS, soon, deadline - now) * 1000)):
                 return
 
-    def _check_use(self) -> None:
+    def _check_use(self, now: float) -> None:
         """What no limit of the kernel bounds: the memory of all processes together, and the number of files."""
-        if self._first is not None and _memory_of_tree(self._first) > self.settings.memory_bytes:
+        if self._memory is not None and self._memory.is_exceeded():
             raise ProgramFailure(f"used more than {self.settings.memory_bytes} bytes of memory")
+        if now - self._checked < SLICE_SECONDS:
+            return
+        self._checked = now
         for folder in self._writable:
             room = os.fstatvfs(folder)
             if room.f_files - room.f_ffree > self.settings.files:
@@ -190,6 +198,9 @@ class Session:
             "NOFILE": settings.open_files,
             "STACK": 128 << 20,
             "CORE": 0,
+            "MEMLOCK": 0,
+            "MSGQUEUE": 0,
+            "SIGPENDING": 1024,
         }
 
     def _launch(self) -> subprocess.Popen[bytes]:
@@ -266,6 +277,9 @@ class Session:
         for folder in self._writable:
             os.close(folder)
         self._writable = []
+        if self._memory is not None:
+            self._memory.close()
+            self._memory = None
 
 
 def _popen(words: list[str], descriptors: tuple[int, ...]) -> subprocess.Popen[bytes]:
@@ -284,19 +298,3 @@ def _popen(words: list[str], descriptors: tuple[int, ...]) -> subprocess.Popen[b
 
 def _parent(process: int) -> int:
     return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
-
-
-def _memory_of_tree(first: int) -> int:
-    """Private memory of a process and its descendants in bytes; what ends meanwhile counts as nothing."""
-    total, shared, waiting = 0, 0, [first]
-    while waiting:
-        process = waiting.pop()
-        with contextlib.suppress(OSError):
-            for line in Path(f"/proc/{process}/status").read_text().splitlines():
-                if line.startswith("RssAnon:"):
-                    total += int(line.split()[1]) * 1024
-                elif line.startswith("RssShmem:"):
-                    shared = max(shared, int(line.split()[1]) * 1024)
-            for thread in os.listdir(f"/proc/{process}/task"):
-                waiting += map(int, Path(f"/proc/{process}/task/{thread}/children").read_text().split())
-    return total + shared

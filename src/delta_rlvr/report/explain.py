@@ -1,0 +1,117 @@
+"""Which tokens of given rollouts would get the credit: one forward pass over each, then the methods' weights, then a page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from delta_rlvr.credit import CreditStream
+from delta_rlvr.credit.rule import OF_A_PASS, check_needs
+from delta_rlvr.credit.stream import streams_for
+from delta_rlvr.models.load import load_policy
+from delta_rlvr.objectives import get_method, group_advantages
+from delta_rlvr.report.explained import Explained, Forward, Measured
+from delta_rlvr.report.forward import OTHER_TOKENIZER, forward
+from delta_rlvr.report.rollout_files import Rollout, RolloutFileError, read_rollouts
+
+METHODS = ("delta", "dapo-ft", "grpo")
+"""Whose weights are shown when none are named."""
+
+Measure = Callable[[Any, Any, Sequence[Rollout], Sequence[Forward]], Measured]
+"""From a policy, its tokenizer, rollouts and passes over them: credit and standard error of each token of each response
+(`delta_evidence.commands.explain_measured` has one that measures by continuations)."""
+
+
+def explain(
+    model: str,
+    rollouts: str | Path,
+    *,
+    methods: Sequence[str] = METHODS,
+    temperature: float = 1.0,
+    chat: bool = False,
+    reward_key: str | None = None,
+    measure: Measure | None = None,
+) -> Explained:
+    """The token weights that a policy's next update would give these rollouts; `write_page` shows them.
+
+    `methods`: whose weights; the first one's are shown first. `rollouts`: any file that `report.rollout_files` reads. `chat` puts
+    a prompt that is text into the tokenizer's chat template as the user's turn. `temperature` is the one the rollouts were sampled
+    with. `reward_key` names the reward where a file has several. With `measure` the view shows measured credit beside the weights.
+    """
+    chosen = {name: get_method(name) for name in methods}
+    if not chosen:
+        raise ValueError("methods: name at least one")
+    every = read_rollouts(rollouts, reward_key)
+    advantages, groups = advantages_and_groups(every)
+    # A response without a token has a part in its group's mean and none in the view.
+    kept = [place for place, rollout in enumerate(every) if rollout.response or rollout.ids]
+    shown = [every[place] for place in kept]
+    advantages, groups = [advantages[place] for place in kept], [groups[place] for place in kept]
+    given = [*OF_A_PASS, "decisive"] if all(rollout.decisive is not None for rollout in shown) else OF_A_PASS
+    source = Path(rollouts).name
+    for name, method in chosen.items():
+        check_needs(method.rho, given, f"explain with {source}", name)
+    policy, tokenizer = load_policy(model)
+    policy.eval().to("cuda" if torch.cuda.is_available() else "cpu")  # type: ignore[arg-type]
+    passes = [forward(policy, tokenizer, rollout, temperature, chat) for rollout in shown]
+    rules = {name: method.rho for name, method in chosen.items()}
+    head = policy.get_output_embeddings().weight
+    streams = streams_for(rules.values(), head=head, temperature=temperature)
+    _add(streams, shown, passes, labelled=any("decisive" in rule.needs for rule in rules.values()))
+    earned = torch.tensor(advantages, dtype=torch.float64, device=head.device)
+    numbers = torch.tensor(groups, device=head.device)
+    records = {
+        name: next(stream for stream in streams if stream.reads(rule)).solve(
+            earned, groups=numbers, rule=rule
+        )
+        for name, rule in rules.items()
+    }
+    return Explained(
+        model=model,
+        source=source,
+        temperature=temperature,
+        method=next(iter(chosen.values())),
+        rollouts=shown,
+        without_tokens=len(every) - len(shown),
+        passes=passes,
+        advantages=advantages,
+        groups=groups,
+        records=records,
+        measured=None if measure is None else measure(policy, tokenizer, shown, passes),
+    )
+
+
+def advantages_and_groups(rollouts: Sequence[Rollout]) -> tuple[list[float], list[int]]:
+    """Each rollout's advantage, and its group's number in order of appearance. The engine's own advantages, where the file has all of
+    them; else relative to the group."""
+    numbers: dict[str, int] = {}
+    groups = [numbers.setdefault(rollout.group, len(numbers)) for rollout in rollouts]
+    known = [rollout.advantage for rollout in rollouts if rollout.advantage is not None]
+    if len(known) == len(rollouts):
+        return known, groups
+    rewards = torch.tensor([rollout.reward for rollout in rollouts], dtype=torch.float64)
+    advantages = torch.zeros_like(rewards)
+    for number in range(len(numbers)):
+        members = torch.tensor(groups) == number
+        own = rewards[members]
+        if len(own) > 1:
+            advantages[members] = group_advantages(own, len(own))
+    return advantages.tolist(), groups
+
+
+def _add(
+    streams: Sequence[CreditStream], rollouts: Sequence[Rollout], passes: Sequence[Forward], labelled: bool
+) -> None:
+    """Hand every response to every stream; `labelled`: with the labels of its decisive tokens."""
+    for rollout, reading in zip(rollouts, passes, strict=True):
+        arrays: dict[str, Any] = {"tokens": reading.ids, "entropy": reading.entropy}
+        if labelled:
+            if reading.decisive is None:
+                raise RolloutFileError(f"{rollout.where}: {OTHER_TOKENIZER}")
+            arrays["decisive"] = reading.decisive
+        lengths = torch.tensor([len(reading.ids)], device=reading.ids.device)
+        for stream in streams:
+            stream.add(reading.hidden, reading.logps, lengths=lengths, **arrays)

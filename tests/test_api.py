@@ -1,0 +1,79 @@
+"""The commands from Python: the same words, and data that comes back."""
+
+import json
+
+import numpy as np
+import pytest
+
+from command_line import built, run_info
+from delta_rlvr import api
+from delta_rlvr.cli import main
+from delta_rlvr.training.request import RunRequest
+
+SMALL = {"per_device_train_batch_size": 8, "num_generations": 4, "eval_problems": 4, "eval_samples": 2}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    return api.train(**SMALL, steps=2, rollouts_every=1, output=str(tmp_path_factory.mktemp("api") / "run"))
+
+
+def test_train_is_the_command(trained, tmp_path, capsys):
+    words = [word for name, value in SMALL.items() for word in (f"--{name}", str(value))]
+    folder = tmp_path / "run"
+    assert main(["train", *words, "--steps", "2", "--rollouts_every", "1", "--output", str(folder)]) == 0
+    ours, theirs = run_info(trained.folder), run_info(folder)
+    assert ours["final"] == theirs["final"]
+    moved = {"output_dir", "logging_dir"}
+    assert {key: one for key, one in ours["settings"].items() if key not in moved} == {
+        key: one for key, one in theirs["settings"].items() if key not in moved
+    }
+    assert ours["given"] == theirs["given"]
+    assert trained.after.summary()["accuracy"] == ours["final"]["after"]["accuracy"]
+    assert trained.report.is_file()
+
+
+def test_nothing_is_printed_unless_asked_for(tmp_path, capsys):
+    api.train(**{**SMALL, "eval_problems": 0}, steps=1, report=False, output=str(tmp_path / "run"))
+    assert capsys.readouterr().out == ""
+    assert "1 steps" in (tmp_path / "run" / "log.txt").read_text()
+
+
+def test_report_evaluate_and_explain(trained, tmp_path):
+    assert api.report([trained.folder], tmp_path / "page.html").stat().st_size > 100_000
+    result = api.evaluate(["phrased-sums"], limit=3, k=2, max_tokens=16, output=str(tmp_path / "out"))
+    assert result.summary()["problems"] == 3
+    rows = [
+        {"prompt": "1+1?", "response": text, "reward": reward} for text, reward in (("2", 1.0), ("3 4", 0.0))
+    ]
+    (tmp_path / "rollouts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    explained = api.explain("builtin", tmp_path / "rollouts.jsonl", methods=["delta", "grpo"])
+    weights = explained.records["delta"].weights
+    assert len(weights) == sum(len(one.ids) for one in explained.passes)
+    np.testing.assert_allclose(weights.mean().item(), 1.0, rtol=1e-5)  # float32, few tokens
+    assert set(explained.records) == {"delta", "grpo"}
+
+
+def test_compare(tmp_path):
+    done = api.compare(["dapo", "delta"], seeds=1, output=tmp_path, steps=1, **SMALL)
+    assert [row.method for row in done.table.rows] == ["dapo", "delta"]
+    assert {path.name for path in tmp_path.iterdir()} >= {"dapo-seed42", "delta-seed42", "report.html"}
+
+
+def test_a_request_is_changed_by_name(tmp_path):
+    request = RunRequest({"steps": 3, "seed": 1}, "mine.yaml", {"seed": 5, "method": "dapo"})
+    options, config = request.but(output=str(tmp_path), template="math", task="my.jsonl").build()
+    assert (config.max_steps, config.seed, config.method) == (3, 1, "dapo")
+    assert (options.task, options.steps, config.output_dir) == ("my.jsonl?template=math", None, str(tmp_path))
+    assert request.without("seed").build()[1].seed == 5
+    assert request.given == {"steps": 3, "seed": 1}, "but and without give another request"
+    assert request.settings == {"max_steps", "seed", "method"}
+    with pytest.raises(ValueError, match=r"there is no setting 'stepps'; did you mean 'steps'\?"):
+        RunRequest({"stepps": 3}).build()
+
+
+def test_values_of_a_file_have_the_types_of_their_options(tmp_path):
+    """YAML takes 1e-6 for a text."""
+    (tmp_path / "mine.yaml").write_text("learning_rate: 1e-6\nreport: false\n")
+    options, config = built(["--config", tmp_path / "mine.yaml"])
+    assert (config.learning_rate, options.report) == (1e-6, False)
