@@ -38,23 +38,35 @@ def test_pairs_by_hand(tmp_path: Path) -> None:
     study(tmp_path, "two", runs)  # the same runs again count once
     study(tmp_path, "one/variant", [("dapo", 5, 0.1, 0.1), ("delta", 5, 0.9, 0.9)])  # other settings
     board = leaderboard(tmp_path)
-    assert board.models == ["bundled policy"]
+    assert board.columns == ["bundled policy"]
     assert [row.method for row in board.rows] == ["delta"]
     (row,) = board.rows
     assert row.pairs == {"bundled policy": 2}
     assert row.learning["bundled policy"].mean == pytest.approx(0.02)
     assert row.held_out["bundled policy"] == pytest.approx(-0.05)
-    assert "| `delta` | - | - | - | +2.0 (+1.0 to +3.0) | -5.0 | 2 | - |" in markdown(board)
+    # Student's t with one degree of freedom: 12.706 times the standard error, 1 point.
+    assert "| `delta` | +2.0 (-10.7 to +14.7) | -5.0 | 2 | - | - | - | - |" in markdown(board)
 
 
-def test_other_settings_are_other_pairs(tmp_path: Path) -> None:
+def test_other_settings_are_other_columns(tmp_path: Path) -> None:
     runs = [("dapo", 0, 0.5, 0.6), ("delta", 0, 0.6, 0.6)]
     study(tmp_path, "one", runs)
     study(tmp_path, "two", runs, training={"steps": 4})
     study(tmp_path, "three", runs, model="folder/large.gguf")
+    # Every arm at a rate of its own; arms that are more than a method are no rows.
+    mixed = [*runs, ("penalised", 0, 0.9, 0.9)]
+    own = {"delta": {"learning_rate": 1e-4}, "penalised": {"method": "dapo", "entropy_bonus": -0.1}}
+    study(tmp_path, "four", mixed, model="folder/large.gguf", arm_settings=own)
     board = leaderboard(tmp_path)
-    assert board.models == ["bundled policy", "large.gguf"]
-    assert board.rows[0].pairs == {"bundled policy": 2, "large.gguf": 1}
+    assert board.real == ["large.gguf, lr own", "large.gguf, lr 0.0005"]
+    assert board.tiny == ["bundled policy, steps 2", "bundled policy, steps 4"]
+    assert [row.method for row in board.rows] == ["delta"]
+    assert board.rows[0].pairs == dict.fromkeys(board.columns, 1)
+    real, tiny = markdown(board).split("\n\n")
+    assert real.startswith(
+        "| method | large.gguf, lr own: over training | at the end | pairs | large.gguf, lr 0"
+    )
+    assert "AUROC, right" in tiny
 
 
 def test_planted_credit_and_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,6 +19,7 @@ from pages import PAGES, ROOT, blocks, commands
 COMMANDS = [command for page in PAGES for command in commands(page)]
 
 CANNOT = {
+    r"python -m delta_evidence\.page": "writes the pages of this repository; evidence/tests/test_evidence_page.py makes the same texts",
     r"python -m verl\.": "needs GPUs; tests/adapters/verl starts the trainer with these settings",
     r"trl vllm-serve |vllm serve ": "needs vLLM and a GPU",
     r"python -m venv |\S+/bin/\w+ ": "installs and uses vLLM in an environment of its own, 2 GB; the page says when it was tried",

@@ -132,11 +132,11 @@ def test_few_pairs_show_their_differences_and_no_interval():
 def test_what_enough_seeds_tell():
     told = seed_table(by_seed(dapo=DAPO, delta=DELTA)).sentence
     assert told.startswith(
-        "dapo ends at 50.7 %, delta at 56.0 %. delta differs from dapo by +5.3 points (+4.2 to +6.7), p = 0.031 "
+        "dapo ends at 50.7 %, delta at 56.0 %. delta differs from dapo by +5.3 points (+3.5 to +7.2), p = 0.031 "
         "(sign flips, paired by seed, two-sided, Holm's correction)."
     )
     told = seed_table(by_seed(delta=DELTA, dapo=DAPO)).sentence
-    assert "dapo differs from delta by -5.3 points (-6.7 to -4.2), p = 0.031 " in told
+    assert "dapo differs from delta by -5.3 points (-7.2 to -3.5), p = 0.031 " in told
     told = seed_table(by_seed(dapo=DAPO, grpo=GRPO)).sentence
     assert "No method differs from dapo at the 5 % level" in told
     assert "indistinguishable from seed-to-seed variation" in told
@@ -148,7 +148,7 @@ def test_what_enough_seeds_tell():
 def test_a_comparison_that_stands_alone():
     rows = compare_seeds(by_seed(dapo=DAPO, delta=DELTA, grpo=GRPO), "dapo")
     assert paired_sentence(rows[1], "dapo") == (
-        "delta against dapo, 6 paired seeds: +5.3 points (+4.2 to +6.7), p = 0.031: more than seed-to-seed variation explains."
+        "delta against dapo, 6 paired seeds: +5.3 points (+3.5 to +7.2), p = 0.031: more than seed-to-seed variation explains."
     )
     assert (
         "p = 1.000: indistinguishable from seed-to-seed variation. A true difference of"

@@ -3,8 +3,14 @@
 from delta_rlvr.objectives import all_methods, get_method
 
 # With their defaults these leave every token of the tests' random policies alone: STARE above its target entropy, NTHR below its
-# threshold, RSI-S inside its band. Here they weigh tokens.
-_SPELLED = {"stare": "stare?target_entropy=inf", "nthr": "nthr?beta=0", "rsi-s": "rsi-s?low=0.9&high=1.1"}
+# threshold, RSI-S inside its band, TR-GRPO below its clip; and they are so unsure that nothing fades. Here each does what it is for.
+_SPELLED = {
+    "stare": "stare?target_entropy=inf",
+    "nthr": "nthr?beta=0",
+    "rsi-s": "rsi-s?low=0.9&high=1.1",
+    "tr-grpo": "tr-grpo?low=0",
+    "fading": "fading?nats=20",
+}
 
 TRAINABLE = {
     _SPELLED.get(name, name): get_method(_SPELLED.get(name, name))

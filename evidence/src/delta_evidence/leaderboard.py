@@ -1,18 +1,21 @@
-"""One table of all methods, made from kept outcomes: where credit lands, what the update comes to, how runs learn, what it costs."""
+"""Tables of all methods, made from kept outcomes: how runs of language models learn, and, on tiny policies, where credit lands too.
+
+A column of learning has the runs of one model with one set of training settings: pairs of different settings are never averaged.
+"""
 
 from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from delta_evidence.learning.protocol import TrainingSettings
 from delta_evidence.learning.runner import PROTOCOL, RUNS, read_outcomes
-from delta_rlvr.evaluate.bootstrap import Interval, mean_interval
-from delta_rlvr.evaluate.seeds import gap_text
+from delta_rlvr.evaluate.bootstrap import Interval
+from delta_rlvr.evaluate.seeds import gap_text, mean_over_seeds
 from delta_rlvr.hints import near_path
 from delta_rlvr.objectives import get_method
 
@@ -40,7 +43,7 @@ class Row:
     planted: dict[str, float] = field(default_factory=dict)
     """Measures of the planted benchmark (`_PLANTED`)."""
     learning: dict[str, Interval] = field(default_factory=dict)
-    """By model: paired differences to DAPO in accuracy over training, over all tasks and seeds."""
+    """By column: paired differences to DAPO in accuracy over training, over all tasks and seeds."""
     held_out: dict[str, float] = field(default_factory=dict)
     """The same pairs' mean difference in held-out accuracy at the end."""
     pairs: dict[str, int] = field(default_factory=dict)
@@ -50,10 +53,19 @@ class Row:
 
 @dataclass(frozen=True)
 class Leaderboard:
-    """All methods, and the models that runs were made with."""
+    """All methods, and the columns of learning: a model with its settings."""
 
     rows: list[Row]
-    models: list[str]
+    columns: list[str]
+
+    @property
+    def tiny(self) -> list[str]:
+        """The columns of policies that were made for their tasks."""
+        return [column for column in self.columns if column.startswith(_MODELS["builtin"])]
+
+    @property
+    def real(self) -> list[str]:
+        return [column for column in self.columns if column not in self.tiny]
 
 
 def leaderboard(folder: Path) -> Leaderboard:
@@ -73,38 +85,47 @@ def leaderboard(folder: Path) -> Leaderboard:
             if (line["slice"], line["condition"]) == ("all", "clean") and _known(line["method"]):
                 values = {name: line[name]["mean"] for name, _ in _PLANTED if name in line}
                 row(line["method"]).planted = values | row(line["method"]).planted
-    models: list[str] = []
-    for model, gaps in _learning(folder).items():
-        models.append(model)
+    columns = _learning(folder)
+    for column, gaps in columns.items():
         for method, pairs in gaps.items():
             here = row(method)
-            here.learning[model] = mean_interval([[speed for speed, _ in pairs]], seed=0)
-            here.held_out[model] = statistics.fmean(end for _, end in pairs)
-            here.pairs[model] = len(pairs)
+            here.learning[column] = mean_over_seeds([speed for speed, _ in pairs])
+            here.held_out[column] = statistics.fmean(end for _, end in pairs)
+            here.pairs[column] = len(pairs)
     for path in sorted(folder.rglob(COSTS)):
         for name, cost in _read(path)["rules"].items():
             row(name).cost = cost["share"]
     if not rows:
         raise ValueError(f"{folder} holds neither {BENCH}, {COSTS} nor studies: nothing to rank")
-    return Leaderboard(sorted(rows.values(), key=lambda one: _order(one, models)), models)
+    return Leaderboard(sorted(rows.values(), key=lambda one: one.method), list(columns))
 
 
-def _order(row: Row, models: Sequence[str]) -> tuple[Any, ...]:
-    """Methods with runs of the last model (the largest) first, by what they gained; then the others."""
-    gains = [row.learning[model].mean if model in row.learning else None for model in reversed(models)]
-    return (*((gain is None, -(gain or 0.0)) for gain in gains), row.method)
+def _by_gain(rows: Iterable[Row], columns: Sequence[str]) -> list[Row]:
+    """Methods with pairs in the first column first, by what they gained there; then by the next."""
+
+    def order(row: Row) -> tuple[Any, ...]:
+        gains = [row.learning[column].mean if column in row.learning else None for column in columns]
+        return (*((gain is None, -(gain or 0.0)) for gain in gains), row.method)
+
+    return sorted(rows, key=order)
 
 
 def _learning(folder: Path) -> dict[str, dict[str, list[tuple[float, float]]]]:
-    """By model and method: for each task and seed that DAPO has too, the differences over training and at the end. A run that two
+    """By column and method: for each task and seed that DAPO has too, the differences over training and at the end. A run that two
     studies hold counts once, in the first."""
-    pairs: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    pairs: dict[tuple[str, str], dict[str, list[tuple[float, float]]]] = {}
+    labels: dict[tuple[str, str], dict[str, Any]] = {}
     seen: set[tuple[str, ...]] = set()
     for path in sorted(folder.glob(f"*/{RUNS}")):
         protocol = _read(path.parent / PROTOCOL)["protocol"]
         # A setting that is newer than the outcomes had its default then.
         training = asdict(TrainingSettings(**protocol["training"]))
-        settings = json.dumps([training, protocol["reward_noise"]], sort_keys=True)
+        arms = protocol.get("arm_settings", {})
+        if any(one.get("learning_rate") for one in arms.values()):
+            training["learning_rate"] = "own"
+        # How long responses may be is the task's, how a batch is divided the engine's.
+        own = {name: value for name, value in training.items() if name not in ("max_tokens", "continuations")}
+        settings = json.dumps([own, protocol["reward_noise"]], sort_keys=True)
         finished = {
             (one.run.arm, one.run.task, one.run.seed): (statistics.fmean(one.curve), one.after)
             for one in read_outcomes(path.parent)
@@ -114,13 +135,42 @@ def _learning(folder: Path) -> dict[str, dict[str, list[tuple[float, float]]]]:
         for (method, task, seed), (speed, end) in finished.items():
             base = finished.get((BASELINE, task, seed))
             key = (model, method, task, str(seed), settings)
+            # An arm that is more than its method and a learning rate is no row of its method.
+            spelled = arms.get(method, {})
+            if spelled.get("method") or spelled.get("entropy_bonus"):
+                continue
             if method == BASELINE or base is None or key in seen or not _known(method):
                 continue
             seen.add(key)
-            pairs.setdefault(model, {}).setdefault(method, []).append((speed - base[0], end - base[1]))
+            labels[model, settings] = training
+            here = pairs.setdefault((model, settings), {}).setdefault(method, [])
+            here.append((speed - base[0], end - base[1]))
     known = list(_MODELS.values())
-    order = [*known, *sorted(pairs.keys() - set(known))]
-    return {model: pairs[model] for model in order if model in pairs}
+    models = [*known, *sorted({model for model, _ in pairs} - set(known))]
+    places = sorted(
+        pairs, key=lambda place: (-models.index(place[0]), -sum(map(len, pairs[place].values())), place[1])
+    )
+    return {
+        _label(model, labels[model, settings], labels): pairs[model, settings] for model, settings in places
+    }
+
+
+def _label(
+    model: str, training: Mapping[str, Any], labels: Mapping[tuple[str, str], Mapping[str, Any]]
+) -> str:
+    """The model, and of its settings those that other columns of it have otherwise."""
+    others = [values for (name, _), values in labels.items() if name == model]
+    words = {"learning_rate": "lr", "prompts": "prompts", "steps": "steps"}
+    apart = [
+        f"{word} {_rate(training[name]) if name == 'learning_rate' else training[name]}"
+        for name, word in words.items()
+        if len({str(values[name]) for values in others}) > 1
+    ]
+    return ", ".join([model, *apart])
+
+
+def _rate(rate: float | str) -> str:
+    return rate if isinstance(rate, str) else f"{rate:g}".replace("e-0", "e-")
 
 
 def _known(method: str) -> bool:
@@ -141,22 +191,33 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def markdown(board: Leaderboard) -> str:
-    """The table as docs/leaderboard.md has it."""
-    headings = ["method", *(heading for _, heading in _PLANTED)]
-    for model in board.models:
-        headings += [f"{model}: over training", "at the end", "pairs"]
-    headings += ["cost"]
+    """The tables as docs/leaderboard.md has them: language models, then tiny policies with the planted benchmark and costs."""
+    trained = [row for row in board.rows if any(column in row.learning for column in board.real)]
+    others = [
+        row for row in board.rows if row.planted or any(column in row.learning for column in board.tiny)
+    ]
+    tables = [_table(trained, board.real, planted=False)] if trained else []
+    tables += [_table(others, board.tiny, planted=True)] if others else []
+    return "\n".join(tables)
+
+
+def _table(rows: Iterable[Row], columns: Sequence[str], *, planted: bool) -> str:
+    headings = ["method"]
+    for column in columns:
+        headings += [f"{column}: over training", "at the end", "pairs"]
+    headings += [*(heading for _, heading in _PLANTED), "cost"] if planted else []
     lines = [f"| {' | '.join(headings)} |", "|---" * len(headings) + "|"]
-    for row in board.rows:
+    for row in _by_gain(rows, columns):
         cells = [f"`{row.method}`"]
-        cells += [_number(row.planted.get(name), "{:.3f}") for name, _ in _PLANTED]
-        for model in board.models:
+        for column in columns:
             cells += [
-                gap_text(row.learning.get(model)),
-                _number(row.held_out.get(model), "{:+.1f}", 100),
-                str(row.pairs.get(model, "-")),
+                gap_text(row.learning.get(column)),
+                _number(row.held_out.get(column), "{:+.1f}", 100),
+                str(row.pairs.get(column, "-")),
             ]
-        cells += [share_text(row.cost)]
+        if planted:
+            cells += [_number(row.planted.get(name), "{:.3f}") for name, _ in _PLANTED]
+            cells += [share_text(row.cost)]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
@@ -183,18 +244,18 @@ def replace_table(page: str, table: str) -> str:
 
 def as_dict(board: Leaderboard) -> dict[str, Any]:
     """For other programs."""
-    return {"models": board.models, "rows": [_plain(row) for row in board.rows]}
+    return {"columns": board.columns, "rows": [_plain(row) for row in board.rows]}
 
 
 def _plain(row: Row) -> Mapping[str, Any]:
     gaps = {
-        model: {
+        column: {
             "mean": gap.mean,
             "low": gap.low,
             "high": gap.high,
-            "pairs": row.pairs[model],
-            "at_the_end": row.held_out[model],
+            "pairs": row.pairs[column],
+            "at_the_end": row.held_out[column],
         }
-        for model, gap in row.learning.items()
+        for column, gap in row.learning.items()
     }
     return {"method": row.method, "planted": row.planted, "learning": gaps, "cost": row.cost}

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from scipy import stats
 
-from delta_rlvr.evaluate.bootstrap import FEW_QUESTIONS, LEVEL, Interval, mean_interval
+from delta_rlvr.evaluate.bootstrap import FEW_QUESTIONS, LEVEL, Interval
 from delta_rlvr.evaluate.significance import (
     SIGNIFICANCE,
     EffectSize,
@@ -32,8 +32,8 @@ SeedScores = Mapping[Any, float]
 """A score by training seed, or by task and seed."""
 
 INTERVAL_SEEDS = 5
-"""With fewer seeds, `compare` and the page show no interval: resampling two or three numbers shows hardly any of their spread, and
-Student's interval of them is as wide as the scale. They show every number there is."""
+"""With fewer seeds, `compare` and the page show no interval: Student's of two or three numbers is as wide as the scale. They show
+every number there is."""
 
 Test = Literal["paired", "unpaired"]
 """Sign flips of the differences seed by seed, or Mann-Whitney U over all seeds of both."""
@@ -55,7 +55,7 @@ class SeedComparison:
     pairs: int = 0
     """Seeds that the baseline has too; 0 for the baseline itself."""
     difference: Interval | None = None
-    """Mean difference to the baseline with its interval: paired by seed with a bootstrap interval from two pairs on, otherwise over
+    """Mean difference to the baseline with its interval: paired by seed with Student's interval from two pairs on, otherwise over
     all seeds with Welch's interval (none where a method has one seed)."""
     p_paired: float | None = None
     """Sign-flip test over the pairs, two-sided."""
@@ -108,7 +108,7 @@ def _compare(method: str, own: SeedScores, base: SeedScores, alone: bool) -> See
     differences = [a - b for a, b in zip(first, second, strict=True)]
     return replace(
         row,
-        difference=mean_interval([differences], seed=0),
+        difference=mean_over_seeds(differences),
         p_paired=sign_flip_test(first, second).p,
         detectable=detectable_difference(differences),
     )
@@ -265,13 +265,20 @@ def seed_table(
     return SeedTable(rows, "paired" if same_seeds else "unpaired", few, unit, note, start)
 
 
+def mean_over_seeds(values: Sequence[float]) -> Interval:
+    """The mean with Student's interval, which holds its level with a dozen seeds where resampling them does not."""
+    mean = statistics.fmean(values)
+    if len(values) < 2:
+        return Interval(mean, mean, mean, 0.0, 0, "one seed: no interval")
+    reach = float(stats.t.ppf((1 + LEVEL) / 2, len(values) - 1)) * statistics.stdev(values)
+    reach /= math.sqrt(len(values))
+    return Interval(mean, mean - reach, mean + reach, LEVEL, 0)
+
+
 def student_interval(values: Sequence[float]) -> tuple[float, float] | None:
     """Student's 95 % interval of the mean over seeds; None below `INTERVAL_SEEDS`."""
-    if len(values) < INTERVAL_SEEDS:
-        return None
-    mean, reach = statistics.fmean(values), statistics.stdev(values) / math.sqrt(len(values))
-    reach *= float(stats.t.ppf((1 + LEVEL) / 2, len(values) - 1))
-    return mean - reach, mean + reach
+    interval = mean_over_seeds(values)
+    return (interval.low, interval.high) if len(values) >= INTERVAL_SEEDS else None
 
 
 def is_significant(p: float | None) -> bool:

@@ -17,7 +17,7 @@ from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
+from scipy import optimize, stats
 
 Alternative = Literal["two-sided", "greater", "less"]
 SIGNIFICANCE = 0.05
@@ -26,7 +26,9 @@ SIGNIFICANCE = 0.05
 # The exact distribution is kept on a lattice of at most this many sums; 16 samples per question on 3,000
 # questions need a hundred thousand.
 _LATTICE_LIMIT = 5_000_000
-_ENUMERATION_LIMIT = 20
+# Means of 50 batches of 128 verdicts are multiples of 1/6400; numbers without a unit are not within 1e-12 of such a fraction.
+_LARGEST_DENOMINATOR = 1 << 16
+_ENUMERATION_LIMIT = 44  # two halves of 2^22 sums
 # The exact distribution of a rank sum with ties is counted in a table of at most this many cells: up to 68 values on each side.
 _RANK_SUM_LIMIT = 1_000_000
 _DRAWS = 100_000
@@ -50,7 +52,8 @@ def sign_flip_test(a: Sequence[float], b: Sequence[float], *, seed: int = 0) -> 
     """Paired permutation test by question, two-sided: under "no difference", A's and B's scores of a question could be swapped.
 
     Exact over all 2^n swaps where the differences lie on a lattice (counts of right samples do: a convolution over the possible sums)
-    or where at most 20 of them differ from 0 (enumeration). Otherwise 100,000 seeded random swaps, with the observed one counted in.
+    or where at most 44 of them differ from 0 (all sums of one half against all of the other). Otherwise 100,000 seeded random swaps,
+    with the observed one counted in.
     """
     first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if first.shape != second.shape or first.ndim != 1 or not len(first):
@@ -71,9 +74,8 @@ def sign_flip_test(a: Sequence[float], b: Sequence[float], *, seed: int = 0) -> 
     if steps is not None:
         return TestResult(_lattice_p(steps), "two-sided", "exact: all sign flips, by convolution", mean)
     if len(moved) <= _ENUMERATION_LIMIT:
-        signs = 1 - 2 * ((np.arange(2 ** len(moved))[:, None] >> np.arange(len(moved))) & 1)
-        share = _extreme(signs @ moved, observed).mean()
-        return TestResult(float(share), "two-sided", "exact: all sign flips, enumerated", mean)
+        p = _enumerated_p(moved, observed)
+        return TestResult(p, "two-sided", "exact: all sign flips, enumerated", mean)
     generator = np.random.default_rng(seed)
     hits = 0
     block = max(1, 4_000_000 // len(moved))
@@ -167,13 +169,21 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def detectable_difference(differences: Sequence[float]) -> float | None:
-    """The smallest true mean difference that a two-sided paired test at the 5 % level would find in four of five cases, by the normal
-    approximation, from the spread of the differences seen. None below two questions."""
+    """The smallest true mean difference that a two-sided paired test at the 5 % level would find in four of five cases, by the
+    noncentral t distribution, from the spread of the differences seen. None below two questions."""
     values = np.asarray(differences, dtype=np.float64)
     if len(values) < 2:
         return None
-    reach = stats.norm.ppf(1 - SIGNIFICANCE / 2) + stats.norm.ppf(0.8)
-    return float(reach * values.std(ddof=1) / math.sqrt(len(values)))
+    return detectable_in_spreads(len(values)) * float(values.std(ddof=1))
+
+
+def detectable_in_spreads(pairs: int, power: float = 0.8) -> float:
+    """The same for so many pairs, in standard deviations of their differences."""
+    freedom = pairs - 1
+    beyond = stats.t.ppf(1 - SIGNIFICANCE / 2, freedom)
+    # The other tail has next to nothing at this power. Student's quantiles lie on both sides of the answer.
+    shift = optimize.brentq(lambda size: stats.nct.sf(beyond, freedom, size) - power, 0.5, 2 * beyond + 4)
+    return float(shift) / math.sqrt(pairs)
 
 
 def _exact_with_ties(
@@ -206,7 +216,7 @@ def _exact_with_ties(
 
 def _as_lattice(moved: NDArray[np.float64]) -> NDArray[np.int64] | None:
     """The differences as integer multiples of a common unit, or None where there is no small one."""
-    ratios = [Fraction(float(value)).limit_denominator(4096) for value in moved]
+    ratios = [Fraction(float(value)).limit_denominator(_LARGEST_DENOMINATOR) for value in moved]
     if any(abs(float(ratio) - value) > 1e-12 for ratio, value in zip(ratios, moved, strict=True)):
         return None
     unit = math.lcm(*(ratio.denominator for ratio in ratios))
@@ -235,6 +245,27 @@ def _lattice_p(steps: NDArray[np.int64]) -> float:
     return min(1.0, math.fsum(chance[np.abs(sums) >= abs(int(steps.sum()))]))
 
 
-def _extreme(sums: NDArray[np.float64], observed: float) -> NDArray[np.bool_]:
+def _enumerated_p(moved: NDArray[np.float64], observed: float) -> float:
+    """The same over all sums of one half of the differences with all of the other."""
+    first, second = np.zeros(1), np.zeros(1)
+    for place, size in enumerate(np.abs(moved)):
+        if place % 2:
+            first = np.concatenate([first - size, first + size])
+        else:
+            second = np.concatenate([second - size, second + size])
+    least = abs(observed) - _slack(observed)
+    if least <= 0:
+        return 1.0
+    second.sort()
+    # Every sum has its opposite: both tails are as large.
+    beyond = len(second) - np.searchsorted(second, least - first, side="left")
+    return 2 * int(beyond.sum()) / (len(first) * len(second))
+
+
+def _slack(observed: float) -> float:
     # Sums of the same floats in another order differ in their last digits: those are ties, not wins.
-    return np.asarray(np.abs(sums) >= abs(observed) - 1e-9 * max(1.0, abs(observed)))
+    return 1e-9 * max(1.0, abs(observed))
+
+
+def _extreme(sums: NDArray[np.float64], observed: float) -> NDArray[np.bool_]:
+    return np.asarray(np.abs(sums) >= abs(observed) - _slack(observed))

@@ -66,12 +66,15 @@ def show_table(table: str, methods: int, page: Path | None) -> None:
 def methods_table(methods: Iterable[Method], board: Leaderboard) -> str:
     """The table of docs/methods.md: every method, and what was measured of it."""
     measured = {row.method: row for row in board.rows}
-    lines = [f"| name | paper | what | needs | cost | over training, {SMOLLM2} |", "|---" * 6 + "|"]
+    columns = [column for column in board.real if column.startswith(SMOLLM2)]
+    headings = ["name", "paper", "what", "needs", "cost", *(f"over training, {column}" for column in columns)]
+    lines = [f"| {' | '.join(headings)} |", "|---" * len(headings) + "|"]
     for method in methods:
         row = measured.get(method.name)
         cost = share_text(row.cost if row else None)
-        learning = gap_text(row.learning.get(SMOLLM2) if row else None)
+        learning = " | ".join(gap_text(row.learning.get(column) if row else None) for column in columns)
         needs = ", ".join(method.rule.needs) or "-"
         about = method.about.replace("|", "\\|")
-        lines.append(f"| `{method.name}` | {method.paper} | {about} | {needs} | {cost} | {learning} |")
+        cells = [f"`{method.name}`", method.paper, about, needs, cost, *filter(None, [learning])]
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"

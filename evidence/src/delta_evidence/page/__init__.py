@@ -1,0 +1,1 @@
+"""docs/evidence.md: one page of what the kept studies say."""

@@ -1,0 +1,124 @@
+"""The studies that the page is made of, as paired differences to their baselines."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import yaml
+
+from delta_evidence.learning.protocol import HeldoutOver, Protocol, read_protocols
+from delta_evidence.learning.runner import Outcome, read_outcomes
+from delta_evidence.learning.table import StudyTable, study_table
+
+MODELS = {
+    "builtin": "bundled policy",
+    "smollm2-135m": "SmolLM2-135M",
+    "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf": "Qwen2.5-Coder-0.5B",
+}
+_TASKS = {"small_word_problems.jsonl": "word problems", "gsm8k": "GSM8K"}
+
+
+@dataclass(frozen=True)
+class KeptStudy:
+    """A study of the list, with its outcomes."""
+
+    name: str
+    protocol: Protocol
+    outcomes: Sequence[Outcome]
+    table: StudyTable
+    committed: str | None
+    """The commit that brought the protocol, before the runs."""
+    note: str
+
+    @property
+    def model(self) -> str:
+        return MODELS.get(self.protocol.model, self.protocol.model)
+
+    @property
+    def real(self) -> bool:
+        """Of a language model, not of a policy that was made for its task."""
+        return self.protocol.model != "builtin"
+
+    @property
+    def greedy(self) -> bool:
+        declared = self.protocol.primary
+        return declared is not None and declared.end_point == HeldoutOver(0)
+
+    @property
+    def rate(self) -> str:
+        own = any(one.learning_rate for one in self.protocol.arm_settings.values())
+        return "own" if own else f"{self.protocol.training.learning_rate:g}".replace("e-0", "e-")
+
+    def pairs(self, arm: str) -> Iterator[Pair]:
+        """The arm's finished runs with the baseline's of the same task and seed."""
+        finished = {
+            (one.run.task, one.run.seed, one.run.arm): one for one in self.outcomes if one.diverged is None
+        }
+        for (task, seed, name), own in finished.items():
+            base = finished.get((task, seed, self.protocol.baseline))
+            if name == arm != self.protocol.baseline and base is not None:
+                yield Pair(short_task(task), seed, own, base)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two runs of one task and one seed."""
+
+    task: str
+    seed: int
+    own: Outcome
+    base: Outcome
+
+    @property
+    def over_training(self) -> float:
+        return statistics.fmean(self.own.curve) - statistics.fmean(self.base.curve)
+
+    @property
+    def at_the_end(self) -> float:
+        assert self.own.after is not None
+        assert self.base.after is not None
+        return self.own.after - self.base.after
+
+    @property
+    def log_entropy(self) -> float:
+        """How much lower or higher the entropy is, on average over training, in its logarithm."""
+        return statistics.fmean(
+            math.log(a / b) for a, b in zip(self.own.entropy, self.base.entropy, strict=True)
+        )
+
+
+def short_task(task: str) -> str:
+    """The task as a sentence names it."""
+    name = Path(task.partition("?")[0].rpartition(":")[2]).name
+    return next((short for key, short in _TASKS.items() if name.startswith(key)), name)
+
+
+def read_studies(evidence: Path) -> list[KeptStudy]:
+    """The studies of evidence/studies.yaml."""
+    listed = yaml.safe_load((evidence / "studies.yaml").read_text(encoding="utf-8"))
+    return [_read(evidence, **entry) for entry in listed]
+
+
+def _read(evidence: Path, study: str, committed: str | None = None, note: str = "") -> KeptStudy:
+    path = evidence / "protocols" / f"{study.partition('/')[0]}.yaml"
+    protocols = {protocol.name: protocol for protocol in read_protocols(path)}
+    if study not in protocols:
+        raise ValueError(f"studies.yaml: {path} has no study {study!r}; it has {', '.join(protocols)}")
+    training = protocols[study].training
+    outcomes = [
+        _counted(one, training.prompts * training.group)
+        for one in read_outcomes(evidence / "results" / study)
+    ]
+    if not outcomes:
+        raise ValueError(f"studies.yaml: {evidence / 'results' / study} has no outcomes")
+    table = study_table(protocols[study], outcomes)
+    return KeptStudy(study, protocols[study], outcomes, table, committed, note)
+
+
+def _counted(outcome: Outcome, responses: int) -> Outcome:
+    """With accuracies that are counts of right responses again: they are kept with four digits, and exact tests go by counts."""
+    return replace(outcome, curve=[round(value * responses) / responses for value in outcome.curve])

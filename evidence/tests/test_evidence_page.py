@@ -1,0 +1,82 @@
+"""docs/evidence.md: what stands there is what the kept outcomes say, and nothing else has numbers."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import statistics
+from pathlib import Path
+
+import pytest
+
+from delta_evidence.page.studies import read_studies, short_task
+from delta_evidence.page.text import fill, pages
+
+ROOT = Path(__file__).parents[2]
+EVIDENCE = ROOT / "evidence"
+
+
+@pytest.fixture(scope="module")
+def made() -> dict[Path, str]:
+    return pages(ROOT)
+
+
+def test_the_pages_are_what_the_outcomes_say(made: dict[Path, str]) -> None:
+    assert len(made) == 6
+    for path, text in made.items():
+        assert path.read_text(encoding="utf-8") == text, f"{path}: run python -m delta_evidence.page"
+
+
+def test_the_page_is_short(made: dict[Path, str]) -> None:
+    assert len(made[ROOT / "docs" / "evidence.md"].split()) < 2400
+
+
+@pytest.mark.parametrize("name", ["page.md", "summary.md"])
+def test_the_words_have_no_results_of_their_own(name: str) -> None:
+    """A difference, a p-value or a share stands in a blank, or it could go stale."""
+    words = re.sub(r"`[^`]*`|\(-0\.4, 0\.4\)|arXiv \S+", "", (EVIDENCE / name).read_text())
+    assert re.findall(r"(?<!\w)[-+]\d+\.\d|p [=<] 0\.|\d+ %(?! (?:level|interval))", words) == []
+
+
+def test_every_kept_study_with_a_primary_is_listed() -> None:
+    listed = {study.name for study in read_studies(EVIDENCE)}
+    declared = set()
+    for path in (EVIDENCE / "results").rglob("protocol.json"):
+        if json.loads(path.read_text())["protocol"].get("primary"):
+            declared.add(str(path.parent.relative_to(EVIDENCE / "results")))
+    assert declared <= listed
+
+
+def test_a_row_by_an_independent_loop() -> None:
+    """Fading against DAPO: mean, and all sign flips of the counted differences."""
+    lines = [
+        json.loads(line)
+        for line in (EVIDENCE / "results/smollm2-fading-500/runs.jsonl").read_text().splitlines()
+    ]
+    right = {
+        (line["run"]["arm"], line["run"]["seed"]): sum(round(128 * value) for value in line["curve"])
+        for line in lines
+    }
+    gaps = [right["fading", seed] - right["dapo", seed] for seed in range(500, 516)]
+    totals = [sum(signed) for signed in itertools.product(*((-gap, gap) for gap in gaps))]
+    p = sum(abs(total) >= abs(sum(gaps)) for total in totals) / len(totals)
+    blanks = fill(read_studies(EVIDENCE), EVIDENCE)
+    assert blanks["fading"].startswith(f"{100 * statistics.fmean(gaps) / 6400:+.1f} (")
+    assert blanks["fading_p"] == f"{p:.3f}"
+
+
+def test_tasks_by_their_short_names() -> None:
+    assert short_task("small_word_problems.jsonl?shots=4&working=working") == "word problems"
+    assert short_task("math/gsm8k_train.jsonl?schema=gsm8k") == "GSM8K"
+    assert short_task("reasoning-gym:gcd?min_numbers=2") == "gcd"
+
+
+def test_mistakes_in_the_list_are_named(tmp_path: Path) -> None:
+    (tmp_path / "protocols").symlink_to(EVIDENCE / "protocols")
+    (tmp_path / "studies.yaml").write_text("- {study: smollm2-learning-rate/thrice}")
+    with pytest.raises(ValueError, match=r"has no study 'smollm2-learning-rate/thrice'; it has .*/half"):
+        read_studies(tmp_path)
+    (tmp_path / "studies.yaml").write_text("- {study: main}")
+    with pytest.raises(ValueError, match="has no outcomes"):
+        read_studies(tmp_path)
