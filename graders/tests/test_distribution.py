@@ -118,3 +118,36 @@ def test_verify():
     assert verify(sympy.Symbol("x") ** 2 + 1, "1+x^2")
     with pytest.raises(ValueError, match="strict=False: rlvr_graders compares exact values"):
         verify("x", "y", strict=False)
+
+
+TRL_SCRIPT = """
+import torch
+from datasets import Dataset
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+from trl import GRPOConfig, GRPOTrainer
+import rlvr_graders
+
+words = ["<pad>", "<eos>", *map(str, range(20)), "box"]
+core = Tokenizer(models.WordLevel({word: n for n, word in enumerate(words)}, unk_token="<pad>"))
+core.pre_tokenizer = pre_tokenizers.Whitespace()
+tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, pad_token="<pad>", eos_token="<eos>")
+model = GPT2LMHeadModel(GPT2Config(vocab_size=len(words), n_embd=16, n_layer=1, n_head=1, n_positions=32))
+data = Dataset.from_dict({"prompt": ["1 2"] * 8, "answer": ["3"] * 8})
+settings = GRPOConfig("out", max_steps=1, num_generations=4, per_device_train_batch_size=4, max_completion_length=4,
+                      report_to="none", use_cpu=True, bf16=False)
+trainer = GRPOTrainer(model=model, args=settings, train_dataset=data, processing_class=tokenizer,
+                      reward_funcs=[rlvr_graders.math_reward])
+trainer.train()
+print(trainer.state.log_history[0]["rewards/math_reward/mean"], trainer.state.log_history[0]["math_reward/no_answer"])
+"""
+
+
+@pytest.mark.slow
+def test_a_trl_script_takes_it(tmp_path):
+    pytest.importorskip("trl")
+    done = subprocess.run(
+        [sys.executable, "-c", TRL_SCRIPT], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.strip().endswith("0.0 1.0")
