@@ -40,6 +40,7 @@ from torch import Tensor
 from trl import GRPOTrainer
 
 from delta_rlvr.adapters.metrics import PREFIX, tracked
+from delta_rlvr.adapters.token_advantages import for_loss
 from delta_rlvr.adapters.trl.capture import Capture
 from delta_rlvr.adapters.trl.checks import refuse_infinite, refusing_empty
 from delta_rlvr.adapters.trl.config import DeltaTrainerConfig
@@ -354,16 +355,18 @@ class DeltaTrainer(GRPOTrainer):
             with capture.opened(self._backbone()):
                 result = run(**kwargs)
             capture.keep(result[0], result[1])
-            inputs["advantages"] = self._weigh(capture, self._late, inputs["advantages"][order])[rows]
+            weighed = self._weigh(capture, self._late, inputs["advantages"][order])[rows]
+            inputs["advantages"] = for_loss(weighed, GRPOTrainer._compute_loss)
         if self.method.surrogate.reweighs:
             self._reweigh(result[0], inputs)
         return result
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
+        # The buffered batch must keep its advantages for the next pass over it.
+        inputs = {**inputs, "advantages": for_loss(inputs["advantages"], GRPOTrainer._compute_loss)}
         if self._late is None and not self.method.surrogate.reweighs:
             return super()._compute_loss(model, inputs)
-        # The buffered batch must keep its advantages for the next pass over it.
-        self._loss_inputs = inputs = dict(inputs)
+        self._loss_inputs = inputs
         try:
             return super()._compute_loss(model, inputs)
         finally:
@@ -375,7 +378,7 @@ class DeltaTrainer(GRPOTrainer):
         advantages = inputs["advantages"][:, None].expand_as(logps)
         log_ratio = torch.zeros_like(logps) if old is None else logps.detach() - old
         weights = self.method.surrogate.reweigh(log_ratio, advantages, _valid_tokens(inputs))
-        inputs["advantages"] = advantages * weights.to(advantages.dtype)
+        inputs["advantages"] = for_loss(advantages * weights.to(advantages.dtype), GRPOTrainer._compute_loss)
 
     def _calculate_rewards(
         self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any
