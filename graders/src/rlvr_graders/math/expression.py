@@ -253,6 +253,8 @@ class _Parser:
             start = self.at
             self.skip_group()
             return ("apply", join(self.tokens[start - 1 : self.at]), self.group())
+        if token in ("\\vec{i}", "\\vec{j}", "\\vec{k}"):
+            return _basis(token[5])
         if token.startswith("\\vec{") and len(token) == len("\\vec{AB}") and token[5:7].isupper():
             return ("+", ("symbol", f"\\vec{{{token[6]}}}"), ("-", ("symbol", f"\\vec{{{token[5]}}}")))
         if token in ("\\begin{matrix}", "\\begin{vmatrix}"):
@@ -472,6 +474,10 @@ def _product(factors: list[Expression]) -> Expression:
 
 def _number(value: int) -> Expression:
     return ("number", Fraction(value))
+
+
+def _basis(letter: str) -> Expression:
+    return ("basis", *(_number(int(letter == name)) for name in "ijk"))
 
 
 def _are_digits(content: Tokens) -> bool:

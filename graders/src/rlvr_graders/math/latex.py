@@ -334,6 +334,8 @@ class _Reader:
         some = any(t.startswith(("\\vec{", "\\mathbf{")) for t in out) or any(
             t[1:] in spelling.VECTORS for t in rest
         )
+        if out[-1:] == ["\\nabla"]:
+            return True
         return some and bool(out) and not out[-1][0].isdigit() and not following[:1].isdigit()
 
     def unit_of_siunitx(self, out: list[str]) -> None:
@@ -358,6 +360,9 @@ class _Reader:
     def text(self, name: str, out: list[str]) -> None:
         inner = self.math("}", text=True) if self.skip("{") else self.argument(text=True)
         word = inner[0][6:-1] if len(inner) == 1 and is_word(inner[0]) else ""
+        if word in ("m", "g", "s", "L", "A", "V") and out[-1:] == ["\\mu"]:
+            out[-1] = _word("u" + word)
+            return
         after_value = self.in_unit or (
             bool(out) and (out[-1][0].isdigit() or out[-1] in ("}", ")", "\\degree"))
         )
@@ -376,6 +381,9 @@ class _Reader:
         before, self.in_unit = self.in_unit, name == "frac" and bool(out) and out[-1][0].isdigit()
         arguments = [self.argument() for _ in range(spelling.ARGUMENTS[name])]
         self.in_unit = before
+        if name == "hat" and arguments[0] in (["i"], ["j"], ["k"]):
+            out.append(f"\\vec{{{arguments[0][0]}}}")
+            return
         if name == "frac" and all(map(_is_unit, arguments)):
             out += [*arguments[0], "/", *arguments[1]]  # \frac{\text{m}}{\text{s}}
             return

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
-from .numerals import NUMBERS, PARTS, SCALES
+from .numerals import NUMBERS, PARTS, SCALES, in_digits
 from .tokens import CLOSERS, OPENERS, Tokens, is_word, listed, word_of
 
 Measure = tuple[tuple[str, int], ...]
@@ -192,15 +192,17 @@ _STATEMENTS = listed(
     "divided multiplied modulo mod base factorial root twice double triple wrong incorrect false untrue true correct right-hand first "
     "least most maximum minimum greater smaller larger bigger infinitely undefined rejected reject "
     "rejects extraneous invalid discarded "
-    "excluded omitted impossible negated reciprocal inverse inverses opposite halved doubled tripled missing off short "
+    "excluded omitted impossible negated reciprocal inverse inverses opposite halved doubled tripled missing off short below "
     "repeating recurring exclusive unknown unless rather reduced increased decreased mille"
 )
 # Words that may stand behind a value although they name nothing that is counted.
 _HARMLESS = listed(
-    "total altogether all in left remaining each only people children men women sheep fish deer mice geese teeth dice cattle old tall "
+    "total leftover over "
+    "altogether all in left remaining each only people children men women sheep fish deer mice geese teeth dice cattle old tall "
+    ""
     "long wide high deep thick away ahead apart approximately approx exactly about answer o'clock gon sided per of the a an overall "
-    "today daily weekly monthly annually yearly later ago more less fewer th even odd north south east west up down above below right "
-    "before after am pm gain loss profit increase decrease positive negative clockwise counterclockwise inside outside"
+    "today daily weekly monthly annually yearly later ago more less fewer th even odd north south east west up down above right "
+    "before after am pm gain loss profit increase decrease positive clockwise counterclockwise inside outside"
 )
 _TRIGONOMETRY = frozenset({"\\sin", "\\cos", "\\tan", "\\cot", "\\sec", "\\csc", "\\cis"})
 _OPERATORS = frozenset({"/", "+", "-", "\\cdot", "^", "_", "(", "[", "|"})
@@ -371,9 +373,11 @@ class _Reading:
         return len(self.words) <= MAX_WORDS and self.are_known(value)
 
     def are_known(self, value: Tokens) -> bool:
-        """Whether the words name what is counted: a plural, or anything for one and for parts of one. No other word is ignored."""
+        """Whether the words name what is counted (a plural, or anything for a part of one), or the value: 17 (seventeen)."""
         unknown = [word for word in self.words if word not in _HARMLESS]
-        if not unknown or (unknown == self.words and set(unknown) <= NUMBERS):  # 17 (seventeen)
+        if not unknown or (
+            set(unknown) <= NUMBERS and in_digits(tuple(f"\\text{{{word}}}" for word in self.words)) == value
+        ):
             return True
         plural = [
             n for n, word in enumerate(unknown) if word[-1:] == "s" and word[-2:] not in ("ss", "us", "is")
@@ -398,7 +402,7 @@ class _Reading:
 
     def word(self, word: str) -> bool:
         lowered = word.lower()
-        if not word or lowered in _STATEMENTS:
+        if not word or (lowered in _STATEMENTS and (self.words[-1:], lowered) != (["left"], "over")):
             return False
         following = self.tail[self.at] if self.at < len(self.tail) else ""
         if lowered == "per":
