@@ -118,13 +118,13 @@ def sections(row: Row) -> list[tuple[str, Settings]]:
 
 def _what(row: Row) -> Settings:
     tasks = {
-        "deepmath": "zwhe99/DeepMath-103K?schema=deepmath&chat=true",
+        "deepmath": "zwhe99/DeepMath-103K?schema=deepmath",
         # The code rows of PRIME-RL/Eurus-2-RL-Data; README.md says how the file is made.
         "eurus2-code": "data/eurus2_code.jsonl?schema=eurus2",
     }
     settings: Settings = {"model": row.policy.hub, "task": tasks[row.data]}
     if row.data == "deepmath":
-        settings["template"] = "math"
+        settings["template"] = "paper_math"
     return {
         **settings,
         "output": f"runs/paper/{row.policy.name}-{row.data}-{row.name}",

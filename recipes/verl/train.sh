@@ -14,6 +14,7 @@
 #   ROLLOUT    sglang (as in the paper) or vllm                       (sglang)
 #   OVERLONG   1: DAPO's overlong shaping, buffer 4096, factor 1.0. The authors' script has it on, the paper does not mention it (0)
 #   SEED       of the order of the data and of sampling               (0)
+#   CHAT       1: prompts go through the model's own chat template; 0: as they stand in the data, as the authors do for base models (0)
 set -euo pipefail
 
 METHOD=${1:?name the method: delta, dapo, dapo-ft, sapo, fipo, grpo, ... (see docs/verl.md)}
@@ -26,6 +27,7 @@ GPUS=${GPUS:-8}
 ROLLOUT=${ROLLOUT:-sglang}
 OVERLONG=${OVERLONG:-0}
 SEED=${SEED:-0}
+CHAT=${CHAT:-0}
 
 NAME=$(basename "$MODEL")-${METHOD//[^A-Za-z0-9_.=-]/-}-seed$SEED
 PROMPT=2048
@@ -93,7 +95,9 @@ SETTINGS=(
   actor_rollout_ref.rollout.calculate_log_probs=True
   trainer.nnodes="$NNODES"
   trainer.n_gpus_per_node="$GPUS"
-  # checkpoints are judged afterwards, by `delta-rlvr evaluate` (AIME25 avg@8 in the paper)
+  # checkpoints are judged afterwards, by recipes/paper/score.sh (AIME25 avg@8 in the paper): each also holds a model that can be served
+  "actor_rollout_ref.actor.checkpoint.save_contents=[model,optimizer,extra,hf_model]"
+  "actor_rollout_ref.actor.checkpoint.load_contents=[model,optimizer,extra]"
   trainer.val_before_train=False
   trainer.test_freq=-1
   trainer.save_freq=20
@@ -102,6 +106,10 @@ SETTINGS=(
   "trainer.experiment_name='$NAME'"
   "trainer.logger=[console,file]"
 )
+if [[ $CHAT != 1 ]]; then
+  # verl knows no prompt but a chat: this template passes the text through, also for a tokenizer that has none of its own.
+  SETTINGS+=("actor_rollout_ref.model.custom_chat_template='{% for message in messages %}{{ message.content }}{% endfor %}'")
+fi
 if [[ $OVERLONG == 1 ]]; then
   SETTINGS+=(
     reward.reward_manager.name=dapo

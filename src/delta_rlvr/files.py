@@ -22,6 +22,10 @@ except ImportError:  # Windows: a second process is then not kept out
     fcntl = None  # type: ignore[assignment]
 
 
+RUN = "run.json"
+"""What describes a run in its folder (the rest of its names: `runs.layout`)."""
+
+
 class InUse(Exception):
     """Another process writes there; the message says where and what to do."""
 

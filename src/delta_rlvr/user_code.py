@@ -18,7 +18,7 @@ from delta_rlvr.hints import did_you_mean
 
 
 class PlaceError(ValueError):
-    """A file or module of one's own cannot be loaded; the message says which and why."""
+    """A user's file or module cannot be loaded; the message says which and why."""
 
 
 def portable(spec: str) -> str:

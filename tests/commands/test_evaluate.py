@@ -391,7 +391,7 @@ def test_select_among_checkpoints(tmp_path, capsys, policy):
     choice = json.loads((tmp_path / "selection.json").read_text())["choices"][0]
     assert (choice["step"], choice["rule"]) == (1, "phrased-sums:avg@2"), "equal models: the earliest"
     assert len(list((tmp_path / "evaluations").glob("*.json"))) == 2
-    assert "* checkpoint-1" in capsys.readouterr().out
+    assert "* step 1" in capsys.readouterr().out
 
 
 def test_before_and_after_are_told_apart(policy):

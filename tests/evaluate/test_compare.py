@@ -5,11 +5,11 @@ import io
 import numpy as np
 import pytest
 from rich.console import Console
-from scipy import stats
 
 from delta_rlvr.commands.evaluate_display import comparison_table, result_table
 from delta_rlvr.evaluate import EvaluationError, compare_many, compare_results
 from delta_rlvr.evaluate.results import EvaluationResult
+from delta_rlvr.evaluate.significance import mann_whitney
 from delta_rlvr.training.heldout import show_change
 from delta_rlvr.training.progress import Teller
 from evaluation_support import make_result
@@ -80,13 +80,11 @@ def test_repeated_evaluations_are_several_results():
         for side, level in enumerate((0.1, 0.3))
     ]
     comparison = compare_results(*runs)
-    averages = [[result.accuracy for result in side] for side in runs]
-    ties = len({*averages[0], *averages[1]}) < 10
-    expected = stats.mannwhitneyu(
-        averages[1], averages[0], alternative="greater", method="asymptotic" if ties else "exact"
-    )
-    assert comparison.repeated.p == pytest.approx(expected.pvalue, abs=EXACT)
-    assert comparison.repeats == (5, 5)
+    # Two samples of each of five results: ten passes over the questions.
+    passes = [[score for result in side for score in result.passes()] for side in runs]
+    expected = mann_whitney(passes[1], passes[0], alternative="greater").p
+    assert comparison.repeated.p == pytest.approx(expected, abs=EXACT)
+    assert comparison.repeats == (10, 10)
     same_seed = [runs[0][0], runs[0][0]]
     with pytest.raises(EvaluationError, match="seeds of their own"):
         compare_results(same_seed, runs[1])

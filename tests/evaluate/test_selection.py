@@ -1,23 +1,32 @@
 """Choosing a checkpoint: the rule, ties, what was chosen before, and what cannot be chosen from."""
 
 import json
+import re
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.selection import SelectionRule, checkpoints, select_checkpoint, selection_result_path
 from evaluation_support import make_result
 
 
-def _run(tmp_path, steps=(10, 20, 100)):
+def _weights(folder):
+    folder.mkdir(parents=True)
+    save_file({"weight": np.zeros(4, np.float32)}, folder / "model.safetensors")
+    return folder / "model.safetensors"
+
+
+def _run(tmp_path, steps=(10, 20, 100), folder="checkpoint-{}"):
     for step in steps:
-        (tmp_path / f"checkpoint-{step}").mkdir()
-        (tmp_path / f"checkpoint-{step}" / "model.safetensors").write_bytes(b"")
+        _weights(tmp_path / folder.format(step))
     return tmp_path
 
 
 def _evaluator(scores, asked):
-    def evaluate(step, checkpoint, path):
+    def evaluate(checkpoint, path):
+        step = int(re.search(r"\d+$", checkpoint.name)[0])
         asked.append(step)
         result = make_result({"aime25": scores[step]})
         result.write(path)
@@ -40,12 +49,18 @@ def test_the_rule_is_read_and_uses_the_first_k():
         SelectionRule.parse("aime25:avg@8").score(make_result({"aime25": [[1, 0, 1]]}))
 
 
-def test_the_best_wins_and_the_earliest_of_equals(tmp_path):
+@pytest.mark.parametrize(
+    ("folder", "name"),
+    [("checkpoint-{}", "checkpoint-20"), ("verl/global_step_{}/actor/huggingface", "global_step_20")],
+)
+def test_the_best_wins_and_the_earliest_of_equals(tmp_path, folder, name):
     scores = {10: [[0, 0], [1, 0]], 20: [[1, 0], [1, 1]], 100: [[1, 1], [1, 0]]}
     asked, said = [], []
     rule = SelectionRule.parse("aime25:avg@2")
-    choice = select_checkpoint(_run(tmp_path), rule, _evaluator(scores, asked), say=said.append)
+    run = _run(tmp_path, folder=folder)
+    choice = select_checkpoint(run, rule, _evaluator(scores, asked), say=said.append)
     assert asked == [10, 20, 100]
+    assert (choice["checkpoint"], choice["model"]) == (name, folder.format(20) if "verl" in folder else name)
     assert (choice["step"], choice["score"]) == (20, 0.75)
     assert choice["scores"] == {"10": 0.25, "20": 0.75, "100": 0.75}
     assert "too good" in said[-1]
@@ -73,11 +88,11 @@ def test_an_incomplete_evaluation_chooses_nothing(tmp_path):
     with pytest.raises(EvaluationError, match="is incomplete"):
         select_checkpoint(_run(tmp_path), SelectionRule.parse("aime25:avg@2"), _evaluator(scores, []))
     assert not (tmp_path / "selection.json").exists()
-    assert selection_result_path(tmp_path, SelectionRule.parse("aime25:avg@2"), 10).is_file()
+    assert selection_result_path(tmp_path, SelectionRule.parse("aime25:avg@2"), "checkpoint-10").is_file()
 
 
 def test_runs_without_checkpoints(tmp_path):
-    with pytest.raises(EvaluationError, match="no checkpoint-N folder"):
+    with pytest.raises(EvaluationError, match="no checkpoint-N or verl/global_step_N folder"):
         checkpoints(tmp_path)
     with pytest.raises(EvaluationError, match="is not a folder"):
         checkpoints(tmp_path / "absent")
@@ -87,3 +102,24 @@ def test_runs_without_checkpoints(tmp_path):
     said = []
     assert list(checkpoints(tmp_path, said.append)) == [5]
     assert "checkpoint-6 holds no weights" in said[0]
+
+
+def test_half_written_checkpoints_are_named(tmp_path):
+    _run(tmp_path, [5])
+    cut = _weights(tmp_path / "checkpoint-6")
+    cut.write_bytes(cut.read_bytes()[:-3])
+    _weights(tmp_path / "checkpoint-7")
+    (tmp_path / "checkpoint-7" / "model.safetensors.index.json").write_text(
+        json.dumps({"weight_map": {"a": "model.safetensors", "b": "model-2.safetensors"}})
+    )
+    shards = tmp_path / "verl" / "global_step_8" / "actor"
+    (shards / "huggingface").mkdir(parents=True)
+    (shards / "model_world_size_2_rank_0.pt").write_bytes(b"")
+    said = []
+    assert list(checkpoints(tmp_path, said.append)) == [5]
+    for words in (
+        "checkpoint-6 is half written: model.safetensors ends before its last weight",
+        "checkpoint-7 is half written: model-2.safetensors is not there",
+        f"python -m verl.model_merger merge --backend fsdp --local_dir {shards} --target_dir {shards / 'huggingface'}",
+    ):
+        assert any(words in sentence for sentence in said), words

@@ -17,10 +17,12 @@ OBEDIENT = {
 }
 
 
-def test_the_papers_prompt_word_for_word() -> None:
-    assert MATH.fill("What is {2} + 2?") == (
-        "What is {2} + 2?\n\nPlease reason step by step, and put your final answer within \\boxed{}."
+def test_the_authors_prompt() -> None:
+    """As their agent loop writes it; a chat template would change it."""
+    assert template("paper_math").fill("What is {2} + 2?") == (
+        "User:\nWhat is {2} + 2?\nPlease reason step by step, and put your final answer within \\boxed{}.\n\nAssistant:\n"
     )
+    assert [name for name, each in TEMPLATES.items() if each.plain] == ["paper_math"]
     assert MATH.messages("q")[0]["role"] == "user"
 
 

@@ -16,12 +16,21 @@ from delta_rlvr.evaluate.evaluation import EvaluationRequest, rescore
 from delta_rlvr.evaluate.evaluation import evaluate as evaluate_model
 from delta_rlvr.evaluate.progress import ConsoleProgress
 from delta_rlvr.evaluate.results import EvaluationResult
-from delta_rlvr.evaluate.selection import PAPER_RULE, SelectionRule, select_checkpoint
+from delta_rlvr.evaluate.selection import (
+    PAPER_RULE,
+    Checkpoint,
+    SelectionRule,
+    checkpoints,
+    select_checkpoint,
+    selection_result_path,
+)
 from delta_rlvr.evaluate.settings import PRESETS
+from delta_rlvr.evaluate.table import FORMATS, score_table
 from delta_rlvr.exit_codes import ExitCode
 from delta_rlvr.files import write_json
 from delta_rlvr.score_units import score_unit
 from delta_rlvr.specs import shown_spec
+from delta_rlvr.tasks.custom_reward import custom_function
 from delta_rlvr.tasks.templates import TEMPLATES
 from delta_rlvr.terminal import make_console
 from delta_rlvr.words import comma_list
@@ -35,7 +44,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "was. Exit codes: 0 complete, 1 failed, 2 bad input, 3 some samples failed and are named, 130 interrupted."
     )
     what = parser.add_argument_group("what to do (without any of these: sample and score)").add_argument
-    what("--list", action="store_true", help="show the benchmarks and where their data is looked for")
+    what(
+        "--list",
+        action="store_true",
+        help="show the benchmarks and where their data is looked for; with --select: each checkpoint, and where its result belongs",
+    )
     what(
         "--samples",
         metavar="FILE",
@@ -45,7 +58,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--compare",
         nargs="+",
         metavar="RESULT",
-        help="compare results with the first one; several evaluations of one model are joined by commas",
+        help="compare results with the first one, as a table of methods and benchmarks; NAME=RESULT names a row, several results of "
+        "one method (seeds) are joined by commas; --output FILE.md,FILE.tex,FILE.csv,FILE.json writes it",
     )
     what("--select", metavar="RUN", help="evaluate a run's checkpoints and choose by --rule")
     what("--rule", default=PAPER_RULE, help="what --select goes by (default: %(default)s, the paper's)")
@@ -77,7 +91,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     asked(
         "--reward",
         metavar="PLACE",
-        help="a function of your own that judges, as in my.py:function or package.module:function (TRL's signature)",
+        help="another judge: math-verify, or a function of your own as my.py:function or package.module:function (TRL's signature)",
     )
 
     drawn = parser.add_argument_group(
@@ -98,7 +112,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     behind = "model behind an OpenAI-compatible server (vLLM, SGLang, ...)"
     server = parser.add_argument_group(behind).add_argument
     server("--server", metavar="URL", help="such as http://localhost:8000/v1")
-    server("--api", choices=["chat", "completions"], default="chat", help="default: %(default)s")
+    server(
+        "--api",
+        choices=["chat", "completions"],
+        help="chat goes through the server's chat template (default: chat; completions for a template of plain text)",
+    )
     server("--concurrency", type=int, default=32, metavar="N", help="requests at once (default: 32)")
     server("--timeout", type=float, default=3600.0, metavar="S", help="seconds a request may take")
     server("--retries", type=int, default=5, metavar="N", help="further tries of a failed request")
@@ -118,7 +136,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """The subcommand."""
     console = make_console(160)
-    if args.list:
+    if args.list and not args.select:
         console.print(display.list_table())
         return ExitCode.DONE
     if args.compare:
@@ -142,7 +160,9 @@ def request_of(args: argparse.Namespace) -> EvaluationRequest:
 
 def _progress(request: EvaluationRequest, console: Console) -> ConsoleProgress:
     flags = {one.name: f"--{one.name.replace('_', '-')}" for one in fields(EvaluationRequest)}
-    return ConsoleProgress(console, request.reward is not None, lambda text: as_flags(text, flags))
+    return ConsoleProgress(
+        console, custom_function(request.reward) is not None, lambda text: as_flags(text, flags)
+    )
 
 
 def _finish(
@@ -178,7 +198,13 @@ def _finish(
 def _compare(args: argparse.Namespace, console: Console) -> int:
     if len(args.compare) < 2:
         raise EvaluationError("--compare needs at least two results: the baseline first")
-    sides = {text: [EvaluationResult.load(path) for path in comma_list(text)] for text in args.compare}
+    wrong = [path for path in comma_list(args.output or "") if Path(path).suffix not in (".json", *FORMATS)]
+    if wrong:
+        raise EvaluationError(
+            f"--output {wrong[0]}: a comparison is written as {', '.join((*FORMATS, '.json'))}; several files are joined by commas"
+        )
+    named = [_named_results(text) for text in args.compare]
+    sides = {name: [EvaluationResult.load(path) for path in comma_list(paths)] for name, paths in named}
     if len(sides) < len(args.compare):
         raise EvaluationError("--compare: a result is given twice")
     baseline, *others = sides
@@ -189,15 +215,26 @@ def _compare(args: argparse.Namespace, console: Console) -> int:
         benchmarks=comma_list(args.benchmarks) or None,
         seed=args.seed or 0,
     )
+    table = score_table(sides, comma_list(args.benchmarks) or None)
+    console.print(display.method_table(table))
     console.print(display.comparison_table(comparisons))
     for comparison in comparisons:
         for sentence in comparison.notes:
             console.print(f"- {sentence}", highlight=False)
-    if args.output:
-        target = Path(args.output)
-        write_json(target, [asdict(comparison) for comparison in comparisons])
-        console.print(f"comparison: {target}")
+    for target in map(Path, comma_list(args.output or "")):
+        if target.suffix == ".json":
+            write_json(target, [asdict(comparison) for comparison in comparisons])
+        else:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(FORMATS[target.suffix](table), encoding="utf-8")
+        console.print(f"comparison: {target}", highlight=False, soft_wrap=True)
     return ExitCode.DONE
+
+
+def _named_results(text: str) -> tuple[str, str]:
+    """NAME=RESULT,RESULT, or results that are called as they are written."""
+    name, equals, paths = text.partition("=")
+    return (name, paths) if equals and "/" not in name and paths else (text, text)
 
 
 def _select(args: argparse.Namespace, request: EvaluationRequest, console: Console) -> int:
@@ -209,13 +246,21 @@ def _select(args: argparse.Namespace, request: EvaluationRequest, console: Conso
     def say(text: str) -> None:
         console.print(text, highlight=False, soft_wrap=True)
 
-    def evaluate(step: int, checkpoint: Path, path: Path) -> EvaluationResult:
-        say(f"checkpoint-{step}")
-        one = replace(request, model=str(checkpoint), benchmarks=[rule.benchmark], k=rule.k, output=str(path))
+    run_folder = Path(args.select)
+    if args.list:
+        errors = Console(stderr=True, soft_wrap=True, highlight=False)
+        for one in checkpoints(run_folder, errors.print).values():
+            print(one.model, selection_result_path(run_folder, rule, one.name), sep="\t")
+        return ExitCode.DONE
+
+    def evaluate(checkpoint: Checkpoint, path: Path) -> EvaluationResult:
+        say(checkpoint.name)
+        model, benchmarks = str(checkpoint.model), [rule.benchmark]
+        one = replace(request, model=model, benchmarks=benchmarks, k=rule.k, output=str(path))
         return evaluate_model(one, progress)
 
-    choice = select_checkpoint(Path(args.select), rule, evaluate, say=say)
-    shown = score_unit(args.reward).finer.plain
+    choice = select_checkpoint(run_folder, rule, evaluate, say=say)
+    shown = score_unit(custom_function(args.reward)).finer.plain
     for step, score in choice["scores"].items():
-        say(f"{'*' if int(step) == choice['step'] else ' '} checkpoint-{step}: {shown(score)}")
+        say(f"{'*' if int(step) == choice['step'] else ' '} step {step}: {shown(score)}")
     return ExitCode.DONE

@@ -8,12 +8,14 @@ from typing import Any
 
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from delta_rlvr.evaluate.benchmarks import BENCHMARKS, TASK_QUESTIONS
 from delta_rlvr.evaluate.bootstrap import interval_text
 from delta_rlvr.evaluate.compare import Comparison
 from delta_rlvr.evaluate.data import VARIABLE, local_file
 from delta_rlvr.evaluate.results import EvaluationResult
+from delta_rlvr.evaluate.table import MARK, ScoreTable
 from delta_rlvr.score_units import score_unit
 from delta_rlvr.specs import shown_spec
 from delta_rlvr.tasks.registry import BUILT_IN
@@ -47,7 +49,7 @@ def list_table() -> Table:
 
 
 def result_table(result: EvaluationResult) -> Table:
-    """Scores in percent, or mean rewards of a function of one's own, with intervals."""
+    """Scores in percent, or mean rewards of a custom function, with intervals."""
     document = result.document
     k = document["settings"]["samples"]
     unit = score_unit(result.own_reward)
@@ -117,6 +119,20 @@ def _sampling(settings: Mapping[str, Any]) -> str:
     words = {"temperature": "temperature {:g}", "top_p": "top-p {:g}", "max_tokens": "up to {} tokens"}
     known = {key: text for key, text in words.items() if settings.get(key) is not None}
     return "".join(f", {text.format(settings[key])}" for key, text in known.items())
+
+
+def method_table(scores: ScoreTable) -> Table:
+    """Methods and benchmarks, the best of each in bold."""
+    table = Table(title="methods x benchmarks", caption=scores.caption)
+    add_columns(table, ("method", *scores.columns), left=("method",))
+    for name, cells in scores.rows.items():
+        texts = []
+        for place, cell in enumerate(cells):
+            text = scores.shown(cell)
+            style = "bold" if float(text) == scores.best(place) else ""
+            texts.append(Text(text + (MARK if cell.above else " "), style))
+        table.add_row(escape(name), *texts)
+    return table
 
 
 def comparison_table(comparisons: Sequence[Comparison]) -> Table:

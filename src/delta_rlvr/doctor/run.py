@@ -26,6 +26,7 @@ from delta_rlvr.runs.layout import RUN
 from delta_rlvr.runs.writer import ended_before_its_first_step
 from delta_rlvr.specs import shown_spec
 from delta_rlvr.tasks import get_task
+from delta_rlvr.tasks.custom_reward import judged_by
 from delta_rlvr.tasks.problem import Problem
 from delta_rlvr.training.heldout import heldout_problems
 from delta_rlvr.training.options import TrainOptions
@@ -106,7 +107,7 @@ def _look_at_data(
 ) -> tuple[list[Problem], list[Problem]] | None:
     """The problems to train on, and those held out."""
     with checks.of("data"):
-        task = get_task(options.task, graded=options.reward is None)
+        task = get_task(options.task, **judged_by(options.reward))
         complete(config, options, task, lambda text: checks.saw("settings", text))
         problems = training_problems(task, options, config)
         heldout = heldout_problems(options, task)

@@ -19,7 +19,7 @@ from delta_rlvr.evaluate.settings import HELDOUT
 from delta_rlvr.hints import did_you_mean, near_file
 from delta_rlvr.specs import split_spec, with_settings
 from delta_rlvr.tasks import templates
-from delta_rlvr.tasks.own_reward import OwnReward, judged_by_function
+from delta_rlvr.tasks.custom_reward import NAMED, CustomReward, custom_function, judged_by, judged_by_function
 from delta_rlvr.tasks.problem import Problem
 from delta_rlvr.tasks.registry import BUILT_IN, GENERATOR_PREFIX, check_rows, check_task_name, get_task
 from delta_rlvr.tasks.sources.rows import ROW_FILES, data_file, is_row_file, label_of, read_rows
@@ -154,8 +154,8 @@ def load_benchmark(
 
     `limit` takes the first questions only, which the result says. `seed` draws a task's held-out problems. The
     style "auto" is a chat where the model `has_template` for one; a task's own prompts and `template_text` then stay plain text.
-    `template` names another prompt of `tasks.templates` than the benchmark's own; `template_text` and `extract` give one of one's own.
-    `reward` names a function that judges in the place of the benchmark's grader: see `tasks.own_reward`.
+    `template` names another prompt of `tasks.templates` than the benchmark's own; `template_text` and `extract` give a custom one.
+    `reward` names a function that judges in the place of the benchmark's grader: see `tasks.custom_reward`.
     """
     if limit is not None and limit < 1:
         raise EvaluationError(f"limit = {limit} must be at least 1")
@@ -168,8 +168,11 @@ def load_benchmark(
         load |= {"style": "chat" if style == "chat" else "plain", "seed": seed}
         questions = _task(name.removeprefix(TASK_PREFIX), load)
     else:
-        # A prompt of one's own stays as it is, as in training, so that both give the same score.
-        chat = style == "chat" or (style == "auto" and has_template and template_text is None)
+        # A custom prompt and one for base models stay as they are, as in training, so that both give the same score.
+        plain = template in templates.TEMPLATES and templates.template(template).plain
+        if plain and style == "chat":
+            raise EvaluationError(f"the template {template} is plain text: leave `style` out")
+        chat = style == "chat" or (style == "auto" and has_template and template_text is None and not plain)
         load["style"] = "chat" if chat else "plain"
         if is_row_file(name.partition("?")[0]):
             questions = _own_file(name, load)
@@ -177,7 +180,7 @@ def load_benchmark(
             questions = _named(BENCHMARKS[name], load)
         else:
             raise _no_such_benchmark(name)
-    return questions if reward is None else _with_reward(questions, OwnReward(reward))
+    return _judged(questions, reward)
 
 
 def check_benchmark(name: str, graded: bool = True) -> None:
@@ -235,7 +238,7 @@ def load_benchmarks(names: Sequence[str], **options: Any) -> list[Questions]:
 
 
 def _template(name: str, own: Template, load: dict[str, Any]) -> Template:
-    rewarded = "reward" in load
+    rewarded = custom_function(load.get("reward")) is not None
     try:
         chosen = templates.chosen_template(
             load["template"], load.get("template_text"), load.get("extract"), not rewarded, own
@@ -249,8 +252,16 @@ def _template(name: str, own: Template, load: dict[str, Any]) -> Template:
     return chosen
 
 
-def _with_reward(questions: Questions, reward: OwnReward) -> Questions:
-    """The same questions, judged by a function of one's own."""
+def _judged(questions: Questions, spec: str | None) -> Questions:
+    """The same questions, judged by what `reward` names: another grader of mathematics, or a custom reward."""
+    if spec is None or (spec in NAMED and questions.seeded_as is not None):  # a task has its grader already
+        return questions
+    if spec in NAMED:
+        if other := {problem.grader for problem in questions.problems} - {"math"}:
+            raise EvaluationError(f"reward={spec!r} judges mathematics, and {questions.name} is {min(other)}")
+        graded = tuple(replace(problem, grader=spec) for problem in questions.problems)
+        return replace(questions, problems=graded, description={**questions.description, "grader": spec})
+    reward = CustomReward(spec)
     problems = tuple(judged_by_function(questions.problems))
     reward.check(problems[0], training=False)
     note = f"scores are mean rewards of {reward.spec}"
@@ -314,7 +325,7 @@ def _own_file(spec: str, load: dict[str, Any]) -> Questions:
     path, names = _file_and_columns(spec)
     data = FoundRows(read_file(path), {"file": path.name})
     asked = _template(str(path), templates.MATH, load)
-    read = partial(readers.read_math, graded="reward" not in load, names=names)
+    read = partial(readers.read_math, graded=custom_function(load.get("reward")) is None, names=names)
     problems = read_problems(data, read, asked)
     if not problems:
         raise EvaluationError(f"{path} has no rows")
@@ -332,7 +343,7 @@ def _task(spec: str, load: dict[str, Any]) -> Questions:
     # As `train` has it: what is said about the prompt is part of the task.
     spec = with_settings(spec, asked)
     try:
-        task = get_task(spec, graded="reward" not in load)
+        task = get_task(spec, **judged_by(load.get("reward")))
         count = load["limit"] or (TASK_QUESTIONS if endless else None)
         problems = task.problems("heldout", count, load["seed"])
     except (ValueError, OSError, ImportError) as error:

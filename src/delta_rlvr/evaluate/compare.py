@@ -67,18 +67,17 @@ def compare_results(
 ) -> Comparison:
     """Compare two models that answered the same questions, once each or in several evaluations each.
 
-    Repeated evaluations are the several results of a side or, with one result a side, its sample numbers: each is
-    one pass over all questions.
+    Repeated evaluations are the sample numbers of a side's results: each is one pass over all questions.
     """
     reference = _as_list(baseline)[0]
     sides = [
-        [_named_as(reference, result) for result in _as_list(results)] for results in (baseline, candidate)
+        [named_as(reference, result) for result in _as_list(results)] for results in (baseline, candidate)
     ]
     chosen = list(benchmarks) if benchmarks is not None else reference.benchmarks()
     for side, name in zip(sides, names, strict=True):
         for result in side:
             _same_protocol(reference, result, name, chosen)
-    means = [_question_means(side, chosen) for side in sides]
+    means = [question_means(side, chosen) for side in sides]
     if means[0].keys() != means[1].keys():
         lacking = sorted(means[0].keys() ^ means[1].keys())[0]
         raise EvaluationError(
@@ -93,7 +92,7 @@ def compare_results(
         by_benchmark.setdefault(benchmark, []).append(gap)
     difference = mean_interval(list(by_benchmark.values()), seed=seed)
     paired = sign_flip_test(second, first, seed=seed)
-    repeats = [_repeats(side, chosen) for side in sides]
+    repeats = [repeated_scores(side, chosen) for side in sides]
     repeated = effect = None
     if all(len(values) >= 2 for values in repeats):
         repeated = mann_whitney(repeats[1], repeats[0], alternative="greater")
@@ -166,7 +165,7 @@ def _as_list(results: EvaluationResult | Sequence[EvaluationResult]) -> list[Eva
     return listed
 
 
-def _named_as(reference: EvaluationResult, result: EvaluationResult) -> EvaluationResult:
+def named_as(reference: EvaluationResult, result: EvaluationResult) -> EvaluationResult:
     """The same questions under the reference's name for them: what a run calls its held-out problems is "task:..." elsewhere."""
     document = result.document
     names = {facts.get("digest"): name for name, facts in reference.document["benchmarks"].items()}
@@ -214,7 +213,7 @@ def _same_protocol(
             )
 
 
-def _question_means(
+def question_means(
     results: Sequence[EvaluationResult], chosen: Sequence[str]
 ) -> dict[tuple[str, str], float]:
     pooled: dict[tuple[str, str], list[float]] = {}
@@ -225,13 +224,14 @@ def _question_means(
     return {key: average_at_k(scores) for key, scores in pooled.items()}
 
 
-def _repeats(results: Sequence[EvaluationResult], chosen: Sequence[str]) -> list[float]:
-    if len(results) == 1:
-        return results[0].passes(chosen) if results[0].complete else []
+def repeated_scores(results: Sequence[EvaluationResult], chosen: Sequence[str]) -> list[float]:
+    """The score of every pass over the questions: of each sample number of each result. None where samples are missing."""
+    if not all(result.complete for result in results):
+        return []
     seeds = [result.document["settings"]["seed"] for result in results]
     if len(set(seeds)) < len(seeds) and None not in seeds:
         raise EvaluationError(f"repeated evaluations need seeds of their own, and these have {seeds}")
-    return [average_at_k(list(_question_means([result], chosen).values())) for result in results]
+    return [score for result in results for score in result.passes(chosen)]
 
 
 def _sentences(comparison: Comparison) -> tuple[str, ...]:

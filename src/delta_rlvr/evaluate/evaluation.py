@@ -20,6 +20,7 @@ from delta_rlvr.evaluate.settings import PRESETS, EvaluationSettings
 from delta_rlvr.models import DEFAULT_POLICY, hub
 from delta_rlvr.models.context import room_needed
 from delta_rlvr.runs.layout import RUN
+from delta_rlvr.tasks.templates import TEMPLATES
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class EvaluationRequest:
     template_text: str | None = None
     extract: str | None = None
     reward: str | None = None
-    """A custom reward that judges, as my.py:function."""
+    """Another judge: math-verify, or a custom reward as my.py:function."""
     k: int | None = None
     """Samples per question; like those that follow: None for the preset's, the task's own, or the paper's."""
     max_tokens: int | None = None
@@ -51,7 +52,8 @@ class EvaluationRequest:
     dtype: str | None = None
     server: str | None = None
     """The address of an OpenAI-compatible server; None: the model is loaded here."""
-    api: Literal["chat", "completions"] = "chat"
+    api: Literal["chat", "completions"] | None = None
+    """None: completions for a template of plain text, which no chat template may change; else chat."""
     concurrency: int = 32
     timeout: float = 3600.0
     retries: int = 5
@@ -71,6 +73,7 @@ def evaluate(request: EvaluationRequest, progress: Progress | None = None) -> Ev
     names = request.benchmarks or (PRESETS[request.preset].benchmarks if request.preset else ())
     if not names:
         raise EvaluationError("name what to evaluate on: `benchmarks` or `preset`")
+    request = _settled(request, names)
     target = request.target
     stored = _samples_path(target)
     if target.exists() and not stored.exists():
@@ -116,7 +119,7 @@ def rescore(
     stored = header or {}
     if request.benchmarks or not stored.get("benchmarks"):
         names = request.benchmarks or list(dict.fromkeys(sample.key.benchmark for sample in kept))
-        benchmarks = load_benchmarks(names, **_question_options(request))
+        benchmarks = load_benchmarks(names, **_question_options(_settled(request, names)))
     else:
         described = stored["benchmarks"].items()
         loads = {name: facts.get("load") if isinstance(facts, dict) else None for name, facts in described}
@@ -153,6 +156,20 @@ def rescore(
     return result, target
 
 
+def _settled(request: EvaluationRequest, names: Sequence[str]) -> EvaluationRequest:
+    """With what follows from other settings: the preset's prompt for its benchmarks, and how a server is asked."""
+    template, preset = request.template, PRESETS.get(request.preset or "")
+    if preset and template is request.template_text is None and set(names) <= set(preset.benchmarks):
+        template = preset.template
+    plain = template in TEMPLATES and TEMPLATES[template].plain
+    if plain and request.server and request.api == "chat":
+        raise EvaluationError(
+            f"api='chat' goes through the server's chat template, and the template {template} is plain text: use api='completions', or "
+            "another `template`"
+        )
+    return replace(request, template=template, api=request.api or ("completions" if plain else "chat"))
+
+
 def sampling_settings(request: EvaluationRequest, benchmarks: Sequence[Questions]) -> EvaluationSettings:
     """The preset's settings, a built-in task's own, or the paper's for mathematics, with what was given in their place."""
     base = PRESETS[request.preset].settings if request.preset else EvaluationSettings()
@@ -183,7 +200,7 @@ def _sampler(
     server = ServerSettings(
         url=request.server,
         model=request.model,
-        api=request.api,
+        api=request.api or "chat",
         concurrency=request.concurrency,
         timeout=request.timeout,
         retries=request.retries,

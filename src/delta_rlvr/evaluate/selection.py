@@ -17,12 +17,16 @@ from delta_rlvr.hints import near_path
 from delta_rlvr.runs.layout import EVALUATIONS
 from delta_rlvr.score_units import score_unit
 from delta_rlvr.tasks.sources.rows import label_of
+from delta_rlvr.words import command_line
 
 PAPER_RULE = "aime25:avg@8"
 SELECTION = "selection.json"
 
 _RULE = re.compile(r"(?P<benchmark>.+):(?P<metric>avg|pass)@(?P<k>\d+)")
-_CHECKPOINT = re.compile(r"checkpoint-(\d+)")
+VERL = "verl"
+"""The folder, within a run's, where the recipes let verl put its checkpoints."""
+_OF_VERL = "global_step_"
+_CHECKPOINT = re.compile(rf"(checkpoint-|{_OF_VERL})(\d+)")
 
 
 @dataclass(frozen=True)
@@ -59,52 +63,98 @@ class SelectionRule:
         return average_at_k([chosen(values[: self.k], self.k) for values in scores.values()])
 
 
-def checkpoints(run: Path, say: Callable[[str], None] = lambda text: None) -> dict[int, Path]:
-    """The run's checkpoints by step. One without weights (a crash while it was saved) is named and left out."""
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint of a run whose weights can be loaded."""
+
+    name: str
+    """Of its folder: checkpoint-80 (TRL), global_step_20 (verl)."""
+    model: Path
+    """The folder with the weights."""
+
+
+def checkpoints(run: Path, say: Callable[[str], None] = lambda text: None) -> dict[int, Checkpoint]:
+    """The run's checkpoints by step: TRL's, or verl's, which lie in the run's folder `verl`. One that cannot be loaded (a crash while
+    it was saved, shards that nobody merged) is named and left out."""
     if not run.is_dir():
         raise EvaluationError(f"{run} is not a folder: give the folder of a run{near_path(run)}")
     by_step = {}
-    for path in run.iterdir():
+    for path in (*run.iterdir(), *(run / VERL).glob("*")):
         match = _CHECKPOINT.fullmatch(path.name)
         if match is None or not path.is_dir():
             continue
-        if any(path.glob("*.safetensors")) or any(path.glob("*.bin")):
-            by_step[int(match[1])] = path
+        model = path / "actor" / "huggingface" if match[1] == _OF_VERL else path
+        if reason := _unusable(model):
+            say(f"{path} {reason}, and is left out")
         else:
-            say(f"{path} holds no weights and is left out")
+            by_step[int(match[2])] = Checkpoint(path.name, model)
     if not by_step:
         raise EvaluationError(
-            f"{run} has no checkpoint-N folder with weights: there is nothing to choose from"
+            f"{run} has no checkpoint-N or {VERL}/global_step_N folder with whole weights: there is nothing to choose from"
         )
     return dict(sorted(by_step.items()))
 
 
-def selection_result_path(run: Path, rule: SelectionRule, step: int) -> Path:
+def _unusable(model: Path) -> str | None:
+    """Why a folder's weights cannot be loaded; None where they can."""
+    weights = [*model.glob("*.safetensors"), *model.glob("*.bin")]
+    if not weights:
+        shards = model.parent
+        if model.name == "huggingface" and any(shards.glob("model_world_size_*.pt")):
+            merge = command_line(
+                *("python", "-m", "verl.model_merger", "merge", "--backend", "fsdp"),
+                *("--local_dir", shards, "--target_dir", model),
+            )
+            return f"holds verl's shards and no model that can be loaded (`{merge}` makes one)"
+        return "holds no weights"
+    for index in model.glob("*.index.json"):
+        named = set(json.loads(index.read_bytes())["weight_map"].values())
+        if missing := sorted(name for name in named if not (model / name).is_file()):
+            return f"is half written: {missing[0]} is not there"
+    for path in weights:
+        if path.suffix == ".safetensors" and not _whole(path):
+            return f"is half written: {path.name} ends before its last weight"
+    return None
+
+
+def _whole(path: Path) -> bool:
+    """Whether a file of weights is as long as its head says."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy"):
+            return True
+    except (SafetensorError, OSError):
+        return False
+
+
+def selection_result_path(run: Path, rule: SelectionRule, checkpoint: str) -> Path:
     """Where the evaluation that decides about a checkpoint is kept."""
     plain = re.sub(r"[^A-Za-z0-9@.-]+", "_", str(rule))
-    return run / EVALUATIONS / f"select_{plain}_checkpoint-{step}.json"
+    return run / EVALUATIONS / f"select_{plain}_{checkpoint}.json"
 
 
 def select_checkpoint(
     run: Path,
     rule: SelectionRule,
-    evaluate: Callable[[int, Path, Path], EvaluationResult],
+    evaluate: Callable[[Checkpoint, Path], EvaluationResult],
     *,
     say: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
     """Evaluate every checkpoint that has no complete result yet, choose, and write `selection.json` into the run.
 
-    `evaluate(step, checkpoint, path)` makes a result and keeps it at `path`. The best score wins; among equals the
+    `evaluate(checkpoint, path)` makes a result and keeps it at `path`. The best score wins; among equals the
     earliest step. A choice by another rule that is there already is kept in the file and told: choosing the rule
     after seeing the scores would make the chosen score too good.
     """
     scores: dict[int, float] = {}
     own_reward = False
-    for step, checkpoint in checkpoints(run, say).items():
-        path = selection_result_path(run, rule, step)
+    by_step = checkpoints(run, say)
+    for step, checkpoint in by_step.items():
+        path = selection_result_path(run, rule, checkpoint.name)
         result = EvaluationResult.load(path) if path.is_file() else None
         if result is None or not result.complete:
-            result = evaluate(step, checkpoint, path)
+            result = evaluate(checkpoint, path)
         if not result.complete:
             raise EvaluationError(f"{path} is incomplete: run the same command again before choosing")
         scores[step], own_reward = rule.score(result), result.own_reward
@@ -112,7 +162,8 @@ def select_checkpoint(
     choice = {
         "rule": str(rule),
         "step": best,
-        "checkpoint": f"checkpoint-{best}",
+        "checkpoint": by_step[best].name,
+        "model": str(by_step[best].model.relative_to(run)),
         "score": scores[best],
         "scores": {str(step): score for step, score in scores.items()},
         "ties": "the earliest step",
@@ -122,13 +173,13 @@ def select_checkpoint(
     others = [old for old in earlier if old.get("rule") != str(rule)]
     for old in others:
         say(
-            f"this run was chosen from by {old.get('rule')} before (checkpoint-{old.get('step')}): report the rule that was "
+            f"this run was chosen from by {old.get('rule')} before ({old.get('checkpoint')}): report the rule that was "
             "fixed in advance, not the one with the better score"
         )
     write_json(run / SELECTION, {"schema": 1, "choices": [*others, choice]})
     shown = score_unit(own_reward).finer.plain
     say(
-        f"checkpoint-{best} by {rule}: {shown(scores[best])}. The score that chose it is too good as a result: "
+        f"{by_step[best].name} by {rule}: {shown(scores[best])}. The score that chose it is too good as a result: "
         "evaluate it on benchmarks that did not choose it."
     )
     return choice

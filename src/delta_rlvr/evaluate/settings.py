@@ -78,6 +78,8 @@ class Preset:
 
     settings: EvaluationSettings
     benchmarks: tuple[str, ...]
+    template: str | None = None
+    """The prompt of all of them, where it is not each benchmark's own."""
 
 
 # DelTA (arXiv 2605.21467), evaluation settings of Tables 5-8: 16 samples, 30,000 tokens, T = 1.0, top-p 0.7.
@@ -86,7 +88,9 @@ _MATH = EvaluationSettings(samples=16, max_tokens=30_000, temperature=1.0, top_p
 _OTHER = replace(_MATH, samples=5)
 PRESETS = {
     "paper-math": Preset(
-        _MATH, ("aime24", "aime25", "aime26", "hmmt25-feb", "hmmt25-nov", "hmmt26-feb", "brumo25")
+        _MATH,
+        ("aime24", "aime25", "aime26", "hmmt25-feb", "hmmt25-nov", "hmmt26-feb", "brumo25"),
+        "paper_math",
     ),
     "paper-code": Preset(_OTHER, ("humaneval-plus", "mbpp-plus", "livecodebench")),
     "paper-ood": Preset(_OTHER, ("gpqa-diamond", "mmlu-pro")),

@@ -15,10 +15,10 @@ from delta_rlvr.report.discriminator import step_view
 from delta_rlvr.report.shading import Scales, shade_by
 from delta_rlvr.report.weights import MOST, step_tokens, step_weights
 from delta_rlvr.runs import RunReader
-from delta_rlvr.runs.layout import TOKEN_ARRAYS
+from delta_rlvr.runs.layout import RESPONSE_ARRAYS
 
 # Texts are among a response's facts, and nothing on the page needs the ids.
-_COLUMNS = (*(name for name in TOKEN_ARRAYS if name not in ("tokens", "ids")), "other_weights")
+_COLUMNS = (*(name for name in RESPONSE_ARRAYS if name not in ("tokens", "ids")), "other_weights")
 # A block is unpacked as a whole.
 PART_TOKENS = 20_000
 

@@ -8,12 +8,13 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from delta_rlvr.tasks.problem import Problem
-from rlvr_graders import Verdict, grade_choice_batch, grade_math_batch
+from rlvr_graders import Verdict, grade_choice_batch, grade_math_batch, grade_math_verify_batch
 
 if TYPE_CHECKING:
     from rlvr_graders.code.cases import CodeTests
 
-GRADERS = ("math", "code", "choice")
+MATH_VERIFY = "math-verify"
+GRADERS = ("math", "code", "choice", MATH_VERIFY)
 
 
 def grade_batch(problems: Sequence[Problem], completions: Sequence[str]) -> list[Verdict]:
@@ -38,6 +39,9 @@ def _grade_alike(
     answers = [problem.answer for problem in problems]
     if grader == "math":
         return grade_math_batch(completions, answers, extract=extract)
+    if grader == MATH_VERIFY:
+        # Left to itself it looks for a box, and for the last expression where there is none: as the paper's authors have it.
+        return grade_math_verify_batch(completions, answers, extract=None if extract == "boxed" else extract)
     if grader == "choice":
         return grade_choice_batch(completions, answers, extract=extract)
     if grader == "code":

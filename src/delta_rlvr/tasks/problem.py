@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)  # a set may have 100,000
 class Problem:
     """A prompt and what verifies its responses."""
 

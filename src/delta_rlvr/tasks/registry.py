@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -54,9 +55,14 @@ ROW_SETTINGS = {
 """Settings of a task made of rows."""
 
 
-def get_task(spec: str = DEFAULT_TASK, graded: bool = True) -> Task:
+def get_task(
+    spec: str = DEFAULT_TASK,
+    graded: bool = True,
+    reads: Collection[str] | None = None,
+    grader: str | None = None,
+) -> Task:
     """The task that a name stands for. Settings follow after "?", as in "gsm8k.jsonl?schema=gsm8k&shots=4". `graded=False`: a reward
-    of one's own judges, so that rows need no answer.
+    of one's own judges, so that rows need no answer; it `reads` these columns (None: all). `grader`: another grader of mathematics.
 
     | spec | task | settings |
     |---|---|---|
@@ -66,13 +72,15 @@ def get_task(spec: str = DEFAULT_TASK, graded: bool = True) -> Task:
     """
     name, written = split_spec(spec)
     settings = _values(written)
+    if grader is not None and (name in BUILT_IN or name.startswith(GENERATOR_PREFIX)):
+        raise ValueError(f"{name} judges its responses itself: leave `reward` out")
     if name in BUILT_IN:
         return _built_in(name, settings)
     if name.startswith(GENERATOR_PREFIX):
         own = {key: settings.pop(key) for key in ("shots", "working", "max_tokens") if key in settings}
         return ReasoningGym(name.removeprefix(GENERATOR_PREFIX), settings, **own)
     check_task_name(name)
-    return _rows(spec, name, settings, graded)
+    return _rows(spec, name, settings, {"graded": graded, "reads": reads, "grader": grader})
 
 
 def grade_problem(problem: Problem, completion: str) -> Verdict:
@@ -93,7 +101,7 @@ def check_rows(spec: str, graded: bool = True) -> None:
         settings = _values(written)
         for key in ("heldout", "limit"):
             settings.pop(key, None)
-        reading, _ = _reading(spec, settings, graded)
+        reading, _ = _reading(spec, settings, {"graded": graded})
         load_problems(name, limit=1, **reading)
 
 
@@ -128,16 +136,19 @@ def _built_in(name: str, settings: dict[str, Any]) -> PhrasedSums:
     return PhrasedSums(f"{name}?{query}", replace(task.settings, **settings))
 
 
-def _rows(spec: str, name: str, settings: dict[str, Any], graded: bool) -> ProblemSet:
+def _rows(spec: str, name: str, settings: dict[str, Any], judged: dict[str, Any]) -> ProblemSet:
     heldout_source, limit = (settings.pop(key, None) for key in ("heldout", "limit"))
-    reading, shape = _reading(spec, settings, graded)
+    reading, shape = _reading(spec, settings, judged)
     problems = load_problems(name, limit=limit, **reading)
     heldout = None if heldout_source is None else load_problems(str(heldout_source), **reading)
     return ProblemSet.split(name, problems, heldout, **shape)
 
 
-def _reading(spec: str, settings: dict[str, Any], graded: bool) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What settings say about how rows are read, and about the shape of the problem set."""
+def _reading(
+    spec: str, settings: dict[str, Any], judged: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What settings say about how rows are read, and about the shape of the problem set. `judged`: what `load_problems` has to know of
+    the judge."""
     if unknown := settings.keys() - ROW_SETTINGS.keys():
         near = did_you_mean(min(unknown), ROW_SETTINGS)
         raise ValueError(
@@ -149,9 +160,9 @@ def _reading(spec: str, settings: dict[str, Any], graded: bool) -> tuple[dict[st
     if "working" in settings and not shots:
         raise ValueError(f"{spec}: the working is shown in shots; give their number, as in shots=4")
     name_of, text, extract = (settings.pop(key, None) for key in ("template", "template_text", "extract"))
-    asked = chosen_template(name_of, text, extract, graded)
+    asked = chosen_template(name_of, text, extract, judged["graded"])
     shape: dict[str, Any] = {"shots": shots, "worked": "working" in settings}
     if "max_tokens" in settings:
         shape["max_tokens"] = settings.pop("max_tokens")
     names = FieldNames(*(settings.pop(key, None) for key in ("question", "answer", "id")))
-    return {"names": names, "template": None if shots else asked, "graded": graded, **settings}, shape
+    return {"names": names, "template": None if shots else asked, **judged, **settings}, shape

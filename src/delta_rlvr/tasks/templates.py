@@ -26,6 +26,8 @@ class Template:
     """Which grader judges its responses: "math", "choice" or "code"."""
     extract: str
     """Where the final answer stands: a name known to `rlvr_graders.extract`, or "code_block"."""
+    plain: bool = False
+    """Whether it is a whole text for a base model: it goes through no chat template, even where the tokenizer has one."""
 
     def __post_init__(self) -> None:
         places = {place for _, place, _, _ in string.Formatter().parse(self.text) if place is not None}
@@ -62,7 +64,15 @@ MATH = Template(
     grader="math",
     extract="boxed",
 )
-"""The paper's (its authors' training script)."""
+"""The instruction of the paper's authors, as the message of a user. Ours in this form: `PAPER_MATH` is theirs."""
+PAPER_MATH = Template(
+    "paper_math",
+    "User:\n{question}\nPlease reason step by step, and put your final answer within \\boxed{{}}.\n\nAssistant:\n",
+    grader="math",
+    extract="boxed",
+    plain=True,
+)
+"""What the paper's authors give base models, in training and evaluation (their agent loop; the paper itself has no prompt)."""
 MATH_ANSWER_LINE = Template(
     "math_answer_line",
     '{question}\n\nReason step by step, then end with a line of the form "Answer: X", where X is your final answer.',
@@ -95,7 +105,7 @@ CHOICE = Template(
     grader="choice",
     extract="boxed",
 )
-"""Ours, after the paper's for mathematics; it gives none for GPQA and MMLU-Pro."""
+"""Ours, after the authors' for mathematics; none is known for GPQA and MMLU-Pro."""
 CHOICE_ANSWER_LINE = Template(
     "choice_answer_line",
     '{question}\n\n{options}\n\nReason step by step, then end with a line of the form "Answer: X", where X is the letter '
@@ -124,7 +134,7 @@ CODE_FUNCTION = Template(
 TEMPLATES: dict[str, Template] = {
     template.name: template
     for template in (
-        *(MATH, MATH_ANSWER_LINE, MATH_HASH_LINE, MATH_DIRECT, MATH_BRIEF),
+        *(MATH, PAPER_MATH, MATH_ANSWER_LINE, MATH_HASH_LINE, MATH_DIRECT, MATH_BRIEF),
         *(CHOICE, CHOICE_ANSWER_LINE, CODE, CODE_FUNCTION),
     )
 }

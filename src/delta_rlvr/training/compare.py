@@ -21,6 +21,7 @@ from delta_rlvr.report import write_report
 from delta_rlvr.runs import read_run
 from delta_rlvr.runs.layout import EVALUATIONS, RUN
 from delta_rlvr.score_units import ScoreUnit, score_unit
+from delta_rlvr.tasks.custom_reward import custom_function
 from delta_rlvr.terminal import say
 from delta_rlvr.training.progress import Teller
 from delta_rlvr.training.request import RunRequest, difference_text, differing, run_settings
@@ -288,7 +289,7 @@ def conclude(
     settings = first.get("settings") or {}
     problems = first["final"]["after"].get("problems")
     asked = f", {counted(problems, 'problem')} each" if problems else ""
-    unit = score_unit(settings.get("reward"))
+    unit = score_unit(custom_function(settings.get("reward")))
     starts = [(info["final"].get("before") or {}).get("accuracy") for info in infos.values()]
     compared = seed_table(scores, unit, few_problems(problems, settings.get("eval_problems")), starts)
     title = f"held-out {unit.score} after training{', in %' if unit.sign else ''} ({counted(len(seeds), 'seed')}{asked})"

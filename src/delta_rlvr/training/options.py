@@ -57,7 +57,8 @@ class TrainOptions:
         "a hub data set (settings follow as ?key=value&...).",
     )
     template: str | None = _option(
-        None, f"Prompt template for rows: {', '.join(TEMPLATES)} (default: math, the paper's)."
+        None,
+        f"Prompt template for rows: {', '.join(TEMPLATES)} (default: math; paper_math is the authors' for base models).",
     )
     template_text: str | None = _option(
         None, "A prompt of your own for rows, with {question} where the question goes."
@@ -68,7 +69,7 @@ class TrainOptions:
     )
     reward: str | None = _option(
         None,
-        "A reward function of your own in the place of the task's grader, as my.py:function or package.module:function "
+        "Another judge than the task's grader: math-verify, or a function of your own as my.py:function or package.module:function "
         "(TRL's signature).",
     )
     steps: int | None = _option(None, "Optimizer steps (the same as --max_steps).")

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pyarrow
+from datasets import Dataset
+
 from delta_rlvr.adapters.trl import DeltaTrainerConfig
 from delta_rlvr.models.context import room_needed
 from delta_rlvr.specs import shown_spec, split_spec
 from delta_rlvr.tasks import Problem, Task
-from delta_rlvr.tasks.own_reward import OwnReward
+from delta_rlvr.tasks.custom_reward import CustomReward, custom_function
 from delta_rlvr.tasks.problem_set import ProblemSet
 from delta_rlvr.tasks.templates import MATH
 from delta_rlvr.training.options import TrainOptions
 from delta_rlvr.words import counted
 from rlvr_graders import RewardFunction, Verdict
 from rlvr_graders.functions import Columns
+
+_PART = 1000  # problems that are rows and table at once
 
 
 class TaskReward(RewardFunction):
@@ -53,14 +59,15 @@ def training_problems(task: Task, options: TrainOptions, config: DeltaTrainerCon
     return problems
 
 
-def own_or_task_reward(
+def custom_or_task_reward(
     options: TrainOptions, task: Task, problems: Sequence[Problem]
-) -> TaskReward | OwnReward:
+) -> TaskReward | CustomReward:
     """What judges responses in training: the function that `reward` names, or the task itself."""
     by_id = {problem.id: problem for problem in problems}
-    if options.reward is None:
+    function = custom_function(options.reward)
+    if function is None:
         return TaskReward(task, by_id)
-    reward = OwnReward(options.reward)
+    reward = CustomReward(function)
     reward.problems = by_id
     reward.check(problems[0], training=True)
     return reward
@@ -108,8 +115,19 @@ def fit_context(
     return cut
 
 
-def row(problem: Problem) -> dict[str, Any]:
-    """A problem as a row of TRL's data set. The answer stays as text: rows must be of one type."""
+def data_set(problems: Sequence[Problem]) -> Dataset:
+    """The problems as TRL's data set. Answers stay as text: rows must be of one type. In parts, and with a fingerprint of our own:
+    `datasets` makes one by copying everything."""
+    parts = (problems[start : start + _PART] for start in range(0, len(problems), _PART))
+    table = pyarrow.concat_tables(
+        (pyarrow.Table.from_pylist([_row(problem) for problem in part]) for part in parts),
+        promote_options="default",
+    )
+    named = hashlib.sha256("\0".join(problem.id for problem in problems).encode())
+    return Dataset(table, fingerprint=named.hexdigest()[:16])
+
+
+def _row(problem: Problem) -> dict[str, Any]:
     prompt = problem.prompt if isinstance(problem.prompt, str) else list(map(dict, problem.prompt))
     answer = problem.answer if isinstance(problem.answer, str) else json.dumps(problem.answer, default=str)
     return {"prompt": prompt, "id": problem.id, "answer": answer}

@@ -50,7 +50,13 @@ class RunRequest:
     @property
     def asked(self) -> dict[str, Any]:
         """Everything that somebody asked for."""
-        return {**self.from_file, **self.given}
+        file = dict(self.from_file)
+        # A prompt that is given takes the place of the file's, whichever way either is written.
+        if self.given.keys() & {"template", "template_text"}:
+            file = {name: value for name, value in file.items() if name not in OF_THE_TASK}
+            if "task" in file:
+                file["task"], _ = without_settings(file["task"], OF_THE_TASK)
+        return {**file, **self.given}
 
     @property
     def settings(self) -> set[str]:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import transformers
-from datasets import Dataset
 from transformers import PrinterCallback, ProgressCallback
 
 from delta_rlvr.adapters.trl import DeltaTrainer, DeltaTrainerConfig
@@ -23,16 +22,16 @@ from delta_rlvr.rewards import OverlongReward, SoftOverlong
 from delta_rlvr.runs.writer import check_is_free
 from delta_rlvr.specs import shown_spec
 from delta_rlvr.tasks import Task, decisive_tokens, get_task
-from delta_rlvr.tasks.own_reward import OwnReward
+from delta_rlvr.tasks.custom_reward import CustomReward, custom_function, judged_by
 from delta_rlvr.tasks.problem_set import ProblemSet
 from delta_rlvr.terminal import plain_warnings
 from delta_rlvr.training.heldout import HeldoutScore, heldout_problems, sampling_text, show_change
 from delta_rlvr.training.problems import (
     TaskReward,
+    custom_or_task_reward,
+    data_set,
     default_prompt,
     fit_context,
-    own_or_task_reward,
-    row,
     training_problems,
 )
 from delta_rlvr.training.progress import Teller, TrainingProgress
@@ -94,7 +93,7 @@ class _Session:
     settings: Mapping[str, Any]
     """What `run.json` keeps."""
     task: Task
-    reward: TaskReward | OwnReward
+    reward: TaskReward | CustomReward
     trainer: DeltaTrainer
     step: int | None
     """The checkpoint to resume from (0: there is none yet); None for a new run."""
@@ -115,11 +114,11 @@ class _Session:
         compared: bool,
     ) -> _Session:
         """Task, problems, reward and policy, and the trainer that is made of them."""
-        task = get_task(options.task, graded=options.reward is None)
+        task = get_task(options.task, **judged_by(options.reward))
         limit = config.max_completion_length
         complete(config, options, task, teller.say)
         problems = training_problems(task, options, config)
-        reward = own_or_task_reward(options, task, problems)
+        reward = custom_or_task_reward(options, task, problems)
         step, notes = step_to_resume_from(config) if options.resume else (None, [])
         model, tokenizer = load_policy(options.model)
         asked = [*problems, *heldout_problems(options, task)]
@@ -134,7 +133,7 @@ class _Session:
             model=model,
             reward_funcs=[reward, *_penalties(options, config)],
             args=config,
-            train_dataset=Dataset.from_list([row(problem) for problem in problems]),
+            train_dataset=data_set(problems),
             processing_class=tokenizer,
             peft_config=_lora(options),
         )
@@ -165,12 +164,12 @@ class _Session:
                 task=self.options.task,
                 step=self.step,
                 # What decides in the eyes of a custom reward is not known.
-                decisive=None if isinstance(self.reward, OwnReward) else self._decisive,
+                decisive=None if isinstance(self.reward, CustomReward) else self._decisive,
             )
         )  # before it is at work: a folder that cannot be used is bad input
         with at_work(), how_to_go_on(self.folder), _failure_logged(self.teller), opened:
             self._begin(recording)
-            grade = self.reward.grade if isinstance(self.reward, OwnReward) else self.task.grade
+            grade = self.reward.grade if isinstance(self.reward, CustomReward) else self.task.grade
             heldout = HeldoutScore(self.options, self.task, self.trainer, self.teller, grade)
             before = self._score_before(heldout)
             _keep(recording, heldout, before=before)
@@ -182,7 +181,7 @@ class _Session:
             return TrainedRun(self.folder)
         self.teller.say(f"run folder: {self.config.output_dir}")
         advice = advised_comparison(self.config.method, self.request) if self.options.report else None
-        show_change(self.options.reward, before, after, self.teller, compare=advice)
+        show_change(custom_function(self.options.reward), before, after, self.teller, compare=advice)
         page = None
         if self.options.report:
             from delta_rlvr.report import write_report

@@ -16,6 +16,7 @@ from delta_rlvr.adapters.verl.data import rows
 from delta_rlvr.adapters.verl.reward import compute_score
 from delta_rlvr.credit import Delta
 from delta_rlvr.tasks import Problem, get_task
+from delta_rlvr.tasks.templates import PAPER_MATH
 from rlvr_graders.code import datasets
 from support_methods import TRAINABLE
 
@@ -139,7 +140,7 @@ def prepare(*words: str) -> subprocess.CompletedProcess[str]:
 def test_problems_become_rows_that_the_reward_function_grades(tmp_path: Path) -> None:
     source = tmp_path / "problems.jsonl"
     source.write_text(
-        json.dumps({"problem": "What is 1+1?", "answer": "2"})
+        json.dumps({"problem": "What is 1+1?", "answer": "2", "solution": "it is long " * 1000})
         + "\n"
         + json.dumps({"problem": "What is 1/2?", "answer": "\\frac{1}{2}"})
         + "\n"
@@ -153,9 +154,8 @@ def test_problems_become_rows_that_the_reward_function_grades(tmp_path: Path) ->
     assert [row["reward_model"]["ground_truth"] for row in made] == ["2", "\\frac{1}{2}"]
     (message,) = made[0]["prompt"]
     assert message["role"] == "user"
-    assert message["content"] == (
-        "What is 1+1?\n\nPlease reason step by step, and put your final answer within \\boxed{}."
-    )
+    assert message["content"] == PAPER_MATH.fill("What is 1+1?")
+    assert "long" not in json.dumps(made), "solutions are left out"
     right = compute_score(
         made[1]["data_source"],
         "so it is \\boxed{0.5}",
@@ -166,6 +166,60 @@ def test_problems_become_rows_that_the_reward_function_grades(tmp_path: Path) ->
     wrong = compute_score("x", "\\boxed{3}", "2", made[0]["extra_info"])
     assert wrong["score"] == 0.0
     assert wrong["reason"]
+
+
+@pytest.mark.parametrize(
+    ("row", "words", "says"),
+    [
+        ({"question": "1+1?", "r1_solution_1": "2"}, (), "it has question, r1_solution_1"),
+        ({"question": "1+1?", "final_answer": ""}, (), "its answer is 'empty'"),
+        ({"question": "1+1?", "answer": "2"}, ("--chat",), "leave chat=true out"),
+    ],
+)
+def test_data_that_cannot_be_used_is_named(
+    tmp_path: Path, row: dict[str, str], words: tuple[str, ...], says: str
+) -> None:
+    """A data set without answers, above all: as JSON Lines and as Parquet, where columns that nothing reads are not loaded."""
+    import pyarrow.parquet
+
+    (tmp_path / "x.jsonl").write_text(json.dumps(row) + "\n")
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist([row]), tmp_path / "x.parquet")
+    for source in ("x.jsonl", "x.parquet"):
+        output = tmp_path / "train.parquet"
+        done = prepare("--source", str(tmp_path / source), "--output", str(output), *words)
+        assert done.returncode == 2
+        assert says in done.stderr
+        assert "Traceback" not in done.stderr
+        assert not output.exists()
+
+
+def test_verl_gives_the_model_the_prompt_as_it_stands(verl_environment: None) -> None:
+    """By a chat template that passes the text through, also for a tokenizer that has none."""
+    from evaluation_support import tiny_tokenizer
+
+    text = PAPER_MATH.fill("1 + 1?")
+    tokenizer = tiny_tokenizer()
+    assert tokenizer.chat_template is None
+    tokenizer.chat_template = composed(
+        settings("olmo3_7b_base.sh", "delta")
+    ).actor_rollout_ref.model.custom_chat_template
+    messages = [{"role": "user", "content": text}]
+    assert tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False) == text
+    assert not any("custom_chat_template" in line for line in settings("olmo3_7b_base.sh", "delta", CHAT="1"))
+
+
+def test_math_verify_judges_where_a_row_says_so(tmp_path: Path) -> None:
+    source, output = tmp_path / "problems.jsonl", tmp_path / "train.parquet"
+    source.write_text(json.dumps({"problem": "Which?", "answer": "1/2"}) + "\n")
+    done = prepare("--source", str(source), "--reward", "math-verify", "--output", str(output))
+    assert done.returncode == 0, done.stderr
+    import pyarrow.parquet
+
+    (row,) = pyarrow.parquet.read_table(output).to_pylist()
+    assert row["extra_info"]["grader"] == "math-verify"
+    # It finds an answer without a box; ours does not.
+    for extra, score in ((row["extra_info"], 1.0), (row["extra_info"] | {"grader": "math"}, 0.0)):
+        assert compute_score("x", "so it is $0.5$", "1/2", extra)["score"] == score
 
 
 def test_an_answer_is_looked_for_where_the_template_asked_for_it(tmp_path: Path) -> None:

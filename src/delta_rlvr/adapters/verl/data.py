@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from delta_rlvr.tasks import Problem
 
+ROW_GROUP = 1000
+"""Rows of a group. `datasets` reads a group's column as one array, and cannot where its text passes 2 GiB."""
+_NOT_GRADED_BY = ("question", "row", "working")
+"""What a problem knows for prompts and for rewards of one's own, and no grader looks at."""
 
-def rows(problems: Sequence[Problem], data_source: str, split: str) -> list[dict[str, Any]]:
-    """One row per problem. `extra_info` names its grader; its values are texts and numbers, so that all rows share one schema."""
-    return [
-        {
+
+def rows(
+    problems: Iterable[Problem], data_source: str, split: str, start: int = 0
+) -> Iterator[dict[str, Any]]:
+    """One row per problem, numbered from `start`: prompt, answer, source and id. `extra_info` names its grader; its values are texts
+    and numbers, so that all rows share one schema."""
+    for number, problem in enumerate(problems, start):
+        meta = {name: value for name, value in problem.meta.items() if name not in _NOT_GRADED_BY}
+        yield {
             "data_source": data_source,
             "prompt": (
                 [{"role": "user", "content": problem.prompt}]
@@ -32,15 +41,13 @@ def rows(problems: Sequence[Problem], data_source: str, split: str) -> list[dict
                 "index": number,
                 "problem_id": problem.id,
                 "grader": problem.grader,
-                "meta": json.dumps(problem.meta, default=str),
+                "meta": json.dumps(meta, default=str),
             },
         }
-        for number, problem in enumerate(problems)
-    ]
 
 
 def write_parquet(path: str | Path, problems: Sequence[Problem], data_source: str, split: str) -> Path:
-    """Write the rows of `problems`; there must be some."""
+    """Write the rows of `problems`, in small groups; there must be some."""
     import pyarrow
     import pyarrow.parquet
 
@@ -48,5 +55,11 @@ def write_parquet(path: str | Path, problems: Sequence[Problem], data_source: st
         raise ValueError(f"{path}: there is no problem to write")
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows(problems, data_source, split)), path)
+    schema = pyarrow.Table.from_pylist(list(rows(problems[:1], data_source, split))).schema
+    unfinished = path.with_name(f"{path.name}.unfinished")
+    with pyarrow.parquet.ParquetWriter(unfinished, schema) as writer:
+        for start in range(0, len(problems), ROW_GROUP):
+            group = rows(problems[start : start + ROW_GROUP], data_source, split, start)
+            writer.write_table(pyarrow.Table.from_pylist(list(group), schema=schema))
+    unfinished.replace(path)
     return path

@@ -7,7 +7,8 @@ import gzip
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from delta_rlvr.hints import near_file
 from delta_rlvr.models import hub
 from delta_rlvr.tasks.problem import Problem
 from delta_rlvr.tasks.sources.schemas import (
+    COLUMNS,
     KNOWN_SETS,
     FieldNames,
     Fields,
@@ -25,6 +27,7 @@ from delta_rlvr.tasks.sources.schemas import (
 )
 from delta_rlvr.tasks.templates import LETTERS, Template
 
+_BATCH = 256  # rows of a Parquet file that are held at once: they may be long
 _MOST_OPTIONS = 10  # `grade_choice` reads the letters A to J
 
 ROW_FILES = (".jsonl", ".jsonl.gz", ".json", ".csv", ".parquet")
@@ -53,6 +56,8 @@ def load_problems(
     working: str | None = None,
     limit: int | None = None,
     graded: bool = True,
+    reads: Collection[str] | None = None,
+    grader: str | None = None,
 ) -> list[Problem]:
     """Every problem of a file (`ROW_FILES`), a data set on the hub, or one saved to a folder.
 
@@ -60,18 +65,23 @@ def load_problems(
     `subset` and `part` are the hub's configuration and split. `template` puts the question, as text or as a chat
     of one message; rows that bring chat messages keep them, and without a template a prompt is the bare question.
     `working` names a field with the steps to the answer, kept for shots; rows may lack it. A row without an answer is an
-    error that says where it stands, unless a reward of one's own judges (`graded=False`).
+    error that says where it stands, unless a reward of one's own judges (`graded=False`): then problems keep the columns that it
+    `reads` (None: all). `grader` judges mathematics in the place of ours. Columns that nothing reads are not loaded.
     """
     if limit is not None and limit < 1:
         raise ValueError(f"limit must be at least 1, got {limit}")
+    if chat and template is not None and template.plain:
+        raise ValueError(f"the template {template.name} is plain text for base models: leave chat=true out")
     text = str(source)
+    kept = () if graded else reads
+    columns = None if kept is None else {*COLUMNS, *kept, *(astuple(names) if names else ()), working}
     if is_row_file(text):
-        rows, label = read_rows(data_file(Path(source))), label_of(Path(source))
+        rows, label = read_rows(data_file(Path(source)), columns), label_of(Path(source))
     else:
         check_is_data_set(text)
-        rows, label = _read_data_set(text, subset, part), text.rstrip("/").rsplit("/", 1)[-1]
+        rows, label = _read_data_set(text, subset, part, columns), text.rstrip("/").rsplit("/", 1)[-1]
     read = reader(schema or KNOWN_SETS.get(text, "plain"), names, graded)
-    problems = list(_problems(rows, read, label, template, chat, working, limit, text))
+    problems = list(_problems(rows, read, label, template, chat, working, limit, text, kept, grader))
     if not problems:
         raise ValueError(f"{source}: there are no rows in it")
     return problems
@@ -100,13 +110,15 @@ def check_is_data_set(name: str) -> None:
         )
 
 
-def read_rows(path: Path) -> Iterator[tuple[str, Row]]:
-    """(where, row) of each row of a file."""
+def read_rows(path: Path, columns: Collection[str | None] | None = None) -> Iterator[tuple[str, Row]]:
+    """(where, row) of each row of a file. A Parquet file's columns other than `columns` are not loaded: None stands in their place."""
     if not path.is_file():
         raise FileNotFoundError(
             f"{path}: there is no such file{near_file(path)} (the environment variable DELTA_RLVR_DATA can name its folder)"
         )
-    readers = {".json": _read_json, ".csv": _read_csv, ".parquet": _read_parquet}
+    if path.suffix == ".parquet":
+        return _read_parquet(path, columns)
+    readers = {".json": _read_json, ".csv": _read_csv}
     return readers.get(path.suffix, _read_json_lines)(path)
 
 
@@ -155,17 +167,25 @@ def _read_csv(path: Path) -> Iterator[tuple[str, Row]]:
             yield f"{path}, line {rows.line_num}", row
 
 
-def _read_parquet(path: Path) -> Iterator[tuple[str, Row]]:
+def _read_parquet(path: Path, columns: Collection[str | None] | None) -> Iterator[tuple[str, Row]]:
     try:
         from pyarrow import ArrowInvalid, parquet
     except ImportError as error:
         raise ImportError(f'{path}: Parquet files need `pip install "delta-rlvr[tasks]"`') from error
     try:
-        for batch in parquet.ParquetFile(path).iter_batches():
-            for number, row in enumerate(batch.to_pylist()):
-                yield f"{path}, row {number}", row
+        file = parquet.ParquetFile(path)
+        names, number = file.schema_arrow.names, 0
+        for batch in file.iter_batches(_BATCH, columns=_loaded(names, columns)):
+            for row in batch.to_pylist():
+                yield f"{path}, row {number}", dict.fromkeys(names) | row
+                number += 1
     except ArrowInvalid as error:
         raise ValueError(f"{path} is not a Parquet file ({str(error).splitlines()[0]})") from error
+
+
+def _loaded(names: Sequence[str], columns: Collection[str | None] | None) -> list[str]:
+    """Those of the columns that are loaded."""
+    return [name for name in names if columns is None or name in columns] or list(names)
 
 
 def _read_json_lines(path: Path) -> Iterator[tuple[str, Row]]:
@@ -183,7 +203,9 @@ def _read_json_lines(path: Path) -> Iterator[tuple[str, Row]]:
             yield _checked(where, row)
 
 
-def _read_data_set(source: str, subset: str | None, part: str) -> Iterator[tuple[str, Row]]:
+def _read_data_set(
+    source: str, subset: str | None, part: str, columns: Collection[str | None] | None
+) -> Iterator[tuple[str, Row]]:
     try:
         import datasets
     except ImportError as error:
@@ -203,8 +225,9 @@ def _read_data_set(source: str, subset: str | None, part: str) -> Iterator[tuple
             raise ValueError(
                 f"{source}: the data set could not be loaded from the Hugging Face hub: {hub.reason(error)}"
             ) from error
-    for number, row in enumerate(loaded):
-        yield f"{source} ({part}), row {number}", row
+    names = loaded.column_names
+    for number, row in enumerate(loaded.select_columns(_loaded(names, columns))):
+        yield f"{source} ({part}), row {number}", dict.fromkeys(names) | row
 
 
 def _problems(
@@ -216,6 +239,8 @@ def _problems(
     working: str | None,
     limit: int | None,
     source: str,
+    kept: Collection[str] | None,
+    grader_of_math: str | None,
 ) -> Iterator[Problem]:
     seen: dict[str, str] = {}
     repeats: Counter[str] = Counter()
@@ -232,20 +257,24 @@ def _problems(
                 raise ValueError(
                     f"{where}: the same id as {seen[name]} ({name}); give each row an id of its own"
                 )
+            seen[name] = where
         else:
             # Sets without ids do repeat questions: a repeat is numbered, so that ids stay unique and stable.
             digest = question_hash(fields.question)
             repeats[digest] += 1
             name = digest if repeats[digest] == 1 else f"{digest}-{repeats[digest]}"
-        seen[name] = where
         prompt, answer, grader = fields.question, fields.answer, fields.grader
+        if grader == "math" and grader_of_math is not None:
+            grader = grader_of_math
         options: list[str] = []
         if template is not None and template.grader == "choice":
             options, answer = _options(row, answer, where)
             grader = "choice"
         if template is not None and isinstance(prompt, str):
             prompt = template.messages(prompt, options) if chat else template.fill(prompt, options)
-        meta = {**fields.meta, "question": fields.question, "where": where, "row": row}
+        meta = {**fields.meta, "question": fields.question}
+        if kept is None or kept:
+            meta["row"] = {name: row[name] if kept is None or name in kept else None for name in row}
         if working is not None and row.get(working):
             meta["working"] = str(row[working])
         if template is not None:

@@ -16,6 +16,16 @@ Row = Mapping[str, Any]
 QUESTION_FIELDS = ("problem", "question", "prompt", "input", "Problem", "Question")
 ANSWER_FIELDS = ("answer", "final_answer", "gold", "ground_truth", "target", "expected_answer", "Answer")
 ID_FIELDS = ("id", "unique_id", "problem_id", "problem_idx", "question_id", "idx", "ID")
+COLUMNS = frozenset(
+    {
+        *QUESTION_FIELDS,
+        *ANSWER_FIELDS,
+        *ID_FIELDS,
+        *("Body", "body", "options"),
+        *("ability", "data_source", "extra_info", "reward_model"),
+    }
+)
+"""Every column that a reader of `SCHEMAS` or a template reads. Others (DeepMath has three long solutions) need not be loaded."""
 
 
 class RowError(ValueError):

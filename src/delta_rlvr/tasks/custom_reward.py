@@ -1,4 +1,4 @@
-"""A reward function of one's own in the place of a task's grader: TRL's signature, for training and evaluation alike.
+"""A custom reward in the place of a task's grader: TRL's signature, for training and evaluation alike.
 
     def reward(completions, answer, **columns):
         return [float(right in text) for text, right in zip(completions, answer)]
@@ -17,12 +17,15 @@ from dataclasses import replace
 from typing import Any
 
 from delta_rlvr.hints import did_you_mean
+from delta_rlvr.tasks.grading import MATH_VERIFY
 from delta_rlvr.tasks.problem import Problem
 from delta_rlvr.user_code import failed_with, module_at
 from rlvr_graders.verdict import Verdict
 
 GRADER = "own reward"
-"""What a problem says that a reward of one's own judges."""
+"""What a problem says that a custom reward judges."""
+NAMED = (MATH_VERIFY,)
+"""Rewards that have a name: other graders of mathematics than ours."""
 _REWARD_TEXT = "reward "
 FROM_TRL = ("completion_ids", "trainer_state", "log_extra", "log_metric", "environments")
 """What TRL gives a reward function beside the texts and the columns."""
@@ -32,14 +35,15 @@ class RewardError(ValueError):
     """The reward function cannot be used, failed, or gave something else than rewards; the message says which."""
 
 
-class OwnReward:
+class CustomReward:
     """The function that `reward` names. TRL calls it; `grade` judges one completion for an evaluation."""
 
     def __init__(self, spec: str) -> None:
         where, colon, name = spec.rpartition(":")
         if not colon:
             raise RewardError(
-                f"reward={spec!r}: name the function in it too, as in my_rewards.py:my_reward or my_package.rewards:my_reward"
+                f"reward={spec!r}: name the function in it too, as in my_rewards.py:my_reward or my_package.rewards:my_reward, or "
+                f"give one that has a name: {', '.join(NAMED)}"
             )
         module = module_at(where)
         function = getattr(module, name, None)
@@ -56,10 +60,10 @@ class OwnReward:
         self.spec = spec
         self.function: Callable[..., Any] = function
         self.parameters = inspect.signature(function).parameters
-        self._takes_any = any(one.kind is one.VAR_KEYWORD for one in self.parameters.values())
+        self.takes_any = any(one.kind is one.VAR_KEYWORD for one in self.parameters.values())
         self.problems: Mapping[str, Problem] = {}
         """By id; what TRL's rows are looked up in."""
-        if "completions" not in self.parameters and not self._takes_any:
+        if "completions" not in self.parameters and not self.takes_any:
             raise RewardError(
                 f"reward={spec!r} takes {', '.join(self.parameters) or 'nothing'}: it must take `completions`, "
                 "and columns of the rows by their names"
@@ -95,7 +99,7 @@ class OwnReward:
         self, prompts: Any, completions: Sequence[Any], columns: Mapping[str, Any]
     ) -> list[float | None]:
         given = {**columns, "prompts": prompts, "completions": list(completions)}
-        if not self._takes_any:
+        if not self.takes_any:
             given = {name: value for name, value in given.items() if name in self.parameters}
         try:
             scores = self.function(**given)
@@ -130,8 +134,21 @@ class OwnReward:
         return number
 
 
+def custom_function(reward: str | None) -> str | None:
+    """The place of a function, where `reward` gives one and no name of ours."""
+    return None if reward in NAMED else reward
+
+
+def judged_by(reward: str | None) -> dict[str, Any]:
+    """What `get_task` has to know of a reward."""
+    if reward is None or reward in NAMED:
+        return {"grader": reward}
+    function = CustomReward(reward)
+    return {"graded": False, "reads": None if function.takes_any else tuple(function.parameters)}
+
+
 def judged_by_function(problems: Iterable[Problem]) -> list[Problem]:
-    """The same problems, marked as judged by a function of one's own."""
+    """The same problems, marked as judged by a custom reward."""
     return [replace(problem, grader=GRADER) for problem in problems]
 
 
