@@ -16,7 +16,9 @@ import os
 import random
 import re
 import time
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
@@ -68,6 +70,15 @@ RIGHT: dict[str, Rewrite] = {
     "expanded fraction": fraction(lambda sign, top, bottom: rf"{sign}\frac{{{3 * top}}}{{{3 * bottom}}}"),
     "fraction in a line": fraction(lambda sign, top, bottom: f"{sign}{top}/{bottom}"),
     "finite decimal": fraction(finite),
+    "roots as powers": lambda answer: (
+        re.sub(r"\\sqrt\{(\d+)\}", r"(\1)^{1/2}", answer) if re.search(r"\\sqrt\{\d+\}", answer) else None
+    ),
+    "list turned round": lambda answer: (
+        ", ".join(reversed(answer.split(",")))
+        if re.fullmatch(r"[-\d\\a-z{}/ ]+(,[-\d\\a-z{}/ ]+)+", answer)
+        and not re.search(r"\d,\d{3}|\\[{]", answer)
+        else None
+    ),
 }
 WRONG: dict[str, Rewrite] = {
     "one more": number(lambda value: str(value + 1)),
@@ -78,6 +89,11 @@ WRONG: dict[str, Rewrite] = {
         lambda sign, top, bottom: rf"{sign}\frac{{{bottom}}}{{{top}}}" if top not in (0, bottom) else None
     ),
     "one more above": fraction(lambda sign, top, bottom: rf"{sign}\frac{{{top + 1}}}{{{bottom}}}"),
+    "point turned round": lambda answer: (
+        rf"({found[2]},{found[1]})"
+        if (found := re.fullmatch(r"\(\s*(-?\d+)\s*,\s*(-?\d+)\s*\)", answer)) and found[1] != found[2]
+        else None
+    ),
     "plus one": lambda answer: (
         f"{answer} + 1" if re.search(r"\\sqrt|\\pi|\^", answer) and "," not in answer else None
     ),
@@ -90,37 +106,47 @@ def references(folder: Path, file: str, rows: int) -> list[str]:
     return answers if len(answers) <= rows else random.Random(0).sample(answers, rows)
 
 
-def pairs(answers: list[str]) -> list[tuple[str, str, bool]]:
-    """(completion, reference, whether it is right)."""
+@dataclass(frozen=True)
+class Pair:
+    completion: str
+    reference: str
+    way: str
+    is_right: bool
+
+
+def pairs(answers: list[str]) -> list[Pair]:
     made = [
-        (given, answer, is_right)
+        (given, answer, way, ways is RIGHT)
         for answer in answers
-        for ways, is_right in ((RIGHT, True), (WRONG, False))
-        for rewrite in ways.values()
+        for ways in (RIGHT, WRONG)
+        for way, rewrite in ways.items()
         if (given := rewrite(answer)) is not None
     ]
     # Another row's reference; a pair of texts that both stand for one value would need a judge, so only plain numbers.
     plain = [answer for answer in answers if whole(answer) is not None]
-    made += [(b, a, False) for a, b in itertools.pairwise(plain) if int(a) != int(b)]
-    return [(f"We add up.\n\\[\\boxed{{{given}}}\\]", answer, is_right) for given, answer, is_right in made]
+    made += [(b, a, "another row's", False) for a, b in itertools.pairwise(plain) if int(a) != int(b)]
+    return [Pair(f"We add up.\n\\[\\boxed{{{given}}}\\]", *rest) for given, *rest in made]  # type: ignore[arg-type]
 
 
-def measure(rows: list[tuple[str, str, bool]]) -> dict[str, tuple[int, int, float]]:
-    """For each grader: wrong accepts, wrong rejects, milliseconds a pair."""
-    graders: dict[str, Callable[[list[str], list[str]], list[Verdict]]] = {
-        "ours": grade_math_batch,
-        "math-verify": grade_math_verify_batch,
-    }
+GRADERS: dict[str, Callable[[list[str], list[str]], list[Verdict]]] = {
+    "ours": grade_math_batch,
+    "math-verify": grade_math_verify_batch,
+}
+
+
+def measure(rows: list[Pair]) -> dict[str, tuple[Counter[tuple[str, bool]], float]]:
+    """For each grader: the errors by (way, whether the answer is right), and milliseconds a pair."""
     results = {}
-    for name, grade in graders.items():
+    for name, grade in GRADERS.items():
         grade(["\\boxed{\\sqrt{8}+x}"], ["x+2\\sqrt{2}"])  # its worker starts off the clock
         start = time.perf_counter()
-        verdicts = grade([row[0] for row in rows], [row[1] for row in rows])
-        seconds = time.perf_counter() - start
-        judged = list(zip(rows, verdicts, strict=True))
-        accepts = sum(verdict.score == 1.0 and not row[2] for row, verdict in judged)
-        rejects = sum(verdict.score == 0.0 and row[2] for row, verdict in judged)
-        results[name] = (accepts, rejects, 1000 * seconds / len(rows))
+        verdicts = grade([row.completion for row in rows], [row.reference for row in rows])
+        milliseconds = 1000 * (time.perf_counter() - start) / len(rows)
+        judged = zip(rows, verdicts, strict=True)
+        errors = Counter(
+            (row.way, row.is_right) for row, verdict in judged if bool(verdict.score) != row.is_right
+        )
+        results[name] = (errors, milliseconds)
     return results
 
 
@@ -136,15 +162,26 @@ def main() -> None:
         "| set | pairs (right, wrong) | ours: wrong accepts, wrong rejects | math-verify | ours, ms a pair | math-verify, ms |",
         "|---|---|---|---|---|---|",
     ]
+    count: Counter[tuple[str, bool]] = Counter()
+    errors: dict[str, Counter[tuple[str, bool]]] = {name: Counter() for name in GRADERS}
     for name, file in SETS.items():
         rows = pairs(references(folder, file, options.rows))
         results = measure(rows)
-        right = sum(row[2] for row in rows)
-        cells = [f"{accepts}, {rejects}" for accepts, rejects, _ in results.values()]
-        times = [f"{milliseconds:.2f}" for _, _, milliseconds in results.values()]
+        count.update((row.way, row.is_right) for row in rows)
+        right = sum(row.is_right for row in rows)
+        cells, times = [], []
+        for grader, (wrong, milliseconds) in results.items():
+            errors[grader].update(wrong)
+            accepts = sum(number for (_, is_right), number in wrong.items() if not is_right)
+            cells.append(f"{accepts}, {wrong.total() - accepts}")
+            times.append(f"{milliseconds:.2f}")
         lines.append(
             f"| {name} | {len(rows):,} ({right:,}, {len(rows) - right:,}) | {' | '.join([*cells, *times])} |"
         )
+    lines += ["", "| answer | is | pairs | ours: errors | math-verify: errors |", "|---|---|---|---|---|"]
+    for (way, is_right), number in count.items():
+        cells = [f"{wrong[way, is_right]:,}" for wrong in errors.values()]
+        lines.append(f"| {way} | {'right' if is_right else 'wrong'} | {number:,} | {' | '.join(cells)} |")
     shutdown_workers()
     versions = (
         f"math-verify {importlib.metadata.version('math-verify')}, {len(os.sched_getaffinity(0))} cores"
@@ -163,7 +200,8 @@ box of a response counts. {versions}; both graders run in worker processes with 
 {text}
 
 Made by `DELTA_RLVR_DATA=folder python benchmarks/grade_public_sets.py --page graders/docs/numbers.md`, which also says how each
-answer is made. These are easy pairs: they show what a plain run meets, not what an adversary finds.
+answer is made. One way of spelling can make most of a grader's errors: look at the second table before the first. These are easy
+pairs: they show what a plain run meets, not what an adversary finds.
 """
     )
 

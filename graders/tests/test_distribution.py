@@ -50,7 +50,6 @@ def test_the_shapes_of_engines(right):
     text, chat = r"\boxed{\frac12}", [{"role": "assistant", "content": r"\boxed{\frac12}"}]
     assert rlvr_graders.math_reward(prompts=["p"], completions=[chat], answer=[answer]) == [float(right)]
     assert verl.compute_score("any", text, answer, {"index": 1})["score"] == float(right)
-    assert verl.compute_score("any", text, answer, {"grader": "math-verify"})["score"] == float(right)
     assert asyncio.run(verifiers.math_reward(prompt="p", completion=chat, answer=answer, state={})) == right
     assert asyncio.run(verifiers.choice_reward(completion="Answer: B", answer="B" if right else "C")) == right
     tests = {"fn_name": "f", "inputs": [[1]], "outputs": [2 if right else 3]}
@@ -61,6 +60,14 @@ def test_verifiers_takes_them_for_functions_of_one_response():
     """By its own rule: parameters in the plural, or a list as the result, would make them judge a group."""
     for function in (verifiers.math_reward, verifiers.choice_reward, verifiers.code_reward):
         assert list(inspect.signature(function).parameters) == ["completion", "answer", "_"]
+
+
+def test_verl_takes_math_verify_by_name():
+    pytest.importorskip("math_verify")
+    for answer, score in (("0.5", 1.0), ("0.7", 0.0)):
+        assert (
+            verl.compute_score("any", r"\boxed{\frac12}", answer, {"grader": "math-verify"})["score"] == score
+        )
 
 
 def test_verl_looks_where_the_row_says():
@@ -118,3 +125,36 @@ def test_verify():
     assert verify(sympy.Symbol("x") ** 2 + 1, "1+x^2")
     with pytest.raises(ValueError, match="strict=False: rlvr_graders compares exact values"):
         verify("x", "y", strict=False)
+
+
+TRL_SCRIPT = """
+import torch
+from datasets import Dataset
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+from trl import GRPOConfig, GRPOTrainer
+import rlvr_graders
+
+words = ["<pad>", "<eos>", *map(str, range(20)), "box"]
+core = Tokenizer(models.WordLevel({word: n for n, word in enumerate(words)}, unk_token="<pad>"))
+core.pre_tokenizer = pre_tokenizers.Whitespace()
+tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, pad_token="<pad>", eos_token="<eos>")
+model = GPT2LMHeadModel(GPT2Config(vocab_size=len(words), n_embd=16, n_layer=1, n_head=1, n_positions=32))
+data = Dataset.from_dict({"prompt": ["1 2"] * 8, "answer": ["3"] * 8})
+settings = GRPOConfig("out", max_steps=1, num_generations=4, per_device_train_batch_size=4, max_completion_length=4,
+                      report_to="none", use_cpu=True, bf16=False)
+trainer = GRPOTrainer(model=model, args=settings, train_dataset=data, processing_class=tokenizer,
+                      reward_funcs=[rlvr_graders.math_reward])
+trainer.train()
+print(trainer.state.log_history[0]["rewards/math_reward/mean"], trainer.state.log_history[0]["math_reward/no_answer"])
+"""
+
+
+@pytest.mark.slow
+def test_a_trl_script_takes_it(tmp_path):
+    pytest.importorskip("trl")
+    done = subprocess.run(
+        [sys.executable, "-c", TRL_SCRIPT], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.strip().endswith("0.0 1.0")

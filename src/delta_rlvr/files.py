@@ -89,7 +89,7 @@ def locked(folder: Path) -> Iterator[None]:
     with (folder / ".lock").open("a+", encoding="utf-8") as file:
         file.seek(0)
         owner = file.read().strip() or "another process"
-        hold(file, f"{folder} is in use by {owner}: wait for it to end, or give another --output")
+        hold(file, f"{folder} is in use by {owner}: wait for it to end, or give another `output`")
         file.truncate(0)
         file.write(f"process {os.getpid()} on {platform.node()}, since {now()}\n")
         file.flush()

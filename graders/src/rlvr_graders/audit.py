@@ -19,16 +19,18 @@ OURS, THEIRS, EXACT, RUN = "rlvr-graders", "math-verify", "exact match", "the ru
 SHAPES = {
     "matrix or vector": r"\\begin\{[a-zA-Z]?matrix|\\begin\{array|\\vec|\\mathbf",
     "set, interval or inequality": r"\\cup|\\cap|\\infty|\\in(?![a-z])|[<>\u2264\u2265]|\\[lg]eq?(?![a-z])|\\\{|\\setminus|\\emptyset",
-    "tuple or list": r",(?!\d{3}(?!\d))|;|\\pm|\bor\b|\band\b",
+    "tuple or list": r"(?<!\\),(?!\d{3}(?!\d))|;|\\pm|\bor\b|\band\b",
     "percentage": r"%|percent",
     "equation": r"=",
-    "words or a unit": r"\\text|\\mathrm|\\circ|\$|(?<![\\A-Za-z])[A-Za-z]{3,}",
+    "words or a unit": r"\\text|\\mathrm|\\circ|\\\$|(?<![\\A-Za-z])[A-Za-z]{3,}",
     "formula with letters": r"(?<![\\A-Za-z])[A-Za-z](?![A-Za-z])",
     "root, power or constant": r"\\sqrt|\^|\\pi|\u03c0|\u221a",
     "fraction": r"\\[dt]?frac|/|\\binom",
     "decimal number": r"\d\.\d",
     "thousands separator": r"\d,\d{3}|\{,\}|\\,|\\!",
 }
+
+MARKUP = re.compile(r"\s|\$|\\(?:left|right|displaystyle|quad|[,;:! ])(?![A-Za-z])")
 
 
 @dataclass(frozen=True)
@@ -119,8 +121,14 @@ def kind_of(each: Judged, first: str, second: str) -> str:
     given = [
         str(verdict.answer) for name, verdict in each.verdicts.items() if name != THEIRS and verdict.answer
     ]
+    if given and _bare(given[0]) == _bare(str(each.row.answer)):
+        return "spacing and markup alone"
     text = "\n".join([str(each.row.answer), *given[:1]])
     return next((kind for kind, pattern in SHAPES.items() if re.search(pattern, text)), "whole number")
+
+
+def _bare(text: str) -> str:
+    return MARKUP.sub("", text).rstrip(".").replace("dfrac", "frac").replace("tfrac", "frac")
 
 
 def summary(result: Audit) -> list[list[str]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -23,7 +22,7 @@ from delta_rlvr.tasks.custom_reward import NAMED, CustomReward, custom_function,
 from delta_rlvr.tasks.problem import Problem
 from delta_rlvr.tasks.registry import BUILT_IN, GENERATOR_PREFIX, check_rows, check_task_name, get_task
 from delta_rlvr.tasks.sources.rows import ROW_FILES, data_file, is_row_file, label_of, read_rows
-from delta_rlvr.tasks.sources.schemas import FieldNames, RowError, question_hash
+from delta_rlvr.tasks.sources.schemas import FieldNames, RowError, RowIds
 from delta_rlvr.tasks.task import HELDOUT_SAMPLING
 from delta_rlvr.tasks.templates import Template
 
@@ -276,25 +275,19 @@ def _described(template: Template) -> dict[str, Any]:
 def read_problems(data: FoundRows, read: Reader, template: Template) -> list[Problem]:
     """A problem for each row, all with ids of their own or all without (then named by a hash of the question)."""
     problems: list[Problem] = []
-    places: dict[str, str] = {}
-    unnamed: str | None = None
-    repeats: Counter[str] = Counter()
+    ids, named, unnamed = RowIds(), False, None
     for where, row in data.rows:
         try:
             problem = read(row, template)
         except RowError as error:
             raise EvaluationError(error.in_full(where, data.source.get("file", "FILE"))) from None
-        if not problem.id:
-            unnamed = unnamed or where
-            digest = question_hash(problem.meta.get("question", problem.prompt))
-            repeats[digest] += 1
-            problem = replace(problem, id=digest if repeats[digest] == 1 else f"{digest}-{repeats[digest]}")
-        elif problem.id in places:
-            raise EvaluationError(f"{where}: the id {problem.id!r} stands at {places[problem.id]} already")
-        else:
-            places[problem.id] = where
-        problems.append(problem)
-    if unnamed and places:
+        named, unnamed = named or bool(problem.id), unnamed or (None if problem.id else where)
+        try:
+            name = ids.of(problem.id, problem.meta.get("question", problem.prompt), where)
+        except ValueError as error:
+            raise EvaluationError(str(error)) from None
+        problems.append(replace(problem, id=name))
+    if unnamed and named:
         raise EvaluationError(
             f"{unnamed}: it has no id, while other rows have one: give every row an id, or none"
         )

@@ -91,7 +91,7 @@ def token_view(
     if len(kept) < len(candidates):
         view.left_out = (
             f"{len(kept)} of {len(candidates)} sampled prompts are on this page, to keep it light; the run folder has "
-            "the rest (a larger --megabytes includes more)."
+            "the rest (a larger `megabytes` includes more)."
         )
     view.shadings, view.weighted = scales.shadings(), scales.weighted
     return view

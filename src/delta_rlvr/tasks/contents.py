@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import inspect
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -37,11 +37,6 @@ def rule_digest(rule: object) -> str | None:
             return hashlib.sha256(inspect.getsource(kind).encode()).hexdigest()
         return file_digest(Path(inspect.getfile(kind)))
     return None
-
-
-def content_digests(specs: Iterable[str]) -> dict[str, str]:
-    """The digests of those that name a file."""
-    return {spec: digest for spec in specs if (digest := content_digest(spec))}
 
 
 def _files(spec: str) -> Iterator[Path]:

@@ -205,7 +205,7 @@ def _check_methods(methods: Sequence[str]) -> None:
 
 
 def _plan(methods: int, seeds: Sequence[int], steps: int) -> str:
-    """What is about to run. The number of seeds has a default, and --seed is the first of them: both may be other than meant."""
+    """What is about to run. The number of seeds has a default, and `seed` is the first of them: both may be other than meant."""
     listed = ", ".join(map(str, seeds)) if len(seeds) <= 6 else f"{seeds[0]} to {seeds[-1]}"
     length = f" of {counted(steps, 'step')}" if steps > 0 else ""
     return (
