@@ -114,7 +114,7 @@ def figure(kept: dict[str, Any]) -> str:
     canvas.text(
         left + side / 2, top + side + 36, "right responses: slope against 1 - p", anchor="middle", fill=SOFT
     )
-    canvas.text(left, top - 8, "wrong responses: slope against 1 - p", fill=SOFT)
+    canvas.text(left + 40, top - 8, "wrong responses: slope against 1 - p", fill=SOFT)
     corners = {
         (-1, 1): "entropy falls: DelTA's corner",
         (1, 1): "unlikely tokens count more",
@@ -125,7 +125,7 @@ def figure(kept: dict[str, Any]) -> str:
         x, y = place(right * REACH, wrong * REACH)
         anchor = "start" if right < 0 else "end"
         canvas.text(
-            x - 8 * right, y + (18 if wrong > 0 else -10), about, size=12, fill=SOFT, anchor=anchor, bold=True
+            x - 8 * right, y + (18 if wrong > 0 else -24), about, size=12, fill=SOFT, anchor=anchor, bold=True
         )
     points = {
         name: (row["right"]["mean"], row["wrong"]["mean"], row["right"]["error"], row["wrong"]["error"])
