@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.."
 case ${1:-} in
   trl-0.24) packages=("trl==0.24.0" "transformers>=4.56.1,<5" "numpy<2.4") tests=tests/recipes/test_old_trl.py ;;
   trl-0.29) packages=("trl==0.29.1" "transformers>=4.56.2,<5") tests=tests/recipes/test_old_trl.py ;;
-  ms-swift) packages=("ms-swift==4.6.0" "trl<1.0") tests=tests/recipes/test_ms_swift.py ;;
+  ms-swift) packages=("ms-swift==4.6.0" "trl<1.0" "msgspec") tests=tests/recipes/test_ms_swift.py ;;
   *) echo "usage: scripts/try_engines.sh trl-0.24|trl-0.29|ms-swift [pytest arguments]" >&2; exit 2 ;;
 esac
 place=${VENVS:-build}/engine-$1

@@ -76,6 +76,18 @@ def test_methods(capsys):
     assert "arXiv 2505.16826 tokens groups adds to A" in words
 
 
+def test_a_method_says_on_which_engines_it_runs(capsys):
+    for method, runs, does_not in (
+        ("delta", "verl (fsdp2): trainer_mode=delta_sync", "slime"),
+        ("delta-scalar", "slime: recipes/engines/slime.py", "no engine"),
+        ("oracle", "runs on: no engine", "TRL"),
+    ):
+        assert main(["methods", method]) == 0
+        told = capsys.readouterr().out
+        assert runs in told
+        assert does_not not in told
+
+
 def test_the_defaults_of_all_options_are_those_of_a_run(capsys):
     """TRL's own default, linear, was shown."""
     assert main(["train", "--help-all"]) == 0

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from delta_rlvr.adapters.verl.data import write_parquet
 from delta_rlvr.tasks import Problem, get_task, load_problems
-from delta_rlvr.tasks.own_reward import NAMED
+from delta_rlvr.tasks.custom_reward import NAMED
 from delta_rlvr.tasks.templates import PAPER_MATH, TEMPLATES, chosen_template
 from rlvr_graders.extract import EXTRACTORS
 

@@ -14,9 +14,11 @@ __all__ = [
     "credit_record",
     "register",
     "token_coefficients",
+    "token_weights",
 ]
 
 if TYPE_CHECKING:
+    from delta_rlvr.adapters.any_trainer import token_weights
     from delta_rlvr.credit import (
         CreditRecord,
         CreditStream,
@@ -32,6 +34,10 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> Any:
     # torch is loaded only when the core is asked for: graders and their worker processes do not pay for it.
+    if name == "token_weights":
+        from delta_rlvr.adapters.any_trainer import token_weights
+
+        return token_weights
     if name in __all__:
         import delta_rlvr.credit
 

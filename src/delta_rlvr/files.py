@@ -22,6 +22,10 @@ except ImportError:  # Windows: a second process is then not kept out
     fcntl = None  # type: ignore[assignment]
 
 
+RUN = "run.json"
+"""What describes a run in its folder (the rest of its names: `runs.layout`)."""
+
+
 class InUse(Exception):
     """Another process writes there; the message says where and what to do."""
 
@@ -85,7 +89,7 @@ def locked(folder: Path) -> Iterator[None]:
     with (folder / ".lock").open("a+", encoding="utf-8") as file:
         file.seek(0)
         owner = file.read().strip() or "another process"
-        hold(file, f"{folder} is in use by {owner}: wait for it to end, or give another --output")
+        hold(file, f"{folder} is in use by {owner}: wait for it to end, or give another `output`")
         file.truncate(0)
         file.write(f"process {os.getpid()} on {platform.node()}, since {now()}\n")
         file.flush()

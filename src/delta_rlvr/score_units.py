@@ -43,9 +43,9 @@ POINTS = ScoreUnit()
 
 
 REWARD = ScoreUnit(1, "of reward", 3, "", "mean reward")
-"""Rewards as they are: those of one's own need not lie between 0 and 1, so that a per cent sign would mislead."""
+"""Rewards as they are: custom ones need not lie between 0 and 1, so that a per cent sign would mislead."""
 
 
 def score_unit(own_reward: object) -> ScoreUnit:
-    """How a held-out score is shown: as a share of right answers, or as the mean of a reward of one's own."""
+    """How a held-out score is shown: as a share of right answers, or as the mean of a custom reward."""
     return REWARD if own_reward else POINTS

@@ -1,8 +1,7 @@
-"""What commands share: a console, sentences on it, tables, and options that stand for settings."""
+"""What is printed to people: a console, sentences on it, warnings as sentences, tables."""
 
 from __future__ import annotations
 
-import argparse
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -44,16 +43,3 @@ def add_columns(table: Table, headings: Iterable[str], *, left: Iterable[str] = 
     """Columns with numbers, but for those named in `left`."""
     for heading in headings:
         table.add_column(heading, justify="left" if heading in left else "right", **options)
-
-
-def add_settings(parser: Any, defaults: Any, *rows: tuple[str, Callable[[str], Any], str]) -> None:
-    """Options (name, type, help) for fields of a settings record; the help ends with the record's default."""
-    for flag, kind, words in rows:
-        value = getattr(defaults, flag.removeprefix("--").replace("-", "_"))
-        shown = f"{value:g}" if isinstance(value, float) else value
-        parser.add_argument(flag, type=kind, help=f"{words} (default: {shown})")
-
-
-def given_settings(options: argparse.Namespace, names: Iterable[str]) -> dict[str, Any]:
-    """What the command line sets of these."""
-    return {name: value for name in names if (value := getattr(options, name)) is not None}

@@ -16,9 +16,12 @@ from typing import Any
 
 from delta_rlvr.hints import did_you_mean
 
+PLUGINS = "delta_rlvr.methods"
+"""The entry-point group by which other packages bring rules: a name for a rule class, or a module whose decorators name some."""
+
 
 class PlaceError(ValueError):
-    """A file or module of one's own cannot be loaded; the message says which and why."""
+    """A user's file or module cannot be loaded; the message says which and why."""
 
 
 def portable(spec: str) -> str:

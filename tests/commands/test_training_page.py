@@ -1,10 +1,8 @@
 """docs/training.md: its settings parse, its script runs, and what it names exists."""
 
 import re
-import shlex
 from pathlib import Path
 
-import pytest
 from datasets import Dataset
 
 from command_line import built, metrics
@@ -61,15 +59,6 @@ def test_the_script(tmp_path, monkeypatch):
     assert found.info["status"] == "finished"
     assert found.tokens is not None
     assert tokenizer.decode(found.rollouts(1)[0]["ids"]) == found.rollouts(1)[0]["response"]
-
-
-@pytest.mark.parametrize(
-    "line", re.findall(r"^    (?:torchrun .*?)?(delta-rlvr|-m delta_rlvr) (train.*)$", PAGE, re.MULTILINE)
-)
-def test_the_command_lines(line, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "settings.yaml").write_text(block("yaml"))
-    built(shlex.split(line[1])[1:])
 
 
 def test_every_flag_exists():

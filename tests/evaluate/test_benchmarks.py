@@ -115,7 +115,7 @@ def test_a_folder_variable_that_is_not_set(monkeypatch):
     [
         (
             [{"id": 1, "problem": "a", "answer": 1}, {"id": 1, "problem": "b", "answer": 2}],
-            r"line 2: the id '1' stands at .*line 1 already",
+            r"line 2: the same id as .*line 1 \(1\)",
         ),
         (
             [{"id": 1, "problem": "a", "answer": 1}, {"problem": "b", "answer": 2}],

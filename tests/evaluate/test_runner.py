@@ -15,7 +15,7 @@ from delta_rlvr.evaluate.results import EvaluationResult
 from delta_rlvr.evaluate.runner import score_samples
 from delta_rlvr.evaluate.sample_file import read_samples
 from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey, sample_seed
-from delta_rlvr.tasks.own_reward import RewardError
+from delta_rlvr.tasks.custom_reward import RewardError
 from delta_rlvr.tasks.problem import Problem
 from evaluation_support import MODEL, digit_grade, evaluate_tiny, evaluated, sums, tiny_model, tiny_tokenizer
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from delta_evidence.learning.table import paired_sentence
 from delta_rlvr.evaluate.seeds import (
     adjust,
     compare_seeds,
@@ -12,7 +13,6 @@ from delta_rlvr.evaluate.seeds import (
     mean_text,
     p_text,
     p_words,
-    paired_sentence,
     seed_table,
     student_interval,
 )

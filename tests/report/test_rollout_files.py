@@ -63,7 +63,7 @@ def own_run(folder, tokenizer, decisive=True):
         (
             {"question": "1+1?", "answer": 2, "limit": 5},
             "line 1 has no prompt and no response and no reward (it has question, answer, limit); each rollout needs a prompt, a "
-            "response (what the model wrote) and a reward (a number; --reward_key names its key)",
+            "response (what the model wrote) and a reward (a number; `reward_key` names its key)",
         ),
         (
             {"prompt": PROMPT, "response": RIGHT, "limit": 5},
@@ -71,7 +71,7 @@ def own_run(folder, tokenizer, decisive=True):
         ),
         (
             {"question": PROMPT, "completion": RIGHT, "label": 1},
-            "; call 'question' 'prompt'; call 'completion' 'response'; give --reward_key label",
+            "; call 'question' 'prompt'; call 'completion' 'response'; give reward_key='label'",
         ),
     ],
 )
@@ -112,7 +112,7 @@ def test_a_reward_under_another_name(tmp_path):
         assert [one.reward for one in read_rollouts(path, "score")] == [0.5, 0.25]
         with pytest.raises(
             RolloutFileError,
-            match=r"has no reward \(it has prompt, response, score\); give --reward_key score",
+            match=r"has no reward \(it has prompt, response, score\); give reward_key='score'",
         ):
             read_rollouts(path)
     dump = tmp_path / "verl.jsonl"
@@ -307,7 +307,7 @@ def test_slimes_debug_data(tokenizer, tmp_path):
     ]
     torch.save({"rollout_id": 3, "samples": samples}, path)
     with pytest.raises(
-        RolloutFileError, match="sample 1 has the rewards score, acc: name one, as in --reward_key score"
+        RolloutFileError, match="sample 1 has the rewards score, acc: give reward_key='score'"
     ):
         read_rollouts(path)
     rollouts = read_rollouts(path, "score")

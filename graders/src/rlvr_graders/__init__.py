@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .choice import grade_choice, grade_choice_batch
 from .functions import ChoiceReward, MathReward, RewardFunction, math_reward
 from .math.grade import grade_math, grade_math_batch
+from .math_verify import parse, verify
 from .others import MathVerifyReward, grade_math_verify, grade_math_verify_batch
 from .verdict import Verdict
 from .workers import shutdown_workers
@@ -35,7 +36,9 @@ __all__ = [
     "grade_math_verify",
     "grade_math_verify_batch",
     "math_reward",
+    "parse",
     "shutdown_workers",
+    "verify",
 ]
 
 

@@ -62,7 +62,7 @@ def final_answer(completion: str) -> str:
 def last_boxed(completion: str) -> str | None:
     r"""Content of the balanced ``\boxed{...}`` (or ``\fbox{...}``) that ends last; None where there is none.
 
-    A box that is never closed (a response cut at the length limit) does not count, and one inside another is part of it.
+    A box that is never closed (a response cut at the length limit) or is empty does not count, and one inside another is part of it.
     ``\boxed 5`` without braces counts as the word that follows. A box inside a thought does not count.
     """
     completion = final_answer(completion)
@@ -75,8 +75,8 @@ def last_boxed(completion: str) -> str | None:
             stack.append(None)
         elif token == "}":
             begin = stack.pop() if stack else None
-            if begin is not None:
-                span = (begin, match.start())
+            if begin is not None and (span is None or completion[begin : match.start()].strip()):
+                span = (begin, match.start())  # an empty box takes nothing back
         elif match.group("open"):
             stack.append(match.end())
         elif "box" in token:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -120,24 +119,18 @@ class _Layout:
         if self.listed:
             self.lengths = torch.tensor([len(row) for row in mask], dtype=torch.int64)
         else:
-            shape = tuple(mask.shape)
-            if len(shape) != 2:
+            self.shape = tuple(mask.shape)
+            if len(self.shape) != 2:
                 raise ValueError(
-                    f"mask: shape {shape} does not fit; [batch, time] is needed, or a list of [time]"
+                    f"mask: shape {self.shape} does not fit; [batch, time] is needed, or a list of [time]"
                 )
-            self.lengths = torch.full((shape[0],), shape[1])
+            self.lengths = torch.full(self.shape[:1], self.shape[1])
 
     def packed(self, values: Array) -> Tensor:
         if not self.listed:
             flat = _tensor(values)
-            if (
-                flat.dim() != 2
-                or flat.shape[0] != len(self.lengths)
-                or flat.numel() != int(self.lengths.sum())
-            ):
-                raise ValueError(
-                    f"shape {tuple(flat.shape)} does not fit the mask's {(len(self.lengths), *self.lengths[:1].tolist())}"
-                )
+            if tuple(flat.shape) != self.shape:
+                raise ValueError(f"shape {tuple(flat.shape)} does not fit the mask's {self.shape}")
             return flat.flatten()
         rows = [_tensor(row) for row in values]
         if [len(row) for row in rows] != self.lengths.tolist():
@@ -157,7 +150,7 @@ class _Layout:
         return _tensor(advantages, valid.device)
 
     def restored(self, flat: Float[Tensor, " place"]) -> Array:
-        rows = flat.split(self.lengths.tolist()) if self.listed else flat.view(len(self.lengths), -1)
+        rows = flat.split(self.lengths.tolist()) if self.listed else flat.view(self.shape)
         if not self.numpy:
             return list(rows) if self.listed else rows
         return [row.numpy() for row in rows] if self.listed else rows.numpy()
@@ -169,26 +162,32 @@ class GatheringReducer(Reducer):
     def __init__(self, all_gather: AllGather, device: torch.device | None = None):
         super().__init__(None, device)
         self._all_gather = all_gather
+        self._rank: int | None = None
 
     @property
     def alone(self) -> bool:
         return False
 
-    @cached_property
-    def rank(self) -> int:  # type: ignore[override]
-        mine = uuid.uuid4().hex
-        return self._all_gather(mine).index(mine)
+    @property
+    def rank(self) -> int:
+        if self._rank is None:
+            mine = uuid.uuid4().hex
+            self._rank = self._all_gather(mine).index(mine)
+        return self._rank
 
     def sum(self, values: Tensor) -> Tensor:
-        parts = self._all_gather(values.cpu().numpy())
-        return values.copy_(torch.stack([torch.as_tensor(part) for part in parts]).sum(0).to(values.device))
+        parts = self._gathered(values)
+        return values.copy_(torch.stack(parts).sum(0).to(values.device))
 
     def maximum(self, value: int) -> int:
         return max(self._all_gather(value))
 
     def gather(self, values: Tensor) -> Tensor:
-        parts = self._all_gather(values.cpu().numpy())
-        return torch.cat([torch.as_tensor(part) for part in parts]).to(values)
+        return torch.cat(self._gathered(values)).to(values.device)
+
+    def _gathered(self, values: Tensor) -> list[Tensor]:
+        # A copy: ranks may be threads, and `sum` writes in place.
+        return [torch.as_tensor(part) for part in self._all_gather(values.cpu().numpy().copy())]
 
     def gather_counts(self, count: int) -> list[int]:
         return list(self._all_gather(count))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from torch import Tensor
 _TAKEN = "advantages.dim() == 1"
 
 
+@cache
 def takes_token_advantages(compute_loss: Callable[..., Any]) -> bool:
     """Whether a trainer's `_compute_loss` takes advantages of shape (B, T): it then asks for their shape before it makes a column."""
     return _TAKEN in inspect.getsource(compute_loss)
@@ -42,6 +44,8 @@ class TokenAdvantages(Tensor):
 
 def for_loss(advantages: Tensor, compute_loss: Callable[..., Any]) -> Tensor:
     """The advantages as this loss takes them."""
-    if advantages.dim() == 1 or takes_token_advantages(compute_loss):
+    if advantages.dim() == 1 or takes_token_advantages(
+        inspect.unwrap(getattr(compute_loss, "__func__", compute_loss))
+    ):
         return advantages
     return advantages.as_subclass(TokenAdvantages)

@@ -30,7 +30,7 @@ from delta_rlvr.exit_codes import ExitCode
 from delta_rlvr.files import write_json
 from delta_rlvr.score_units import score_unit
 from delta_rlvr.specs import shown_spec
-from delta_rlvr.tasks.own_reward import own_function
+from delta_rlvr.tasks.custom_reward import custom_function
 from delta_rlvr.tasks.templates import TEMPLATES
 from delta_rlvr.terminal import make_console
 from delta_rlvr.words import comma_list
@@ -161,7 +161,7 @@ def request_of(args: argparse.Namespace) -> EvaluationRequest:
 def _progress(request: EvaluationRequest, console: Console) -> ConsoleProgress:
     flags = {one.name: f"--{one.name.replace('_', '-')}" for one in fields(EvaluationRequest)}
     return ConsoleProgress(
-        console, own_function(request.reward) is not None, lambda text: as_flags(text, flags)
+        console, custom_function(request.reward) is not None, lambda text: as_flags(text, flags)
     )
 
 
@@ -262,7 +262,7 @@ def _select(args: argparse.Namespace, request: EvaluationRequest, console: Conso
         return evaluate_model(one, progress)
 
     choice = select_checkpoint(run_folder, rule, evaluate, say=say)
-    shown = score_unit(own_function(args.reward)).finer.plain
+    shown = score_unit(custom_function(args.reward)).finer.plain
     for step, score in choice["scores"].items():
         say(f"{'*' if int(step) == choice['step'] else ' '} step {step}: {shown(score)}")
     return ExitCode.DONE

@@ -49,7 +49,7 @@ def list_table() -> Table:
 
 
 def result_table(result: EvaluationResult) -> Table:
-    """Scores in percent, or mean rewards of a function of one's own, with intervals."""
+    """Scores in percent, or mean rewards of a custom function, with intervals."""
     document = result.document
     k = document["settings"]["samples"]
     unit = score_unit(result.own_reward)

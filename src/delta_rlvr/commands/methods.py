@@ -1,4 +1,4 @@
-"""`delta-rlvr methods`: the methods by name, what one can be set to, and whether a rule of one's own passes the checks."""
+"""`delta-rlvr methods`: the methods by name, what one can be set to, and whether a user rule passes the checks."""
 
 from __future__ import annotations
 

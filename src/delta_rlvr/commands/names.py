@@ -15,10 +15,8 @@ from delta_rlvr.models.load import check_model_name
 from delta_rlvr.tasks.registry import check_rows, check_task_name
 from delta_rlvr.tasks.templates import chosen_template
 from delta_rlvr.training.options import check_trackers
-from delta_rlvr.user_code import check_place
+from delta_rlvr.user_code import PLUGINS, check_place
 from delta_rlvr.words import comma_list
-
-_PLUGINS = "delta_rlvr.methods"
 
 
 def check_names(arguments: Sequence[str]) -> None:
@@ -51,7 +49,7 @@ def check_names(arguments: Sequence[str]) -> None:
     for option in ("config", "rollouts"):
         for file in _values(arguments, option):
             if not Path(file).is_file():
-                raise FileNotFoundError(f"--{option} {file}: there is no such file{near_file(Path(file))}")
+                raise FileNotFoundError(f"{option}={file!r}: there is no such file{near_file(Path(file))}")
     if "--compare" not in arguments:  # there, they are names in stored results
         for text in _values(arguments, "benchmarks"):
             check_benchmarks(text, graded)
@@ -78,7 +76,7 @@ def check_method_name(spec: str) -> None:
     """Refuse a name that no method has, and a rule that is not in the file named for it. Other packages are not looked into here."""
     name = spec.partition("?")[0]
     check_place(name)
-    if ":" in name or name.endswith(".py") or entry_points(group=_PLUGINS):
+    if ":" in name or name.endswith(".py") or entry_points(group=PLUGINS):
         return
     known = method_names()
     if name not in known:

@@ -101,7 +101,7 @@ class Rows:
         """Rows that are a tensor already."""
         whole = slice(0, len(rows))
         return cls(
-            lambda _: iter([(whole, rows)]),
+            lambda _: iter([(whole, rows)] if len(rows) else []),  # a rank may have no token
             [(0, len(rows))],
             rows.shape[1],
             rows.dtype,

@@ -26,7 +26,7 @@ from delta_rlvr.runs.layout import RUN
 from delta_rlvr.runs.writer import ended_before_its_first_step
 from delta_rlvr.specs import shown_spec
 from delta_rlvr.tasks import get_task
-from delta_rlvr.tasks.own_reward import judged_by
+from delta_rlvr.tasks.custom_reward import judged_by
 from delta_rlvr.tasks.problem import Problem
 from delta_rlvr.training.heldout import heldout_problems
 from delta_rlvr.training.options import TrainOptions

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -19,11 +18,11 @@ from delta_rlvr.evaluate.settings import HELDOUT
 from delta_rlvr.hints import did_you_mean, near_file
 from delta_rlvr.specs import split_spec, with_settings
 from delta_rlvr.tasks import templates
-from delta_rlvr.tasks.own_reward import NAMED, OwnReward, judged_by, judged_by_function, own_function
+from delta_rlvr.tasks.custom_reward import NAMED, CustomReward, custom_function, judged_by, judged_by_function
 from delta_rlvr.tasks.problem import Problem
 from delta_rlvr.tasks.registry import BUILT_IN, GENERATOR_PREFIX, check_rows, check_task_name, get_task
 from delta_rlvr.tasks.sources.rows import ROW_FILES, data_file, is_row_file, label_of, read_rows
-from delta_rlvr.tasks.sources.schemas import FieldNames, RowError, question_hash
+from delta_rlvr.tasks.sources.schemas import FieldNames, RowError, RowIds
 from delta_rlvr.tasks.task import HELDOUT_SAMPLING
 from delta_rlvr.tasks.templates import Template
 
@@ -154,8 +153,8 @@ def load_benchmark(
 
     `limit` takes the first questions only, which the result says. `seed` draws a task's held-out problems. The
     style "auto" is a chat where the model `has_template` for one; a task's own prompts and `template_text` then stay plain text.
-    `template` names another prompt of `tasks.templates` than the benchmark's own; `template_text` and `extract` give one of one's own.
-    `reward` names a function that judges in the place of the benchmark's grader: see `tasks.own_reward`.
+    `template` names another prompt of `tasks.templates` than the benchmark's own; `template_text` and `extract` give a custom one.
+    `reward` names a function that judges in the place of the benchmark's grader: see `tasks.custom_reward`.
     """
     if limit is not None and limit < 1:
         raise EvaluationError(f"limit = {limit} must be at least 1")
@@ -168,7 +167,7 @@ def load_benchmark(
         load |= {"style": "chat" if style == "chat" else "plain", "seed": seed}
         questions = _task(name.removeprefix(TASK_PREFIX), load)
     else:
-        # A prompt of one's own and one for base models stay as they are, as in training, so that both give the same score.
+        # A custom prompt and one for base models stay as they are, as in training, so that both give the same score.
         plain = template in templates.TEMPLATES and templates.template(template).plain
         if plain and style == "chat":
             raise EvaluationError(f"the template {template} is plain text: leave `style` out")
@@ -238,7 +237,7 @@ def load_benchmarks(names: Sequence[str], **options: Any) -> list[Questions]:
 
 
 def _template(name: str, own: Template, load: dict[str, Any]) -> Template:
-    rewarded = own_function(load.get("reward")) is not None
+    rewarded = custom_function(load.get("reward")) is not None
     try:
         chosen = templates.chosen_template(
             load["template"], load.get("template_text"), load.get("extract"), not rewarded, own
@@ -253,7 +252,7 @@ def _template(name: str, own: Template, load: dict[str, Any]) -> Template:
 
 
 def _judged(questions: Questions, spec: str | None) -> Questions:
-    """The same questions, judged by what `--reward` names: another grader of mathematics, or a function of one's own."""
+    """The same questions, judged by what `reward` names: another grader of mathematics, or a custom reward."""
     if spec is None or (spec in NAMED and questions.seeded_as is not None):  # a task has its grader already
         return questions
     if spec in NAMED:
@@ -261,7 +260,7 @@ def _judged(questions: Questions, spec: str | None) -> Questions:
             raise EvaluationError(f"reward={spec!r} judges mathematics, and {questions.name} is {min(other)}")
         graded = tuple(replace(problem, grader=spec) for problem in questions.problems)
         return replace(questions, problems=graded, description={**questions.description, "grader": spec})
-    reward = OwnReward(spec)
+    reward = CustomReward(spec)
     problems = tuple(judged_by_function(questions.problems))
     reward.check(problems[0], training=False)
     note = f"scores are mean rewards of {reward.spec}"
@@ -276,25 +275,19 @@ def _described(template: Template) -> dict[str, Any]:
 def read_problems(data: FoundRows, read: Reader, template: Template) -> list[Problem]:
     """A problem for each row, all with ids of their own or all without (then named by a hash of the question)."""
     problems: list[Problem] = []
-    places: dict[str, str] = {}
-    unnamed: str | None = None
-    repeats: Counter[str] = Counter()
+    ids, named, unnamed = RowIds(), False, None
     for where, row in data.rows:
         try:
             problem = read(row, template)
         except RowError as error:
             raise EvaluationError(error.in_full(where, data.source.get("file", "FILE"))) from None
-        if not problem.id:
-            unnamed = unnamed or where
-            digest = question_hash(problem.meta.get("question", problem.prompt))
-            repeats[digest] += 1
-            problem = replace(problem, id=digest if repeats[digest] == 1 else f"{digest}-{repeats[digest]}")
-        elif problem.id in places:
-            raise EvaluationError(f"{where}: the id {problem.id!r} stands at {places[problem.id]} already")
-        else:
-            places[problem.id] = where
-        problems.append(problem)
-    if unnamed and places:
+        named, unnamed = named or bool(problem.id), unnamed or (None if problem.id else where)
+        try:
+            name = ids.of(problem.id, problem.meta.get("question", problem.prompt), where)
+        except ValueError as error:
+            raise EvaluationError(str(error)) from None
+        problems.append(replace(problem, id=name))
+    if unnamed and named:
         raise EvaluationError(
             f"{unnamed}: it has no id, while other rows have one: give every row an id, or none"
         )
@@ -325,7 +318,7 @@ def _own_file(spec: str, load: dict[str, Any]) -> Questions:
     path, names = _file_and_columns(spec)
     data = FoundRows(read_file(path), {"file": path.name})
     asked = _template(str(path), templates.MATH, load)
-    read = partial(readers.read_math, graded=own_function(load.get("reward")) is None, names=names)
+    read = partial(readers.read_math, graded=custom_function(load.get("reward")) is None, names=names)
     problems = read_problems(data, read, asked)
     if not problems:
         raise EvaluationError(f"{path} has no rows")

@@ -36,7 +36,7 @@ STARTED_CLASS = Template(
 def read_math(
     row: Row, template: Template, graded: bool = True, names: schemas.FieldNames | None = None
 ) -> Problem:
-    """{problem, answer} in any of the usual spellings or under the names given, with an id or without. A reward of one's own needs no
+    """{problem, answer} in any of the usual spellings or under the names given, with an id or without. A custom reward needs no
     answer."""
     fields = schemas.read_plain(row, names, graded)
     prompt = template.fill(fields.question) if isinstance(fields.question, str) else fields.question

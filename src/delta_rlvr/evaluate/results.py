@@ -16,7 +16,7 @@ from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey
 from delta_rlvr.files import write_json
 from delta_rlvr.hints import near_path
 from delta_rlvr.runs.layout import EVALUATIONS
-from delta_rlvr.tasks.own_reward import GRADER, is_reward_text
+from delta_rlvr.tasks.custom_reward import GRADER, is_reward_text
 from delta_rlvr.versions import installed_versions
 
 KIND = "delta-rlvr evaluation"
@@ -69,7 +69,7 @@ class EvaluationResult:
 
     def summary(self) -> dict[str, Any]:
         """What `run.json` keeps of a held-out evaluation: the accuracy with its bootstrap interval over questions, and of how much;
-        also whether it is the mean of a reward of one's own, and what is to be said about the interval."""
+        also whether it is the mean of a custom reward, and what is to be said about the interval."""
         average = self.document["average"]
         note = average.get("interval_note")
         return {
@@ -84,7 +84,7 @@ class EvaluationResult:
 
     @property
     def own_reward(self) -> bool:
-        """Whether a function of one's own judged: scores are then rewards, not shares of right answers."""
+        """Whether a custom reward judged: scores are then rewards, not shares of right answers."""
         return any(numbers.get("own_reward") for numbers in self.document.get("benchmarks", {}).values())
 
     def benchmarks(self) -> list[str]:

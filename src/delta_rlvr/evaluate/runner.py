@@ -15,7 +15,7 @@ from delta_rlvr.evaluate.results import EvaluationResult, build_result
 from delta_rlvr.evaluate.sample_file import SampleFile
 from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey
 from delta_rlvr.files import now
-from delta_rlvr.tasks.own_reward import RewardError
+from delta_rlvr.tasks.custom_reward import RewardError
 from delta_rlvr.tasks.problem import Problem
 
 

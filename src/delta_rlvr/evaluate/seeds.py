@@ -221,12 +221,12 @@ def _floor(seeds: int, base_seeds: int, test: Test) -> float:
     if min(seeds, base_seeds) < 2:
         return 1.0
     if test == "paired":
-        return _paired_floor(seeds)
+        return paired_floor(seeds)
     # All scores of one side above those of the other, either way round.
     return 2 / math.comb(seeds + base_seeds, seeds)
 
 
-def _paired_floor(pairs: int) -> float:
+def paired_floor(pairs: int) -> float:
     """The smallest p of so many pairs: all differences of one sign, either way round."""
     return 2 / 2**pairs
 
@@ -309,24 +309,3 @@ def p_words(p: float | None) -> str:
     """The same in a sentence: "p = 0.031"."""
     text = p_text(p)
     return f"p {text}" if text.startswith("<") else f"p = {text}"
-
-
-def paired_sentence(row: SeedComparison, baseline: str, where: str = "", unit: ScoreUnit = POINTS) -> str:
-    """What a comparison comes to that is tested alone, by its pairs; `where` says on what it was made."""
-    place = f" {where}" if where else ""
-    gap = gap_text(row.difference, unit, named=True)
-    compared = f"{row.method} against {baseline}{place}, {row.pairs} paired seeds: {gap}"
-    if row.p_paired is None:
-        return f"{compared}: one pair cannot be tested."
-    compared = f"{compared}, {p_words(row.p_paired)}"
-    if is_significant(row.p_paired):
-        return f"{compared}: more than seed-to-seed variation explains."
-    least = _paired_floor(row.pairs)
-    if least >= SIGNIFICANCE:
-        enough = next(n for n in count(2) if _paired_floor(n) < SIGNIFICANCE)
-        return f"{compared}: so few pairs cannot come below p = {least:.3g}, whatever the difference; take {enough} seeds or more."
-    compared = f"{compared}: indistinguishable from seed-to-seed variation."
-    if not row.detectable:  # nothing varied
-        return compared
-    size = f"{unit.plain(row.detectable)} {unit.name}"
-    return f"{compared} A true difference of {size} would have been found in four of five such studies."

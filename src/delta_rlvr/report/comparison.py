@@ -112,7 +112,7 @@ def _sentence(
 
 
 def _own_reward(run: RunReader, score: Mapping[str, Any]) -> bool:
-    """Whether a function of one's own judged: what the run says of itself, or what its scores say."""
+    """Whether a custom reward judged: what the run says of itself, or what its scores say."""
     settings = run.info.get("settings")
     own = settings.get("reward") if isinstance(settings, dict) else None
     return bool(own) or any(score[when] and score[when]["own_reward"] for when in ("before", "after"))
@@ -201,7 +201,7 @@ def _summary(group: RunGroup, finals: list[dict[str, Any] | None], seeds: list[A
         words = "one run: interval over its problems, blind to the seed"
     elif interval := student_interval(values):
         low, high = interval
-        if min(values) >= 0 and max(values) <= 1:  # shares; rewards of one's own may be anything
+        if min(values) >= 0 and max(values) <= 1:  # shares; custom rewards may be anything
             low, high = max(0.0, low), min(1.0, high)
         words = f"95 % interval of the mean over {len(values)} seeds"
     else:

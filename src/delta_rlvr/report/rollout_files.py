@@ -298,7 +298,7 @@ def _slime_reward(reward: Any, key: str | None, where: str) -> float:
     if isinstance(reward, Mapping):
         if key is None or key not in reward:
             raise RolloutFileError(
-                f"{where} has the rewards {', '.join(map(str, reward))}: name one, as in --reward_key {next(iter(reward), 'NAME')}"
+                f"{where} has the rewards {', '.join(map(str, reward))}: give reward_key={str(next(iter(reward), 'NAME'))!r}"
             )
         reward = reward[key]
     return _number(reward, where, "reward")
@@ -325,7 +325,7 @@ _USUAL = {
     "response": ("completion", "output", "generation", "text"),
     "reward": ("score", "rewards", "acc", "accuracy", "correct", "grade", "return", "label"),
 }
-_NEEDED = "each rollout needs a prompt, a response (what the model wrote) and a reward (a number; --reward_key names its key)"
+_NEEDED = "each rollout needs a prompt, a response (what the model wrote) and a reward (a number; `reward_key` names its key)"
 
 
 def _near_key(key: str, row: Row, *, is_reward: bool) -> str:
@@ -335,7 +335,7 @@ def _near_key(key: str, row: Row, *, is_reward: bool) -> str:
     near = [*difflib.get_close_matches(key, able, 1), *(name for name in usual if name in able)]
     if not near:
         return ""
-    return f"; give --reward_key {near[0]}" if is_reward else f"; call {near[0]!r} {key!r}"
+    return f"; give reward_key={near[0]!r}" if is_reward else f"; call {near[0]!r} {key!r}"
 
 
 def _step(row: Row) -> int | None:

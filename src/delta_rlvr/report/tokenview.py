@@ -15,10 +15,10 @@ from delta_rlvr.report.discriminator import step_view
 from delta_rlvr.report.shading import Scales, shade_by
 from delta_rlvr.report.weights import MOST, step_tokens, step_weights
 from delta_rlvr.runs import RunReader
-from delta_rlvr.runs.layout import TOKEN_ARRAYS
+from delta_rlvr.runs.layout import RESPONSE_ARRAYS
 
 # Texts are among a response's facts, and nothing on the page needs the ids.
-_COLUMNS = (*(name for name in TOKEN_ARRAYS if name not in ("tokens", "ids")), "other_weights")
+_COLUMNS = (*(name for name in RESPONSE_ARRAYS if name not in ("tokens", "ids")), "other_weights")
 # A block is unpacked as a whole.
 PART_TOKENS = 20_000
 
@@ -91,7 +91,7 @@ def token_view(
     if len(kept) < len(candidates):
         view.left_out = (
             f"{len(kept)} of {len(candidates)} sampled prompts are on this page, to keep it light; the run folder has "
-            "the rest (a larger --megabytes includes more)."
+            "the rest (a larger `megabytes` includes more)."
         )
     view.shadings, view.weighted = scales.shadings(), scales.weighted
     return view

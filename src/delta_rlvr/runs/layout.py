@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from delta_rlvr.exit_codes import ExitCode
+from delta_rlvr.files import RUN as RUN
 
 SCHEMA = 1
-RUN = "run.json"
 METRICS = "metrics.jsonl"
 ROLLOUTS = "rollouts"
 TOKENS = "tokens.npz"
@@ -24,7 +24,7 @@ CONTENT = "_sha256"
 PROXY_AGREEMENT = "proxy_agreement.json"
 
 # Arrays of a rollout with one entry per valid response token.
-TOKEN_ARRAYS = (
+RESPONSE_ARRAYS = (
     *("tokens", "ids", "logps", "entropy", "margin", "margin_initial", "alpha", "weight"),
     *("decisive", "measured", "measured_error"),
 )

@@ -18,10 +18,10 @@ from delta_rlvr.runs.layout import (
     EVALUATIONS,
     METRICS,
     PROXY_AGREEMENT,
+    RESPONSE_ARRAYS,
     ROLLOUTS,
     RUN,
     SCHEMA,
-    TOKEN_ARRAYS,
     TOKENS,
     RunFolderError,
     rollout_steps,
@@ -176,7 +176,7 @@ class RunReader:
                 del response[key]
         if not isinstance(response.get("group"), (int, str, type(None))):
             response["group"] = json.dumps(response["group"])  # any value may name a group; a list is no key
-        for key in TOKEN_ARRAYS[1:]:
+        for key in RESPONSE_ARRAYS[1:]:
             if key in response and not _is_column(response[key], length):
                 if response[key] is not None:
                     self._say(f"{name}: {key} does not fit its {length} tokens and is left out")

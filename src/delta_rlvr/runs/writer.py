@@ -16,10 +16,10 @@ from delta_rlvr.files import atomic, dump, now, plain
 from delta_rlvr.runs.layout import (
     CONTENT,
     METRICS,
+    RESPONSE_ARRAYS,
     ROLLOUTS,
     RUN,
     SCHEMA,
-    TOKEN_ARRAYS,
     TOKENS,
     RunFolderError,
     rollout_path,
@@ -309,7 +309,7 @@ def _rollout(step: int, number: int, response: Mapping[str, Any]) -> str:
         raise ValueError(f"response {number} has no tokens: give its tokens as text")
     line.setdefault("response", "".join(tokens))
     arrays: dict[str, Any] = {"tokens": list(tokens)}
-    for key in TOKEN_ARRAYS[1:]:
+    for key in RESPONSE_ARRAYS[1:]:
         if line.get(key) is not None:
             arrays[key] = _per_token(line[key], len(tokens), f"response {number}: {key}")
     if line.get("other_weights"):

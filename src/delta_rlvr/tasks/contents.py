@@ -1,4 +1,4 @@
-"""What lies in the files that a spelling names: a rule or a reward of one's own, a file of problems.
+"""What lies in the files that a spelling names: a user rule or a custom reward, a file of problems.
 
 A file keeps its name when it is edited, so that two runs with the same settings may be two experiments; these digests tell.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import inspect
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def content_digest(spec: str) -> str | None:
 
 
 def rule_digest(rule: object) -> str | None:
-    """SHA-256 of the file that a rule of one's own is written in, of the class alone where that file is the script that runs (which may
+    """SHA-256 of the file that a user rule is written in, of the class alone where that file is the script that runs (which may
     change for other reasons); None for a rule of ours, or one typed at a prompt."""
     kind = type(rule)
     if kind.__module__.partition(".")[0] == __name__.partition(".")[0]:
@@ -37,11 +37,6 @@ def rule_digest(rule: object) -> str | None:
             return hashlib.sha256(inspect.getsource(kind).encode()).hexdigest()
         return file_digest(Path(inspect.getfile(kind)))
     return None
-
-
-def content_digests(specs: Iterable[str]) -> dict[str, str]:
-    """The digests of those that name a file."""
-    return {spec: digest for spec in specs if (digest := content_digest(spec))}
 
 
 def _files(spec: str) -> Iterator[Path]:

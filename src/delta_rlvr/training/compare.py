@@ -19,7 +19,7 @@ from delta_rlvr.report import write_report
 from delta_rlvr.runs import read_run
 from delta_rlvr.runs.layout import RUN
 from delta_rlvr.score_units import score_unit
-from delta_rlvr.tasks.own_reward import own_function
+from delta_rlvr.tasks.custom_reward import custom_function
 from delta_rlvr.terminal import say
 from delta_rlvr.training.progress import Teller
 from delta_rlvr.training.request import RunRequest, difference_text, differing, run_settings
@@ -120,7 +120,7 @@ def _check_methods(methods: Sequence[str]) -> None:
 
 
 def _plan(methods: int, seeds: Sequence[int], steps: int) -> str:
-    """What is about to run. The number of seeds has a default, and --seed is the first of them: both may be other than meant."""
+    """What is about to run. The number of seeds has a default, and `seed` is the first of them: both may be other than meant."""
     listed = ", ".join(map(str, seeds)) if len(seeds) <= 6 else f"{seeds[0]} to {seeds[-1]}"
     length = f" of {counted(steps, 'step')}" if steps > 0 else ""
     return (
@@ -189,7 +189,7 @@ def conclude(folder: Path, methods: Sequence[str], seeds: Sequence[int]) -> Comp
     settings = first.get("settings") or {}
     problems = first["final"]["after"].get("problems")
     asked = f", {counted(problems, 'problem')} each" if problems else ""
-    unit = score_unit(own_function(settings.get("reward")))
+    unit = score_unit(custom_function(settings.get("reward")))
     starts = [(info["final"].get("before") or {}).get("accuracy") for info in infos.values()]
     compared = seed_table(scores, unit, few_problems(problems, settings.get("eval_problems")), starts)
     title = f"held-out {unit.score} after training{', in %' if unit.sign else ''} ({counted(len(seeds), 'seed')}{asked})"

@@ -17,7 +17,7 @@ from delta_rlvr.evaluate.seeds import few_problems
 from delta_rlvr.runs.layout import EVALUATIONS
 from delta_rlvr.score_units import score_unit
 from delta_rlvr.tasks import Problem, Task
-from delta_rlvr.tasks.own_reward import judged_by_function, own_function
+from delta_rlvr.tasks.custom_reward import custom_function, judged_by_function
 from delta_rlvr.tasks.phrased_sums import PhrasedSums
 from delta_rlvr.tasks.problem_set import ProblemSet
 from delta_rlvr.tasks.task import HELDOUT_SAMPLING
@@ -33,7 +33,7 @@ def heldout_problems(options: TrainOptions, task: Task) -> list[Problem]:
     if isinstance(task, ProblemSet):
         count = min(count, len(task.heldout))
     problems = task.problems("heldout", count, 0) if count else []
-    return judged_by_function(problems) if own_function(options.reward) else problems
+    return judged_by_function(problems) if custom_function(options.reward) else problems
 
 
 class HeldoutScore:
@@ -45,7 +45,7 @@ class HeldoutScore:
         self.options, self.trainer, self.teller, self.grade = options, trainer, teller, grade
         config = trainer.args
         self.folder = Path(str(config.output_dir)) / EVALUATIONS
-        self.name = score_unit(own_function(options.reward)).score
+        self.name = score_unit(custom_function(options.reward)).score
         built_in = isinstance(task, PhrasedSums)
         self.drawn: dict[str, Any] = {
             **HELDOUT_SAMPLING,
@@ -85,7 +85,7 @@ class HeldoutScore:
                 grade=self.grade,
                 batch_size=128,
                 progress=ConsoleProgress(
-                    self.teller.console, own_reward=own_function(self.options.reward) is not None
+                    self.teller.console, own_reward=custom_function(self.options.reward) is not None
                 ),
                 label=f"{self.options.model} {when} training",
             )

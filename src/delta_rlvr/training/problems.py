@@ -15,7 +15,7 @@ from delta_rlvr.adapters.trl import DeltaTrainerConfig
 from delta_rlvr.models.context import room_needed
 from delta_rlvr.specs import shown_spec, split_spec
 from delta_rlvr.tasks import Problem, Task
-from delta_rlvr.tasks.own_reward import OwnReward, own_function
+from delta_rlvr.tasks.custom_reward import CustomReward, custom_function
 from delta_rlvr.tasks.problem_set import ProblemSet
 from delta_rlvr.tasks.templates import MATH
 from delta_rlvr.training.options import TrainOptions
@@ -59,15 +59,15 @@ def training_problems(task: Task, options: TrainOptions, config: DeltaTrainerCon
     return problems
 
 
-def own_or_task_reward(
+def custom_or_task_reward(
     options: TrainOptions, task: Task, problems: Sequence[Problem]
-) -> TaskReward | OwnReward:
+) -> TaskReward | CustomReward:
     """What judges responses in training: the function that `reward` names, or the task itself."""
     by_id = {problem.id: problem for problem in problems}
-    function = own_function(options.reward)
+    function = custom_function(options.reward)
     if function is None:
         return TaskReward(task, by_id)
-    reward = OwnReward(function)
+    reward = CustomReward(function)
     reward.problems = by_id
     reward.check(problems[0], training=True)
     return reward

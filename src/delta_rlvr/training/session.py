@@ -22,16 +22,15 @@ from delta_rlvr.rewards import OverlongReward, SoftOverlong
 from delta_rlvr.runs.writer import check_is_free
 from delta_rlvr.specs import shown_spec
 from delta_rlvr.tasks import Task, decisive_tokens, get_task
-from delta_rlvr.tasks.own_reward import OwnReward, judged_by, own_function
+from delta_rlvr.tasks.custom_reward import CustomReward, custom_function, judged_by
 from delta_rlvr.tasks.problem_set import ProblemSet
 from delta_rlvr.terminal import plain_warnings
 from delta_rlvr.training.heldout import HeldoutScore, heldout_problems, sampling_text, show_change
 from delta_rlvr.training.problems import (
-    TaskReward,
+    custom_or_task_reward,
     data_set,
     default_prompt,
     fit_context,
-    own_or_task_reward,
     training_problems,
 )
 from delta_rlvr.training.progress import Teller, TrainingProgress
@@ -81,45 +80,33 @@ def train(
             check_is_free(folder)  # before seconds or minutes go into data and model
         if options.resume and not compared:
             request = request.with_restored()
-        return _Session.prepare(request, options, config, teller, same_start, compared).run()
+        return _Session(request, options, config, teller, same_start, compared).run()
 
 
-@dataclass(frozen=True)
 class _Session:
-    """A run that is ready to start."""
+    """A run that is ready to start: task, problems, reward and policy, and the trainer that is made of them."""
 
-    request: RunRequest
-    options: TrainOptions
-    settings: Mapping[str, Any]
-    """What `run.json` keeps."""
-    task: Task
-    reward: TaskReward | OwnReward
-    trainer: DeltaTrainer
-    step: int | None
-    """The checkpoint to resume from (0: there is none yet); None for a new run."""
-    notes: list[str]
-    """Sentences about that checkpoint."""
-    teller: Teller
-    same_start: Path | None
-    compared: bool
-
-    @classmethod
-    def prepare(
-        cls,
+    def __init__(
+        self,
         request: RunRequest,
         options: TrainOptions,
         config: DeltaTrainerConfig,
         teller: Teller,
         same_start: Path | None,
         compared: bool,
-    ) -> _Session:
-        """Task, problems, reward and policy, and the trainer that is made of them."""
-        task = get_task(options.task, **judged_by(options.reward))
+    ):
+        self.request, self.options, self.config, self.teller = request, options, config, teller
+        self.same_start, self.compared = same_start, compared
+        self.folder = Path(str(config.output_dir))
+        self.task = task = get_task(options.task, **judged_by(options.reward))
         limit = config.max_completion_length
         complete(config, options, task, teller.say)
         problems = training_problems(task, options, config)
-        reward = own_or_task_reward(options, task, problems)
-        step, notes = step_to_resume_from(config) if options.resume else (None, [])
+        self.reward = custom_or_task_reward(options, task, problems)
+        self.step: int | None = None  # the checkpoint to resume from; 0: there is none yet; None: a new run
+        self.notes: list[str] = []  # sentences about it
+        if options.resume:
+            self.step, self.notes = step_to_resume_from(config)
         model, tokenizer = load_policy(options.model)
         asked = [*problems, *heldout_problems(options, task)]
         cut = fit_context(model.config, tokenizer, asked, config, limit)
@@ -127,31 +114,20 @@ class _Session:
         for sentence in filter(None, (unchosen, cut)):
             # The later runs of a comparison repeat nothing.
             (teller.say if same_start is None else teller.log)(sentence)
-        settings = run_settings(options, config)  # before the trainer, which may change its arguments
+        self.settings = run_settings(options, config)  # before the trainer, which may change its arguments
         config.run_folder = False  # it is written here, with what the trainer alone does not know
-        trainer = DeltaTrainer(
+        self.trainer = DeltaTrainer(
             model=model,
-            reward_funcs=[reward, *_penalties(options, config)],
+            reward_funcs=[self.reward, *_penalties(options, config)],
             args=config,
             train_dataset=data_set(problems),
             processing_class=tokenizer,
             peft_config=_lora(options),
         )
         for noisy in (PrinterCallback, ProgressCallback):
-            trainer.remove_callback(noisy)
+            self.trainer.remove_callback(noisy)
         # TRL's card would say nothing of what this run is; ours is written at the end.
-        trainer.create_model_card = lambda *_, **__: None  # type: ignore[method-assign]
-        return cls(
-            request, options, settings, task, reward, trainer, step, notes, teller, same_start, compared
-        )
-
-    @property
-    def config(self) -> DeltaTrainerConfig:
-        return self.trainer.args
-
-    @property
-    def folder(self) -> Path:
-        return Path(str(self.config.output_dir))
+        self.trainer.create_model_card = lambda *_, **__: None  # type: ignore[method-assign]
 
     def run(self) -> TrainedRun:
         """Score, train, score again, report."""
@@ -164,12 +140,12 @@ class _Session:
                 task=self.options.task,
                 step=self.step,
                 # What decides in the eyes of a custom reward is not known.
-                decisive=None if isinstance(self.reward, OwnReward) else self._decisive,
+                decisive=None if isinstance(self.reward, CustomReward) else self._decisive,
             )
         )  # before it is at work: a folder that cannot be used is bad input
         with at_work(), how_to_go_on(self.folder), _failure_logged(self.teller), opened:
             self._begin(recording)
-            grade = self.reward.grade if isinstance(self.reward, OwnReward) else self.task.grade
+            grade = self.reward.grade if isinstance(self.reward, CustomReward) else self.task.grade
             heldout = HeldoutScore(self.options, self.task, self.trainer, self.teller, grade)
             before = self._score_before(heldout)
             _keep(recording, before=before)
@@ -181,7 +157,7 @@ class _Session:
             return TrainedRun(self.folder)
         self.teller.say(f"run folder: {self.config.output_dir}")
         advice = advised_comparison(self.config.method, self.request) if self.options.report else None
-        show_change(own_function(self.options.reward), before, after, self.teller, compare=advice)
+        show_change(custom_function(self.options.reward), before, after, self.teller, compare=advice)
         page = None
         if self.options.report:
             from delta_rlvr.report import write_report

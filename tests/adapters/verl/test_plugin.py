@@ -64,7 +64,7 @@ def test_asynchronous_modes_and_megatron_take_what_needs_log_probs_alone(
     from omegaconf import OmegaConf, open_dict
     from verl.trainer.ppo.v1 import get_trainer_cls
 
-    from delta_rlvr.tasks import resolve_model
+    from delta_rlvr.models import resolve_model
     from verl_workers import whole_config
 
     extra = SEPARATE if mode == "separate_async" else []

@@ -122,6 +122,7 @@ def test_every_method_runs_with_the_settings_that_its_refusal_asks_for(method: s
         ),
         ("fipo", "actor_rollout_ref.actor.strategy", "megatron", "ratio to the old one, inside the loss"),
         ("delta", "trainer.v1.trainer_mode", "delta_colocate_async", "hidden states .* Set it to delta_sync"),
+        ("dapo", "trainer.v1.trainer_mode", "sync", "would ignore the delta block; set it to delta_sync"),
         ("delta", "algorithm.rollout_correction.bypass_mode", True, "hidden states .* Set it to False"),
         (
             "gtpo",

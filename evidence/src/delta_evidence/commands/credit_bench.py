@@ -12,6 +12,7 @@ import torch
 
 from delta_evidence.commands import measured_bench
 from delta_evidence.commands.credit_bench_display import show
+from delta_evidence.commands.settings_options import add_settings, given_settings
 from delta_evidence.planted.bench import CreditBench
 from delta_evidence.planted.figure import bench_figure
 from delta_evidence.planted.settings import PlantedSettings
@@ -20,7 +21,7 @@ from delta_rlvr.exit_codes import at_work
 from delta_rlvr.files import write_json, write_text
 from delta_rlvr.models.load import check_device
 from delta_rlvr.runs.layout import PROXY_AGREEMENT
-from delta_rlvr.terminal import add_settings, given_settings, make_console, say
+from delta_rlvr.terminal import make_console, say
 from delta_rlvr.words import comma_list
 
 # Two folders: batches of other sizes are refused in one.

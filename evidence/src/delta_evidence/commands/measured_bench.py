@@ -12,6 +12,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from delta_evidence.commands.settings_options import add_settings, given_settings
 from delta_evidence.judging import MOST_JUDGES, judges_beside
 from delta_evidence.measured.bench import DTYPES, MeasuredBench
 from delta_evidence.measured.figure import measured_figure
@@ -21,7 +22,7 @@ from delta_evidence.stopping import Stop
 from delta_rlvr.evaluate.server_sampler import ServerSettings
 from delta_rlvr.exit_codes import at_work
 from delta_rlvr.files import dump, locked, write_text
-from delta_rlvr.terminal import add_columns, add_settings, given_settings, say
+from delta_rlvr.terminal import add_columns, say
 
 OUTPUT, QUICK_OUTPUT = Path("runs/measured"), Path("runs/measured-quick")
 RESULT, TABLE, FIGURE = "measured_credit.json", "measured_credit.md", "measured_credit.svg"

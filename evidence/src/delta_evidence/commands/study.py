@@ -16,14 +16,13 @@ from delta_evidence.learning.protocol import read_protocols
 from delta_evidence.learning.runner import Study
 from delta_evidence.learning.session import Machine
 from delta_evidence.learning.table import StudyTable, markdown, sentences, study_table
+from delta_evidence.measured.bench import DTYPES
 from delta_evidence.stopping import Stop
 from delta_rlvr.evaluate.seeds import gap_text, p_text
 from delta_rlvr.files import write_json, write_text
 from delta_rlvr.models.load import check_device
 from delta_rlvr.terminal import add_columns, make_console, say
 from delta_rlvr.words import comma_list
-
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

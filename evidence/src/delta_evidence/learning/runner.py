@@ -22,7 +22,7 @@ from delta_rlvr.exit_codes import at_work
 from delta_rlvr.files import atomic, dump, locked, now, plain, write_json
 from delta_rlvr.models import load_policy
 from delta_rlvr.models.load import gguf_digest, is_gguf
-from delta_rlvr.tasks.contents import content_digests
+from delta_rlvr.tasks.contents import content_digest
 from delta_rlvr.versions import installed_versions
 
 RUNS = "runs.jsonl"
@@ -129,7 +129,8 @@ class Study:
                 f"--model {self.model} has other weights (SHA-256 {digest}) than the protocol or the runs of {self.folder} (SHA-256 "
                 f"{expected})"
             )
-        contents = content_digests([*self.protocol.methods(), *self.protocol.tasks])
+        specs = [*self.protocol.methods(), *self.protocol.tasks]
+        contents = {spec: digest for spec in specs if (digest := content_digest(spec))}
         earlier = written.get("contents", {})
         if other := [name for name in contents if earlier.get(name, contents[name]) != contents[name]]:
             raise ValueError(

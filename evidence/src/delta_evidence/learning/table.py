@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import count
 from typing import Any
 
 from delta_evidence.learning.curves import smooth
@@ -19,8 +20,10 @@ from delta_rlvr.evaluate.seeds import (
     is_significant,
     mean_text,
     p_text,
-    paired_sentence,
+    p_words,
+    paired_floor,
 )
+from delta_rlvr.evaluate.significance import SIGNIFICANCE
 from delta_rlvr.score_units import POINTS, ScoreUnit
 
 
@@ -302,3 +305,24 @@ def markdown(table: StudyTable) -> str:
             lines.append(f"| {' | '.join(cells)} |")
         lines.append("")
     return "\n".join(lines)
+
+
+def paired_sentence(row: SeedComparison, baseline: str, where: str = "", unit: ScoreUnit = POINTS) -> str:
+    """What a comparison comes to that is tested alone, by its pairs; `where` says on what it was made."""
+    place = f" {where}" if where else ""
+    gap = gap_text(row.difference, unit, named=True)
+    compared = f"{row.method} against {baseline}{place}, {row.pairs} paired seeds: {gap}"
+    if row.p_paired is None:
+        return f"{compared}: one pair cannot be tested."
+    compared = f"{compared}, {p_words(row.p_paired)}"
+    if is_significant(row.p_paired):
+        return f"{compared}: more than seed-to-seed variation explains."
+    least = paired_floor(row.pairs)
+    if least >= SIGNIFICANCE:
+        enough = next(n for n in count(2) if paired_floor(n) < SIGNIFICANCE)
+        return f"{compared}: so few pairs cannot come below p = {least:.3g}, whatever the difference; take {enough} seeds or more."
+    compared = f"{compared}: indistinguishable from seed-to-seed variation."
+    if not row.detectable:  # nothing varied
+        return compared
+    size = f"{unit.plain(row.detectable)} {unit.name}"
+    return f"{compared} A true difference of {size} would have been found in four of five such studies."

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import lru_cache
 
-from .spelling import UNICODE
+from .spelling import MARKS, UNICODE
 from .tokens import UnreadableAnswer
 
 MAX_LENGTH = 4000
@@ -18,7 +19,20 @@ MAX_DIGITS = 1000
 _GROUPS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?!\d|,\d)", re.ASCII)
 _TEX_GROUPS = re.compile(r"(?<![\d.])\d{1,3}(?:(?:\\[,;:! ]|~|\{,\}|,\s*\\!)\s*\d{3})+(?!\d)", re.ASCII)
 _SPACED_GROUPS = re.compile(r"\s*-?\d{1,3}(?: \d{3})+(?:\.\d+)?\s*", re.ASCII)
-_POWERS_IN_A_ROW = re.compile(r"(?:\^\{[0-9]\}){2,}")
+_QUOTED_GROUPS = re.compile(r"(?<![\d.'_])\d{1,3}(?:['_]\d{3})+(?![\d'_])", re.ASCII)
+_INDIAN_GROUPS = re.compile(r"(?<![\d.,])\d{1,2}(?:,\d{2})+,\d{3}(?![\d,])", re.ASCII)
+_EUROPEAN = re.compile(r"(\s*-?)(\d{1,3}(?:\.\d{3})+)(?:,(\d+))?(\D*)", re.ASCII)
+_PERIOD_IN_BRACKETS = re.compile(r"((?:.*=)?\s*-?\d+\.\d*)\((\d{1,30})\)\s*", re.ASCII)
+_MARKED = re.compile(rf"(?<![^\W\d_])([^\W\d_])([{''.join(MARKS)}])(?![^\W\d_])")
+_PERIOD = re.compile("(?:[0-9][\u0304\u0305\u0307])+")
+_UNICODE_ROOT = re.compile(r"[√∛∜]\s*(\d+(?:\.\d+)?)?")
+_RAISED = "".join(
+    c
+    for c in map(chr, range(0x2FFF))
+    if unicodedata.decomposition(c).startswith("<super>") and c not in UNICODE
+)
+_LOWERED = "".join(c for c in map(chr, range(0x2FFF)) if unicodedata.decomposition(c).startswith("<sub>"))
+_SCRIPTS = re.compile(f"[{re.escape(_RAISED)}]+|[{re.escape(_LOWERED)}]+")
 _INVISIBLE = ("Cf", "Cs", "Co", "Cn")
 
 
@@ -38,28 +52,89 @@ def check_size(raw: str) -> None:
 def plain_characters(raw: str) -> str:
     """The answer in ASCII as far as it goes, with plain spaces for whatever is one."""
     if not raw.isascii():
-        raw = raw.translate(UNICODE)
-        raw = _POWERS_IN_A_ROW.sub(lambda m: f"^{{{re.sub('[^0-9]', '', m[0])}}}", raw).replace("^-^{", "^{-")
-        raw = unicodedata.normalize("NFKC", raw)
+        raw = _with_marks(raw)
+        raw = _SCRIPTS.sub(_script, raw)
+        raw = _UNICODE_ROOT.sub(lambda m: _root(m[0][0]) + (f"{{{m[1]}}}" if m[1] else " "), raw)
         raw = "".join(map(_plain, raw))
+        raw = re.sub(r"\^\{(\d+)\}\s*/\s*_\{(\d+)\}", r"\\frac{\1}{\2}", raw)
+        raw = re.sub(r"(?<![\w)}\]])\^\{(\d)\}\s*\\sqrt(?!\[)", r"\\sqrt[\1]", raw)
     return re.sub(r"[\x00-\x1f\x7f-\xa0]", " ", raw)
 
 
+def _with_marks(raw: str) -> str:
+    """Marks above letters and digits as commands: the bar of a mean or a period. Letters of words keep their accents."""
+    apart = unicodedata.normalize("NFD", raw)
+    if not any(mark in apart for mark in MARKS):
+        return raw
+    apart = _PERIOD.sub(lambda m: f"\\overline{{{re.sub('[^0-9]', '', m[0])}}}", apart)
+    apart = _MARKED.sub(lambda m: f"\\{MARKS[m[2]]}{{{m[1]}}}", apart)
+    return unicodedata.normalize("NFC", apart)
+
+
+def _script(match: re.Match[str]) -> str:
+    """A run of raised or lowered characters: xⁿ⁺¹."""
+    mark = "^" if _is_script(match[0][0], "super") else "_"
+    return f"{mark}{{{''.join(map(_plain, unicodedata.normalize('NFKC', match[0])))}}}"
+
+
+def _is_script(character: str, kind: str) -> bool:
+    return unicodedata.decomposition(character).startswith(f"<{kind}>") and character not in UNICODE
+
+
+def _root(sign: str) -> str:
+    return {"√": "\\sqrt", "∛": "\\sqrt[3]", "∜": "\\sqrt[4]"}[sign]
+
+
+@lru_cache(maxsize=4096)
 def _plain(character: str) -> str:
-    category = unicodedata.category(character)
+    if character.isascii():
+        return character
+    if character in UNICODE:
+        return UNICODE[character]
+    category, name = unicodedata.category(character), unicodedata.name(character, "")
     if category == "Nd":
         return str(unicodedata.decimal(character))  # the digits of any script
-    return "" if category in _INVISIBLE else " " if character.isdigit() else character
+    if category == "Nl":
+        return str(int(unicodedata.numeric(character)))
+    if category in _INVISIBLE:
+        return ""
+    if category == "Pd" or name.endswith("MINUS SIGN"):
+        return "-"
+    greek = re.fullmatch(r"GREEK (SMALL|CAPITAL) LETTER ([A-Z]+)", name)
+    if greek:
+        letter = "lambda" if greek[2] == "LAMDA" else greek[2].lower()
+        return f"\\{letter if greek[1] == 'SMALL' else letter.title()} "
+    if unicodedata.decomposition(character).startswith("<fraction>"):
+        top, bottom = unicodedata.normalize("NFKC", character).split("\u2044")
+        return f"\\frac{{{top}}}{{{bottom}}}" if bottom else top + "/"
+    wide = unicodedata.normalize("NFKC", character)
+    if wide != character:
+        return "".join(map(_plain, wide))
+    if category == "Mn":
+        raise UnreadableAnswer(f"a mark over or through a character is not understood: {name}")
+    return " " if character.isdigit() else character
 
 
 def digits_joined(text: str, *, thousands: bool) -> str:
     r"""Long numbers in one piece: 10,\!080, 1{,}234, 1\,234, 1 234; with `thousands` also 1,234."""
     text = _TEX_GROUPS.sub(lambda m: re.sub(r"[^0-9]", "", m[0]), text)
+    if "'" in text or "_" in text:
+        text = _QUOTED_GROUPS.sub(lambda m: re.sub(r"[^0-9]", "", m[0]), text)
+    if "." in text:
+        european = _EUROPEAN.fullmatch(text)  # 1.234.567 and 1.234,5; but 1.234 is a decimal
+        if european and (european[3] or european[2].count(".") > 1):
+            return european[1] + european[2].replace(".", "") + "." + (european[3] or "0") + european[4]
+        text = (
+            _PERIOD_IN_BRACKETS.sub(r"\1\\overline{\2}", text)
+            if _PERIOD_IN_BRACKETS.fullmatch(text)
+            else text
+        )
     text = re.sub(r"(?<=[0-9])\{,\}(?=[0-9])", ".", text)  # what is left of {,} is a decimal comma: 3{,}14
     if _SPACED_GROUPS.fullmatch(text):
         return text.replace(" ", "")
     if not thousands or "," not in text:
         return text
+    text = _INDIAN_GROUPS.sub(lambda m: m[0].replace(",", ""), text)
     return _GROUPS.sub(lambda m: m[0] if _in_list(text, m.start()) else m[0].replace(",", ""), text)
 
 

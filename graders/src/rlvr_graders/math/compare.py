@@ -5,6 +5,7 @@ The decisions taken here are listed in docs/rewards.md. The reference always com
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from string import ascii_lowercase
 
@@ -12,10 +13,13 @@ from ..extract import choice_letter
 from ..verdict import CORRECT, UNREADABLE_REFERENCE, WRONG
 from .characters import has_thousands
 from .exact import TooLarge
-from .expression import parse
+from .expression import Expression, parse
+from .families import renamed, without_constant_word
 from .latex import tokens_of
 from .leaves import Algebra, Judge, UnreadableReference, reference_expression, same_leaf
+from .moments import same_moment
 from .relations import (
+    OF_VARIABLES,
     TASKS,
     as_residue,
     describes_set,
@@ -25,10 +29,11 @@ from .relations import (
     same_residues,
     same_sets,
 )
-from .structure import Node, letters, read
+from .structure import ORDER, Node, letters, read
 from .tokens import Tokens, UnreadableAnswer, step, word_of
 from .words import SAME_WORDS, phrase, same_words
 
+_DECIMAL_COMMA = re.compile(r"-?\d+,\d+", re.ASCII)
 _VECTORS = frozenset({"\\begin{matrix}", "(", "\\langle"})
 
 
@@ -64,19 +69,35 @@ def judge(reference: str, prediction: str, algebra: Algebra) -> str:
         return f"{UNREADABLE_REFERENCE}: {error}"
     if expected == reading or _same_choice(reference, prediction):
         return CORRECT
+    moment = same_moment(expected, reading) if len(reading) > 1 or len(expected) > 1 else None
+    if moment is not None:
+        return CORRECT if moment else WRONG
+    if _has_vectors(expected) != _has_vectors(
+        reading
+    ):  # where one side sets no arrows, the other's say nothing
+        expected, reading = _without_arrows(expected), _without_arrows(reading)
+        asked = read(expected)
     try:
-        given = read(_without_label(reading, expected))
+        given = read(without_constant_word(_without_label(reading, expected)))
         unworked = TASKS.intersection(given.tokens) - TASKS.intersection(expected)
+        unworked -= OF_VARIABLES if letters(given.tokens) else frozenset()
         if unworked and given.kind != "relation":
             return f"not worked out: {sorted(unworked)[0]} is left in the answer"
         if by.same(asked, given):
             return CORRECT
+        if any(by.same(asked, read(tokens)) for tokens in renamed(asked, given)):
+            return CORRECT
+        if _DECIMAL_COMMA.fullmatch(prediction.strip()) and "." in asked.text and asked.kind == "leaf":
+            comma = read(tokens_of(prediction.replace(",", ".")))
+            return CORRECT if by.same(asked, comma) else WRONG
         # "100,200" may be one number or a list of two: the list is tried where the number did not match.
         if has_thousands(reference) or has_thousands(prediction):
             lists = [read(tokens_of(text, thousands=False)) for text in (reference, prediction)]
             if by.same(lists[0], lists[1]):
                 return CORRECT
     except UnreadableReference as error:
+        if asked.kind != "leaf" or describes_set(asked) or phrase(asked) in SAME_WORDS:
+            return WRONG  # an interval is no expression: it was read, and a number is not it
         return f"{UNREADABLE_REFERENCE}: {error}"
     except UnreadableAnswer as error:
         return f"unparsable answer: {error}"
@@ -107,8 +128,19 @@ def _same_shape(asked: Node, given: Node, by: Judge) -> bool:
     kinds = {asked.kind, given.kind}
     if kinds == {"list"} and _in_order(asked, given):
         return same_in_order(_values(asked), _values(given), by)
-    if (kinds <= {"list", "set"} or kinds == {"union"}) and _same_unordered(asked, given, by):
+    if (
+        kinds == {"list"}
+        and asked.form != given.form
+        and _joins_conditions(asked)
+        and "," not in (asked.form, given.form)
+    ):
+        return describes_set(asked) and describes_set(given) and same_sets(asked, given, by)  # and, or
+    if (kinds <= {"list", "set"} or kinds in ({"union"}, {"intersection"})) and _same_unordered(
+        asked, given, by
+    ):
         return True
+    if kinds == {"tuple"} and asked.form == given.form == ":" and not _are_times(asked, given):
+        return len(asked.items) == len(given.items) and _same_ratio(asked.items, given.items, by)
     if kinds == {"tuple"}:
         return _same_brackets(asked, given) and same_in_order(asked.items, given.items, by)
     if kinds == {"list", "tuple"} and not describes_set(asked if asked.kind == "list" else given):
@@ -125,8 +157,8 @@ def _same_shape(asked: Node, given: Node, by: Judge) -> bool:
         table, vector = (asked, given) if asked.kind == "matrix" else (given, asked)
         is_vector = table.form in ("1", str(len(table.items)))
         return is_vector and vector.form in ("()", "[]") and same_in_order(asked.items, given.items, by)
-    if kinds == {"cases"}:
-        return _same_unordered(asked, given, by)
+    if "cases" in kinds:
+        return (kinds == {"cases"} and _same_unordered(asked, given, by)) or _same_functions(asked, given, by)
     if kinds in ({"conditional"}, {"described"}):
         return same_in_order(asked.items, given.items, by)
     if describes_set(asked) and describes_set(given):
@@ -139,6 +171,54 @@ def _same_shape(asked: Node, given: Node, by: Judge) -> bool:
         return by.algebra.equal(reference_expression(asked.tokens), parse(given.tokens))
     asked, given = _quotient(asked), _quotient(given)
     return asked.kind == given.kind == "leaf" and same_leaf(asked, given, by.algebra)
+
+
+def _joins_conditions(node: Node) -> bool:
+    """Whether "and" and "or" between the items make a difference: not between numbers, nor between values of one name."""
+    names = {item.items[0].tokens for item in node.items if item.operators == ("=",)}
+    is_of_one = len(names) == 1 and all(item.operators == ("=",) for item in node.items)
+    return (
+        letters(node.tokens)
+        and not is_of_one
+        and any(item.kind in ("relation", "words") or letters(item.tokens) for item in node.items)
+    )
+
+
+def _same_functions(asked: Node, given: Node, by: Judge) -> bool:
+    """A function by cases beside another, or beside one formula: by their values."""
+    try:
+        return by.algebra.equal(_as_function(asked), _as_function(given))
+    except UnreadableAnswer:
+        return False
+
+
+def _as_function(node: Node) -> Expression:
+    if node.kind == "cases":
+        return (
+            "piecewise",
+            *(
+                part
+                for branch in node.items
+                for part in (
+                    parse(branch.items[0].tokens),
+                    _condition(branch.items[1]) if branch.items[1:] else ("and",),
+                )
+            ),
+        )
+    if node.kind != "leaf":
+        raise UnreadableAnswer("this is not a function by cases")
+    return parse(node.tokens)
+
+
+def _condition(node: Node) -> Expression:
+    if node.kind == "words" and word_of(node.tokens[0]) in ("otherwise", "else", "elsewhere"):
+        return ("and",)
+    if node.kind == "list":
+        return ("or" if node.form == "or" else "and", *map(_condition, node.items))
+    if node.kind != "relation" or not set(node.operators) <= {*ORDER, "=", "\\ne"}:
+        raise UnreadableAnswer("a condition is not understood")
+    sides = [parse(item.tokens) for item in node.items]
+    return ("and", *zip(node.operators, sides, sides[1:], strict=False))
 
 
 def _plain(node: Node) -> Node:
@@ -162,6 +242,24 @@ def _quotient(node: Node) -> Node:
         return node
     top, bottom = node.items
     return Node("leaf", ("\\frac", "{", *top.tokens, "}", "{", *bottom.tokens, "}"))
+
+
+def _are_times(*nodes: Node) -> bool:
+    """Whether all may be times of the day, 3:30; a ratio may be reduced, a time not."""
+    return all(
+        all(len(item.tokens) == 1 and len(item.text) == 2 for item in node.items[1:]) for node in nodes
+    )
+
+
+def _same_ratio(asked: Sequence[Node], given: Sequence[Node], by: Judge) -> bool:
+    """4:6 is 2:3: term by term, or each to the first."""
+    if same_in_order(asked, given, by):
+        return True
+    ratios = [
+        [("\\frac", "{", *item.tokens, "}", "{", *items[0].tokens, "}") for item in items[1:]]
+        for items in (asked, given)
+    ]
+    return all(by.same(Node("leaf", a), Node("leaf", g)) for a, g in zip(*ratios, strict=True))
 
 
 def _same_brackets(asked: Node, given: Node) -> bool:
@@ -216,6 +314,18 @@ def _values(node: Node) -> Sequence[Node]:
             in_turn = sorted(node.items, key=lambda item: item.items[0].tokens) if in_a_row else node.items
             return [item.items[1] for item in in_turn]
     return node.items
+
+
+def _has_vectors(tokens: Tokens) -> bool:
+    return any(token.startswith(("\\vec{", "\\mathbf{")) and token[-3] == "{" for token in tokens)
+
+
+def _without_arrows(tokens: Tokens) -> Tokens:
+    plain = (
+        token[-2] if token.startswith(("\\vec{", "\\mathbf{")) and token[-3] == "{" else token
+        for token in tokens
+    )
+    return tuple("\\cdot" if token == "\\times" else token for token in plain)
 
 
 # --- choices ---

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import reduce
 from typing import Any
 
 import mpmath
@@ -26,14 +27,11 @@ _LARGEST_ARGUMENT = 64
 """Bits of the largest argument of exp, sin and the like."""
 _MOST_TERMS = 2000
 _MOST_CELLS = 400
-_SIZES = [(37, 23), (3, 7), (53, 41), (29, 17), (5, 13), (7, 5), (61, 47), (19, 31)]
-_COUNTS = [5, 8, 3, 12, 7, 10, 4, 9]
-_COUNTERS = frozenset({"n", "k", "m", "N"})
-"""Letters that stand for whole numbers: (-1)^n is cos(n pi)."""
-_POINTS = 16
 
 Value = Any
 """An mpmath number or matrix."""
+Point = dict[str, Any]
+"""The values of the variables: fractions, or several of them for a complex number, a vector or a matrix."""
 
 
 class NoValue(Exception):
@@ -63,11 +61,10 @@ class Spread:
 class Evaluation:
     """The values of some expressions at one point, and whether two of them are one."""
 
-    def __init__(
-        self, expressions: Sequence[Expression], point: dict[str, Fraction], *, are_two: bool = False
-    ) -> None:
+    def __init__(self, expressions: Sequence[Expression], point: Point, *, are_two: bool = False) -> None:
         """With `are_two`, all that matters is whether two values are one: it stops as soon as they are not."""
-        self.is_complex = any(_mentions(expression, ("constant", "i")) for expression in expressions)
+        self.is_complex = any(mentions(expression, ("constant", "i")) for expression in expressions)
+        self.is_complex |= any(isinstance(value, tuple) and len(value) == 2 for value in point.values())
         self.point = point
         self.bits = FIRST_BITS
         self.work_out(expressions)
@@ -123,6 +120,14 @@ class Evaluation:
             return mp.mpf(parts[0].numerator) / parts[0].denominator
         if head == "symbol":
             at = self.point[parts[0]]
+            if isinstance(at, tuple):
+                numbers = [mp.mpf(part.numerator) / part.denominator for part in at]
+                width = 3 if len(at) == 9 else 1
+                return (
+                    mp.mpc(*numbers)
+                    if len(at) == 2
+                    else mp.matrix([numbers[n : n + width] for n in range(0, len(at), width)])
+                )
             return mp.mpf(at.numerator) / at.denominator
         if head == "constant":
             return {"pi": +mp.pi, "e": +mp.e, "i": mp.mpc(0, 1), "infinity": mp.inf}[parts[0]]
@@ -140,6 +145,8 @@ class Evaluation:
             head, *parts = parts
         if head == "^":
             return self.power(*parts)
+        if head == "piecewise":
+            return self.piecewise(parts)
         if head == "apply":
             return self.unknown(parts[0], [self.value(part) for part in parts[1:]], parts[1:])
         values = [self.value(part) for part in parts]
@@ -180,6 +187,27 @@ class Evaluation:
             return -(abs(mp.re(value)) ** (1 / degree))
         return mp.sqrt(value) if degree == 2 else value ** (1 / degree)
 
+    def piecewise(self, parts: list[Any]) -> Value:
+        """The value of the first branch whose condition holds: (value, condition, value, condition, ...)."""
+        for value, condition in zip(parts[::2], parts[1::2], strict=True):
+            if self.holds(condition):
+                return self.value(value)
+        raise NoValue
+
+    def holds(self, condition: Expression) -> bool:
+        head, *parts = condition
+        if head in ("and", "or"):
+            return (all if head == "and" else any)(self.holds(part) for part in parts)
+        left, right = map(self.value, parts)
+        if not (self.is_real(left) and self.is_real(right)):
+            raise NoValue
+        off = 0 if self.vanishes(left - right) else mp.sign(mp.re(left - right))
+        return bool(
+            {"<": off < 0, "\\le": off <= 0, ">": off > 0, "\\ge": off >= 0, "=": off == 0, "\\ne": off != 0}[
+                head
+            ]
+        )
+
     def repeated(self, head: str, parts: list[Any]) -> Value:
         name, low, high = parts[0], self.value(parts[1]), self.value(parts[2])
         if low != int(low) or high != int(high):
@@ -197,11 +225,34 @@ class Evaluation:
 
     def unknown(self, name: str, values: list[Value], parts: list[Expression]) -> Value:
         """A function that nothing is known of: some number that depends on its name and its arguments alone."""
-        if name == "\\overline" and not symbols(parts[0]):
+        are_complex = (isinstance(self.point.get(symbol), tuple) for symbol in symbols(parts[0]))
+        if name == "\\overline" and all(are_complex) and not isinstance(values[0], mpmath.matrix):
             return mp.conj(values[0])
+        values = [
+            number for value in values for number in (value if isinstance(value, mpmath.matrix) else [value])
+        ]
         digits = [mp.nstr(mp.chop(value, mp.mpf(10) ** -30), 25) for value in values]
         number = int.from_bytes(hashlib.sha256("|".join((name, *digits)).encode()).digest()[:8], "big")
         return 1 + mp.mpf(number) / 2**64
+
+
+def _times(one: Value, other: Value) -> Value:
+    """A product; of two vectors the dot product."""
+    both = isinstance(one, mpmath.matrix) and isinstance(other, mpmath.matrix)
+    if both and one.cols == other.cols == 1 and one.rows == other.rows > 1:
+        return sum(a * b for a, b in zip(one, other, strict=True))
+    return one * other
+
+
+def _cross(one: list[Value], other: list[Value]) -> Value:
+    return mp.matrix([one[n - 2] * other[n - 1] - one[n - 1] * other[n - 2] for n in range(3)])
+
+
+def _stairs(base: Value, count: Value, step: int) -> Value:
+    """base (base - 1) (base - 2) ..., so many factors; or upwards."""
+    if count != int(count) or not 0 <= count <= _MOST_TERMS:
+        raise NoValue
+    return reduce(lambda product, n: product * (base + step * n), range(int(count)), mp.mpf(1))
 
 
 def _stepped(step: Callable[[Value], Value], value: Value) -> Value:
@@ -216,9 +267,9 @@ def _whole(values: Sequence[Value], name: str) -> Value:
     return mp.mpf(getattr(math, name)(*map(int, values)))
 
 
-def _mentions(expression: Expression, part: Expression) -> bool:
+def mentions(expression: Expression, part: Expression) -> bool:
     inner = (each for each in expression[1:] if isinstance(each, tuple))
-    return expression == part or any(_mentions(each, part) for each in inner)
+    return expression == part or any(mentions(each, part) for each in inner)
 
 
 # What these leave of a large argument: tanh(100) is not 1, by a number that is met nowhere else.
@@ -233,14 +284,18 @@ _BOUNDED = listed(
 )
 _FUNCTIONS: dict[str, Callable[..., Value]] = {
     "+": lambda *terms: sum(terms[1:], terms[0]),
-    "*": lambda *factors: math.prod(factors[1:], start=factors[0]),
+    "*": lambda *factors: reduce(_times, factors),
+    "cross": lambda one, other: _cross(list(one), list(other)),
+    "falling": lambda base, count: _stairs(base, count, -1),
+    "rising": lambda base, count: _stairs(base, count, 1),
+    "trace": lambda matrix: sum(matrix[n, n] for n in range(matrix.rows)),
     "/": lambda top, bottom: top / bottom,
     "-": lambda value: -value,
     "!": mp.factorial,
     "!!": mp.fac2,
     "binom": mp.binomial,
     "arrangements": lambda above, below: mp.binomial(above, below) * mp.factorial(below),
-    "abs": abs,
+    "abs": lambda value: mp.norm(value) if isinstance(value, mpmath.matrix) else abs(value),
     "floor": lambda value: _stepped(mp.floor, value),
     "ceil": lambda value: _stepped(mp.ceil, value),
     "ln": mp.log,
@@ -256,41 +311,3 @@ _FUNCTIONS: dict[str, Callable[..., Value]] = {
     "gcd": lambda *values: _whole(values, "gcd"), "lcm": lambda *values: _whole(values, "lcm"),
     "det": lambda matrix: mp.det(matrix), "transpose": lambda matrix: matrix.T,
 }  # fmt: skip
-
-
-def points(*expressions: Expression) -> Iterator[dict[str, Fraction]]:
-    """Values for the variables of the expressions, of both signs and different sizes. Without variables there is one point."""
-    names = sorted(frozenset().union(*map(symbols, expressions)))
-    for index in range(_POINTS if names else 1):
-        point = {}
-        for place, name in enumerate(names):
-            turn = (index + 3 * place) % len(_SIZES)
-            if name in _COUNTERS:
-                point[name] = Fraction(_COUNTS[turn] + 2 * (index // len(_COUNTS)))
-            else:
-                top, bottom = _SIZES[turn]
-                negative = index >> (place % 3) & 1
-                point[name] = Fraction((-1) ** negative * (top + index + 2 * place), bottom)
-        yield point
-
-
-def evaluations(expressions: Sequence[Expression], *, are_two: bool = False) -> Iterator[Evaluation]:
-    """Their values at each point where all of them have one."""
-    for point in points(*expressions):
-        try:
-            evaluation = Evaluation(expressions, point, are_two=are_two)
-        except NoValue:
-            continue
-        with mp.workprec(evaluation.bits):  # what the caller does with the values has their precision
-            yield evaluation
-
-
-def equal_exactly(expression: Expression, other: Expression) -> bool | None:
-    """Whether both have the same value at every point; None where one of them is not rational everywhere."""
-    for point in points(expression, other):
-        left, right = exact_value(expression, names=point), exact_value(other, names=point)
-        if left is None or right is None:
-            return None
-        if left != right:
-            return False
-    return True

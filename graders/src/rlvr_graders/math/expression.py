@@ -12,11 +12,13 @@ Nothing is worked out here, and nothing is guessed: what has no plain reading ra
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
 from .characters import MAX_NESTING
+from .spelling import OPERATORS as _OPERATORS
 from .tokens import Tokens, UnreadableAnswer, commands, is_word, join, listed, step, word_of
 from .units import UNITS
 
@@ -25,7 +27,7 @@ Expression = tuple[Any, ...]
 CONSTANTS = {"\\pi": "pi", "e": "e", "i": "i", "\\infty": "infinity"}
 _ONE_ARGUMENT = listed(
     "sin cos tan cot sec csc arcsin arccos arctan arccot arcsec arccsc sinh cosh tanh coth sech csch arcsinh arccosh arctanh "
-    "ln log exp sign cis arg erf det Re Im abs floor ceil cbrt"
+    "ln log exp sign cis arg erf det Re Im abs floor ceil cbrt trace"
 )
 _INVERSES = {name: f"arc{name}" for name in listed("sin cos tan cot sec csc sinh cosh tanh")}
 _SEVERAL_ARGUMENTS = frozenset({"max", "min", "gcd", "lcm"})
@@ -34,7 +36,7 @@ _NO_ARGUMENT = frozenset({"(", "[", "{", "|", "\\cdot"})
 TRIGONOMETRIC = frozenset({"sin", "cos", "tan", "cot", "sec", "csc", "cis"})
 _GREEK = commands(
     "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi rho sigma tau upsilon phi chi psi omega "
-    "Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega ell hbar aleph partial nabla wp dots top perp"
+    "Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega ell hbar aleph partial nabla wp dots top perp emptyset"
 )
 # Letters that call rather than multiply when a bracket follows: f(x + 1), but a(b + c).
 _CALLING = frozenset(
@@ -130,6 +132,12 @@ class _Parser:
                     factors = [("/", _product(factors), factor)]
                 else:
                     factors.append(factor)
+            elif token in _OPERATORS or token == "\\times":
+                self.take()
+                factor = self.power()
+                groups = token == "\\oplus" and "\\mathbb{" in f"{factors}{factor}"
+                head = ("cross",) if token == "\\times" else ("*",) if groups else ("apply", token)
+                factors = [(*head, _product(factors), factor)]
             elif self.starts_factor(token):
                 is_number = token[0].isdigit() or (token == "{" and self.peek(1)[:1].isdigit())
                 if is_number and self.tokens[self.at - 1][0].isdigit():
@@ -141,7 +149,12 @@ class _Parser:
     def starts_factor(self, token: str) -> bool:
         if token == "|":
             return not self.bars
-        is_command = token[:1] == "\\" and token not in _ENDS and not token.startswith("\\end")
+        is_command = (
+            token[:1] == "\\"
+            and token not in _ENDS
+            and token not in _OPERATORS
+            and not token.startswith("\\end")
+        )
         return token[:1].isalnum() or token in _CLOSERS or is_command
 
     def power(self) -> Expression:
@@ -160,9 +173,15 @@ class _Parser:
                 self.take()
                 radians = ("/", ("constant", "pi"), _number(180))
                 base = ("*", base, radians if self.angle else ("symbol", "\\degree"))
-            elif token == "%":
+            elif token in ("%", "\\permille"):
                 self.take()
-                base = ("/", base, _number(100))
+                base = ("/", base, _number(100 if token == "%" else 1000))
+            elif token in ("\\falling", "\\rising"):
+                self.take()
+                base = (token[1:], base, self.group())
+            elif token == "(" and base[:2] == ("apply", "\\circ"):  # (f \circ g)(x)
+                self.take()
+                base = _composed(base, self.items(")"))
             elif token in ("_", "'"):
                 raise UnreadableAnswer(
                     f"{token!r} does not belong behind {join(self.tokens[start : self.at])[:40]!r}"
@@ -177,6 +196,9 @@ class _Parser:
             # (1, 2)^T is a column, and so is (1, 2).
             return base if base[0] == "vector" else ("transpose", base)
         exponent = self.group()
+        below = re.fullmatch(r"C_\{(\d+)\}", str(base[-1])) if base[0] == "symbol" else None
+        if below and exponent[0] == "number" and 2 <= exponent[1] <= int(below[1]):
+            return ("binom", _number(int(below[1])), exponent)  # C_{10}^{3}
         if self.peek() == "^":
             raise UnreadableAnswer("two powers follow each other")
         return ("^", base, exponent)
@@ -218,12 +240,21 @@ class _Parser:
                 degree = self.sum()
                 self.expect("]")
             return ("root", self.group(), degree)
-        if token in ("\\overline", "\\tilde", "\\dot"):
+        if token in ("\\overline", "\\tilde", "\\dot", "\\ddot", "\\hat"):
             start = self.at
             inner = self.group()
             content = self.tokens[start + 1 : self.at - 1]
+            if token == "\\overline" and _are_digits(content):  # the number with these digits
+                digits = [_number(int(t)) if t.isdigit() else ("symbol", t) for t in content]
+                return ("+", *(("*", d, _number(10**n)) for n, d in enumerate(reversed(digits))))
             is_name = all(t.isupper() for t in content)
             return ("symbol", join((token, *content))) if is_name else ("apply", token, inner)
+        if token == "\\underbrace":
+            start = self.at
+            self.skip_group()
+            return ("apply", join(self.tokens[start - 1 : self.at]), self.group())
+        if token.startswith("\\vec{") and len(token) == len("\\vec{AB}") and token[5:7].isupper():
+            return ("+", ("symbol", f"\\vec{{{token[6]}}}"), ("-", ("symbol", f"\\vec{{{token[5]}}}")))
         if token in ("\\begin{matrix}", "\\begin{vmatrix}"):
             return self.matrix(token)
         if token in ("\\sum", "\\prod"):
@@ -393,7 +424,7 @@ class _Parser:
         known = (
             (len(token) == 1 and token.isalpha())
             or token in _GREEK
-            or token.startswith(("\\text{", "\\mathbb{", "\\mathfrak{"))
+            or token.startswith(("\\text{", "\\mathbb{", "\\mathfrak{", "\\vec{", "\\mathbf{"))
         )
         if not known and token not in CONSTANTS:
             raise UnreadableAnswer(f"{token!r} is not understood in {join(self.tokens)[:60]!r}")
@@ -441,6 +472,21 @@ def _product(factors: list[Expression]) -> Expression:
 
 def _number(value: int) -> Expression:
     return ("number", Fraction(value))
+
+
+def _are_digits(content: Tokens) -> bool:
+    letters = [token for token in content if token.isalpha()]
+    plain = all(len(token) == 1 and token.isalnum() and not token.isupper() for token in content)
+    return plain and len(content) > 1 and len(letters) > 0 and not {"z", "w"}.intersection(letters)
+
+
+def _composed(chain: Expression, arguments: list[Expression]) -> Expression:
+    """(f \\circ g)(x) as f(g(x))."""
+    if chain[:2] == ("apply", "\\circ"):
+        return _composed(chain[2], [_composed(chain[3], arguments)])
+    if chain[0] != "symbol":
+        raise UnreadableAnswer("a composition of what are no functions")
+    return ("apply", chain[1], *arguments)
 
 
 def _is_matrix(expression: Expression) -> bool:

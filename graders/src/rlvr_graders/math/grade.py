@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from contextlib import ExitStack
+from fractions import Fraction
 from typing import Any
 
 from ..extract import Extractor, extractor
 from ..pairs import in_workers, verdict_of
 from ..reporting import Progress, reporter
-from ..verdict import NO_ANSWER, Verdict
+from ..verdict import CORRECT, NO_ANSWER, WRONG, Verdict
 from .characters import MAX_LENGTH
 from .compare import judge
 from .leaves import Algebra, Undecided
@@ -17,6 +19,7 @@ from .tokens import OutOfSteps, at_most
 
 TIMEOUT = 5.0
 """Seconds of algebra one answer may cost."""
+_NUMBER = re.compile(r"-?[0-9]{1,40}(?:\.[0-9]{1,40})?")
 QUICK_LENGTH, QUICK_STEPS = 300, 5_000
 """Characters (of answer and reference) and steps that are worked on in the calling process: a few milliseconds."""
 
@@ -117,6 +120,9 @@ def _quick(reference: str, given: str) -> Verdict:
         return Verdict(
             0.0, f"unparsable answer: it has {len(given)} characters, more than {MAX_LENGTH}", given
         )
+    if _NUMBER.fullmatch(reference) and _NUMBER.fullmatch(given):
+        same = reference == given or Fraction(reference) == Fraction(given)
+        return verdict_of(CORRECT if same else WRONG, given)
     if len(reference) + len(given) > QUICK_LENGTH:
         raise Undecided
     with at_most(QUICK_STEPS):

@@ -27,6 +27,9 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _SIGNS = {"<=": "\\le", ">=": "\\ge", "==": "=", "~=": "\\approx", "!=": "\\ne", "*": "\\cdot", "+/-": "\\pm"}
+_DENIED = {
+    "=": "\\ne", "\\in": "\\notin", "<": "\\ge", ">": "\\le", "\\le": ">", "\\ge": "<", "\\leq": ">", "\\geq": "<",
+}  # fmt: skip
 _FUNCTION_AND_LETTER = re.compile(r"(sin|cos|tan|cot|sec|csc|log|ln)([a-z])")
 
 
@@ -42,7 +45,10 @@ def tokens_of(raw: str, *, thousands: bool = True) -> Tokens:
         text = re.sub(r"\\\\(?=[A-Za-z])", r"\\", text)  # commands escaped twice
     text = re.sub(r"(?<!\\)\\(?=[0-9])", "", text)  # a stray backslash before a number
     text = digits_joined(text, thousands=thousands).strip().strip('*`"')
-    return tuple(_Reader(text).math())
+    tokens = tuple(_Reader(text).math())
+    if "\\times" in tokens:  # bold capitals are vectors there, otherwise matrices
+        tokens = tuple(token.replace("\\mathbf{", "\\vec{") for token in tokens)
+    return tokens
 
 
 class _Reader:
@@ -148,7 +154,16 @@ class _Reader:
 
     def at_gap(self, length: int) -> bool:
         """Whether a run of so many letters ends where a word may end; a short one needs a space: no, but not at^2."""
-        return length > 3 or not self.pending or self.pending[-1].isspace() or self.pending[-1] in ".,;:!?$)"
+        is_joined = (
+            self.pending[-1:] == ["-"] and len(self.pending) > 1 and len(self.pending[-2]) > 3
+        )  # two-thirds
+        return (
+            length > 3
+            or not self.pending
+            or is_joined
+            or self.pending[-1].isspace()
+            or self.pending[-1] in ".,;:!?$)"
+        )
 
     def letter(self, letter: str, out: list[str], gap: bool) -> None:
         """A variable, or what else a single letter may be: 3 x 10^8, km/h, 25 m^2 (with a space, which 25m^2 has not)."""
@@ -171,6 +186,13 @@ class _Reader:
 
     def script(self, mark: str, out: list[str]) -> None:
         """A power or an index. Those who leave the braces out mean the whole number: 2^10."""
+        if mark == "^" and self.pending[-2:-1] + self.pending[-1:] in (
+            ["\\underline", "{"],
+            ["\\overline", "{"],
+        ):
+            name = "\\falling" if self.pending[-2] == "\\underline" else "\\rising"
+            out += [name, "{", *self.argument(), "}"]
+            return
         inner = self.argument(whole_number=True)
         plain = "".join(inner).removeprefix("\\text{").removesuffix("}")
         if mark == "^" and plain in ("\\circ", "\\degree", "o") and out:
@@ -250,11 +272,18 @@ class _Reader:
             self.argument()
             out += _grouped(self.argument(text=text))
         elif name in spelling.TRANSPARENT:
-            if name == "bbox" and self.skip("["):
-                self.math("]")
-            out += _grouped(self.argument(text=text))
-            if name.endswith("brace") and self.skip("_", "^"):
-                self.argument()
+            self.shown(name, out, text)
+        elif name in spelling.NUMBERS_WITH_UNIT:
+            out += self.argument() if spelling.NUMBERS_WITH_UNIT[name] == 2 else []
+            self.unit_of_siunitx(out)
+        elif name in ("num", "ang"):
+            out += self.argument() + (["\\degree"] if name == "ang" else [])
+        elif name == "times":
+            out.append("\\times" if self.between_vectors(out) else "\\cdot")
+        elif name == "circ" and out and out[-1].isdigit() and not self.pending:
+            out.append("\\degree")
+        elif name == "#" and not out:
+            return True
         elif name in spelling.TEXT:
             self.skip("*")
             self.text(name, out)
@@ -270,11 +299,61 @@ class _Reader:
             out += ["\\mod", "{", *self.argument(whole_number=True), "}"]
         elif name == "lg":
             out += ["\\log", "_", "{", "10", "}"]
+        elif name == "lb":
+            out += ["\\log", "_", "{", "2", "}"]
         elif name == "not":
-            out.append("\\ne" if self.skip("=") else "\\notin" if self.skip("\\in") else "\\not")
+            denied = next((sign for sign in _DENIED if self.skip(sign)), "")
+            out.append(_DENIED.get(denied, "\\not"))
         else:
             out.append(spelling.SIGNS.get(name, "\\" + name))
         return False
+
+    def shown(self, name: str, out: list[str], text: bool) -> None:
+        """What a command shows of its argument; a letter as a vector, a brace with the count of what it spans."""
+        if name == "bbox" and self.skip("["):
+            self.math("]")
+        inner = self.argument(text=text)
+        if (
+            name in spelling.VECTORS
+            and len(inner) in (1, 2)
+            and all(len(t) == 1 and t.isalpha() for t in inner)
+        ):
+            is_matrix = name not in ("vec", "overrightarrow") and inner[0].isupper()
+            out.append(f"\\{'mathbf' if is_matrix else 'vec'}{{{''.join(inner)}}}")
+            return
+        count = self.argument() if name.endswith("brace") and self.skip("_", "^") else []
+        if count and "\\dots" in inner:
+            out += ["\\underbrace", "{", *inner, "}", "{", *(t for t in count if not is_word(t)), "}"]
+        else:
+            out += _grouped(inner)
+
+    def between_vectors(self, out: list[str]) -> bool:
+        """Whether this is a cross product: vectors are about, and no number stands beside the sign."""
+        rest = self.pending[::-1]
+        following = next((token for token in rest if not token.isspace()), "")
+        some = any(t.startswith(("\\vec{", "\\mathbf{")) for t in out) or any(
+            t[1:] in spelling.VECTORS for t in rest
+        )
+        return some and bool(out) and not out[-1][0].isdigit() and not following[:1].isdigit()
+
+    def unit_of_siunitx(self, out: list[str]) -> None:
+        r"""\SI{9.8}{\meter\per\second\squared}: the names are words, prefixes belong to the next one."""
+        self.skip("{")
+        prefix = ""
+        while self.pending:
+            token = self.pending.pop()
+            name = token.removeprefix("\\")
+            if token == "}":
+                return
+            if name in spelling.UNIT_PREFIXES:
+                prefix = name
+            elif token in ("^", "_", "**"):
+                self.script("^", out)
+            elif name in ("per", "/"):
+                out.append("/")
+            elif name.isalpha():
+                out.append(_word(prefix + name))
+                prefix = ""
 
     def text(self, name: str, out: list[str]) -> None:
         inner = self.math("}", text=True) if self.skip("{") else self.argument(text=True)
@@ -283,7 +362,8 @@ class _Reader:
             bool(out) and (out[-1][0].isdigit() or out[-1] in ("}", ")", "\\degree"))
         )
         is_unit = after_value and (word in BARE_UNITS or word in spelling.UNIT_LETTERS or word in ("C", "F"))
-        if word in spelling.FUNCTIONS and not is_unit:
+        is_short = name == "operatorname" and word in ("sh", "ch", "th")
+        if (word in spelling.FUNCTIONS or is_short) and not is_unit:
             self.command(word, out, True, False)
         elif len(word) == 1 and name in spelling.UPRIGHT and not is_unit:
             out.append(word)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from fractions import Fraction
 
 from .exact import QUICK_BITS, TooLarge, exact_value, rounds_to, terminates
 from .expression import Expression, parse
 from .structure import Node
 from .tokens import Tokens, UnreadableAnswer, join
-from .units import units_conflict
+from .units import Unit, units_conflict
 
 Sides = tuple[Expression, Expression]
 """The two sides of an equation or inequality."""
@@ -20,6 +21,7 @@ _BASES = {
     f"\\text{{{name}}}": base
     for base, name in enumerate(("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"), 2)
 } | {"\\text{twelve}": 12, "\\text{sixteen}": 16}
+_DEGREES, _RADIANS = Unit((("degree", 1),)), Unit((("radian", 1),))
 _DECIMAL = re.compile(r"[-+]?[0-9]*\.[0-9]+")
 
 
@@ -79,8 +81,26 @@ def is_rounding(exact: Node, rounded: Node, algebra: Algebra) -> bool:
 
 
 def same_leaf(asked: Node, given: Node, algebra: Algebra, *, in_list: bool = False) -> bool:
+    if {asked.unit, given.unit} == {_DEGREES, _RADIANS}:
+        angles = [
+            ("\\frac", "{", "(", *n.tokens, ")", "\\pi", "}", "{", "180", "}")
+            if n.unit == _DEGREES
+            else n.tokens
+            for n in (asked, given)
+        ]
+        return _same_value(angles[0], angles[1], algebra)
     if units_conflict(asked.unit, given.unit, counts_matter=in_list):
         return False
+    both = bool(asked.unit.measure and given.unit.measure)
+    factors = [node.unit.in_bases()[0] if both else Fraction(1) for node in (asked, given)]
+    if factors[0] != factors[1] and {("unit", 1), ("%", 1)}.isdisjoint(
+        asked.unit.measure + given.unit.measure
+    ):
+        scaled = [
+            _times(node.tokens, factor / factors[0])
+            for node, factor in zip((asked, given), factors, strict=True)
+        ]
+        return _same_value(scaled[0], scaled[1], algebra)
     if asked.tokens == given.tokens:
         return True
     if asked.unit.is_percent != given.unit.is_percent:
@@ -91,6 +111,11 @@ def same_leaf(asked: Node, given: Node, algebra: Algebra, *, in_list: bool = Fal
         ]
         return _same_value(asked.tokens, given.tokens, algebra) or _same_value(texts[0], texts[1], algebra)
     return _same_value(asked.tokens, given.tokens, algebra)
+
+
+def _times(tokens: Tokens, factor: Fraction | int) -> Tokens:
+    top, bottom = map(str, Fraction(factor).as_integer_ratio())
+    return tokens if factor == 1 else ("\\frac", "{", "(", *tokens, ")", "\\cdot", top, "}", "{", bottom, "}")
 
 
 def _same_value(asked: Tokens, given: Tokens, algebra: Algebra) -> bool:

@@ -11,13 +11,15 @@ from fractions import Fraction
 import mpmath
 from mpmath import mp
 
-from .evaluation import Value, equal_exactly, evaluations
+from .evaluation import Value
 from .exact import TooLarge, exact_value
 from .expression import Expression, symbols
+from .points import equal_exactly, evaluations
 
 _ENOUGH = 3
 """Points that must have a value: two formulas that people write do not agree at three of them by chance."""
 _INTEGRATED = frozenset({"x", "t", "u", "y", "z", "s", "r", "\\theta"})
+_CONSTANTS = frozenset({"c", "K", "k", "C_{1}", "c_{1}", "D", "A", "C_{0}", "const", "constant", "C'"})
 _FAMILY_REACH = 12
 
 
@@ -42,14 +44,42 @@ def equal(expected: Expression, given: Expression) -> bool:
 
 
 def _agree(expected: Expression, given: Expression) -> bool:
+    if _are_of_matrices(expected, given):
+        expected, given = _of_matrices(expected), _of_matrices(given)
     names, others = symbols(expected), symbols(given)
     if "C" in names and len(names) == 2 and names - {"C"} <= _INTEGRATED:
         constant = others - names
-        if "C" not in others and len(constant) == 1 and constant <= {"c", "K", "k", "C_{1}"}:
+        if "C" not in others and len(constant) == 1 and constant <= _CONSTANTS:
             (name,) = constant
             given = _replaced(given, name, ("symbol", "C"))
         return _same_antiderivative(expected, given)
     return _same_everywhere(expected, given)
+
+
+def _are_of_matrices(*expressions: Expression) -> bool:
+    """Whether all letters are capitals, in products with an inverse or a transpose: then their order matters."""
+    names = frozenset().union(*map(symbols, expressions))
+    text = str(expressions)
+    is_inverse = (
+        f"{('number', Fraction(-1))}" in text
+        or "('-', ('number', Fraction(1, 1)))" in text
+        or "('symbol', 'T')" in text
+    )
+    return (
+        len(names) > 1
+        and all(len(n) == 1 and n.isupper() for n in names)
+        and is_inverse
+        and "('/'" not in text
+    )
+
+
+def _of_matrices(expression: Expression) -> Expression:
+    if expression[0] == "symbol":
+        return ("symbol", f"\\mathbf{{{expression[1]}}}")
+    parts = [_of_matrices(part) if isinstance(part, tuple) else part for part in expression[1:]]
+    if expression[0] == "^" and expression[2] == ("symbol", "T"):
+        return ("transpose", parts[0])
+    return (expression[0], *parts)
 
 
 def _same_everywhere(expected: Expression, given: Expression) -> bool:

@@ -14,12 +14,20 @@ _EMPTY_WORDS = _LABELS | listed(
     "the a an is are about approximately approx roughly final exactly total of only each so thus hence therefore we get have obtain "
     "exact value equals equal correct it ans our my"
 )
-_VERBS = listed("is are equals was be")
+_VERBS = listed(
+    "is are equals was be at has have had takes took costs cost needs needed gets got makes made earns earned sold bought gives"
+)
+_NOUNS = listed(
+    "point interval set line pair vector matrix function equation number value probability vertex center slope range domain"
+)
 _DENIALS = listed(
     "not isn't aren't never no neither nor or either maybe perhaps possibly probably likely unlikely if unless except than between "
     "cannot wrong incorrect false"
 )
-_NOTES = listed("since because approximately approx rounded")
+_NOTES = listed(
+    "since because approximately approx rounded reject rejecting discard discarding ignoring excluding as"
+)
+_REJECTED = listed("rejected discarded extraneous invalid excluded ignored")
 _ROUNDED = listed("approximately approx about roughly")
 _NEXT_STEPS = frozenset({"\\Rightarrow", "\\iff", "\\Leftrightarrow"})
 _CONDITIONS = frozenset(
@@ -78,7 +86,8 @@ def _without_lead(tokens: Tokens) -> Tokens:
         return _without_lead(bare(tokens[said:]) or tokens[-1:])
     end = next((index for index, word in enumerate(words) if not word), len(tokens))
     is_label = end < len(tokens) and tokens[end] == "=" and words[end - 1] in _LABELS
-    if 0 < end < len(tokens) and (is_label or set(words[:end]) <= _EMPTY_WORDS):
+    is_noun = words[:1] == ["the"] and words[end - 1] in _NOUNS and end == 2
+    if 0 < end < len(tokens) and (is_label or is_noun or set(words[:end]) <= _EMPTY_WORDS):
         return _without_lead(bare(tokens[end:]) or tokens[-1:])
     return tokens
 
@@ -96,7 +105,8 @@ def _without_tail(tokens: Tokens) -> Tokens:
 def _without_note(tokens: Tokens) -> Tokens:
     """Drops "(since x > 0)" from the end."""
     start = last_bracket(tokens)
-    return tokens[:start] if start and word_of(tokens[start + 1]) in _NOTES else tokens
+    is_rejected = len(tokens) - start > 4 and word_of(tokens[-2]) in _REJECTED  # (x = -2 rejected)
+    return tokens[:start] if start and (is_rejected or word_of(tokens[start + 1]) in _NOTES) else tokens
 
 
 def take_conditions(tokens: Tokens) -> tuple[Tokens, Ranges, list[Tokens]]:

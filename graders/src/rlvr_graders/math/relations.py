@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from .exact import QUICK_BITS, exact_value
-from .expression import parse, symbols
+from .expression import Expression, parse, symbols
+from .families import whole_parameter
 from .leaves import Judge, Sides, is_rounding
 from .structure import FLIPPED, ORDER, Node, is_name, letters, read
 from .tokens import Tokens, UnreadableAnswer, commands
@@ -15,6 +15,9 @@ from .words import phrase
 
 # A prediction that only restates the task (\int_0^1 x dx where 1/2 is asked) is not an answer, although it equals one.
 TASKS = commands("int iint iiint oint sum prod lim limsup liminf max min sup inf det gcd lcm bmod")
+OF_VARIABLES = commands("max min gcd lcm")
+"""Those of them that an answer with variables may have."""
+_PARAMETER = "\\kappa"
 _SAME_NAMES = {"f(x)": "y", "f'(x)": "y'", "\\frac{dy}{dx}": "y'", "f''(x)": "y''"}
 
 
@@ -56,20 +59,48 @@ def as_residue(tokens: Tokens) -> Tokens:
 
 
 def same_residues(asked: Node, given: Node, by: Judge) -> bool:
-    r"""5 \pmod 7: the modulus may be left out; where both have it, 12 \pmod 7 is the same."""
+    r"""5 \pmod 7: the modulus may be left out; where both have it, 12 \pmod 7 is the same. 8k + 3 is 3 \pmod 8."""
+    families = _as_family(asked), _as_family(given)
     if asked.kind != given.kind:
+        if families[0] and families[1]:
+            return by.algebra.families(families[0], families[1], _PARAMETER)
         value, other = (asked.items[0], given) if asked.kind == "residue" else (asked, given.items[0])
         return by.same(_last(value), _last(other))
     (one, modulus), (other, modulus_given) = asked.items, given.items
     named = one.kind == other.kind == "relation"
-    if not by.same(modulus, modulus_given) or (named and not _same_name(one.items[0], other.items[0])):
+    if named and not _same_name(one.items[0], other.items[0]):
         return False
-    leaves = [_last(node) for node in (one, other)]
-    values = [exact_value(parse(x.tokens), QUICK_BITS) if x.kind == "leaf" else None for x in leaves]
-    divisor = exact_value(parse(modulus.tokens), QUICK_BITS) if modulus.kind == "leaf" else None
-    if divisor and values[0] is not None and values[1] is not None:
-        return (values[0] - values[1]) % divisor == 0
-    return by.same(_last(one), _last(other))
+    if by.same(modulus, modulus_given) and by.same(_last(one), _last(other)):
+        return True
+    return bool(families[0] and families[1]) and by.algebra.families(families[0], families[1], _PARAMETER)
+
+
+def _as_family(node: Node) -> list[Expression]:
+    """The members of a residue class, or of a list like 8k + 3, as expressions in one parameter; nothing for any other answer."""
+    try:
+        if node.kind == "residue":
+            values = _last(node.items[0])
+            modulus = parse(node.items[1].tokens)
+            step = ("*", modulus, ("symbol", _PARAMETER))
+            return (
+                [("+", parse(_last(item).tokens), step) for item in values.items or (values,)]
+                if not symbols(modulus)
+                else []
+            )
+        items = node.items if node.kind in ("list", "set") else (node,)
+        names = {whole_parameter(item) for item in items}
+        if len(names) != 1 or "" in names:
+            return []
+        (name,) = names
+        return [_with_parameter(parse(_last(item).tokens), name) for item in items]
+    except UnreadableAnswer:
+        return []
+
+
+def _with_parameter(expression: Expression, name: str) -> Expression:
+    if expression == ("symbol", name):
+        return ("symbol", _PARAMETER)
+    return tuple(_with_parameter(part, name) if isinstance(part, tuple) else part for part in expression)
 
 
 def _last(node: Node) -> Node:
@@ -81,6 +112,12 @@ def same_families(asked: Node, given: Node, by: Judge) -> bool:
     one, other = asked.ranges, given.ranges
     if one and other and [s for _, s in one] != [s for _, s in other]:
         return False
+    if len(one) == 1 and not other and given.kind != "residue":
+        other = tuple((name, one[0][1]) for item in [given] if (name := whole_parameter(item)))
+    elif len(other) == 1 and not one and asked.kind != "residue":
+        one = tuple((name, other[0][1]) for item in [asked] if (name := whole_parameter(item)))
+    if "residue" in (asked.kind, given.kind) and {s for _, s in (*one, *other)} == {"Z"}:
+        return by.same(replace(asked, ranges=()), replace(given, ranges=()))
     if len(one) == len(other) == 1 and one != other:
         ours, theirs = one[0][0], other[0][0]
         given = read(tuple(ours if token == theirs else token for token in given.tokens))
@@ -200,6 +237,9 @@ def _same_equations(asked: Node, given: Node, by: Judge) -> bool:
 def _same_name(asked: Node, given: Node) -> bool:
     """Whether both name the same quantity; one solution of several may have a number: x_1 for x."""
     names = [_SAME_NAMES.get(node.text, node.text) for node in (asked, given)]
+    calls = [re.sub(r"(?<=^[a-zA-Z])\([a-z]\)$", "", name) for name in names]
+    if (names[0] in calls or names[1] in calls) and calls[0] == calls[1]:  # y(x) and y
+        return True
     if names[0] == names[1] or re.fullmatch(rf"{re.escape(names[0])}_\{{\d\}}", names[1]):
         return True
     try:

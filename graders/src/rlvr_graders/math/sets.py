@@ -71,7 +71,7 @@ def _of_list(node: Node) -> Stretches | None:
     if all(item.operators == ("\\ne",) for item in node.items):
         return both
     if node.form == "and":
-        return both or either  # "x < 1 and x > 3" lists two stretches
+        return both
     return either if node.form == "or" or either != EVERYTHING else both
 
 

@@ -6,32 +6,41 @@ Commands stand here without their backslash.
 
 from __future__ import annotations
 
-from .tokens import listed
+import unicodedata
+
+from .tokens import commands, listed
 
 UNICODE = {
-    ord(sign): spelling
-    for sign, spelling in {
-        "−": "-", "–": "-", "—": "-", "×": r"\times ", "·": r"\cdot ", "⋅": r"\cdot ", "∙": r"\cdot ", "•": r"\cdot ",
-        "÷": r"\div ", "±": r"\pm ", "∓": r"\mp ", "√": r"\sqrt ", "∛": r"\sqrt[3]", "∞": r"\infty ", "°": r"^\circ ",
-        "º": r"^\circ ", "≤": r"\le ", "≥": r"\ge ", "⩽": r"\le ", "⩾": r"\ge ", "≠": r"\ne ", "≈": r"\approx ",
-        "≡": r"\equiv ", "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ", "∉": r"\notin ", "∅": r"\emptyset ", "∖": r"\setminus ",
-        "⟨": r"\langle ", "⟩": r"\rangle ", "⌊": r"\lfloor ", "⌋": r"\rfloor ", "⌈": r"\lceil ", "⌉": r"\rceil ",
-        "½": r"\frac{1}{2}", "⅓": r"\frac{1}{3}", "⅔": r"\frac{2}{3}", "¼": r"\frac{1}{4}", "¾": r"\frac{3}{4}",
-        "⅕": r"\frac{1}{5}", "⅙": r"\frac{1}{6}", "⅛": r"\frac{1}{8}", "⅜": r"\frac{3}{8}", "⅝": r"\frac{5}{8}", "⅞": r"\frac{7}{8}",
-        "⁻": "^-", "ⁿ": "^{n}", "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "ℕ": r"\mathbb{N}", "ℚ": r"\mathbb{Q}", "ℂ": r"\mathbb{C}",
-        "∠": r"\angle ", "△": r"\triangle ", "′": "'", "″": "''", "’": "'", "‘": "'", "“": "", "”": "", "…": r"\dots ",
-        "⋯": r"\dots ", "→": r"\to ", "⇒": r"\Rightarrow ", "∑": r"\sum ", "∏": r"\prod ", "∫": r"\int ", "∧": r"\wedge ",
-        "∨": r"\vee ", "¬": r"\neg ", "∣": "|", "∶": ":", "、": ",", "。": ".", "€": r"\euro ", "£": r"\pounds ", "¥": r"\yen ",
-        "₹": r"\rupee ", "¢": r"\cents ", "✓": "", "✔": "", "✅": "", "\ufe0f": "",
-        "π": r"\pi ", "θ": r"\theta ", "α": r"\alpha ", "β": r"\beta ", "γ": r"\gamma ", "δ": r"\delta ", "ε": r"\epsilon ",
-        "λ": r"\lambda ", "μ": r"\mu ", "σ": r"\sigma ", "φ": r"\phi ", "ϕ": r"\phi ", "ω": r"\omega ", "ρ": r"\rho ", "τ": r"\tau ",
-        "ψ": r"\psi ", "ζ": r"\zeta ", "η": r"\eta ", "κ": r"\kappa ", "ν": r"\nu ", "ξ": r"\xi ", "χ": r"\chi ", "Γ": r"\Gamma ",
-        "Δ": r"\Delta ", "Θ": r"\Theta ", "Λ": r"\Lambda ", "Σ": r"\Sigma ", "Φ": r"\Phi ", "Ψ": r"\Psi ", "Ω": r"\Omega ",
-        **{digit: f"^{{{value}}}" for value, digit in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")},
-        **{digit: f"_{{{value}}}" for value, digit in enumerate("₀₁₂₃₄₅₆₇₈₉")},
-    }.items()
+    **dict.fromkeys("·⋅∙•∙⸱", r"\cdot "), **dict.fromkeys("×✕✖⨯╳", r"\times "), **dict.fromkeys("∗⁎＊", "*"),
+    **dict.fromkeys("⁄∕／⧸", "/"), **dict.fromkeys("°º˚", r"^\circ "), **dict.fromkeys("∅⌀øØ", r"\emptyset "),
+    **dict.fromkeys("⟨〈❬⟪", r"\langle "), **dict.fromkeys("⟩〉❭⟫", r"\rangle "), **dict.fromkeys("→⟶⟼↦", r"\to "),
+    **dict.fromkeys("⇒⟹∴", r"\Rightarrow "), **dict.fromkeys("⇔⟺↔", r"\iff "), **dict.fromkeys("≈≃∼≅", r"\approx "),
+    **dict.fromkeys("…⋯⋮", r"\dots "), **dict.fromkeys("′’‘ʹ´", "'"), **dict.fromkeys("∣｜", "|"), **dict.fromkeys("∥‖", r"\parallel "),
+    **dict.fromkeys("“”✓✔✅∎■□\ufe0f", ""), **dict.fromkeys("∶：", ":"), **dict.fromkeys("、，", ","), **dict.fromkeys("≤≦⩽≲", r"\le "),
+    **dict.fromkeys("≥≧⩾≳", r"\ge "), **dict.fromkeys("△▵∆", r"\triangle "), **dict.fromkeys("∖⧵", r"\setminus "),
+    "−": "-", "➖": "-", "➕": "+", "÷": r"\div ", "➗": r"\div ", "±": r"\pm ", "∓": r"\mp ", "∞": r"\infty ", "≠": r"\ne ",
+    "≡": r"\equiv ", "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ", "∉": r"\notin ", "⌊": r"\lfloor ", "⌋": r"\rfloor ",
+    "⌈": r"\lceil ", "⌉": r"\rceil ", "∠": r"\angle ", "″": "''", "∑": r"\sum ", "∏": r"\prod ", "∫": r"\int ", "∧": r"\wedge ",
+    "∨": r"\vee ", "¬": r"\neg ", "。": ".", "€": r"\euro ", "£": r"\pounds ", "¥": r"\yen ", "₹": r"\rupee ", "¢": r"\cents ",
+    "‰": r"\permille ", "≰": ">", "≱": "<", "≮": r"\ge ", "≯": r"\le ", "∤": r"\nmid ", "∝": r"\propto ", "∀": r"\forall ",
+    "∃": r"\exists ", "⊂": r"\subset ", "⊆": r"\subseteq ", "⊃": r"\supset ", "⊇": r"\supseteq ", "⊥": r"\perp ",
+    "⊕": r"\oplus ", "⊗": r"\otimes ", "∘": r"\circ ", "⋆": r"\star ", "★": r"\star ", "∇": r"\nabla ", "∂": r"\partial ",
+    "ℓ": r"\ell ", "ℏ": r"\hbar ", "†": r"\dagger ", "⊤": r"\top ", "ϕ": r"\phi ", "ϑ": r"\theta ", "ϵ": r"\epsilon ", "ϱ": r"\rho ",
+    "ς": r"\sigma ", "µ": r"\mu ", "Ω": r"\Omega ", "ı": "i", "ȷ": "j", "⟂": r"\perp ", "∡": r"\angle ", "⨉": r"\times ", "∗": "*",
+    **{letter: f"\\mathbb{{{unicodedata.normalize('NFKC', letter)}}}" for letter in "ℝℤℕℚℂℙ𝔼"},
 }  # fmt: skip
-"""One character -> LaTeX. Whatever else has a compatible plain form (full-width digits, 𝑥) is brought to it by NFKC."""
+"""One character -> LaTeX; `characters` finds what follows from Unicode's own tables (Greek, dashes, digits, fractions, alphabets)."""
+MARKS = {
+    "\u0304": "bar",
+    "\u0305": "bar",
+    "\u0302": "hat",
+    "\u0303": "tilde",
+    "\u0307": "dot",
+    "\u0308": "ddot",
+    "\u20d7": "vec",
+    "\u20d1": "vec",
+}
+"""Combining marks above a letter, and the command that sets them."""
 
 
 # --- commands ---
@@ -42,15 +51,23 @@ SPACES = listed(
 IGNORED = listed(
     "left right middle big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr Biggl Biggr bigm Bigm displaystyle textstyle scriptstyle "
     "scriptscriptstyle limits nolimits tiny scriptsize footnotesize small normalsize large Large LARGE huge Huge rm bf it sf tt cal "
-    "mathstrut strut hline centering noindent nonumber notag bfseries itshape upshape checkmark blacksquare qed square Box relax #"
+    "mathstrut strut hline centering noindent nonumber notag bfseries itshape upshape checkmark blacksquare qed square Box relax"
 )
 """Say how large or in which face something is set."""
-IGNORED_WITH_ARGUMENT = listed("hspace vspace phantom hphantom vphantom label tag color rule mspace")
+IGNORED_WITH_ARGUMENT = listed(
+    "hspace vspace phantom hphantom vphantom label tag color rule mspace cancel bcancel xcancel sout st"
+)
 TRANSPARENT = listed(
-    "boxed fbox framebox bbox mathbf mathit mathnormal boldsymbol bm pmb mathcal mathscr vec overrightarrow hat widehat underline "
-    "ensuremath mathop mathrel mathbin mathord smash cancel underbrace overbrace"
+    "boxed fbox framebox bbox mathbf mathit mathnormal boldsymbol bm pmb mathcal mathscr vec overrightarrow underline "
+    "ensuremath mathop mathrel mathbin mathord smash underbrace overbrace"
 )
 """Show their argument."""
+VECTORS = listed("vec overrightarrow mathbf boldsymbol bm pmb")
+"""Those of them that make a vector out of a letter, or a matrix out of a bold capital."""
+OPERATORS = commands(
+    "oplus otimes ominus odot star circ diamond boxplus boxtimes triangle bowtie rtimes ltimes sqcup amalg"
+)
+"""Between two parts they are operations that nothing is known of: neither products, nor may the parts change places."""
 SECOND_ARGUMENT = listed("textcolor colorbox overset underset stackrel")
 """Show their second argument."""
 TEXT = listed(
@@ -66,7 +83,7 @@ ALIASES = {
     **dict.fromkeys(("dfrac", "tfrac", "cfrac"), "frac"),
     **dict.fromkeys(("dbinom", "tbinom"), "binom"),
     **dict.fromkeys(("simeq", "doteq", "sim", "thickapprox", "approxeq"), "approx"),
-    **dict.fromkeys(("times", "cdotp", "ast", "star", "bullet", "otimes", "oplus"), "cdot"),
+    **dict.fromkeys(("cdotp", "ast", "bullet"), "cdot"),
     **dict.fromkeys(("ldots", "cdots", "dotsc", "dotsb", "dotsm", "dotso", "hdots"), "dots"),
     **dict.fromkeys(("leq", "leqslant", "leqq"), "le"),
     **dict.fromkeys(("geq", "geqslant", "geqq"), "ge"),
@@ -76,10 +93,15 @@ ALIASES = {
     **dict.fromkeys(("rightarrow", "longrightarrow", "mapsto"), "to"),
     **dict.fromkeys(("newline", "par", "cr"), "\\"),
     **{f"var{name}": name for name in ("theta", "phi", "epsilon", "rho", "sigma", "kappa")},
-    **dict.fromkeys(("asin", "arsin"), "arcsin"), **dict.fromkeys(("atan", "arctg"), "arctan"), "acos": "arccos",
+    **dict.fromkeys(("asin", "arsin"), "arcsin"), **dict.fromkeys(("atan", "arctg", "artan"), "arctan"), "acos": "arccos",
+    **{f"{start}{name}": f"arc{name}" for start in ("ar", "arg", "a") for name in ("sinh", "cosh", "tanh")}, "arsh": "arcsinh",
+    **dict.fromkeys(("arcctg", "acot"), "arccot"), "arch": "arccosh", "arth": "arctanh",
+    "sh": "sinh", "ch": "cosh", "th": "tanh", "cth": "coth", "cotg": "cot",
+    "tr": "trace", "Tr": "trace", "longmapsto": "to",
+    **dict.fromkeys(("Leftrightarrow", "leftrightarrow", "Longleftrightarrow"), "iff"), "dddot": "ddot",
     "neq": "ne", "tg": "tan", "ctg": "cot", "cosec": "csc", "sgn": "sign", "lbrace": "{", "rbrace": "}", "textdegree": "degree",
     "degrees": "degree", "infin": "infty", "dollar": "$", "textdollar": "$", "texteuro": "euro", "bar": "overline",
-    "widetilde": "tilde",
+    "widetilde": "tilde", "widehat": "hat", "widebar": "overline",
 }  # fmt: skip
 """Another name for the same command."""
 SIGNS = {
@@ -92,7 +114,7 @@ SIGNS = {
     "imath": "i", "jmath": "j", "&": r"\text{and}", "_": "_", "mod": r"\mod",
 }  # fmt: skip
 """Commands that stand for a sign, a letter or a word."""
-ARGUMENTS = {"frac": 2, "binom": 2, "overline": 1, "dot": 1, "tilde": 1}
+ARGUMENTS = {"frac": 2, "binom": 2, "overline": 1, "dot": 1, "ddot": 1, "tilde": 1, "hat": 1}
 """Commands that keep their arguments, in braces."""
 TABLES = {
     **dict.fromkeys(
@@ -109,11 +131,12 @@ WITH_COLUMNS = listed("array alignedat alignat tabular")
 
 FUNCTIONS = listed(
     "sin cos tan cot sec csc arcsin arccos arctan arccot arcsec arccsc sinh cosh tanh coth sech csch arcsinh arccosh arctanh asin "
-    "acos atan sgn sign log ln exp lg max min gcd lcm det cis arg erf mod lim sup inf abs floor ceil cbrt Re Im"
+    "acos atan sgn sign log ln exp lg lb max min gcd lcm det cis arg erf mod lim sup inf abs floor ceil cbrt Re Im trace tr "
+    "arsinh arcosh artanh asinh acosh atanh argsinh argcosh argtanh arctg arcctg tg ctg cotg arsh arch arth cth"
 )
 r"""Names that are functions wherever they stand alone: ``sin`` as well as ``\sin`` and ``\operatorname{sin}``."""
 COMMAND_WORDS = {
-    **{name: name for name in FUNCTIONS - {"sup", "inf", "Re", "Im"}},
+    **{name: name for name in FUNCTIONS - listed("sup inf Re Im tr arch")},
     **dict.fromkeys(("infinity", "inf", "oo"), "infty"),
     **{
         name: name
@@ -128,3 +151,9 @@ WORDS = listed(
     "cup box pen hat car way bag set top end low age old new win tie sum out off dne usd eur gbp nor even none true does"
 )
 """Read as words whatever their case, although they are short enough for a product of variables."""
+
+# --- siunitx ---
+
+NUMBERS_WITH_UNIT = {"SI": 2, "qty": 2, "si": 1, "unit": 1}
+"""Its commands: a number and a unit, or a unit alone."""
+UNIT_PREFIXES = listed("nano micro milli centi deci kilo mega giga tera")

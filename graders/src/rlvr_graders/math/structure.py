@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from .numerals import in_digits
 from .phrases import Ranges, plain_statement, take_conditions
 from .tokens import (
     CLOSERS,
@@ -27,13 +28,13 @@ from .tokens import (
     step,
     word_of,
 )
-from .units import NO_UNIT, Unit, take_unit
+from .units import NO_UNIT, Unit, compound, take_unit
 
 ORDER = frozenset({"<", ">", "\\le", "\\ge"})
 FLIPPED = {"<": ">", ">": "<", "\\le": "\\ge", "\\ge": "\\le"}
 RELATIONS = ORDER | {
     *("=", "\\ne", "\\in", "\\notin", "\\approx", "\\equiv", "\\subset", "\\subseteq", "\\propto", "\\cong"),
-    *("\\parallel", "\\perp", "\\nmid", "\\to"),
+    *("\\parallel", "\\perp", "\\nmid", "\\mid", "\\to"),
 }
 SET_OPERATIONS = {"\\cup": "union", "\\cap": "intersection", "\\setminus": "difference"}
 _SEPARATORS = frozenset({",", ";", "\\text{and}", "\\text{or}"})
@@ -82,9 +83,12 @@ def read(tokens: Tokens) -> Node:
     step(20 + 2 * len(tokens))
     if not tokens:
         raise UnreadableAnswer("the answer is empty")
-    if len(tokens) == 1:
+    if len(tokens) == 1 and not is_word(tokens[0]):
         return _single(tokens)
-    tokens = plain_statement(tokens)
+    tokens = in_digits(plain_statement(tokens))
+    measures = compound(tokens)
+    if measures is not None:
+        return Node("leaf", measures[0], unit=measures[1], whole=tokens)
     if all(is_word(token) or token in ",.'-():" for token in tokens) and _SEPARATORS.isdisjoint(tokens):
         return Node("words", tokens)
     residue = _residue(tokens)
@@ -316,7 +320,9 @@ def plain_words(node: Node) -> str:
 def letters(tokens: Tokens) -> bool:
     """Whether variables or words stand among the tokens (pi, e, i and functions are none)."""
     return any(
-        token in _GREEK or is_word(token) or (len(token) == 1 and token.isalpha() and token not in "ei")
+        token in _GREEK
+        or token.startswith(("\\text{", "\\vec{", "\\mathbf{"))
+        or (len(token) == 1 and token.isalpha() and token not in "ei")
         for token in tokens
     )
 
@@ -328,7 +334,7 @@ _GREEK = commands("theta alpha beta gamma delta lambda mu sigma phi omega rho ta
 
 _PREFIX = r"(?:m?\\(?:angle|triangle|measuredangle|Delta|square|odot|partial|nabla) ?)*"
 _ATOM = (
-    r"(?:(?:\\text\{[^{}]*\})+|\\(?:overline|tilde|dot)\{[A-Za-z]+\}|\\(?:mathbb|mathfrak)\{[A-Z]\}|[A-Z]+|[a-z]"
+    r"(?:(?:\\text\{[^{}]*\})+|\\(?:overline|tilde|dot|ddot|hat|vec|mathbf)\{\\?[A-Za-z]+\}|\\(?:mathbb|mathfrak)\{[A-Z]\}|[A-Z]+|[a-z]"
     r"|\\(?!frac|sqrt|binom|cdot|pi|infty|log|ln|sin|cos|tan)[A-Za-z]+) ?"
 )
 _INSIDE = r"[^()\[\]]*(?:\([^()\[\]]*\)[^()\[\]]*)*"

@@ -146,31 +146,19 @@ class RunFolderCallback(TrainerCallback):
 
     # ------------------------------------------------------------------ metrics and checkpoints
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         sealed = read_seal(_checkpoint(args, state.global_step)) or {}
         self._time_before = float(sealed.get("seconds", 0.0)) - time.perf_counter()
 
-    def on_step_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_step_begin(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         self._step_began = time.perf_counter()
 
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         self._step_seconds += time.perf_counter() - self._step_began
         self._steps_timed += 1
 
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: dict[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> None:
+    def on_log(self, args: Any, state: TrainerState, control: TrainerControl, **given: Any) -> None:
+        logs: dict[str, Any] | None = given.get("logs")
         assert self._trainer is not None
         if self.recorder is None or not logs or "loss" not in logs:
             return
@@ -193,9 +181,7 @@ class RunFolderCallback(TrainerCallback):
         self._step_seconds, self._steps_timed = 0.0, 0
         return taken
 
-    def on_save(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_save(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         assert self._trainer is not None
         # Every rank writes its own files into a checkpoint: it is whole when the last one has.
         self._trainer.accelerator.wait_for_everyone()

@@ -40,6 +40,7 @@ from torch import Tensor
 from trl import GRPOTrainer
 
 from delta_rlvr.adapters.metrics import PREFIX, tracked
+from delta_rlvr.adapters.token_advantages import for_loss
 from delta_rlvr.adapters.trl.capture import Capture
 from delta_rlvr.adapters.trl.checks import refuse_infinite, refusing_empty
 from delta_rlvr.adapters.trl.config import DeltaTrainerConfig
@@ -48,7 +49,7 @@ from delta_rlvr.adapters.trl.recorded import last_checkpoint, recorded_script
 from delta_rlvr.adapters.trl.resume import ExactResume
 from delta_rlvr.adapters.trl.rollout_batch import RolloutBatch
 from delta_rlvr.adapters.trl.version import VERSION_HELP, check_trl_version
-from delta_rlvr.adapters.trl.weighing import Rollout, Weigher
+from delta_rlvr.adapters.trl.weighing import BatchFacts, Weigher
 from delta_rlvr.credit import CreditStream, RowStore
 from delta_rlvr.objectives import Method, group_numbers, rewarded_alike
 
@@ -109,7 +110,7 @@ class DeltaTrainer(GRPOTrainer):
         self._alike: Tensor | None = None
         self._iterations: int | None = None
         # Of the loss that is being computed:
-        self._late: Rollout | None = None
+        self._late: BatchFacts | None = None
         self._loss_inputs: dict[str, Any] | None = None
         self._check_head()
         self.add_callback(ExactResume(self))
@@ -208,13 +209,13 @@ class DeltaTrainer(GRPOTrainer):
                 f"TRL {trl.__version__} counts other tokens than its pass was captured for: {VERSION_HELP}"
             )
 
-    def _rollout(self, inputs: list[dict[str, Any]], output: dict[str, Any]) -> Rollout:
+    def _rollout(self, inputs: list[dict[str, Any]], output: dict[str, Any]) -> BatchFacts:
         assert self._rewards is not None
         assert self._alike is not None
         assert self.num_generations is not None
         first = self.accelerator.process_index * len(inputs)
         numbers = torch.arange(first, first + len(inputs), device=self.accelerator.device)
-        return Rollout(
+        return BatchFacts(
             step=self.state.global_step + 1,
             round_number=self._round_number,
             closely=self._closely,
@@ -230,7 +231,7 @@ class DeltaTrainer(GRPOTrainer):
         )
 
     def _weigh(
-        self, capture: Capture, rollout: Rollout, advantages: Float[Tensor, " batch"]
+        self, capture: Capture, rollout: BatchFacts, advantages: Float[Tensor, " batch"]
     ) -> Float[Tensor, "batch ..."]:
         """The advantages times the weights [batch, time], or as they are where every weight is one."""
         # A group of equal rewards has no side. TRL gives it an advantage all the same, of rounding alone. The loss keeps that one, so
@@ -354,16 +355,18 @@ class DeltaTrainer(GRPOTrainer):
             with capture.opened(self._backbone()):
                 result = run(**kwargs)
             capture.keep(result[0], result[1])
-            inputs["advantages"] = self._weigh(capture, self._late, inputs["advantages"][order])[rows]
+            weighed = self._weigh(capture, self._late, inputs["advantages"][order])[rows]
+            inputs["advantages"] = for_loss(weighed, GRPOTrainer._compute_loss)
         if self.method.surrogate.reweighs:
             self._reweigh(result[0], inputs)
         return result
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
+        # The buffered batch must keep its advantages for the next pass over it.
+        inputs = {**inputs, "advantages": for_loss(inputs["advantages"], GRPOTrainer._compute_loss)}
         if self._late is None and not self.method.surrogate.reweighs:
             return super()._compute_loss(model, inputs)
-        # The buffered batch must keep its advantages for the next pass over it.
-        self._loss_inputs = inputs = dict(inputs)
+        self._loss_inputs = inputs
         try:
             return super()._compute_loss(model, inputs)
         finally:
@@ -375,7 +378,7 @@ class DeltaTrainer(GRPOTrainer):
         advantages = inputs["advantages"][:, None].expand_as(logps)
         log_ratio = torch.zeros_like(logps) if old is None else logps.detach() - old
         weights = self.method.surrogate.reweigh(log_ratio, advantages, _valid_tokens(inputs))
-        inputs["advantages"] = advantages * weights.to(advantages.dtype)
+        inputs["advantages"] = for_loss(advantages * weights.to(advantages.dtype), GRPOTrainer._compute_loss)
 
     def _calculate_rewards(
         self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any

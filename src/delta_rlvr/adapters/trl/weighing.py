@@ -21,7 +21,7 @@ from delta_rlvr.objectives import Method, get_method
 
 
 @dataclass(frozen=True)
-class Rollout:
+class BatchFacts:
     """What is known of a rollout batch of this rank before its weights are, in the order in which the responses were generated."""
 
     step: int
@@ -82,7 +82,9 @@ class Weigher:
             device=device,
         )
 
-    def weigh(self, capture: Capture, rollout: Rollout, advantages: Float[Tensor, " batch"]) -> CreditRecord:
+    def weigh(
+        self, capture: Capture, rollout: BatchFacts, advantages: Float[Tensor, " batch"]
+    ) -> CreditRecord:
         """The method's weights. Every rank must call this."""
         return self._solve(self.method.rule, capture, rollout, advantages, diagnose=rollout.closely)
 
@@ -90,7 +92,7 @@ class Weigher:
         self,
         rule: TokenRule,
         capture: Capture,
-        rollout: Rollout,
+        rollout: BatchFacts,
         advantages: Float[Tensor, " batch"],
         diagnose: bool = False,
     ) -> CreditRecord:
@@ -109,7 +111,7 @@ class Weigher:
     def show(
         self,
         capture: Capture,
-        rollout: Rollout,
+        rollout: BatchFacts,
         advantages: Float[Tensor, " batch"],
         record: CreditRecord,
         vocabulary: int,
@@ -147,5 +149,5 @@ class Weigher:
         )
 
 
-def _logps(capture: Capture, rollout: Rollout) -> Float[Tensor, "batch time"] | None:
+def _logps(capture: Capture, rollout: BatchFacts) -> Float[Tensor, "batch time"] | None:
     return capture.logps if rollout.sampler_logps is None else rollout.sampler_logps

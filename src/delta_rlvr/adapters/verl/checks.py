@@ -78,7 +78,10 @@ def select(config: Mapping[str, Any], path: str, default: Any = None) -> Any:
 
 def config_problems(config: Mapping[str, Any], settings: VerlSettings) -> Iterator[str]:
     """Everything in the config that does not go with the settings, each with the way out."""
-    yield from _need_problems(config, settings)
+    if not (mode := _v1_mode(config)).startswith("delta_"):
+        yield f"trainer.v1.trainer_mode={mode} would ignore the delta block; set it to delta_{mode}"
+    else:
+        yield from _need_problems(config, settings)
     if settings.on_worker and (rejection := select(config, "algorithm.rollout_correction.rollout_rs")):
         yield (
             f"algorithm.rollout_correction.rollout_rs={rejection} changes the response mask after hidden states were kept; "
@@ -106,13 +109,17 @@ def _need_problems(config: Mapping[str, Any], settings: VerlSettings) -> Iterato
             yield f"{setting}: {problem}. {way}"
 
 
+def _v1_mode(config: Mapping[str, Any]) -> str:
+    """The mode of the V1 trainer; of the classic trainer, the one that gives as much."""
+    return select(config, "trainer.v1.trainer_mode", MODE) if select(config, "trainer.use_v1", True) else MODE
+
+
 def _limits(config: Mapping[str, Any]) -> Iterator[tuple[str, Engine, str]]:
     """Each setting that says what verl gives at most, what that is, and the way to more."""
     strategy = select(config, f"{_ACTOR}.strategy")
     engine = FSDP.get(strategy, VERL_ANY)
     yield f"{_ACTOR}.strategy={strategy}", engine, "Set it to fsdp2"
-    mode = select(config, "trainer.v1.trainer_mode", MODE)
-    if select(config, "trainer.use_v1", True) and mode != MODE:
+    if (mode := _v1_mode(config)) != MODE:
         yield f"trainer.v1.trainer_mode={mode}", VERL_ANY, f"Set it to {MODE}"
     if select(config, "algorithm.rollout_correction.bypass_mode", False):
         yield (

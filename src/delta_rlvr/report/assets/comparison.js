@@ -48,7 +48,7 @@ function forest(rows, spread, rewards, unit) {
   const scores = rows.flatMap(({ before, after }) => [before, after]).filter(Boolean)
     .flatMap(({ accuracy, low, high }) => [accuracy, low ?? accuracy, high ?? accuracy]).concat(rows.flatMap(({ each }) => each ?? []));
   const pad = Math.max(0.02, 0.06 * (Math.max(...scores) - Math.min(...scores)));
-  // Shares end at 0 and 1; rewards of one's own may be anything, but an axis below 0 would promise such rewards.
+  // Shares end at 0 and 1; custom rewards may be anything, but an axis below 0 would promise such rewards.
   const low = Math.max(scores.every((score) => score >= 0) ? 0 : -Infinity, Math.min(...scores) - pad);
   const high = Math.min(unit.sign && scores.every((score) => score <= 1) ? 1 : Infinity, Math.max(...scores) + pad);
   const x = (value) => `${(100 * (Math.max(low, Math.min(high, value)) - low)) / (high - low)}%`;

@@ -207,7 +207,7 @@ class TokenView {
     ];
     const head = el("header", {}, el("b", {}, `#${response.index ?? text.number}`),
       ...facts.map(([name, value]) => el("span", { className: "fact" }, el("small", {}, name), " ", value)),
-      // A reward function of one's own gives no other reason than its reward, which stands there already.
+      // A custom reward gives no other reason than its reward, which stands there already.
       response.reason && !/^reward [-+.e\d]+$/.test(response.reason) ? el("span", { className: "reason" }, el("bdi", {}, visible(String(response.reason)))) : null);
     return el("article", { className: "response", "aria-label": `Response ${response.index ?? text.number}` }, head, text.element);
   }

@@ -6,7 +6,6 @@ import csv
 import gzip
 import json
 import os
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import astuple
 from pathlib import Path
@@ -22,7 +21,7 @@ from delta_rlvr.tasks.sources.schemas import (
     Fields,
     Row,
     RowError,
-    question_hash,
+    RowIds,
     reader,
 )
 from delta_rlvr.tasks.templates import LETTERS, Template
@@ -242,8 +241,7 @@ def _problems(
     kept: Collection[str] | None,
     grader_of_math: str | None,
 ) -> Iterator[Problem]:
-    seen: dict[str, str] = {}
-    repeats: Counter[str] = Counter()
+    ids = RowIds()
     for number, (where, row) in enumerate(rows):
         if number == limit:
             return
@@ -251,18 +249,7 @@ def _problems(
             fields = read(row)
         except RowError as error:
             raise ValueError(error.in_full(where, source)) from error
-        if fields.id is not None:
-            name = fields.id
-            if name in seen:
-                raise ValueError(
-                    f"{where}: the same id as {seen[name]} ({name}); give each row an id of its own"
-                )
-            seen[name] = where
-        else:
-            # Sets without ids do repeat questions: a repeat is numbered, so that ids stay unique and stable.
-            digest = question_hash(fields.question)
-            repeats[digest] += 1
-            name = digest if repeats[digest] == 1 else f"{digest}-{repeats[digest]}"
+        name = ids.of(fields.id, fields.question, where)
         prompt, answer, grader = fields.question, fields.answer, fields.grader
         if grader == "math" and grader_of_math is not None:
             grader = grader_of_math

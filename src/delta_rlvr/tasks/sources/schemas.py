@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -173,6 +174,27 @@ def question_hash(question: str | Sequence[dict[str, str]]) -> str:
     """A stable name for a question: what splits go by, and the id of a row that has none."""
     text = question if isinstance(question, str) else json.dumps(list(question), sort_keys=True)
     return hashlib.blake2b(" ".join(text.split()).encode(), digest_size=8).hexdigest()
+
+
+class RowIds:
+    """Ids of rows that stay unique and stable: their own, or a hash of the question, numbered where a question comes again."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, str] = {}
+        self._repeats: Counter[str] = Counter()
+
+    def of(self, own: str | None, question: str | Sequence[dict[str, str]], where: str) -> str:
+        """The id of the row at `where`; one that another row has is refused."""
+        if not own:
+            digest = question_hash(question)
+            self._repeats[digest] += 1
+            return digest if self._repeats[digest] == 1 else f"{digest}-{self._repeats[digest]}"
+        if own in self._places:
+            raise ValueError(
+                f"{where}: the same id as {self._places[own]} ({own}); give each row an id of its own"
+            )
+        self._places[own] = where
+        return own
 
 
 def _pick(row: Row, name: str | None, usual: Sequence[str], what: str) -> Any:

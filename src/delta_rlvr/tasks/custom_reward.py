@@ -1,4 +1,4 @@
-"""A reward function of one's own in the place of a task's grader: TRL's signature, for training and evaluation alike.
+"""A custom reward in the place of a task's grader: TRL's signature, for training and evaluation alike.
 
     def reward(completions, answer, **columns):
         return [float(right in text) for text, right in zip(completions, answer)]
@@ -23,7 +23,7 @@ from delta_rlvr.user_code import failed_with, module_at
 from rlvr_graders.verdict import Verdict
 
 GRADER = "own reward"
-"""What a problem says that a reward of one's own judges."""
+"""What a problem says that a custom reward judges."""
 NAMED = (MATH_VERIFY,)
 """Rewards that have a name: other graders of mathematics than ours."""
 _REWARD_TEXT = "reward "
@@ -35,7 +35,7 @@ class RewardError(ValueError):
     """The reward function cannot be used, failed, or gave something else than rewards; the message says which."""
 
 
-class OwnReward:
+class CustomReward:
     """The function that `reward` names. TRL calls it; `grade` judges one completion for an evaluation."""
 
     def __init__(self, spec: str) -> None:
@@ -134,7 +134,7 @@ class OwnReward:
         return number
 
 
-def own_function(reward: str | None) -> str | None:
+def custom_function(reward: str | None) -> str | None:
     """The place of a function, where `reward` gives one and no name of ours."""
     return None if reward in NAMED else reward
 
@@ -143,12 +143,12 @@ def judged_by(reward: str | None) -> dict[str, Any]:
     """What `get_task` has to know of a reward."""
     if reward is None or reward in NAMED:
         return {"grader": reward}
-    function = OwnReward(reward)
+    function = CustomReward(reward)
     return {"graded": False, "reads": None if function.takes_any else tuple(function.parameters)}
 
 
 def judged_by_function(problems: Iterable[Problem]) -> list[Problem]:
-    """The same problems, marked as judged by a function of one's own."""
+    """The same problems, marked as judged by a custom reward."""
     return [replace(problem, grader=GRADER) for problem in problems]
 
 

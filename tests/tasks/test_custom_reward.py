@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from delta_rlvr.tasks.own_reward import OwnReward, RewardError
+from delta_rlvr.tasks.custom_reward import CustomReward, RewardError
 from delta_rlvr.tasks.problem import Problem
 from delta_rlvr.tasks.registry import get_task
 
@@ -53,7 +53,7 @@ def problem(prompt="p", **row):
 
 
 def test_columns_reach_it_by_name(place):
-    reward = OwnReward(place("length"))
+    reward = CustomReward(place("length"))
     assert reward.__name__ == "length"
     assert reward.grade(problem(wanted="3"), "abc").score == 1.0
     assert reward.grade(problem(wanted="3"), "abcd").score == 0.0
@@ -71,7 +71,7 @@ def test_columns_reach_it_by_name(place):
 
 
 def test_a_chat_is_given_as_messages_and_none_is_no_reward(place):
-    reward = OwnReward(place("said"))  # takes no **columns: gets what it names
+    reward = CustomReward(place("said"))  # takes no **columns: gets what it names
     chat = problem([{"role": "user", "content": "say hello"}])
     assert reward.grade(chat, "hello").score == 1.0
     verdict = reward.grade(chat, "bye")
@@ -79,7 +79,7 @@ def test_a_chat_is_given_as_messages_and_none_is_no_reward(place):
 
 
 def test_a_function_that_expects_texts_learns_that_it_got_messages(place):
-    reward = OwnReward(place("breaks"))
+    reward = CustomReward(place("breaks"))
     with pytest.raises(RewardError, match=r"ZeroDivisionError.*its text is completion\[0\]\['content'\]"):
         reward.grade(problem([{"role": "user", "content": "say hello"}]), "hello")
 
@@ -87,14 +87,14 @@ def test_a_function_that_expects_texts_learns_that_it_got_messages(place):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("breaks", r"breaks failed with ZeroDivisionError: division by zero \(.*my.py, line 16\)"),
-        ("few", "few gave 1 rewards for 2 completions"),
-        ("words", "words gave 'good': give a finite number, or None"),
-        ("one", "one gave 1.0: give a list, one reward per completion"),
+        ("breaks", r"breaks' failed with ZeroDivisionError: division by zero \(.*my.py, line 16\)"),
+        ("few", "few' gave 1 rewards for 2 completions"),
+        ("words", "words' gave 'good': give a finite number, or None"),
+        ("one", "one' gave 1.0: give a list, one reward per completion"),
     ],
 )
 def test_what_it_gives_is_checked(place, name, words):
-    reward = OwnReward(place(name))
+    reward = CustomReward(place(name))
     reward.problems = {"a": problem()}
     with pytest.raises(RewardError, match=words):
         reward(prompts=["p"] * 2, completions=["x"] * 2, id=["a", "a"])
@@ -110,22 +110,22 @@ def test_what_it_gives_is_checked(place, name, words):
 )
 def test_what_is_no_reward_function_is_refused(place, name, words):
     with pytest.raises(RewardError, match=words):
-        OwnReward(place(name))
+        CustomReward(place(name))
 
 
 def test_places_that_are_not_there(tmp_path):
     with pytest.raises(RewardError, match="name the function in it too"):
-        OwnReward("my.py")
+        CustomReward("my.py")
     with pytest.raises(ValueError, match="there is no such file"):
-        OwnReward(f"{tmp_path}/none.py:f")
+        CustomReward(f"{tmp_path}/none.py:f")
     with pytest.raises(ValueError, match="there is no such module"):
-        OwnReward("no_such_package.rewards:f")
+        CustomReward("no_such_package.rewards:f")
 
 
 def test_what_it_needs_is_checked_before_anything_is_sampled(place):
     with pytest.raises(RewardError, match="needs 'colour', and the rows have answer, id, wanted"):
-        OwnReward(place("needs_colour")).check(problem(wanted=1), training=True)
-    reward = OwnReward(place("needs_ids"))
+        CustomReward(place("needs_colour")).check(problem(wanted=1), training=True)
+    reward = CustomReward(place("needs_ids"))
     reward.check(problem(), training=True)
     with pytest.raises(
         RewardError, match="needs 'completion_ids', which only training has: give it a default"

@@ -1,0 +1,98 @@
+"""Files of answers and rollouts: JSON Lines (gzipped too), a run's folder of them, or Parquet, whatever their columns are called."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .functions import completion_text
+
+# As TRL, verl's dumps, delta-rlvr's runs and data sets name them; the first that a file has counts.
+COMPLETIONS = ("completion", "completions", "response", "output", "solution_str", "prediction")
+ANSWERS = ("answer", "ground_truth", "gts", "reference", "solution", "gold", "tests")
+REWARDS = ("reward", "score")
+PROMPTS = ("prompt", "input", "problem", "question")
+
+
+class FileError(ValueError):
+    """The file cannot be used; the message names the line and what to do."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One line of a file."""
+
+    where: str
+    completion: str
+    answer: Any
+    reward: float | None
+    """What the run itself gave."""
+    group: str
+    """The prompt: responses to one prompt are compared with each other."""
+
+
+def read_answers(path: str | Path, completion: str | None = None, answer: str | None = None) -> list[Answer]:
+    """All lines. `completion` and `answer` name the columns where they have other names than usual."""
+    path = Path(path)
+    files = (
+        sorted((path / "rollouts").glob("*.jsonl*")) or sorted(path.glob("*.jsonl*"))
+        if path.is_dir()
+        else [path]
+    )
+    if not files or not files[0].is_file():
+        raise FileError(
+            f"{path}: there is no such file of JSON Lines or Parquet, nor a run's folder with rollouts/*.jsonl.gz"
+        )
+    found = [
+        _answer(row, f"{file.name}:{number}", completion, answer)
+        for file in files
+        for number, row in enumerate(_rows(file), start=1)
+    ]
+    if not found:
+        raise FileError(f"{path} is empty")
+    return found
+
+
+def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
+    if path.suffix == ".parquet":
+        try:
+            from pyarrow import parquet
+        except ImportError as error:
+            raise FileError(f"{path}: reading Parquet needs pyarrow: pip install pyarrow") from error
+        yield from parquet.read_table(path).to_pylist()
+        return
+    with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as lines:
+        for number, line in enumerate(lines, start=1):
+            try:
+                row = json.loads(line) if line.strip() else None
+            except ValueError as error:
+                raise FileError(f"{path}:{number} is not JSON: {error}") from error
+            if isinstance(row, dict):
+                yield row
+            elif row is not None:
+                raise FileError(f"{path}:{number} is not an object with a completion and an answer")
+
+
+def _answer(row: Mapping[str, Any], where: str, completion: str | None, answer: str | None) -> Answer:
+    text = _of(row, where, "completion", COMPLETIONS if completion is None else (completion,))
+    reference = _of(row, where, "answer", ANSWERS if answer is None else (answer,))
+    reward = next((row[name] for name in REWARDS if isinstance(row.get(name), int | float)), None)
+    group = next((row[name] for name in PROMPTS if row.get(name) is not None), reference)
+    try:
+        text = completion_text(text)
+    except TypeError as error:
+        raise FileError(f"{where}: {error}") from error
+    return Answer(where, text, reference, reward, group if isinstance(group, str) else json.dumps(group))
+
+
+def _of(row: Mapping[str, Any], where: str, what: str, names: Sequence[str]) -> Any:
+    for name in names:
+        if row.get(name) is not None:
+            return row[name]
+    raise FileError(
+        f"{where} has no {' or '.join(names)} (it has {', '.join(row)}): name its column with --{what}"
+    )

@@ -1,0 +1,129 @@
+"""The command `rlvr-graders`: verdicts for a file of answers, and an audit of a run's rollouts."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from .answer_files import Answer, FileError, read_answers
+from .choice import grade_choice_batch
+from .extract import EXTRACTORS
+from .math.grade import grade_math_batch
+from .others import grade_exact_batch, grade_math_verify_batch
+from .verdict import Verdict
+
+GRADERS: dict[str, Any] = {
+    "math": grade_math_batch,
+    "choice": grade_choice_batch,
+    "math-verify": grade_math_verify_batch,
+    "exact": grade_exact_batch,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    try:
+        rows = read_answers(options.file, options.completion, options.answer)
+        return int(options.run(rows, options))
+    except BrokenPipeError:  # `| head` has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (FileError, ValueError, TypeError) as error:
+        print(f"rlvr-graders: {error}", file=sys.stderr)
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="rlvr-graders", description=__doc__)
+    commands = parser.add_subparsers(required=True)
+    grade = commands.add_parser("grade", help="a verdict with its reason for each line of a file")
+    grade.set_defaults(run=_grade)
+    grade.add_argument("--grader", choices=[*GRADERS, "code"], default="math")
+    grade.add_argument(
+        "--output", type=Path, help="where the verdicts go, as JSON Lines; standard output without it"
+    )
+    audit = commands.add_parser(
+        "audit", help="where ours, math-verify and exact match disagree about a run's rollouts"
+    )
+    audit.set_defaults(run=_audit)
+    audit.add_argument("--html", type=Path, help="also write a page with the responses")
+    audit.add_argument(
+        "--without-math-verify", action="store_true", help="leave it out: it takes most of the time"
+    )
+    for command in (grade, audit):
+        command.add_argument("file", help="JSON Lines, also gzipped, Parquet, or a run's folder")
+        command.add_argument("--completion", help="the column of the responses, where its name is unusual")
+        command.add_argument(
+            "--answer", help="the column of the reference answers or tests, where its name is unusual"
+        )
+        command.add_argument(
+            "--extract", choices=sorted(EXTRACTORS), help="where the answer stands in a response"
+        )
+    return parser
+
+
+def _grade(rows: list[Answer], options: argparse.Namespace) -> int:
+    verdicts = _verdicts(rows, options.grader, options.extract)
+    out = options.output.open("w") if options.output else sys.stdout
+    for row, verdict in zip(rows, verdicts, strict=True):
+        line = {
+            "where": row.where,
+            "score": verdict.score,
+            "reason": verdict.reason,
+            "failed": verdict.failed,
+        }
+        print(json.dumps({**line, "answer": verdict.answer}), file=out)
+    if options.output:
+        out.close()
+    right = sum(verdict.score == 1.0 for verdict in verdicts)
+    print(f"{right} of {len(verdicts)} right", file=sys.stderr)
+    for reason, count in Counter(
+        verdict.reason.split(":")[0] for verdict in verdicts if not verdict.score
+    ).most_common(8):
+        print(f"{count:8} {reason}", file=sys.stderr)
+    return 0
+
+
+def _verdicts(rows: list[Answer], grader: str, extract: str | None) -> list[Verdict]:
+    completions, answers = [row.completion for row in rows], [row.answer for row in rows]
+    if grader == "code":
+        from .code import grade_code_batch
+
+        if extract is not None:
+            raise ValueError("--extract is for answers: a program is found by itself")
+        return grade_code_batch(completions, answers)
+    words = {} if extract is None else {"extract": extract}
+    verdicts: list[Verdict] = GRADERS[grader](completions, answers, **words)
+    return verdicts
+
+
+def _audit(rows: list[Answer], options: argparse.Namespace) -> int:
+    from .audit import advice, audit
+    from .audit_page import page, text
+
+    with_math_verify = not options.without_math_verify
+    if with_math_verify and importlib.util.find_spec("math_verify") is None:
+        raise ValueError(
+            "math-verify is not installed: pip install rlvr-graders[math-verify], or --without-math-verify"
+        )
+    result = audit(
+        rows, options.extract or "boxed", with_math_verify, lambda line: print(line, file=sys.stderr)
+    )
+    print(text(result))
+    if hint := advice(rows, options.extract or "boxed"):
+        print(f"\n{hint}")
+    if options.html:
+        options.html.write_text(page(result, f"What a grader costs {Path(options.file).name}"))
+        print(f"\nwritten: {options.html}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,154 @@
+r"""Free parameters and constants: x = 2k\pi is x = 2n\pi, and C_1 e^x is A e^x. Another letter there is no other answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import permutations
+
+from .structure import Node, is_name, letters
+from .tokens import Tokens, is_word, join, listed, word_of
+
+_WHOLE = listed("k n m l j p q r s t N K")
+"""Letters that people let run through the whole numbers."""
+_REAL = listed("t s r u v k n m a c p q \\lambda \\mu \\alpha \\beta \\tau")
+_CONSTANTS = listed("C c K k A B D E M P a b d m p q \\alpha \\beta \\lambda")
+_INTEGRATION = re.compile(r"[Cc](?:_\{\d\})?|[AB]|[Kk]_\{\d\}")
+MOST = 3
+"""Most parameters that are tried in every order."""
+
+
+def names_of(tokens: Tokens) -> dict[str, list[int]]:
+    """The variables of an answer with their indices, C_{1} as one name, and where each stands."""
+    found: dict[str, list[int]] = {}
+    at = 0
+    while at < len(tokens):
+        token, start = tokens[at], at
+        at += 1
+        if not (
+            (len(token) == 1 and token.isalpha() and token not in "ei")
+            or (token[0] == "\\" and token in _REAL | _CONSTANTS)
+        ):
+            continue
+        if tokens[at : at + 2] == ("_", "{") and tokens[at + 3 : at + 4] == ("}",):
+            token, at = f"{token}_{{{tokens[at + 2]}}}", at + 4
+        found.setdefault(token, []).append(start)
+    return found
+
+
+def renamed(asked: Node, given: Node) -> Iterator[Tokens]:
+    """The given answer with the reference's names for its free parameters, in every order that may be meant."""
+    if asked.kind == "relation" != given.kind:
+        asked = _value(asked)
+    ours, theirs = names_of(asked.tokens), names_of(given.tokens)
+    wanted = [name for name in ours if name not in theirs]
+    spare = [name for name in theirs if name not in ours]
+    subscripted = [name for name in ours if name in theirs and re.fullmatch(r"[Cc]_\{\d\}", name)]
+    if not wanted and len(subscripted) > 1:  # C_1 and C_2 change places
+        wanted = spare = subscripted
+    if not 0 < len(wanted) == len(spare) <= MOST or not _are_free(asked, given, wanted, spare):
+        return
+    for order in permutations(wanted):
+        yield _replaced(given.tokens, dict(zip(spare, order, strict=True)))
+
+
+def _are_free(asked: Node, given: Node, wanted: list[str], spare: list[str]) -> bool:
+    """Whether the names that differ are parameters on both sides."""
+    both = {*wanted, *spare}
+    if all(map(_INTEGRATION.fullmatch, wanted)) and all(name.split("_")[0] in _CONSTANTS for name in spare):
+        main = set(names_of(asked.tokens)) - both
+        is_general = any(name[0] in "Cc" for name in wanted) or _is_function(asked)
+        return bool(main) and is_general
+    if (
+        len(wanted) == 1
+        and both <= _WHOLE
+        and all(
+            _is_periodic(node.tokens, name)
+            for node, name in zip((asked, given), (*wanted, *spare), strict=True)
+        )
+    ):
+        return True
+    if _is_function(asked) and _is_function(given) and both <= _CONSTANTS:
+        return True  # f(x) = ax + b
+    if len(wanted) == 1 and both <= _WHOLE and asked.kind == given.kind == "relation":
+        left, right = asked.items[0], given.items[0]
+        return (
+            asked.operators == given.operators == ("=",)
+            and is_name(left)
+            and left.tokens == right.tokens
+            and len(left.tokens) == 1
+            and left.tokens[0] not in both
+        )
+    is_vector = any(_is_vector(node) for node in (asked, given))
+    return len(wanted) == 1 and both <= _REAL and is_vector and len(names_of(_value(asked).tokens)) == 1
+
+
+def _is_function(node: Node) -> bool:
+    """f(x) = ..., y(x) = ..., y = ..."""
+    return (
+        node.kind == "relation"
+        and node.operators == ("=",)
+        and re.fullmatch(r"y|[fghyuvx]\([xt]\)", node.items[0].text) is not None
+    )
+
+
+def _is_periodic(tokens: Tokens, name: str) -> bool:
+    r"""Whether the letter multiplies \pi or a full number of degrees: 2k\pi, k \cdot 360^\circ."""
+    text = re.sub(r"\\cdot ?", "", join(tokens))
+    return (
+        re.search(
+            rf"(?:{name}\s*\\pi|\\pi\s*{name}|{name}\(?\d+\\degree|\d+\\degree\s*{name}|{name}360|360{name}|180{name})(?![a-z])",
+            text,
+        )
+        is not None
+    )
+
+
+def _is_vector(node: Node) -> bool:
+    value = _value(node)
+    return (
+        (value.kind == "tuple" and value.form != ":")
+        or value.kind == "matrix"
+        or (value.kind == "leaf" and "," in value.tokens)
+        or "\\begin{matrix}" in value.tokens
+    )
+
+
+def _value(node: Node) -> Node:
+    return node.items[-1] if node.kind == "relation" else node
+
+
+def _replaced(tokens: Tokens, names: dict[str, str]) -> Tokens:
+    out: list[str] = []
+    at = 0
+    places = {start: name for name, starts in names_of(tokens).items() for start in starts}
+    while at < len(tokens):
+        name = places.get(at, "")
+        new = names.get(name)
+        width = 5 if "_" in name else 1
+        if new is None:
+            out += tokens[at : at + width] if name else [tokens[at]]
+        else:
+            base, _, index = new.partition("_")
+            out += [base, "_", "{", index.strip("{}"), "}"] if index else [base]
+        at += width if name else 1
+    return tuple(out)
+
+
+def whole_parameter(node: Node) -> str:
+    """The one letter of an answer that may run through the whole numbers: k in x = 8k + 3; nothing where there are others."""
+    value = _value(node)
+    names = list(names_of(value.tokens))
+    if value.kind != "leaf" or len(names) != 1 or names[0] not in _WHOLE or any(map(is_word, value.tokens)):
+        return ""
+    if node.kind == "relation" and (node.operators != ("=",) or not letters(node.items[0].tokens)):
+        return ""
+    return names[0]
+
+
+def without_constant_word(tokens: Tokens) -> Tokens:
+    """x + constant as x + C."""
+    return tuple(
+        "C" if word_of(token) in ("constant", "const") and at and tokens[at - 1] == "+" else token
+        for at, token in enumerate(tokens)
+    )

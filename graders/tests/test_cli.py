@@ -1,0 +1,108 @@
+"""The command on files as engines write them, and the audit's tables and page."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+
+import pytest
+
+from rlvr_graders.answer_files import FileError, read_answers
+from rlvr_graders.audit import EXACT, OURS, RUN, THEIRS, audit
+from rlvr_graders.cli import main
+
+ROWS = [
+    ("half", r"\boxed{\frac{1}{2}}", "0.5", 1),
+    ("half", r"\boxed{0.5}", "0.5", 1),
+    ("half", r"\boxed{0.6}", "0.5", 0),
+    ("five", r"\boxed{5, 6}", "5", 0),
+    ("five", "so 5 it is", "5", 1),
+    ("set", r"\boxed{x > 2}", r"(2,\infty)", 0),
+    ("odd", r"\boxed{<b onclick='alert(1)'>9</b>}", "9", 0),
+]
+
+
+def written(path, rows=ROWS, names=("prompt", "completion", "answer", "reward")):
+    lines = "".join(json.dumps(dict(zip(names, row, strict=True))) + "\n" for row in rows)
+    if path.suffix == ".gz":
+        path.write_bytes(gzip.compress(lines.encode()))
+    else:
+        path.write_text(lines)
+    return path
+
+
+@pytest.mark.parametrize(
+    "names", [("input", "output", "gts", "score"), ("prompt", "response", "answer", "reward")]
+)
+def test_files_of_engines_are_read(tmp_path, names):
+    rollouts = tmp_path / "run" / "rollouts"
+    rollouts.mkdir(parents=True)
+    written(rollouts / "step_000001.jsonl.gz", names=names)
+    written(rollouts / "step_000002.jsonl.gz", ROWS[:1], names=names)
+    rows = read_answers(tmp_path / "run")
+    assert [(row.group, row.completion, row.answer, row.reward) for row in rows] == [*ROWS, ROWS[0]]
+    assert rows[-1].where == "step_000002.jsonl.gz:1"
+
+
+def test_what_cannot_be_read_is_named(tmp_path, capsys):
+    with pytest.raises(
+        FileError, match=r"has no completion or completions or .* name its column with --completion"
+    ):
+        read_answers(written(tmp_path / "a.jsonl", names=("p", "text", "answer", "r")))
+    assert len(read_answers(tmp_path / "a.jsonl", completion="text")) == len(ROWS)
+    (tmp_path / "b.jsonl").write_text('{"completion": "x"\n')
+    assert main(["grade", str(tmp_path / "b.jsonl")]) == 2
+    assert "b.jsonl:1 is not JSON" in capsys.readouterr().err
+    assert main(["grade", str(tmp_path / "missing.jsonl")]) == 2
+
+
+def test_grade(tmp_path, capsys):
+    file = written(tmp_path / "answers.jsonl")
+    assert main(["grade", str(file), "--output", str(tmp_path / "out.jsonl")]) == 0
+    verdicts = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [verdict["score"] for verdict in verdicts] == [1, 1, 0, 0, 0, 1, 0]
+    assert verdicts[4]["reason"] == "no final answer"
+    assert "3 of 7 right" in capsys.readouterr().err
+    tests = {"fn_name": "f", "inputs": [[1]], "outputs": [2]}
+    programs = [("p", "def f(x):\n    return x + 1", tests, 1), ("p", "def f(x):\n    return x", tests, 0)]
+    assert main(["grade", str(written(tmp_path / "code.jsonl", programs)), "--grader", "code"]) == 0
+    assert [json.loads(line)["score"] for line in capsys.readouterr().out.splitlines()] == [1, 0]
+
+
+def test_the_audit_counts_who_would_have_paid(tmp_path):
+    pytest.importorskip("math_verify")
+    result = audit(read_answers(written(tmp_path / "run.jsonl")))
+    assert result.graders == [OURS, THEIRS, EXACT, RUN]
+    scores = {name: [each.score(name) for each in result.judged] for name in result.graders}
+    assert scores[OURS] == [1, 1, 0, 0, 0, 1, 0]
+    assert scores[EXACT] == [0, 1, 0, 0, 0, 0, 0]
+    against_exact = {key: len(rows) for key, rows in result.disagreements(OURS, EXACT).items()}
+    assert against_exact == {(OURS, "fraction"): 1, (OURS, "set, interval or inequality"): 1}
+    # Every response on which two graders differ is counted once, and belongs to one group.
+    for first, second in result.pairs():
+        differing = sum(a != b for a, b in zip(scores[first], scores[second], strict=True))
+        assert sum(map(len, result.disagreements(first, second).values())) == differing
+    assert result.changed_groups(OURS, EXACT) == 2
+    assert (RUN, "no answer found by rlvr-graders") in result.disagreements(OURS, RUN)
+
+
+def test_the_audits_page_shows_text_as_text(tmp_path, capsys):
+    file, page = written(tmp_path / "run.jsonl"), tmp_path / "audit.html"
+    assert main(["audit", str(file), "--html", str(page), "--without-math-verify"]) == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"rlvr-graders +0\.4286", shown)
+    text = page.read_text()
+    assert "default-src 'none'" in text
+    assert "<b onclick" not in text
+    assert "<script" not in text
+    assert "mean reward" in text
+
+
+def test_the_audit_says_where_answers_stand(tmp_path, capsys):
+    rows = [("p", f"Answer: {n}", str(n), 1) for n in range(4)]
+    main(["audit", str(written(tmp_path / "run.jsonl", rows)), "--without-math-verify"])
+    assert (
+        "0 of 4 responses have an answer for --extract boxed, 4 for --extract answer_line"
+        in capsys.readouterr().out
+    )
