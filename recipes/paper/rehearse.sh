@@ -36,10 +36,10 @@ case $ENGINE in
       "${PROMPT[@]}"
     python3 -c 'import sys, verl_launch; verl_launch.policy_for_verl(sys.argv[1])' "$OUT/policy"
     eval "$(python3 -c 'from verl_environment import ENVIRONMENT; [print(f"export {k}={v}") for k, v in ENVIRONMENT.items()]')"
-    mapfile -t SMALL < <(python3 -c 'from verl_launch import LAUNCH; print(*LAUNCH, sep="\n")')
+    mapfile -t SMALL < <(python3 -c 'from verl_launch import CPU, LAUNCH; print(*CPU, *LAUNCH, sep="\n")')
     SMALL+=(data.train_batch_size=16 actor_rollout_ref.rollout.n=8 actor_rollout_ref.actor.ppo_mini_batch_size=8
       data.max_prompt_length=32 data.max_response_length=64 actor_rollout_ref.actor.ppo_max_token_len_per_gpu=4096
-      actor_rollout_ref.actor.optim.lr=5e-4 trainer.save_freq=2 +delta.rollouts_every=2 "hydra.run.dir='$OUT/hydra'")
+      actor_rollout_ref.actor.optim.lr=5e-4 trainer.save_freq=2 "trainer.logger=[console]" +delta.rollouts_every=2 "hydra.run.dir='$OUT/hydra'")
     export MODEL=$OUT/policy DATA=$OUT/data/train.parquet RUNS=$OUT/runs STEPS=4 GPUS=2 TENSOR_PARALLEL=2 ROLLOUT=hf_cpu
     DRY_RUN=1 bash recipes/verl/qwen3_8b_base.sh "${METHODS[0]}" "${SMALL[@]}" > "$OUT/launch.txt"
     # On a CPU it ends with a list of what the real launch needs.
