@@ -50,7 +50,6 @@ def test_the_shapes_of_engines(right):
     text, chat = r"\boxed{\frac12}", [{"role": "assistant", "content": r"\boxed{\frac12}"}]
     assert rlvr_graders.math_reward(prompts=["p"], completions=[chat], answer=[answer]) == [float(right)]
     assert verl.compute_score("any", text, answer, {"index": 1})["score"] == float(right)
-    assert verl.compute_score("any", text, answer, {"grader": "math-verify"})["score"] == float(right)
     assert asyncio.run(verifiers.math_reward(prompt="p", completion=chat, answer=answer, state={})) == right
     assert asyncio.run(verifiers.choice_reward(completion="Answer: B", answer="B" if right else "C")) == right
     tests = {"fn_name": "f", "inputs": [[1]], "outputs": [2 if right else 3]}
@@ -61,6 +60,14 @@ def test_verifiers_takes_them_for_functions_of_one_response():
     """By its own rule: parameters in the plural, or a list as the result, would make them judge a group."""
     for function in (verifiers.math_reward, verifiers.choice_reward, verifiers.code_reward):
         assert list(inspect.signature(function).parameters) == ["completion", "answer", "_"]
+
+
+def test_verl_takes_math_verify_by_name():
+    pytest.importorskip("math_verify")
+    for answer, score in (("0.5", 1.0), ("0.7", 0.0)):
+        assert (
+            verl.compute_score("any", r"\boxed{\frac12}", answer, {"grader": "math-verify"})["score"] == score
+        )
 
 
 def test_verl_looks_where_the_row_says():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import decimal
 import gc
 import gzip
 import io
@@ -145,6 +146,8 @@ def test_a_bare_program_keeps_every_line(name):
         "[print(x) for x in missing]",
         "print(answer(n))",
         "seen += more",
+        "x: List[int]\nx = []",
+        "memo: Dict[int, int] = {}",
     ],
 )
 def test_a_bare_program_keeps_the_line_it_fails_by(line):
@@ -186,6 +189,34 @@ def said(text, entry=None):
         and not (isinstance(node, ast.AnnAssign) and node.value is None)
     ]
     return re.sub(r"\\n|\s", "", ast.dump(tree))
+
+
+APART = {
+    "a table filled": ("table = {}\ntable[5] = 120", "return table[5]"),
+    "the depth of recursion": (
+        "import sys\nsys.setrecursionlimit(5000)",
+        "g = lambda k: k and 1 + g(k - 1)\n    return 120 * (g(3000) == 3000)",
+    ),
+    "precision": (
+        "from decimal import Decimal, getcontext\ngetcontext().prec = 50",
+        "from decimal import Decimal\n    return 120 * (len(str(Decimal(1) / 7)) > 40)",
+    ),
+    "a star import": ("from math import *", "return factorial(5)"),
+}
+
+
+@pytest.mark.parametrize("name", APART)
+@pytest.mark.parametrize("fence", ["", "```python\n"])
+def test_what_stands_in_another_part_is_borrowed(name, fence):
+    close = "\n```" if fence else ""
+    first, body = APART[name]
+    text = f"First:\n\n{fence}{first}{close}\n\nThen we write it:\n\n{fence}def answer():\n    {body}\n{close}\n\nand that is it."
+    recursion, precision = sys.getrecursionlimit(), decimal.getcontext().prec
+    try:
+        assert run(extract_code(text, "answer"))[0]["answer"]() == 120
+    finally:
+        sys.setrecursionlimit(recursion)
+        decimal.getcontext().prec = precision
 
 
 def test_a_table_in_another_part_is_borrowed_with_what_fills_it():

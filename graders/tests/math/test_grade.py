@@ -49,7 +49,7 @@ def test_unequal_pairs_fail_for_the_right_reason() -> None:
     """A table of zeros proves nothing if the grader could not read the answers: nearly all must be read and found wrong."""
     table = graded_table("unequal")
     unread = [(row, verdict.reason) for row, verdict in table if "unparsable" in verdict.reason]
-    assert len(unread) <= 30, unread
+    assert len(unread) <= 0.04 * len(table), unread
     assert not any(verdict.reason.startswith(("could not", "timed out", "out of")) for _, verdict in table)
 
 

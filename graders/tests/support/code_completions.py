@@ -111,6 +111,7 @@ STYLES = {
     "bare, wrong first": "Here is code\nimport sys\nSorry, let me try again\nimport re\n\nCODEAs you can see from above\n    ",
     "bare, indented": "The code:\n\nINDENTED\nThat is all.",
     "bare, table after": "CODE\n| in | out |\n|---|---|\n| a | 1 |\n",
+    "bare, quoted": "> def vowels(s):\n>     return sum(c in 'aeiou' for c in s.lower())\n\nas quoted",
     "[PYTHON]": "[PYTHON]\nCODE[/PYTHON]",
     "[BEGIN]": "[BEGIN]\nCODE[DONE]",
     "LaTeX": "\\begin{lstlisting}[language=Python]\nCODE\\end{lstlisting}",

@@ -62,6 +62,7 @@ def fill(studies: Sequence[KeptStudy], evidence: Path) -> dict[str, str]:
         _pooled("Qwen2.5-Coder-0.5B, GSM8K", qwen),
         _pooled("bundled policy, two tasks", tiny),
     ]
+    judged = by_name["smollm2-greedy-judge"]
     return {
         "smollm2": _gap(_over(smollm2)),
         "smollm2_pairs": str(len(smollm2)),
@@ -79,6 +80,9 @@ def fill(studies: Sequence[KeptStudy], evidence: Path) -> dict[str, str]:
         "entropy_p": _p(line.pvalue),
         "level": _gap(Interval(line.intercept, line.intercept - reach, line.intercept + reach, 0.95, 0)),
         "greedy": _greedy_words(studies),
+        "greedy_scalar": _gap(_greedy(judged, "delta-scalar")),
+        "greedy_fading": _gap(_greedy(judged, "fading")),
+        "sampled_fading": _gap(_over(judged.pairs("fading"))),
         "corner_lowest": _lowest(corners, "confidence?right=-0.4&wrong=0.4"),
         "dapo_lowest": _lowest(corners, "dapo"),
         "primaries": _primaries(studies),
@@ -178,21 +182,28 @@ def _last_fifth(pairs: Iterable[Pair]) -> list[float]:
     return gaps
 
 
+def _greedy(study: KeptStudy, arm: str) -> list[float]:
+    score = _deciding(study).score
+    return [score(pair.own) - score(pair.base) for pair in study.pairs(arm)]
+
+
 def _greedy_words(studies: Iterable[KeptStudy]) -> str:
     """What studies that are decided by greedy accuracy say; or that there is none."""
     sentences = []
     for study in studies:
         if not study.greedy:
             continue
-        score = _deciding(study).score
         arms = []
         for arm in study.protocol.arms:
-            gaps = [score(pair.own) - score(pair.base) for pair in study.pairs(arm)]
+            gaps = _greedy(study, arm)
             if arm != study.protocol.baseline and len(gaps) > 1:
-                arms.append(f"`{arm}` {_gap(gaps)} (p = {_p(_flips(gaps))}, {len(gaps)} pairs)")
+                sampled = [pair.over_training for pair in study.pairs(arm)]
+                arms.append(
+                    f"`{arm}` {_gap(gaps)} (p = {_p(_flips(gaps))}; at T = 1 {_gap(sampled)}, p = {_p(_flips(sampled))})"
+                )
         sentences.append(
             f"By greedy held-out accuracy over training, each method at the learning rate that is best for it, against "
-            f"`{study.protocol.baseline}`: {', '.join(arms)}."
+            f"`{study.protocol.baseline}` ({len(gaps)} pairs): {', '.join(arms)}."
         )
     return " ".join(sentences) or (
         "No run of these studies was scored greedily, so that learning faster and sampling more sharply cannot be told apart."

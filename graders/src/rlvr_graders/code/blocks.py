@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from rlvr_graders.code.syntax import GIVEN, LONGEST_PARSED, Block, is_remark, parse
 
-MOST_CUTS = 40  # how often prose is cut off before a text is given up,
+MOST_CUTS = 24  # how often prose is cut off before a text is given up,
 MOST_PARSED = 2_000_000  # and how many characters are parsed for that
 MOST_FENCES = 500
 MOST_INNER_FENCES = 6  # in one docstring
@@ -45,6 +45,7 @@ WRAPPER = re.compile(
     r"|^[ \t]*(?:\[/?[A-Z]{4,}\]|\\(?:begin|end)\{\w+\*?\}(?:[\[{][^\n]*)?)[ \t]*$",
     re.MULTILINE | re.IGNORECASE,
 )
+QUOTED = re.compile(r"^[ \t]*>(?:[ ]|$)", re.MULTILINE)
 ENTITY = re.compile(r"&(?:lt|gt|amp|quot|apos|#39|#x27);")
 PROMPT = re.compile(r"[ \t]*(?P<prompt>>>>|\.\.\.|In \[\d+\]:|   \.\.\.:)(?: (?P<code>.*))?$")
 NUMBERED = re.compile(r"[ \t]*(?P<number>\d{1,4})(?:[ \t]*[|:.)])?(?P<code>(?:[ \t].*)?)$")
@@ -225,7 +226,7 @@ def bare_blocks(text: str) -> list[Block]:
     if whole.tree is None:
         repaired = _plain_characters(html.unescape(text))
         # Such characters may stand in the program's own texts: they are changed only where more of it parses then.
-        ways = [_parsing_parts(each) for each in dict.fromkeys((text, repaired))]
+        ways = [_parsing_parts(each) for each in dict.fromkeys((text, repaired, QUOTED.sub("", text)))]
         blocks = max(ways, key=lambda found: sum(block.text.count("\n") for block in found))
     known = GIVEN.union(*(block.binds for block in blocks))
     needed = set[str]().union(*(block.names[1] for block in blocks))

@@ -14,6 +14,8 @@ from rlvr_graders.extract import final_answer
 # <|im_end|>, </s>, <end_of_turn>.
 END_TOKENS = re.compile(r"(?:(?:<\|[^\s|<>]{1,40}\|>|</s>|<eos>|<end_of_turn>)\s*){1,8}\Z")
 READS = re.compile(r"\binput\s*\(|\bstdin\b|\bopen\s*\(\s*0\b|\bfileinput\b")
+# What changes the interpreter for all of a program, and binds nothing by which it could be found.
+SETS_UP = re.compile(r"\b(?:setrecursionlimit|set_int_max_str_digits|stack_size|getcontext)\(")
 FUTURE = re.compile(r"^from[ \t]+__future__[ \t]+import[ \t]+[\w, \t]+\n?", re.MULTILINE)
 
 
@@ -60,7 +62,15 @@ def _complete(chosen: Block, blocks: list[Block], entry_point: str | None) -> st
     """The block's text, behind the statements of other blocks that bind names which it lacks. A program that only
     defines things is followed by the blocks that run them."""
     others = [block for block in blocks if block is not chosen]
-    parts = [*_borrowed(chosen.lacks, others), chosen.text] if others else [chosen.text]
+    settings = {
+        name
+        for block in others
+        for each in block.statements
+        if SETS_UP.search(each.text)
+        for name in each.takes
+    }
+    wanted = chosen.lacks | (settings - GIVEN if not SETS_UP.search(chosen.text) else set())
+    parts = [*_borrowed(wanted, others), chosen.text] if others else [chosen.text]
     if entry_point is None and not chosen.acts:
         later = blocks[blocks.index(chosen) + 1 :]
         parts += [block.text for block in later if block.acts and block.lacks & chosen.binds]

@@ -169,7 +169,10 @@ def _stars(nodes: Sequence[ast.AST]) -> set[str]:
 def _acts(node: ast.stmt) -> bool:
     if isinstance(node, ast.Expr):
         return any(isinstance(part, ACTIONS) for part in ast.walk(node))
-    return not isinstance(node, PASSIVE)
+    targets = node.targets if isinstance(node, ast.Assign) else []
+    return not isinstance(node, PASSIVE) or any(
+        isinstance(each, (ast.Attribute, ast.Subscript)) for each in targets
+    )
 
 
 def is_bare_annotation(node: ast.stmt) -> bool:
@@ -184,17 +187,15 @@ def is_remark(statement: Statement, known: set[str], needed: set[str]) -> bool:
     if len(statement.nodes) > 1 or statement.takes <= known:
         return False
     node = statement.nodes[0]
-    calls = [part.func for part in ast.walk(node) if isinstance(part, ast.Call)]
-    if (
-        isinstance(node, (ast.Expr, ast.Assign, ast.AnnAssign))
-        and calls
-        and statement.binds.isdisjoint(needed)
-    ):
-        orders = all(isinstance(call, ast.Name) and call.id in ORDERS - known for call in calls)
-        return orders or is_bare_annotation(node)
-    if isinstance(node, ast.AnnAssign):
+    if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+        # A variable of the program is used or bound elsewhere; a word before a colon is not.
         annotation = {part.id for part in ast.walk(node.annotation) if isinstance(part, ast.Name)}
-        return not annotation <= known and statement.binds.isdisjoint(needed)
+        others = needed if node.value is not None else needed | known
+        is_word = node.value is None or node.target.id.istitle()
+        return is_word and node.target.id not in others and not annotation <= known
+    calls = [part.func for part in ast.walk(node) if isinstance(part, ast.Call)]
+    if isinstance(node, (ast.Expr, ast.Assign)) and calls and statement.binds.isdisjoint(needed):
+        return all(isinstance(call, ast.Name) and call.id in ORDERS - known for call in calls)
     return isinstance(node, ast.Expr) and not _acts(node)
 
 

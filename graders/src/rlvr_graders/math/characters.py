@@ -73,6 +73,9 @@ def _with_marks(raw: str) -> str:
 
 def _script(match: re.Match[str]) -> str:
     """A run of raised or lowered characters: xⁿ⁺¹."""
+    before = match.string[: match.start()].rstrip()[-1:]
+    if match[0] == "⁻" and not (before.isalnum() or before in (")", "]", "}")):
+        return "-"
     mark = "^" if _is_script(match[0][0], "super") else "_"
     return f"{mark}{{{''.join(map(_plain, unicodedata.normalize('NFKC', match[0])))}}}"
 

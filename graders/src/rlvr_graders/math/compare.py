@@ -72,9 +72,8 @@ def judge(reference: str, prediction: str, algebra: Algebra) -> str:
     moment = same_moment(expected, reading) if len(reading) > 1 or len(expected) > 1 else None
     if moment is not None:
         return CORRECT if moment else WRONG
-    if _has_vectors(expected) != _has_vectors(
-        reading
-    ):  # where one side sets no arrows, the other's say nothing
+    # Where one side sets no arrows, the other's say nothing.
+    if _has_vectors(expected) != _has_vectors(reading) and letters(expected) and letters(reading):
         expected, reading = _without_arrows(expected), _without_arrows(reading)
         asked = read(expected)
     try:
@@ -120,6 +119,13 @@ def _same(asked: Node, given: Node, by: Judge, in_list: bool) -> bool:
     if "relation" in (asked.kind, given.kind):
         return same_relation(asked, given, by)
     if asked.kind == "leaf" and given.kind == "list" and given.form != ",":
+        if (
+            given.form == "and"
+            and len(given.items) == 2
+            and given.items[0].text.isdigit()
+            and given.items[1].text[:5] == "\\frac"
+        ):
+            return by.same(asked, Node("leaf", given.items[0].tokens + given.items[1].tokens))  # 2 and 3/4
         return all(by.same(asked, item) for item in given.items)  # 1/2 or 0.5 is one answer
     return _same_shape(_plain(asked), _plain(given), by)
 

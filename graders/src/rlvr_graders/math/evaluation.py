@@ -92,7 +92,9 @@ class Evaluation:
     def same(self, left: Value, right: Value) -> bool:
         if isinstance(left, mpmath.matrix) or isinstance(right, mpmath.matrix):
             if not (isinstance(left, mpmath.matrix) and isinstance(right, mpmath.matrix)):
-                return False
+                return all(map(self.vanishes, left if isinstance(left, mpmath.matrix) else right)) and not (
+                    right if isinstance(left, mpmath.matrix) else left
+                )
             shape = (left.rows, left.cols) == (right.rows, right.cols)
             return shape and all(self.same(a, b) for a, b in zip(left, right, strict=True))
         if mp.isinf(left) or mp.isinf(right):
@@ -131,7 +133,7 @@ class Evaluation:
             return mp.mpf(at.numerator) / at.denominator
         if head == "constant":
             return {"pi": +mp.pi, "e": +mp.e, "i": mp.mpc(0, 1), "infinity": mp.inf}[parts[0]]
-        if head == "vector":
+        if head in ("vector", "basis"):
             head, parts = "matrix", [len(parts), *parts]
         if head == "matrix":
             if len(parts) > _MOST_CELLS:

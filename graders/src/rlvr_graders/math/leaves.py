@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 from .exact import QUICK_BITS, TooLarge, exact_value, rounds_to, terminates
 from .expression import Expression, parse
+from .measures import UNITS
 from .structure import Node
 from .tokens import Tokens, UnreadableAnswer, join
 from .units import Unit, units_conflict
@@ -89,6 +91,8 @@ def same_leaf(asked: Node, given: Node, algebra: Algebra, *, in_list: bool = Fal
             for n in (asked, given)
         ]
         return _same_value(angles[0], angles[1], algebra)
+    if asked.unit.measure and not given.unit.measure:
+        given = _with_short_unit(given, asked.unit)
     if units_conflict(asked.unit, given.unit, counts_matter=in_list):
         return False
     both = bool(asked.unit.measure and given.unit.measure)
@@ -111,6 +115,15 @@ def same_leaf(asked: Node, given: Node, algebra: Algebra, *, in_list: bool = Fal
         ]
         return _same_value(asked.tokens, given.tokens, algebra) or _same_value(texts[0], texts[1], algebra)
     return _same_value(asked.tokens, given.tokens, algebra)
+
+
+def _with_short_unit(node: Node, unit: Unit) -> Node:
+    """75 s where a time is asked: there the letter is the unit."""
+    short = Unit(((UNITS.get(node.tokens[-1].lower(), ""), 1),))
+    is_unit = (
+        len(node.tokens) == 2 and node.tokens[0][0].isdigit() and short.in_bases()[1] == unit.in_bases()[1]
+    )
+    return replace(node, tokens=node.tokens[:1], unit=short) if is_unit else node
 
 
 def _times(tokens: Tokens, factor: Fraction | int) -> Tokens:

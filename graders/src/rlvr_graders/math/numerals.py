@@ -45,6 +45,9 @@ def in_digits(tokens: Tokens) -> Tokens:
     """The answer with the number in words that it begins with in digits; as it is where it begins otherwise."""
     if not any(map(is_word, tokens)):
         return tokens
+    between = tuple(map(word_of, tokens[1:-1]))
+    if between in (("in",), ("out", "of")) and tokens[0].isdigit() and tokens[-1].isdigit():  # 1 in 6
+        return ("\\frac", "{", tokens[0], "}", "{", tokens[-1], "}")
     words: list[str] = []
     ends: list[int] = []
     tokens = tuple(
@@ -58,6 +61,8 @@ def in_digits(tokens: Tokens) -> Tokens:
     for index, token in enumerate(tokens):
         if not is_word(token) and token != "-":
             break
+        if token == "-" and not words:
+            words, ends = ["minus"], [index + 1]
         parts = word_of(token).split("-") if is_word(token) else []
         words += parts
         ends += [index + 1] * len(parts)

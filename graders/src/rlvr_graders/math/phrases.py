@@ -24,6 +24,7 @@ _DENIALS = listed(
     "not isn't aren't never no neither nor or either maybe perhaps possibly probably likely unlikely if unless except than between "
     "cannot wrong incorrect false"
 )
+_ADJECTIVES = listed("open closed half-open ordered unique only required desired straight")
 _NOTES = listed(
     "since because approximately approx rounded reject rejecting discard discarding ignoring excluding as"
 )
@@ -65,6 +66,10 @@ def _approximation(tokens: Tokens) -> Tokens:
 
 def _last_step(tokens: Tokens) -> Tokens:
     r"""Of 2x = 10 \Rightarrow x = 5 the last statement: it is the answer."""
+    words = [word_of(token) for token in tokens]
+    for at in range(len(tokens) - 2, 0, -1):
+        if words[at - 1 : at + 1] == ["answer", "is"] and not _DENIALS.intersection(words):
+            return tokens[at + 1 :]  # f(2) = 5, so the answer is 5
     if _NEXT_STEPS.isdisjoint(tokens):
         return tokens
     steps = filled(tokens, _NEXT_STEPS)
@@ -86,7 +91,7 @@ def _without_lead(tokens: Tokens) -> Tokens:
         return _without_lead(bare(tokens[said:]) or tokens[-1:])
     end = next((index for index, word in enumerate(words) if not word), len(tokens))
     is_label = end < len(tokens) and tokens[end] == "=" and words[end - 1] in _LABELS
-    is_noun = words[:1] == ["the"] and words[end - 1] in _NOUNS and end == 2
+    is_noun = words[:1] == ["the"] and words[end - 1] in _NOUNS and set(words[1 : end - 1]) <= _ADJECTIVES
     if 0 < end < len(tokens) and (is_label or is_noun or set(words[:end]) <= _EMPTY_WORDS):
         return _without_lead(bare(tokens[end:]) or tokens[-1:])
     return tokens

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
-from mpmath import mp
+from mpmath import matrix, mp
 
 from .evaluation import Evaluation, NoValue, Point, mentions
 from .exact import TooLarge, exact_value
@@ -69,6 +69,7 @@ def _far_points(names: Sequence[str], expressions: Sequence[Expression]) -> Iter
     constants = [*constants[:2], *constants[2:][-4:]] or [Fraction(1)]
     least, most = constants[0], max(constants[-1], Fraction(1))
     reals = [sign * (c + side * least / 3) for c in constants for sign in (1, -1) for side in (1, -1)]
+    reals += [Fraction(0), *constants, *(-c for c in constants)]  # a step itself
     reals += [sign * (far * most + Fraction(37, 23)) for far in (2, 5, 40) for sign in (1, -1)]
     reals += [
         7 - min(least, Fraction(1)) / 2,
@@ -122,6 +123,10 @@ def evaluations(expressions: Sequence[Expression], *, are_two: bool = False) -> 
             if index < _POINTS:
                 raise
             continue
+        if index >= _POINTS and any(
+            not isinstance(value, matrix) and mp.isinf(value) for value in evaluation.values
+        ):
+            continue  # on a pole
         with mp.workprec(evaluation.bits):  # what the caller does with the values has their precision
             yield evaluation
 

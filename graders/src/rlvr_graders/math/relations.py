@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from .exact import QUICK_BITS, exact_value
 from .expression import Expression, parse, symbols
 from .families import whole_parameter
 from .leaves import Judge, Sides, is_rounding
@@ -18,7 +19,7 @@ TASKS = commands("int iint iiint oint sum prod lim limsup liminf max min sup inf
 OF_VARIABLES = commands("max min gcd lcm")
 """Those of them that an answer with variables may have."""
 _PARAMETER = "\\kappa"
-_SAME_NAMES = {"f(x)": "y", "f'(x)": "y'", "\\frac{dy}{dx}": "y'", "f''(x)": "y''"}
+_SAME_NAMES = {"f(x)": "y", "f^{-1}(x)": "y", "f'(x)": "y'", "\\frac{dy}{dx}": "y'", "f''(x)": "y''"}
 
 
 def describes_set(node: Node) -> bool:
@@ -65,7 +66,12 @@ def same_residues(asked: Node, given: Node, by: Judge) -> bool:
         if families[0] and families[1]:
             return by.algebra.families(families[0], families[1], _PARAMETER)
         value, other = (asked.items[0], given) if asked.kind == "residue" else (asked, given.items[0])
-        return by.same(_last(value), _last(other))
+        if given.kind == "residue" and not _is_reduced(given):
+            return False  # 6 mod 4 is still to be worked out
+        is_congruence = value.kind == "relation" and letters(
+            _last(value).tokens
+        )  # a \equiv b \pmod 5 is not a = b
+        return not is_congruence and by.same(_last(value), _last(other))
     (one, modulus), (other, modulus_given) = asked.items, given.items
     named = one.kind == other.kind == "relation"
     if named and not _same_name(one.items[0], other.items[0]):
@@ -73,6 +79,12 @@ def same_residues(asked: Node, given: Node, by: Judge) -> bool:
     if by.same(modulus, modulus_given) and by.same(_last(one), _last(other)):
         return True
     return bool(families[0] and families[1]) and by.algebra.families(families[0], families[1], _PARAMETER)
+
+
+def _is_reduced(residue: Node) -> bool:
+    leaves = [_last(residue.items[0]), residue.items[1]]
+    value, modulus = (exact_value(parse(x.tokens), QUICK_BITS) if x.kind == "leaf" else None for x in leaves)
+    return value is None or modulus is None or abs(value) < modulus
 
 
 def _as_family(node: Node) -> list[Expression]:
@@ -154,7 +166,9 @@ def same_relation(asked: Node, given: Node, by: Judge) -> bool:
     if set(asked.operators) == {"="} or asked.operators == ("\\in",):
         left, right = asked.items[0], asked.items[-1]
         is_quantity = letters(left.tokens) and not letters(right.tokens) and not re.search(r"\d", left.text)
-        return (is_name(left) or is_quantity) and by.same(right, given)
+        return (is_name(left) or is_quantity or bool(TASKS.intersection(left.tokens))) and by.same(
+            right, given
+        )
     return False
 
 

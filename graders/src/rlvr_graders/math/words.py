@@ -34,5 +34,6 @@ def same_words(asked: Node, given: Node) -> bool:
     one, other = phrase(asked), phrase(given)
     if one in _OPPOSITES and given.tokens[1:2] == (",",):  # "Yes, it converges"
         words = [word_of(token) for token in given.tokens]
+        words = words[: next((n for n, word in enumerate(words) if word in ("because", "since")), len(words))]
         return words[0] == one and not {_OPPOSITES[one], *_DOUBTS}.intersection(words[1:])
     return one == other != "" or plain_words(asked) == plain_words(given) != ""
