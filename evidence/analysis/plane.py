@@ -114,7 +114,7 @@ def figure(kept: dict[str, Any]) -> str:
     canvas.text(
         left + side / 2, top + side + 36, "right responses: slope against 1 - p", anchor="middle", fill=SOFT
     )
-    canvas.text(left, top - 8, "wrong responses: slope against 1 - p", fill=SOFT)
+    canvas.text(left + 40, top - 8, "wrong responses: slope against 1 - p", fill=SOFT)
     corners = {
         (-1, 1): "entropy falls: DelTA's corner",
         (1, 1): "unlikely tokens count more",
@@ -125,7 +125,7 @@ def figure(kept: dict[str, Any]) -> str:
         x, y = place(right * REACH, wrong * REACH)
         anchor = "start" if right < 0 else "end"
         canvas.text(
-            x - 8 * right, y + (18 if wrong > 0 else -10), about, size=12, fill=SOFT, anchor=anchor, bold=True
+            x - 8 * right, y + (18 if wrong > 0 else -24), about, size=12, fill=SOFT, anchor=anchor, bold=True
         )
     points = {
         name: (row["right"]["mean"], row["wrong"]["mean"], row["right"]["error"], row["wrong"]["error"])
@@ -136,6 +136,7 @@ def figure(kept: dict[str, Any]) -> str:
     shown.sort(key=lambda name: (-points[name][1], points[name][0]))
     legend = left + side + 40
     canvas.text(legend, top + 4, "slope on right, on wrong responses", bold=True)
+    labels: dict[tuple[float, float], list[tuple[int, str]]] = {}
     for number, name in enumerate(shown, start=1):
         right, wrong, *errors = points[name]
         x, y = place(right, wrong)
@@ -143,11 +144,23 @@ def figure(kept: dict[str, Any]) -> str:
         canvas.line(place(right - errors[0], wrong)[0], y, place(right + errors[0], wrong)[0], y, colour)
         canvas.line(x, place(right, wrong - errors[1])[1], x, place(right, wrong + errors[1])[1], colour)
         canvas.mark(x, y, "circle", colour, size=4, title=f"{name}: {right:+.2f}, {wrong:+.2f}")
-        canvas.text(x + 6, y - 5, str(number), size=9.5, fill=colour)
+        near = next((spot for spot in labels if math.dist(spot, (x, y)) < 12), None)
+        labels.setdefault(near or (x, y), []).append((number, colour))
         row = top + 24 + 15.5 * (number - 1)
         canvas.text(legend + 16, row, str(number), size=11, fill=colour, anchor="end", bold=True)
         canvas.text(legend + 24, row, name, size=11, fill=INK)
         canvas.text(WIDTH - MARGIN, row, f"{right:+.2f}, {wrong:+.2f}", size=11, fill=SOFT, anchor="end")
+    for (x, y), own in labels.items():  # those of points that cover each other stand together
+        numbers = ", ".join(str(number) for number, _ in own)
+        outside = x > left + side - 60
+        canvas.text(
+            x - 8 if outside else x + 7,
+            y - 6,
+            numbers,
+            size=9.5,
+            fill=own[0][1],
+            anchor="end" if outside else "start",
+        )
     row = top + 24 + 15.5 * len(shown) + 10
     canvas.text(legend, row, f"Level on both sides (within {NEAR}):", size=11, bold=True)
     for number in range(0, len(level), 5):

@@ -303,9 +303,14 @@ def _same_unordered(asked: Node, given: Node, by: Judge) -> bool:
     """Every item has its own partner; in a set, any partner. Equality is transitive, so taking the first partner is safe."""
     left = list(given.items)
     if asked.kind == given.kind == "set":
-        return all(any(by.same(a, g) for g in given.items) for a in asked.items) and all(
-            any(by.same(a, g) for a in asked.items) for g in given.items
-        )
+        same = [
+            [(a.kind == "set") == (g.kind == "set") and by.same(a, g) for g in given.items]
+            for a in asked.items
+        ]
+        both = bool(asked.items) == bool(given.items)
+        return (
+            both and all(map(any, same)) and all(map(any, zip(*same, strict=True)))
+        )  # {1, {2}} is not {1, 2}
     # An answer that is listed twice is no other answer.
     if len(left) > len(asked.items) > 1 and not _repeats(asked, by):
         left = [item for at, item in enumerate(left) if not any(by.same(item, other) for other in left[:at])]

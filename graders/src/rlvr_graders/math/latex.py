@@ -160,7 +160,11 @@ class _Reader(Source):
             return
         inner = self.argument(whole_number=True)
         plain = "".join(inner).removeprefix("\\text{").removesuffix("}")
-        if mark == "^" and plain in ("\\circ", "\\degree", "o") and out:
+        if (
+            mark == "^"
+            and plain in ("\\circ", "\\degree", "o")
+            and (out or self.pending[-1:] in (["C"], ["F"]))
+        ):
             out.append("\\degree")
             for scale in ("C", "F"):
                 out += [as_word(scale)] if self.skip(scale) else []
@@ -226,7 +230,13 @@ class _Reader(Source):
             self.argument()
         elif name in spelling.SECOND_ARGUMENT:
             self.argument()
-            out += grouped(self.argument(text=text))
+            inner = self.argument(text=text)
+            is_marked = (
+                name != "textcolor" and name != "colorbox" and all(len(t) == 1 and t.isalpha() for t in inner)
+            )
+            out += (
+                ["\\tilde", "{", *inner, "}"] if is_marked else grouped(inner)
+            )  # a sign over a letter says something
         elif name in spelling.TRANSPARENT:
             self.shown(name, out, text)
         elif name in spelling.NUMBERS_WITH_UNIT:
@@ -235,7 +245,7 @@ class _Reader(Source):
         elif name in ("num", "ang"):
             out += self.argument() + (["\\degree"] if name == "ang" else [])
         elif name == "times":
-            out.append("\\times" if self.between_vectors(out) else "\\cdot")
+            out.append("\\times" if self.between_vectors(out) or out[-1:] in (["]"], ["\\}"]) else "\\cdot")
         elif name == "circ" and out and out[-1].isdigit() and not self.pending:
             out.append("\\degree")
         elif name == "#" and not out:

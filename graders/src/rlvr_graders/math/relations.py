@@ -72,8 +72,8 @@ def same_residues(asked: Node, given: Node, by: Judge) -> bool:
         value, other = (asked.items[0], given) if asked.kind == "residue" else (asked, given.items[0])
         if given.kind == "residue" and not _is_reduced(given):
             return False  # 6 mod 4 is still to be worked out
-        is_congruence = value.kind == "relation" and letters(
-            _last(value).tokens
+        is_congruence = (
+            value.kind in ("relation", "leaf") and asked.kind == "residue" and letters(_last(value).tokens)
         )  # a \equiv b \pmod 5 is not a = b
         return not is_congruence and by.same(_last(value), _last(other))
     (one, modulus), (other, modulus_given) = asked.items, given.items

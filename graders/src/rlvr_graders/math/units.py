@@ -35,7 +35,7 @@ _HARMLESS = listed(
     "altogether all in left remaining each only people children men women sheep fish deer mice geese teeth dice cattle old tall "
     ""
     "long wide high deep thick away ahead apart approximately approx exactly about answer o'clock gon sided per of the a an overall "
-    "today daily weekly monthly annually yearly later ago more less fewer th even odd north south east west up down above right "
+    "today daily weekly monthly annually yearly later ago th even odd north south east west up down above right "
     "before after am pm gain loss profit increase decrease positive clockwise counterclockwise inside outside"
 )
 _TRIGONOMETRY = frozenset({"\\sin", "\\cos", "\\tan", "\\cot", "\\sec", "\\csc", "\\cis"})
