@@ -8,9 +8,9 @@ import shutil
 import xml.etree.ElementTree as ET
 
 import pytest
+from delta_evidence.commands.planted_display import sentences
 
 from delta_evidence.bench import PlannedBatch
-from delta_evidence.commands.credit_bench_display import sentences
 from delta_evidence.planted.figure import bench_figure
 from delta_evidence.planted.policies import Continuation, is_variant, make_variant, told_solutions
 from delta_evidence.planted.settings import PlantedSettings
@@ -81,8 +81,8 @@ def test_a_lost_batch_is_measured_again_and_alike(bench, capsys):
         (["--methods", "delta"], "methods was"),
         (["--methods", "detla"], "did you mean"),
         (["--tasks", "phrased-sums,phrased-sums"], "one comes twice"),
-        (["--group", "1"], "group=1"),
-        (["--seed", "-1"], "seed=-1"),
+        (["--group", "1"], "--group 1"),
+        (["--seed", "-1"], "--seed -1"),
         (["--tasks", "reasoning-gym:chain_sum"], "does not know its decisive tokens"),
         (["--policies", "builtin,confident?steps=9"], "seed=N"),
     ],
