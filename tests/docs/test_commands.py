@@ -94,6 +94,7 @@ def accept(words, monkeypatch):
             accept_train(rest)
         case ["delta-rlvr", "compare", *rest]:
             monkeypatch.setattr("delta_rlvr.training.compare._one", lambda *_: None)
+            monkeypatch.setattr("delta_rlvr.training.compare._score", lambda *_: 0.0)
             monkeypatch.setattr("delta_rlvr.training.compare.conclude", lambda *_: None)
             monkeypatch.setattr("delta_rlvr.training.compare._score", lambda _: 0.5)
             compare.run(rest)

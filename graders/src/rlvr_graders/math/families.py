@@ -14,6 +14,8 @@ _WHOLE = listed("k n m l j p q r s t N K")
 _REAL = listed("t s r u v k n m a c p q \\lambda \\mu \\alpha \\beta \\tau")
 _CONSTANTS = listed("C c K k A B D E M P a b d m p q \\alpha \\beta \\lambda")
 _INTEGRATION = re.compile(r"[Cc](?:_\{\d\})?|[AB]|[Kk]_\{\d\}")
+_ARGUMENTS = listed("x y z t u v w s r y' \\theta \\phi")
+"""What a constant of integration stands beside: C in A + B + C is a quantity like the others."""
 MOST = 3
 """Most parameters that are tried in every order."""
 
@@ -57,8 +59,8 @@ def _are_free(asked: Node, given: Node, wanted: list[str], spare: list[str]) -> 
     both = {*wanted, *spare}
     if all(map(_INTEGRATION.fullmatch, wanted)) and all(name.split("_")[0] in _CONSTANTS for name in spare):
         main = set(names_of(asked.tokens)) - both
-        is_general = any(name[0] in "Cc" for name in wanted) or _is_function(asked)
-        return bool(main) and is_general
+        is_general = any(name[0] in "Cc" for name in wanted) and _ARGUMENTS.issuperset(main)
+        return bool(main) and (is_general or _is_function(asked))
     if (
         len(wanted) == 1
         and both <= _WHOLE

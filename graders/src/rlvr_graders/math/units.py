@@ -82,7 +82,10 @@ def units_conflict(one: Unit, other: Unit, *, counts_matter: bool = False) -> bo
         return True
     if one.measure and other.measure:
         names = {name for name, _ in one.measure + other.measure}
-        return one.in_bases()[1] != other.in_bases()[1] and "unit" not in names
+        if "unit" in names:  # square units are not cubic ones; plain units are said of all of them
+            powers = {sum(power for _, power in unit.measure) for unit in (one, other)}
+            return len(powers) > 1 and 1 not in powers
+        return one.in_bases()[1] != other.in_bases()[1]
     return counts_matter and bool(one.words and other.words) and not set(one.words) & set(other.words)
 
 
