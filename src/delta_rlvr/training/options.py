@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any
@@ -92,6 +93,9 @@ class TrainOptions:
             value, least = getattr(self, name), 0 if name == "eval_problems" else 1
             if value is not None and value < least:
                 raise ValueError(f"{name}={value}: give {least} or more")
+
+        if not math.isfinite(self.overlong_factor):
+            raise ValueError(f"overlong_factor={self.overlong_factor}: give a finite number")
 
 
 _TRACKERS = ("wandb", "tensorboard", "trackio", "mlflow", "comet_ml")
