@@ -1,6 +1,6 @@
 """How far the weights of running centroids (for a loss that sees one response at a time) are from those of the whole batch.
 
-    delta-rlvr train --method delta-scalar --task phrased-sums --max_steps 20 --rollouts_every 1 --rollout_groups 0 --output runs/scalar
+    delta-rlvr train --method delta-scalar --max_steps 12 --rollouts_every 1 --rollout_groups 0 --output runs/scalar
     python benchmarks/running_centroids.py runs/scalar
 
 Reads the log-probs and advantages that a run wrote down. The responses of each step come in random order, over one rank or several,

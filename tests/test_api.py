@@ -72,6 +72,20 @@ def test_a_request_is_changed_by_name(tmp_path):
         RunRequest({"stepps": 3}).build()
 
 
+@pytest.mark.parametrize(
+    ("file", "given", "task"),
+    [
+        ({"template": "paper_math"}, {"template_text": "{question}", "extract": "whole"}, "template_text=%7Bquestion%7D&extract=whole"),
+        ({"template_text": "{question}", "extract": "whole"}, {"template": "math"}, "template=math"),
+        ({"task": "my.jsonl?template=math"}, {"template": "paper_math"}, "template=paper_math"),
+        ({"template": "paper_math"}, {"seed": 1}, "template=paper_math"),
+    ],
+)  # fmt: skip
+def test_a_prompt_that_is_given_replaces_the_settings_files(tmp_path, file, given, task):
+    request = RunRequest({**given, "output": str(tmp_path)}, "mine.yaml", {"task": "my.jsonl", **file})
+    assert request.build()[0].task == f"my.jsonl?{task}"
+
+
 def test_values_of_a_file_have_the_types_of_their_options(tmp_path):
     """YAML takes 1e-6 for a text."""
     (tmp_path / "mine.yaml").write_text("learning_rate: 1e-6\nreport: false\n")

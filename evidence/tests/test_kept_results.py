@@ -131,6 +131,20 @@ def test_curves_are_means_over_a_window() -> None:
     assert "delta-context (12 pairs)" in figure
 
 
+def test_the_plane_is_what_was_measured(monkeypatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "evidence" / "analysis"))
+    plane = runpy.run_path(str(ROOT / "evidence" / "analysis" / "plane.py"))
+    kept = json.loads((DATA / "plane" / "slopes.json").read_text())
+    assert plane["figure"](kept) == (ROOT / "docs" / "figures" / "plane.svg").read_text()
+    corner = {name: (row["right"]["mean"], row["wrong"]["mean"]) for name, row in kept["methods"].items()}
+    assert all(
+        right < 0 < wrong for right, wrong in (corner["delta"], corner["delta-scalar"], corner["confidence"])
+    )
+    assert all(side < 0 for side in corner["advantage-reweighting"])
+    assert all(side > 0 for side in corner["rlvr-directions"])
+    assert all(right > 0 > wrong for right, wrong in (corner["a3po"], corner["delightful"]))
+
+
 def test_both_measured_policies_are_kept() -> None:
     assert {folder.name for folder in DATA.glob("measured-*")} == {"measured-tiny", "measured-smollm2"}
 

@@ -20,7 +20,8 @@ from pathlib import Path
 from delta_rlvr.adapters.verl.data import write_parquet
 from delta_rlvr.tasks import Problem, get_task, load_problems
 from delta_rlvr.tasks.custom_reward import NAMED
-from delta_rlvr.tasks.templates import PAPER_MATH, TEMPLATES, template
+from delta_rlvr.tasks.templates import PAPER_MATH, TEMPLATES, chosen_template
+from rlvr_graders.extract import EXTRACTORS
 
 
 def main() -> None:
@@ -33,11 +34,10 @@ def main() -> None:
         help="instead of a source: a built-in task (then --limit is needed), or rows with settings after '?'",
     )
     parser.add_argument(
-        "--template",
-        choices=list(TEMPLATES),
-        default=PAPER_MATH.name,
-        help="prompt of a source (default: %(default)s)",
+        "--template", choices=list(TEMPLATES), help=f"prompt of a source (default: {PAPER_MATH.name})"
     )
+    parser.add_argument("--template_text", help="or a prompt of your own, with {question} in it")
+    parser.add_argument("--extract", choices=list(EXTRACTORS), help="where the answer to it stands")
     parser.add_argument("--chat", action="store_true", help="for a chat model: train.sh then needs CHAT=1")
     parser.add_argument("--reward", choices=NAMED, help="another grader of mathematics than ours")
     parser.add_argument("--schema", help="how rows are read, where the source is not a known set")
@@ -73,7 +73,9 @@ def _problems(arguments: argparse.Namespace) -> tuple[str, list[Problem]]:
             name,
             schema=arguments.schema,
             part=arguments.part,
-            template=template(arguments.template),
+            template=chosen_template(
+                arguments.template, arguments.template_text, arguments.extract, default=PAPER_MATH
+            ),
             chat=arguments.chat,
             limit=arguments.limit,
             grader=arguments.reward,

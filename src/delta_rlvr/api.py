@@ -34,17 +34,30 @@ def compare(
     seeds: int = 3,
     output: str | Path = "runs/compare",
     *,
+    learning_rates: Sequence[float] = (),
+    tuning_seeds: int = 1,
+    pass_at: int | None = None,
     verbose: bool = False,
     **settings: Any,
 ) -> ComparedRuns | None:
-    """The same training for each method and seed, and a table with a test paired by seed. Settings are those of `train`. In a run of
-    several processes, None on ranks other than the first."""
+    """The same training for each method and seed, and a table with a test paired by seed. Settings are those of `train`. With
+    `learning_rates` each method is compared at the best of them, chosen on other seeds. In a run of several processes, None on ranks
+    other than the first."""
     from rich.console import Console
 
     from delta_rlvr.training.compare import compare
     from delta_rlvr.training.request import RunRequest
 
-    return compare(RunRequest(settings), methods, seeds, output, console=Console() if verbose else None)
+    return compare(
+        RunRequest(settings),
+        methods,
+        seeds,
+        output,
+        learning_rates=learning_rates,
+        tuning_seeds=tuning_seeds,
+        pass_at=pass_at,
+        console=Console() if verbose else None,
+    )
 
 
 def evaluate(

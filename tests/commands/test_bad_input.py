@@ -132,6 +132,29 @@ def test_resume_without_a_run(capsys, tmp_path):
         (["--methods", "dapo,delta", "--seeds", "0"], "--seeds 0: give how many seeds, at least 1"),
         (["--methods", "dapo,delta", "--seeds", "1,2"], "--seed 1 --seeds 2 takes the seeds 1 and 2"),
         (["--methods", "dapo,delta", "--eval_problems", "0"], "compare needs a held-out score"),
+        (
+            ["--methods", "dapo,delta", "--learning-rates", "1e-5,fast"],
+            "'fast' is not a number; write 5e-6,1e-5,2e-5",
+        ),
+        (["--methods", "dapo,delta", "--learning-rates", "1e-5,-1"], "-1.0 is not a positive number"),
+        (["--methods", "dapo,delta", "--learning-rates", "nan,1"], "nan is not a positive number"),
+        (["--methods", "dapo,delta", "--learning-rates", "1e-5"], "give two or more different ones"),
+        (
+            ["--methods", "dapo,delta", "--learning-rates", "1,2", "--learning_rate", "3"],
+            "or one --learning_rate, not both",
+        ),
+        (
+            ["--methods", "dapo,delta", "--tuning-seeds", "0"],
+            "--tuning-seeds 0: give a whole number of at least 1",
+        ),
+        (
+            ["--methods", "dapo,delta", "--pass-at", "5"],
+            "held-out problems have 4 samples each; give 1 to as many",
+        ),
+        (
+            ["--methods", "dapo,delta", "--eval_temperature", "-0.5"],
+            "--eval_temperature -0.5: give 0 (greedy) or more",
+        ),
         (["--methods", "dapo,delta", "--method", "dapo"], "--method is not for compare"),
         (["--methods", "dapo,delta", "--resume=true"], "--resume is not for compare"),
         (["--methods", "dapo,delta", "--metho", "dapo"], "--method is not for compare"),

@@ -12,9 +12,11 @@ from rich.console import Console
 from command_line import metrics, run, run_info, start
 from delta_rlvr.cli import main
 from delta_rlvr.commands.compare import show
-from delta_rlvr.runs import RunDescription, RunWriter
+from delta_rlvr.evaluate import EvaluationResult
+from delta_rlvr.runs import RunDescription, RunWriter, read_run
 from delta_rlvr.training import compare
 from delta_rlvr.training.compare import conclude
+from delta_rlvr.training.tuning import TunedRate, rate_text, tuned_sentence
 from report_pages import unpacked
 
 OPTIONS = ["--per_device_train_batch_size", 8, "--num_generations", 4, "--steps", 2, "--save_steps", 2]
@@ -170,3 +172,94 @@ def test_terminal_file_and_page_give_one_test_and_one_conclusion(tmp_path, score
         assert shown[method] == [test["difference"], test["p"], test["p_adjusted"]]
         assert test["test"] in said
     assert "%" not in "".join(test["difference"] for test in page["comparison"]["tests"])
+
+
+RATES = {1e-4: [0.5, 0.6], 2e-4: [0.7, 0.4], 4e-4: [0.2, 0.8]}
+
+
+@pytest.mark.parametrize(
+    ("scores", "rate", "edge"),
+    [
+        (RATES, 1e-4, "lowest"),  # 0.55 twice: the lower one
+        (RATES | {2e-4: [0.7, 0.5]}, 2e-4, None),
+        (RATES | {4e-4: [0.9, 0.8]}, 4e-4, "highest"),
+    ],
+)
+def test_the_best_rate_and_the_edge_of_the_grid(scores, rate, edge):
+    tuned = TunedRate("delta", scores)
+    assert (tuned.rate, tuned.edge) == (rate, edge)
+    words = tuned_sentence([tuned], [45, 46])
+    assert (
+        f"the best of 1e-4, 2e-4, 4e-4 on seeds 45 to 46, which the comparison does not use: delta {rate_text(rate)}."
+        in words
+    )
+    assert ("a better one may lie beyond it" in words) == bool(edge)
+
+
+def test_every_method_at_its_own_rate(tmp_path):
+    """Rates are chosen on the seed after the comparison's; terminal, file and page say so and show the greedy score too."""
+    folder = tmp_path / "compare"
+    given = [
+        "compare",
+        "--methods",
+        "dapo,delta",
+        "--seeds",
+        2,
+        "--learning-rates",
+        "1e-4,1e-2",
+        "--output",
+        folder,
+    ]
+    told = " ".join(run(*given, *OPTIONS, "--pass-at", 2, log=tmp_path / "log.txt").split())
+    assert (
+        "2 methods x 2 seeds (42, 43): 4 runs of 2 steps before them 2 x 2 learning rates x 1 seed to choose from: 4 runs"
+        in told
+    )
+    assert "run 8 of 8: delta, seed 43" in told
+    tuning = folder / "tuning"
+    assert {path.name for path in tuning.iterdir()} == {
+        f"{method}-lr{rate}-seed44" for method in ("dapo", "delta") for rate in ("1e-4", "1e-2")
+    }
+    stored = json.loads((folder / "comparison.json").read_text())
+    page = unpacked(folder / "report.html")["page"]
+    for row in stored["further"]:
+        method = row["method"]
+        scores = {
+            rate: run_info(tuning / f"{method}-lr{rate}-seed44")["final"]["after"]["accuracy"]
+            for rate in ("1e-4", "1e-2")
+        }
+        best = "1e-4" if scores["1e-4"] >= scores["1e-2"] else "1e-2"
+        assert stored["tuning"][method]["scores"] == {rate: [score] for rate, score in scores.items()}
+        assert stored["tuning"][method]["edge"] == {"1e-4": "lowest", "1e-2": "highest"}[best]
+        infos = [run_info(folder / f"{method}-seed{seed}") for seed in (42, 43)]
+        assert (
+            {info["settings"]["learning_rate"] for info in infos} == {float(best)} == {row["learning_rate"]}
+        )
+        finals = [info["final"]["after"] for info in infos]
+        assert row["greedy"] == pytest.approx(
+            statistics.fmean(final["greedy"]["accuracy"] for final in finals)
+        )
+        assert row["sampled"] == pytest.approx(statistics.fmean(final["accuracy"] for final in finals))
+        assert finals[0]["greedy"]["samples"] == 1
+        ends = [read_run(folder / f"{method}-seed{seed}").series("entropy")[1] for seed in (42, 43)]
+        assert row["entropy"] == pytest.approx(statistics.fmean(value for end in ends for value in end))
+        # pass@2 of two samples: one of them is right.
+        passed = [
+            any(scores)
+            for seed in (42, 43)
+            for scores in EvaluationResult.load(
+                folder / f"{method}-seed{seed}/evaluations/heldout_after.json"
+            )
+            .scores("heldout")
+            .values()
+        ]
+        assert row["pass_at"] == pytest.approx(statistics.fmean(passed))
+        assert (
+            f"{method}: greedy {100 * row['greedy']:.1f} %, pass@2 {100 * row['pass_at']:.1f} %"
+            in page["lede"]
+        )
+        assert f"{method} {best}" in page["lede"]
+    assert stored["tuned"] in told
+    again = run(*given, *OPTIONS, "--pass-at", 2, log=tmp_path / "again.txt")
+    assert again.count("is finished: kept") == 8
+    assert json.loads((folder / "comparison.json").read_text()) == stored

@@ -3,6 +3,7 @@
 import argparse
 import io
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -166,6 +167,29 @@ def test_a_file_of_ones_own_is_sampled_as_training_scores_it(prefix, tmp_path):
     path.write_text("".join(json.dumps({"question": f"{n} + 1", "answer": n + 1}) + "\n" for n in range(64)))
     settings = sampling_settings(EvaluationRequest(), [load_benchmark(f"{prefix}{path}")])
     assert (settings.temperature, settings.top_p) == (1.0, 1.0)
+
+
+def test_the_authors_prompt_goes_to_a_server_as_plain_text(tmp_path, capsys, monkeypatch):
+    """Preset, benchmark and server as in the paper's recipe: no chat template may change the prompt. math-verify judges as well."""
+    monkeypatch.setenv("DELTA_RLVR_DATA", str(tmp_path))
+    (tmp_path / "math").mkdir()
+    rows = [json.dumps({"problem": f"{n}+{n}?", "answer": 2 * n}) + "\n" for n in range(30)]
+    (tmp_path / "math" / "aime25.jsonl").write_text("".join(rows))
+
+    def answer(path, body, tries):
+        number = int(re.match(r"User:\n(\d+)\+", body["prompt"])[1])
+        return 200, text_answer(f"it is ${2 * number}$" if number % 2 else f"\\boxed{{{2 * number}}}")
+
+    words = ("--model", "tiny", "--preset", "paper-math", "--benchmarks", "aime25", "-k", 1)
+    with stub_server(answer) as stub:
+        for reward, score in (((), 0.5), (("--reward", "math-verify"), 1.0)):
+            output = tmp_path / f"out{score}"
+            assert evaluate("--server", stub.url, *words, *reward, "--output", output) == 0
+            assert EvaluationResult.load(output).accuracy == score
+        assert evaluate("--server", stub.url, "--api", "chat", *words) == 2
+    assert "--api chat goes through the server's chat template" in capsys.readouterr().err
+    assert {path for path, _ in stub.requests} == {"/v1/completions"}
+    assert all(body["prompt"].endswith("\n\nAssistant:\n") for _, body in stub.requests)
 
 
 def test_a_server_that_fails_for_some(tmp_path, capsys):

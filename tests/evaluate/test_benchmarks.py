@@ -123,6 +123,10 @@ def test_a_folder_variable_that_is_not_set(monkeypatch):
         ),
         ([{"id": 1, "problem": "a"}], r"line 1: it has no answer"),
         ([{"id": 1, "answer": 3}], r"line 1: it has no question"),
+        (
+            [{"ask": "a", "gold": 1}],
+            r"no question \(looked for problem, .*; it has ask, gold\); name its columns, as in 'aime25.jsonl\?question=COLUMN",
+        ),
         ([{"id": 1, "problem": "a", "answer": None}], r"line 1: it has no answer"),
         ([{"id": 1, "problem": "a", "answer": 1}], r"aime25 has 30 questions, and the data .* has 1"),
     ],

@@ -67,6 +67,23 @@ def test_what_is_sent():
     assert stub.most_at_once <= 4
 
 
+def test_a_server_that_truncates():
+    """A response cut before the length that was asked for is no sample of the protocol: it is named and never scored."""
+    cut = {0: ("length", 20), 1: ("length", 50), 2: ("stop", 20)}
+
+    def answer(path, body, tries):
+        finish, tokens = cut[int(body["prompt"].split("+")[0].split()[-1])]
+        return 200, text_answer("it is 2", finish, tokens)
+
+    with stub_server(answer) as stub:
+        result = _run(stub, [sums(3)])
+    assert not result.complete
+    assert len(stub.requests) == 9, "another try would be cut as well"
+    assert {failure["problem"] for failure in result.document["failures"]} == {"q0"}
+    assert "cut it at 20 of 50 tokens" in result.document["failures"][0]["reason"]
+    assert "--generation-config vllm" in result.document["failures"][0]["reason"]
+
+
 def test_chat_sends_messages_and_keeps_thoughts_apart():
     def answer(path, body, tries):
         assert path == "/v1/chat/completions"

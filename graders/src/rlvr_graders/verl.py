@@ -37,8 +37,8 @@ def compute_score(
         verdict = grade_math(solution_str, ground_truth, **found)
     elif grader == "choice":
         verdict = grade_choice(solution_str, ground_truth, **found)
-    elif grader == "math-verify":
-        verdict = grade_math_verify(solution_str, ground_truth, **found)
+    elif grader == "math-verify":  # which looks for boxes itself
+        verdict = grade_math_verify(solution_str, ground_truth, **({} if extract == "boxed" else found))
     elif grader == "code":
         from .code import grade_code
 

@@ -11,6 +11,7 @@ from delta_rlvr.commands.options import as_flags, read_request
 from delta_rlvr.evaluate.seeds import SeedTable, mean_text, p_text
 from delta_rlvr.terminal import say
 from delta_rlvr.training.compare import ComparedRuns, compare
+from delta_rlvr.training.tuning import rate_text
 from delta_rlvr.words import comma_list
 
 
@@ -20,24 +21,55 @@ def run(arguments: list[str]) -> int:
     parser.add_argument("--methods", required=True)
     parser.add_argument("--seeds", default="3")
     parser.add_argument("--output", default="runs/compare")
+    parser.add_argument("--learning-rates", default="")
+    parser.add_argument("--tuning-seeds", default="1")
+    parser.add_argument("--pass-at")
     mine, theirs = parser.parse_known_args(arguments)
     if not mine.seeds.isdecimal() or int(mine.seeds) < 1:  # a list of them is a natural guess
         raise ValueError(
             f"--seeds {mine.seeds}: give how many seeds, at least 1. They count up from --seed: --seed 1 --seeds 2 takes the seeds "
             "1 and 2"
         )
+    for flag, value in (("--tuning-seeds", mine.tuning_seeds), ("--pass-at", mine.pass_at)):
+        if value is not None and (not value.isdecimal() or int(value) < 1):
+            raise ValueError(f"{flag} {value}: give a whole number of at least 1")
     console = Console()
     request, methods = read_request(theirs), comma_list(mine.methods)
-    done = compare(request, methods, int(mine.seeds), mine.output, console=console, wording=as_flags)
+    done = compare(
+        request,
+        methods,
+        int(mine.seeds),
+        mine.output,
+        learning_rates=_rates(mine.learning_rates),
+        tuning_seeds=int(mine.tuning_seeds),
+        pass_at=None if mine.pass_at is None else int(mine.pass_at),
+        console=console,
+        wording=as_flags,
+    )
     if done is not None:
         show(done, console)
     return 0
 
 
+def _rates(text: str) -> list[float]:
+    rates = []
+    for word in comma_list(text):
+        try:
+            rates.append(float(word))
+        except ValueError:
+            raise ValueError(
+                f"--learning-rates {text}: {word!r} is not a number; write 5e-6,1e-5,2e-5"
+            ) from None
+    return rates
+
+
 def show(done: ComparedRuns, console: Console) -> None:
-    """The table, its conclusion, and where the report is."""
+    """The tables, the conclusion, and where the report is."""
     console.print(_table(done.table, done.title, console))
-    console.print(done.table.sentence, markup=False, highlight=False)
+    if any(row.greedy is not None for row in done.further):
+        console.print(_further(done))
+    for sentence in filter(None, (done.tuned, done.table.sentence)):
+        console.print(sentence, markup=False, highlight=False)
     say(console, f"report: {done.report}")
 
 
@@ -61,4 +93,29 @@ def _table(compared: SeedTable, title: str, console: Console) -> Table:
             table.add_row(name, mean_text(row, unit), compared.gap(row), p, adjusted)
         if console.measure(table, options=console.options.update(width=1000)).maximum <= console.width:
             break
+    return table
+
+
+def _further(done: ComparedRuns) -> Table:
+    """Greedy beside sampled, pass@k and entropy."""
+    unit = done.table.unit
+    pass_at = f"pass@{done.pass_at}"
+    table = Table(
+        title=f"sampled and greedy {unit.score}, means over seeds",
+        caption="difference: of the greedy score; entropy: nats per token over the last steps of training",
+        title_justify="left",
+        caption_justify="left",
+    )
+    table.add_column("method", overflow="fold")
+    for heading in ("rate", "sampled", "greedy", "difference", pass_at, "entropy"):
+        table.add_column(heading, justify="right", no_wrap=True)
+
+    def shown(value: float | None) -> str:
+        return "-" if value is None else unit.plain(value)
+
+    for row in done.further:
+        rate = "-" if row.learning_rate is None else rate_text(row.learning_rate)
+        entropy = "-" if row.entropy is None else f"{row.entropy:.2f}"
+        scores = (shown(row.sampled), shown(row.greedy), row.greedy_gap, shown(row.pass_at))
+        table.add_row(row.method, rate, *scores, entropy)
     return table

@@ -35,7 +35,10 @@ def options_of(command: str) -> list[str]:
     if command in TRAIN_LIKE:
         from delta_rlvr.commands.options import known_options
 
-        own = {"train": ["--help-all"], "compare": ["--methods", "--seeds"]}
+        own = {
+            "train": ["--help-all"],
+            "compare": ["--methods", "--seeds", "--learning-rates", "--tuning-seeds", "--pass-at"],
+        }
         own["doctor"] = ["--no-steps", "--processes"]
         return sorted({f"--{name}" for name in known_options()} | {"--config", "--help", *own[command]})
     parser = argparse.ArgumentParser()

@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what(
         "--list",
         action="store_true",
-        help="show the benchmarks and where their data is looked for; with --select: each checkpoint, and where its result belongs",
+        help="show the benchmarks and where their data is looked for; with --select: checkpoints without a result",
     )
     what(
         "--samples",
@@ -250,7 +250,9 @@ def _select(args: argparse.Namespace, request: EvaluationRequest, console: Conso
     if args.list:
         errors = Console(stderr=True, soft_wrap=True, highlight=False)
         for one in checkpoints(run_folder, errors.print).values():
-            print(one.model, selection_result_path(run_folder, rule, one.name), sep="\t")
+            result = selection_result_path(run_folder, rule, one.name)
+            if not (result.is_file() and EvaluationResult.load(result).complete):
+                print(one.model, result, sep="\t")
         return ExitCode.DONE
 
     def evaluate(checkpoint: Checkpoint, path: Path) -> EvaluationResult:

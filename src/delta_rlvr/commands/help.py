@@ -55,6 +55,8 @@ output
   --report_to wandb       trackers, as in TRL (none)
   --eval_problems N, --eval_samples N
                           held-out score before and after: problems (200), samples per problem (4)
+  --eval_temperature X, --eval_greedy
+                          its temperature (that of the training; 0: greedy); greedy too, beside the sampled one
   --rollouts_every N, --rollout_groups N
                           what the token view is made from: steps between dumps (10), prompts per dump (4)
 
@@ -78,7 +80,7 @@ Every option of `delta-rlvr train` works here too, except --resume. It ends with
 what to change (exit code 2; 1 where the steps failed).
 """
 
-COMPARE = """usage: delta-rlvr compare --methods NAME,NAME[,...] [--seeds N] [--output DIR] [OPTION OF train ...]
+COMPARE = """usage: delta-rlvr compare --methods NAME,NAME[,...] [--seeds N] [--learning-rates X,Y,...] [OPTION OF train ...]
 
 Makes the same training run for each method and seed, one after another, and ends with one table: the held-out score of
 each method, the difference to the first method in points, and a test paired by seed. You can interrupt it and start it
@@ -86,8 +88,12 @@ again with the same options: finished runs are kept, and an unfinished one goes 
 
   --methods NAMES         names with commas between them; the others are compared with the first
   --seeds N               how many seeds, from --seed upwards (default: 3; 6 or more to tell two methods apart)
+  --learning-rates RATES  as 5e-6,1e-5,2e-5: every method first runs at each, and is compared at the one that is best for it
+  --tuning-seeds N        seeds for that choice, after those of the comparison (default: 1)
+  --pass-at K             the k of pass@k (default: --eval_samples)
   --output DIR            folder of the runs (default: runs/compare)
 
+The score that decides is sampled; the greedy one, pass@k and the entropy stand beside it (--eval_greedy false leaves it out).
 All runs start from the same weights, which are scored once.
 
 Every option of `delta-rlvr train` works here too, except --method and --resume.

@@ -131,6 +131,8 @@ def _nested(overrides: list[str]) -> dict[str, Any]:
 def _look_at_machine(config: Mapping[str, Any], checks: Checklist) -> None:
     wanted = select(config, "trainer.n_gpus_per_node", 8)
     checks.saw("device", sizes.device_line())
+    if select(config, "trainer.device") == "cpu":
+        return
     if torch.cuda.device_count() < wanted:
         checks.wrong(
             "device",

@@ -78,16 +78,20 @@ def checkpoints(run: Path, say: Callable[[str], None] = lambda text: None) -> di
     it was saved, shards that nobody merged) is named and left out."""
     if not run.is_dir():
         raise EvaluationError(f"{run} is not a folder: give the folder of a run{near_path(run)}")
-    by_step = {}
+    by_step, unusable = {}, []
     for path in (*run.iterdir(), *(run / VERL).glob("*")):
         match = _CHECKPOINT.fullmatch(path.name)
         if match is None or not path.is_dir():
             continue
         model = path / "actor" / "huggingface" if match[1] == _OF_VERL else path
         if reason := _unusable(model):
-            say(f"{path} {reason}, and is left out")
+            unusable.append((int(match[2]), f"{path} {reason}, and is left out"))
         else:
             by_step[int(match[2])] = Checkpoint(path.name, model)
+    for step, sentence in unusable:
+        # Beside verl's checkpoints a run folder keeps its own notes of the same steps.
+        if step not in by_step:
+            say(sentence)
     if not by_step:
         raise EvaluationError(
             f"{run} has no checkpoint-N or {VERL}/global_step_N folder with whole weights: there is nothing to choose from"

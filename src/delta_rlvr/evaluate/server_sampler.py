@@ -188,7 +188,14 @@ class ServerSampler:
                 raise EvaluationError(f"{self._address}/{path} answers {_words(response)}")
             if response.is_error:
                 return Failure(f"the server refused the request: {_words(response)}")
-            return read_completion(response)
+            completion, limit = read_completion(response), body["max_tokens"]
+            if completion.finish == "length" and completion.tokens is not None and completion.tokens < limit:
+                # Another length is another protocol: the same model scores lower.
+                return Failure(
+                    f"the server cut it at {completion.tokens} of {limit} tokens: it has a limit of its own (for vLLM start it with "
+                    "--generation-config vllm and a --max-model-len that leaves room), or lower `max_tokens`"
+                )
+            return completion
 
         return await self._patiently(client, str(request.key), post, read)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,9 @@ from delta_rlvr.training.options import TrainOptions
 from delta_rlvr.training.progress import Teller
 from delta_rlvr.words import counted
 
+GREEDY = "_greedy"
+"""What the files of greedy scores end with."""
+
 
 def heldout_problems(options: TrainOptions, task: Task) -> list[Problem]:
     """The problems that a run is scored on: as many as were asked for, or all there are."""
@@ -47,13 +51,22 @@ class HeldoutScore:
         self.folder = Path(str(config.output_dir)) / EVALUATIONS
         self.name = score_unit(custom_function(options.reward)).score
         built_in = isinstance(task, PhrasedSums)
+        temperature = HELDOUT_SAMPLING["temperature"] if built_in else config.temperature
+        if options.eval_temperature is not None:
+            temperature = options.eval_temperature
         self.drawn: dict[str, Any] = {
             **HELDOUT_SAMPLING,
-            **({} if built_in else {"temperature": config.temperature}),
-            "samples": options.eval_samples,
+            "temperature": temperature,
+            "samples": options.eval_samples if temperature else 1,
             "max_tokens": config.max_completion_length or task.max_tokens,
         }
         """How responses are drawn."""
+        self.ways = {"": self.drawn}
+        """All scores that are taken, by what their files' names end with."""
+        if options.eval_greedy and temperature:
+            self.ways[GREEDY] = {**self.drawn, "temperature": 0.0, "samples": 1}
+        self.further: dict[str, dict[str, Any]] = {}
+        """What `run.json` keeps of the scores beside the first, by moment."""
         self.problems = heldout_problems(options, task)
         if options.eval_problems and not self.problems:
             teller.say("the task holds out no problems, so there is no held-out score")
@@ -76,46 +89,67 @@ class HeldoutScore:
                 self.teller.say(rough)
             model = self.trainer.accelerator.unwrap_model(self.trainer.model)
             model.eval()
-            result = evaluate_policy(
-                model,
-                self.trainer.processing_class,
-                self.problems,
-                **self.drawn,
-                seed=0,
-                grade=self.grade,
-                batch_size=128,
-                progress=ConsoleProgress(
-                    self.teller.console, own_reward=custom_function(self.options.reward) is not None
-                ),
-                label=f"{self.options.model} {when} training",
-            )
-            result.write(self.folder / f"heldout_{when}.json")
+            results = {}
+            for way, drawn in self.ways.items():
+                if way:
+                    self.teller.say("the same, greedily:")
+                results[way] = evaluate_policy(
+                    model,
+                    self.trainer.processing_class,
+                    self.problems,
+                    **drawn,
+                    seed=0,
+                    grade=self.grade,
+                    batch_size=128,
+                    progress=ConsoleProgress(
+                        self.teller.console, own_reward=custom_function(self.options.reward) is not None
+                    ),
+                    label=f"{self.options.model} {when} training",
+                )
+            result = self._keep(when, results)
         self.trainer.accelerator.wait_for_everyone()
         return result
 
+    def _keep(self, when: str, results: Mapping[str, EvaluationResult]) -> EvaluationResult:
+        for way, result in results.items():
+            result.write(self.folder / f"heldout_{when}{way}.json")
+        self.further[when] = {way.strip("_"): one.summary() for way, one in results.items() if way}
+        return results[""]
+
+    def _stored(self, when: str, folder: Path) -> dict[str, EvaluationResult] | None:
+        """The scores of that moment that a folder of evaluations holds, where it has all of them, drawn as here."""
+        results = {}
+        for way, drawn in self.ways.items():
+            path = folder / f"heldout_{when}{way}.json"
+            if not path.exists():
+                return None
+            results[way] = EvaluationResult.load(path)
+            settings = results[way].document["settings"]
+            same = all(settings[key] == value for key, value in drawn.items())
+            if results[way].summary()["problems"] != len(self.problems) or not same:
+                return None
+        return results
+
     def take_over(self, folder: Path) -> EvaluationResult | None:
         """The score before training of another run that starts from the same weights, where it is of the same problems and sampling."""
-        path = folder / EVALUATIONS / "heldout_before.json"
-        if not self.problems or not path.exists():
-            return None
-        result = EvaluationResult.load(path)
-        settings = result.document["settings"]
-        same = all(settings[key] == value for key, value in self.drawn.items())
-        if result.summary()["problems"] != len(self.problems) or not same:
+        results = self._stored("before", folder / EVALUATIONS) if self.problems else None
+        if results is None:
             return None
         if self.trainer.accelerator.is_main_process:
             self.teller.say(
                 f"held-out {self.name} before training: taken from {folder.name}, which started from the same weights"
             )
-            result.write(self.folder / "heldout_before.json")
+            self._keep("before", results)
         self.trainer.accelerator.wait_for_everyone()
-        return result if self.trainer.accelerator.is_main_process else None
+        return results[""] if self.trainer.accelerator.is_main_process else None
 
     def load(self, when: str) -> EvaluationResult | None:
         """The score that an earlier start of the run kept."""
         path = self.folder / f"heldout_{when}.json"
         if not self.problems or not path.exists() or not self.trainer.accelerator.is_main_process:
             return None
+        if results := self._stored(when, self.folder):
+            return self._keep(when, results)
         return EvaluationResult.load(path)
 
 

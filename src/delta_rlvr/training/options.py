@@ -80,6 +80,10 @@ class TrainOptions:
     )
     eval_problems: int = _option(200, "Held-out problems to score before and after training (0: none).")
     eval_samples: int = _option(4, "Samples per held-out problem.")
+    eval_temperature: float | None = _option(
+        None, "Temperature of the held-out score (default: that of the training; 0: greedy, one sample each)."
+    )
+    eval_greedy: bool = _option(False, "Score held-out problems greedily too, one response each.")
     overlong_buffer: int | None = _option(
         None, "DAPO's soft overlong penalty over the last so many tokens of the limit (default: off)."
     )
@@ -93,6 +97,8 @@ class TrainOptions:
             value, least = getattr(self, name), 0 if name == "eval_problems" else 1
             if value is not None and value < least:
                 raise ValueError(f"{name}={value}: give {least} or more")
+        if self.eval_temperature is not None and not 0 <= self.eval_temperature < math.inf:
+            raise ValueError(f"eval_temperature={self.eval_temperature}: give 0 (greedy) or more")
 
         if not math.isfinite(self.overlong_factor):
             raise ValueError(f"overlong_factor={self.overlong_factor}: give a finite number")

@@ -148,10 +148,10 @@ class _Session:
             grade = self.reward.grade if isinstance(self.reward, CustomReward) else self.task.grade
             heldout = HeldoutScore(self.options, self.task, self.trainer, self.teller, grade)
             before = self._score_before(heldout)
-            _keep(recording, before=before)
+            _keep(recording, heldout, before=before)
             self._learn(recording)
             after = heldout.score("after")
-            _keep(recording, before=before, after=after)
+            _keep(recording, heldout, before=before, after=after)
             recording.scored = sampling_text(after) if after else None
         if recording.writer is None:
             return TrainedRun(self.folder)
@@ -244,9 +244,13 @@ def _lora(options: TrainOptions) -> Any:
     return LoraConfig(r=options.lora_rank, lora_alpha=2 * options.lora_rank, target_modules="all-linear")
 
 
-def _keep(recording: Recording, **scores: EvaluationResult | None) -> None:
+def _keep(recording: Recording, heldout: HeldoutScore, **scores: EvaluationResult | None) -> None:
     """Held-out scores into `run.json`."""
-    final = {name: result.summary() for name, result in scores.items() if result}
+    final = {
+        name: {**result.summary(), **heldout.further.get(name, {})}
+        for name, result in scores.items()
+        if result
+    }
     if recording.writer and final:
         recording.writer.update(final=final)
 

@@ -247,6 +247,8 @@ def _times(one: Value, other: Value) -> Value:
 
 
 def _cross(one: list[Value], other: list[Value]) -> Value:
+    if len(one) != 3 or len(other) != 3:
+        raise NoValue
     return mp.matrix([one[n - 2] * other[n - 1] - one[n - 1] * other[n - 2] for n in range(3)])
 
 

@@ -13,42 +13,27 @@ Nothing is worked out here, and nothing is guessed: what has no plain reading ra
 from __future__ import annotations
 
 import re
-from fractions import Fraction
 from functools import lru_cache
-from typing import Any
 
+from . import parts
 from .characters import MAX_NESTING
+from .measures import UNITS
+from .parts import (
+    Expression,
+    TokenReader,
+    are_digits,
+    basis,
+    composed,
+    is_matrix,
+    product,
+    symbols,
+    whole,
+)
 from .spelling import OPERATORS as _OPERATORS
-from .tokens import Tokens, UnreadableAnswer, commands, is_word, join, listed, step, word_of
-from .units import UNITS
-
-Expression = tuple[Any, ...]
+from .tokens import Tokens, UnreadableAnswer, is_word, join, step, word_of
 
 CONSTANTS = {"\\pi": "pi", "e": "e", "i": "i", "\\infty": "infinity"}
-_ONE_ARGUMENT = listed(
-    "sin cos tan cot sec csc arcsin arccos arctan arccot arcsec arccsc sinh cosh tanh coth sech csch arcsinh arccosh arctanh "
-    "ln log exp sign cis arg erf det Re Im abs floor ceil cbrt trace"
-)
-_INVERSES = {name: f"arc{name}" for name in listed("sin cos tan cot sec csc sinh cosh tanh")}
-_SEVERAL_ARGUMENTS = frozenset({"max", "min", "gcd", "lcm"})
-_FUNCTIONS = _ONE_ARGUMENT | _SEVERAL_ARGUMENTS
-_NO_ARGUMENT = frozenset({"(", "[", "{", "|", "\\cdot"})
-TRIGONOMETRIC = frozenset({"sin", "cos", "tan", "cot", "sec", "csc", "cis"})
-_GREEK = commands(
-    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi rho sigma tau upsilon phi chi psi omega "
-    "Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega ell hbar aleph partial nabla wp dots top perp emptyset"
-)
-# Letters that call rather than multiply when a bracket follows: f(x + 1), but a(b + c).
-_CALLING = frozenset(
-    {*"fghFGHO", "\\phi", "\\psi", "\\Phi", "\\Psi", "\\Gamma", "\\zeta", "\\Theta", "\\Omega"}
-)
-_COUNTED = {"C": "binom", "P": "arrangements"}
-_UNWORKED = commands("int iint iiint oint lim limsup liminf sup inf bigcup bigcap")
-_CLOSERS = {"(": ")", "[": "]", "{": "}", "\\langle": "\\rangle"}
-_BRACKETS = {"\\lfloor": ("floor", "\\rfloor"), "\\lceil": ("ceil", "\\rceil")}
-_ENDS = frozenset(
-    {")", "]", "}", "\\}", "\\rangle", "\\rfloor", "\\rceil", ",", ";", "+", "-", "&", "\\newrow"}
-)
+__all__ = ["CONSTANTS", "Expression", "parse", "symbols"]
 
 
 @lru_cache(maxsize=128)
@@ -61,19 +46,9 @@ def parse(tokens: Tokens) -> Expression:
     return expression
 
 
-def symbols(expression: Expression) -> frozenset[str]:
-    """The names of the variables in an expression."""
-    if expression[0] == "symbol":
-        return frozenset({expression[1]})
-    parts = (part for part in expression[1:] if isinstance(part, tuple))
-    inner: frozenset[str] = frozenset().union(*map(symbols, parts))
-    return inner - {expression[1]} if expression[0] in ("sum", "prod") else inner
-
-
-class _Parser:
+class _Parser(TokenReader):
     def __init__(self, tokens: Tokens) -> None:
-        self.tokens = tokens
-        self.at = 0
+        super().__init__(tokens)
         self.depth = 0
         self.bars = 0
         """How many absolute values are open: there "|" may close one."""
@@ -83,21 +58,6 @@ class _Parser:
         """Names that a sum runs over: there i is one, not the imaginary unit."""
         self.known: dict[int, tuple[list[Expression], int]] = {}
         """What brackets hold that were read to see whether they are a call's, and where they end: no token is read twice."""
-
-    def peek(self, ahead: int = 0) -> str:
-        return self.tokens[self.at + ahead] if self.at + ahead < len(self.tokens) else ""
-
-    def take(self) -> str:
-        token = self.peek()
-        if not token:
-            raise UnreadableAnswer(f"{join(self.tokens)[:60]!r} ends too early")
-        self.at += 1
-        return token
-
-    def expect(self, token: str) -> None:
-        if self.peek() != token:
-            raise UnreadableAnswer(f"{token!r} is missing in {join(self.tokens)[:60]!r}")
-        self.at += 1
 
     # --- sums, products, powers ---
 
@@ -129,7 +89,7 @@ class _Parser:
                 factor = self.power()
                 factor = ("-", factor) if negative else factor
                 if token == "/":
-                    factors = [("/", _product(factors), factor)]
+                    factors = [("/", product(factors), factor)]
                 else:
                     factors.append(factor)
             elif token in _OPERATORS or token == "\\times":
@@ -137,25 +97,25 @@ class _Parser:
                 factor = self.power()
                 groups = token == "\\oplus" and "\\mathbb{" in f"{factors}{factor}"
                 head = ("cross",) if token == "\\times" else ("*",) if groups else ("apply", token)
-                factors = [(*head, _product(factors), factor)]
+                factors = [(*head, product(factors), factor)]
             elif self.starts_factor(token):
                 is_number = token[0].isdigit() or (token == "{" and self.peek(1)[:1].isdigit())
                 if is_number and self.tokens[self.at - 1][0].isdigit():
                     raise UnreadableAnswer("two numbers stand side by side")
                 factors.append(self.power())
             else:
-                return _product(factors)
+                return product(factors)
 
     def starts_factor(self, token: str) -> bool:
         if token == "|":
             return not self.bars
         is_command = (
             token[:1] == "\\"
-            and token not in _ENDS
+            and token not in parts.ENDS
             and token not in _OPERATORS
             and not token.startswith("\\end")
         )
-        return token[:1].isalnum() or token in _CLOSERS or is_command
+        return token[:1].isalnum() or token in parts.CLOSERS or is_command
 
     def power(self) -> Expression:
         start = self.at
@@ -171,17 +131,17 @@ class _Parser:
                 base = ("!!" if double else "!", base)
             elif token == "\\degree":
                 self.take()
-                radians = ("/", ("constant", "pi"), _number(180))
+                radians = ("/", ("constant", "pi"), whole(180))
                 base = ("*", base, radians if self.angle else ("symbol", "\\degree"))
             elif token in ("%", "\\permille"):
                 self.take()
-                base = ("/", base, _number(100 if token == "%" else 1000))
+                base = ("/", base, whole(100 if token == "%" else 1000))
             elif token in ("\\falling", "\\rising"):
                 self.take()
                 base = (token[1:], base, self.group())
             elif token == "(" and base[:2] == ("apply", "\\circ"):  # (f \circ g)(x)
                 self.take()
-                base = _composed(base, self.items(")"))
+                base = composed(base, self.items(")"))
             elif token in ("_", "'"):
                 raise UnreadableAnswer(
                     f"{token!r} does not belong behind {join(self.tokens[start : self.at])[:40]!r}"
@@ -191,14 +151,14 @@ class _Parser:
 
     def raised(self, base: Expression) -> Expression:
         self.take()
-        if self.tokens[self.at : self.at + 3] in (("{", "T", "}"), ("{", "\\top", "}")) and _is_matrix(base):
+        if self.tokens[self.at : self.at + 3] in (("{", "T", "}"), ("{", "\\top", "}")) and is_matrix(base):
             self.at += 3
             # (1, 2)^T is a column, and so is (1, 2).
             return base if base[0] == "vector" else ("transpose", base)
         exponent = self.group()
         below = re.fullmatch(r"C_\{(\d+)\}", str(base[-1])) if base[0] == "symbol" else None
         if below and exponent[0] == "number" and 2 <= exponent[1] <= int(below[1]):
-            return ("binom", _number(int(below[1])), exponent)  # C_{10}^{3}
+            return ("binom", whole(int(below[1])), exponent)  # C_{10}^{3}
         if self.peek() == "^":
             raise UnreadableAnswer("two powers follow each other")
         return ("^", base, exponent)
@@ -214,7 +174,7 @@ class _Parser:
         token = self.take()
         if token[0].isdigit():
             return self.number(token)
-        if token in _CLOSERS:
+        if token in parts.CLOSERS:
             return self.bracket(token)
         if token in ("_", "^") and self.at == 1:
             return self.counted()
@@ -223,9 +183,9 @@ class _Parser:
             inner = self.sum()
             self.expect("|")
             self.bars -= 1
-            return ("det", inner) if _is_matrix(inner) else ("abs", inner)
-        if token in _BRACKETS:
-            head, closer = _BRACKETS[token]
+            return ("det", inner) if is_matrix(inner) else ("abs", inner)
+        if token in parts.BRACKETS:
+            head, closer = parts.BRACKETS[token]
             inner = self.sum()
             self.expect(closer)
             return (head, inner)
@@ -234,7 +194,7 @@ class _Parser:
         if token == "\\binom":
             return ("binom", self.group(), self.group())
         if token == "\\sqrt":
-            degree = _number(2)
+            degree = whole(2)
             if self.peek() == "[":
                 self.take()
                 degree = self.sum()
@@ -244,9 +204,9 @@ class _Parser:
             start = self.at
             inner = self.group()
             content = self.tokens[start + 1 : self.at - 1]
-            if token == "\\overline" and _are_digits(content):  # the number with these digits
-                digits = [_number(int(t)) if t.isdigit() else ("symbol", t) for t in content]
-                return ("+", *(("*", d, _number(10**n)) for n, d in enumerate(reversed(digits))))
+            if token == "\\overline" and are_digits(content):  # the number with these digits
+                digits = [whole(int(t)) if t.isdigit() else ("symbol", t) for t in content]
+                return ("+", *(("*", d, whole(10**n)) for n, d in enumerate(reversed(digits))))
             is_name = all(t.isupper() for t in content)
             return ("symbol", join((token, *content))) if is_name else ("apply", token, inner)
         if token == "\\underbrace":
@@ -254,20 +214,20 @@ class _Parser:
             self.skip_group()
             return ("apply", join(self.tokens[start - 1 : self.at]), self.group())
         if token in ("\\vec{i}", "\\vec{j}", "\\vec{k}"):
-            return _basis(token[5])
+            return basis(token[5])
         if token.startswith("\\vec{") and len(token) == len("\\vec{AB}") and token[5:7].isupper():
             return ("+", ("symbol", f"\\vec{{{token[6]}}}"), ("-", ("symbol", f"\\vec{{{token[5]}}}")))
         if token in ("\\begin{matrix}", "\\begin{vmatrix}"):
             return self.matrix(token)
         if token in ("\\sum", "\\prod"):
             return self.big(token[1:])
-        if token in _UNWORKED:
+        if token in parts.UNWORKED:
             rest = self.tokens[self.at - 1 :]
             self.at = len(self.tokens)
             return ("symbol", join(rest))
-        if token[0] == "\\" and token[1:] in _ONE_ARGUMENT:
+        if token[0] == "\\" and token[1:] in parts.ONE_ARGUMENT:
             return self.function(token[1:])
-        if token[0] == "\\" and token[1:] in _SEVERAL_ARGUMENTS:
+        if token[0] == "\\" and token[1:] in parts.SEVERAL_ARGUMENTS:
             opener = self.take()
             if opener not in ("(", "\\{"):
                 raise UnreadableAnswer(f"the arguments of {token} are missing")
@@ -279,35 +239,8 @@ class _Parser:
             return ("symbol", join((token, *self.tokens[start : self.at])))
         return self.symbol(token)
 
-    def number(self, token: str) -> Expression:
-        if self.peek() == "\\overline" and "." in token:
-            self.take()
-            self.expect("{")
-            period = self.take()
-            self.expect("}")
-            if not period.isdigit():
-                raise UnreadableAnswer("the period of a decimal is not a number")
-            return ("number", _repeating(token, period))
-        value = Fraction(token)
-        part = self.proper_fraction() if token.isdigit() else None
-        return ("number", value if part is None else value + part)
-
-    def proper_fraction(self) -> Fraction | None:
-        r"""The fraction of a mixed number that follows: 1\frac{4}{5} is 9/5 by the convention of every school text; so is 1 4/5."""
-        following = self.tokens[self.at : self.at + 7]
-        if len(following) == 7 and following[0] == "\\frac":
-            top, bottom, width = following[2], following[5], 7
-            fits = (following[1], following[3], following[4], following[6]) == ("{", "}", "{", "}")
-        else:
-            top, bottom, width = *(following[1:2] or ("",)), *(following[3:4] or ("",)), 4
-            fits = following[:1] == (" ",) and following[2:3] == ("/",)
-        if not fits or not (top.isdigit() and bottom.isdigit()) or not 0 <= int(top) < int(bottom):
-            return None
-        self.at += width
-        return Fraction(int(top), int(bottom))
-
     def bracket(self, opener: str) -> Expression:
-        items = self.items(_CLOSERS[opener], () if opener == "{" else (",", ";"))
+        items = self.items(parts.CLOSERS[opener], () if opener == "{" else (",", ";"))
         return ("vector", *items) if len(items) > 1 else items[0]
 
     def counted(self) -> Expression:
@@ -315,9 +248,9 @@ class _Parser:
         above = self.group()
         letter = self.take()
         self.expect("_")
-        if letter not in _COUNTED:
+        if letter not in parts.COUNTED:
             raise UnreadableAnswer(f"an index stands before {letter!r}")
-        return (_COUNTED[letter], above, self.group())
+        return (parts.COUNTED[letter], above, self.group())
 
     def items(self, closer: str, separators: tuple[str, ...] = (",",)) -> list[Expression]:
         start = self.at
@@ -379,31 +312,24 @@ class _Parser:
         self.counters.pop()
         return (head, lower[0], parse(lower[2:]), parse(upper), body)
 
-    def skip_group(self) -> None:
-        self.expect("{")
-        depth = 1
-        while depth:
-            token = self.take()
-            depth += (token == "{") - (token == "}")
-
     def function(self, name: str) -> Expression:
         base: Expression | None = None
         power: Expression | None = None
         while self.peek() in ("_", "^"):
             if self.take() == "_":
                 base = self.group()
-            elif self.tokens[self.at : self.at + 4] == ("{", "-", "1", "}") and name in _INVERSES:
+            elif self.tokens[self.at : self.at + 4] == ("{", "-", "1", "}") and name in parts.INVERSES:
                 self.at += 4
-                name = _INVERSES[name]
+                name = parts.INVERSES[name]
             else:
                 power = self.group()
-        self.angle += name in TRIGONOMETRIC
+        self.angle += name in parts.TRIGONOMETRIC
         argument = self.argument()
-        self.angle -= name in TRIGONOMETRIC
+        self.angle -= name in parts.TRIGONOMETRIC
         if base is not None and name not in ("log", "ln"):
             raise UnreadableAnswer(f"\\{name} has an index")
         if name == "cbrt":
-            return ("root", argument, _number(3))
+            return ("root", argument, whole(3))
         result: Expression = (name, argument) if base is None else ("log", argument, base)
         return result if power is None else ("^", result, power)
 
@@ -415,9 +341,9 @@ class _Parser:
         factors = [self.power()]
         while True:
             token = self.peek()
-            if not self.starts_factor(token) or token in _NO_ARGUMENT or token[1:] in _FUNCTIONS:
-                product = _product(factors)
-                return ("-", product) if negative else product
+            if not self.starts_factor(token) or token in parts.NO_ARGUMENT or token[1:] in parts.FUNCTIONS:
+                argument = product(factors)
+                return ("-", argument) if negative else argument
             factors.append(self.power())
 
     def symbol(self, token: str) -> Expression:
@@ -425,7 +351,7 @@ class _Parser:
             token = token[6:-1]
         known = (
             (len(token) == 1 and token.isalpha())
-            or token in _GREEK
+            or token in parts.GREEK
             or token.startswith(("\\text{", "\\mathbb{", "\\mathfrak{", "\\vec{", "\\mathbf{"))
         )
         if not known and token not in CONSTANTS:
@@ -448,13 +374,13 @@ class _Parser:
     def call(self, name: str, letter: str) -> Expression | None:
         """f(x), f^{-1}(x), C(8, 3): None where the letter does not call."""
         start = self.at
-        if name in _COUNTED and self.peek() == "(":
+        if name in parts.COUNTED and self.peek() == "(":
             self.take()
             items = self.items(")")
             if len(items) == 2:
-                return (_COUNTED[name], *items)
+                return (parts.COUNTED[name], *items)
             self.at = start
-        if letter not in _CALLING:
+        if letter not in parts.CALLING:
             return None
         if self.tokens[self.at : self.at + 5] == ("^", "{", "-", "1", "}"):
             self.at += 5
@@ -466,41 +392,3 @@ class _Parser:
                 return ("apply", name, *items)
         self.at = start
         return None
-
-
-def _product(factors: list[Expression]) -> Expression:
-    return factors[0] if len(factors) == 1 else ("*", *factors)
-
-
-def _number(value: int) -> Expression:
-    return ("number", Fraction(value))
-
-
-def _basis(letter: str) -> Expression:
-    return ("basis", *(_number(int(letter == name)) for name in "ijk"))
-
-
-def _are_digits(content: Tokens) -> bool:
-    letters = [token for token in content if token.isalpha()]
-    plain = all(len(token) == 1 and token.isalnum() and not token.isupper() for token in content)
-    return plain and len(content) > 1 and len(letters) > 0 and not {"z", "w"}.intersection(letters)
-
-
-def _composed(chain: Expression, arguments: list[Expression]) -> Expression:
-    """(f \\circ g)(x) as f(g(x))."""
-    if chain[:2] == ("apply", "\\circ"):
-        return _composed(chain[2], [_composed(chain[3], arguments)])
-    if chain[0] != "symbol":
-        raise UnreadableAnswer("a composition of what are no functions")
-    return ("apply", chain[1], *arguments)
-
-
-def _is_matrix(expression: Expression) -> bool:
-    return expression[0] in ("matrix", "vector", "transpose")
-
-
-def _repeating(head: str, period: str) -> Fraction:
-    """0.1666... with head "0.1" and period "6": (16 - 1) / 90."""
-    integer, _, places = head.partition(".")
-    shifted = int(integer + places + period) - int(integer + places)
-    return Fraction(shifted, (10 ** len(period) - 1) * 10 ** len(places))

@@ -12,20 +12,12 @@ from functools import lru_cache
 
 from . import spelling
 from .characters import MAX_NESTING, check_size, digits_joined, plain_characters
+from .measures import BARE_UNITS
+from .source import Source, as_word, grouped, is_language, is_unit
 from .tokens import Tokens, UnreadableAnswer, is_word
-from .units import BARE_UNITS, ORDINALS
+from .units import ORDINALS
 
 _PLAIN_NUMBER = re.compile(r"(-?)([0-9]+(?:\.[0-9]+)?)\.?")
-_TOKEN = re.compile(
-    r"""\\(?:begin|end)\s*\{[A-Za-z]+\*?\}
-    | \\\\(?:\s*\[-?[\d.]+\s*(?:pt|em|ex|cm|mm|in|mu)\])?   # a new line, perhaps with the space below it
-    | \\[A-Za-z]+ | \\.
-    | [0-9]+\.[0-9]+(?:[eE][-+]?[0-9]+)? | 1[eE][-+]?[0-9]+ | [0-9]+[eE]\+?[0-9]+ | [0-9]+ | \.[0-9]+   # 2e-5 is 2e minus 5
-    | (?<![^\W\d_])[apAP]\.\ ?[mM]\b\.? | [^\W\d_]+
-    | <=|>=|==|~=|(?<=\s)!=|\*\*|\+/-|\.{3,}
-    | \s+ | .""",
-    re.VERBOSE | re.DOTALL,
-)
 _SIGNS = {"<=": "\\le", ">=": "\\ge", "==": "=", "~=": "\\approx", "!=": "\\ne", "*": "\\cdot", "+/-": "\\pm"}
 _DENIED = {
     "=": "\\ne", "\\in": "\\notin", "<": "\\ge", ">": "\\le", "\\le": ">", "\\ge": "<", "\\leq": ">", "\\geq": "<",
@@ -51,16 +43,8 @@ def tokens_of(raw: str, *, thousands: bool = True) -> Tokens:
     return tokens
 
 
-class _Reader:
+class _Reader(Source):
     """Takes TeX's tokens one after the other and writes canonical ones."""
-
-    def __init__(self, text: str) -> None:
-        self.pending = _TOKEN.findall(text)[::-1]
-        self.depth = 0
-        self.tables = 0
-        """How many matrices or cases are open: only there a new line is a new row."""
-        self.in_unit = False
-        r"""Whether a fraction behind a number is read: there an upright letter is a unit, ``9 \frac{\mathrm{m}}{\mathrm{s}}``."""
 
     def math(self, closer: str | None = None, *, text: bool = False) -> list[str]:
         """Everything up to the closer. With `text`, letters are words."""
@@ -126,19 +110,19 @@ class _Reader:
 
     def letters(self, run: str, out: list[str], gap: bool, text: bool) -> None:
         if "." in run:
-            out.append(_word(run.lower().replace(".", "").replace(" ", "")))  # p.m.
+            out.append(as_word(run.lower().replace(".", "").replace(" ", "")))  # p.m.
             return
         if text:
             while len(self.pending) > 1 and self.pending[-1] in ("-", "'") and self.pending[-2].isalpha():
                 run += self.pending.pop() + self.pending.pop()  # non-real, isn't
-            out.append("\\mod" if run == "mod" else _word(run))
+            out.append("\\mod" if run == "mod" else as_word(run))
             return
         if len(run) == 1 and run.isascii():
             self.letter(run, out, gap)
             return
         after_number = bool(out) and (out[-1][0].isdigit() or is_word(out[-1]))
         if after_number and (run.lower() in BARE_UNITS or run in ORDINALS) and not self.has_argument(run):
-            out.append(_word(run))
+            out.append(as_word(run))
         elif run == "log" and self.pending[-2:] in (["(", "2"], ["(", "10"]):  # log2(8)
             out += ["\\log", "_", "{", self.pending.pop(), "}"]
         elif run in spelling.COMMAND_WORDS:
@@ -146,24 +130,11 @@ class _Reader:
         elif match := _FUNCTION_AND_LETTER.fullmatch(run):
             out += ["\\" + match[1], match[2]]
         elif run.lower() in ("and", "or") or (
-            _is_language(run) and ((gap and self.at_gap(len(run))) or len(run) > 4)
+            is_language(run) and ((gap and self.at_gap(len(run))) or len(run) > 4)
         ):
-            out.append(_word(run))
+            out.append(as_word(run))
         else:
             out += run
-
-    def at_gap(self, length: int) -> bool:
-        """Whether a run of so many letters ends where a word may end; a short one needs a space: no, but not at^2."""
-        is_joined = (
-            self.pending[-1:] == ["-"] and len(self.pending) > 1 and len(self.pending[-2]) > 3
-        )  # two-thirds
-        return (
-            length > 3
-            or not self.pending
-            or is_joined
-            or self.pending[-1].isspace()
-            or self.pending[-1] in ".,;:!?$)"
-        )
 
     def letter(self, letter: str, out: list[str], gap: bool) -> None:
         """A variable, or what else a single letter may be: 3 x 10^8, km/h, 25 m^2 (with a space, which 25m^2 has not)."""
@@ -174,13 +145,7 @@ class _Reader:
         else:
             has_power = letter == "m" and after_number and self.pending[-1:] in (["^"], ["/"])
             is_unit = has_power or (letter in spelling.UNIT_LETTERS and after_unit)
-            out.append(_word(letter) if is_unit else letter)
-
-    def has_argument(self, function: str) -> bool:
-        """Whether ``2 sec x`` goes on like a function: then sec are no seconds."""
-        following = next((token for token in reversed(self.pending) if not token.isspace()), "")
-        has_letter = function in spelling.FUNCTIONS and following[:1].isalpha()
-        return has_letter or following in ("(", "\\left", "\\theta")
+            out.append(as_word(letter) if is_unit else letter)
 
     # --- arguments ---
 
@@ -195,12 +160,16 @@ class _Reader:
             return
         inner = self.argument(whole_number=True)
         plain = "".join(inner).removeprefix("\\text{").removesuffix("}")
-        if mark == "^" and plain in ("\\circ", "\\degree", "o") and out:
+        if (
+            mark == "^"
+            and plain in ("\\circ", "\\degree", "o")
+            and (out or self.pending[-1:] in (["C"], ["F"]))
+        ):
             out.append("\\degree")
             for scale in ("C", "F"):
-                out += [_word(scale)] if self.skip(scale) else []
+                out += [as_word(scale)] if self.skip(scale) else []
         elif mark == "^" and plain in ORDINALS:
-            out.append(_word(plain))
+            out.append(as_word(plain))
         elif mark == "^" and plain and not plain.strip("'"):
             out += inner
         elif inner:
@@ -238,15 +207,6 @@ class _Reader:
         self.depth -= 1
         return out
 
-    def skip(self, *tokens: str) -> bool:
-        """Takes the next token away where it is one of these."""
-        while self.pending and self.pending[-1].isspace():
-            self.pending.pop()
-        if self.pending and self.pending[-1] in tokens:
-            self.pending.pop()
-            return True
-        return False
-
     # --- commands ---
 
     def command(self, name: str, out: list[str], gap: bool, text: bool) -> bool:
@@ -270,7 +230,13 @@ class _Reader:
             self.argument()
         elif name in spelling.SECOND_ARGUMENT:
             self.argument()
-            out += _grouped(self.argument(text=text))
+            inner = self.argument(text=text)
+            is_marked = (
+                name != "textcolor" and name != "colorbox" and all(len(t) == 1 and t.isalpha() for t in inner)
+            )
+            out += (
+                ["\\tilde", "{", *inner, "}"] if is_marked else grouped(inner)
+            )  # a sign over a letter says something
         elif name in spelling.TRANSPARENT:
             self.shown(name, out, text)
         elif name in spelling.NUMBERS_WITH_UNIT:
@@ -279,7 +245,7 @@ class _Reader:
         elif name in ("num", "ang"):
             out += self.argument() + (["\\degree"] if name == "ang" else [])
         elif name == "times":
-            out.append("\\times" if self.between_vectors(out) else "\\cdot")
+            out.append("\\times" if self.between_vectors(out) or out[-1:] in (["]"], ["\\}"]) else "\\cdot")
         elif name == "circ" and out and out[-1].isdigit() and not self.pending:
             out.append("\\degree")
         elif name == "#" and not out:
@@ -325,18 +291,7 @@ class _Reader:
         if count and "\\dots" in inner:
             out += ["\\underbrace", "{", *inner, "}", "{", *(t for t in count if not is_word(t)), "}"]
         else:
-            out += _grouped(inner)
-
-    def between_vectors(self, out: list[str]) -> bool:
-        """Whether this is a cross product: vectors are about, and no number stands beside the sign."""
-        rest = self.pending[::-1]
-        following = next((token for token in rest if not token.isspace()), "")
-        some = any(t.startswith(("\\vec{", "\\mathbf{")) for t in out) or any(
-            t[1:] in spelling.VECTORS for t in rest
-        )
-        if out[-1:] == ["\\nabla"]:
-            return True
-        return some and bool(out) and not out[-1][0].isdigit() and not following[:1].isdigit()
+            out += grouped(inner)
 
     def unit_of_siunitx(self, out: list[str]) -> None:
         r"""\SI{9.8}{\meter\per\second\squared}: the names are words, prefixes belong to the next one."""
@@ -354,14 +309,14 @@ class _Reader:
             elif name in ("per", "/"):
                 out.append("/")
             elif name.isalpha():
-                out.append(_word(prefix + name))
+                out.append(as_word(prefix + name))
                 prefix = ""
 
     def text(self, name: str, out: list[str]) -> None:
         inner = self.math("}", text=True) if self.skip("{") else self.argument(text=True)
         word = inner[0][6:-1] if len(inner) == 1 and is_word(inner[0]) else ""
         if word in ("m", "g", "s", "L", "A", "V") and out[-1:] == ["\\mu"]:
-            out[-1] = _word("u" + word)
+            out[-1] = as_word("u" + word)
             return
         after_value = self.in_unit or (
             bool(out) and (out[-1][0].isdigit() or out[-1] in ("}", ")", "\\degree"))
@@ -384,11 +339,18 @@ class _Reader:
         if name == "hat" and arguments[0] in (["i"], ["j"], ["k"]):
             out.append(f"\\vec{{{arguments[0][0]}}}")
             return
-        if name == "frac" and all(map(_is_unit, arguments)):
+        if name == "frac" and all(map(is_unit, arguments)):
             out += [*arguments[0], "/", *arguments[1]]  # \frac{\text{m}}{\text{s}}
             return
-        if name == "dot" and out and out[-1][0].isdigit():
-            name = "overline"
+        if name == "dot" and out and (out[-1][0].isdigit() or out[-1] == "}"):
+            first = len(out) - 1 - out[::-1].index("\\overline") if "\\overline" in out else len(out)
+            period = [token for token in out[first + 1 :] if token not in "{}"] + arguments[0]
+            if out[-1][0].isdigit() or (first < len(out) and all(token.isdigit() for token in period)):
+                name, arguments = (
+                    "overline",
+                    [["".join(period)]],
+                )  # 0.\dot{1}4\dot{2}: from the first dot to the last
+                del out[first:]
         out.append("\\" + name)
         for inner in arguments:
             out += ["{", *inner, "}"]
@@ -416,32 +378,3 @@ class _Reader:
     def ends_open(self) -> bool:
         rest = [token for token in self.pending if not token.isspace()]
         return not rest or rest[-2:] == [".", "\\right"]
-
-
-def _word(word: str) -> str:
-    return f"\\text{{{word.lower() if word.lower() in ('and', 'or') else word}}}"
-
-
-def _grouped(inner: list[str]) -> list[str]:
-    return inner if len(inner) == 1 else ["{", *inner, "}"]
-
-
-def _is_language(run: str) -> bool:
-    """Whether a run of letters is a word of a language rather than a product of variables."""
-    if not run.isascii() or run.lower() in spelling.WORDS:
-        return True
-    if run.isupper():
-        return False  # AB, HTT: points, or letters in a row
-    if run[0].isupper():
-        return len(run) >= 3 and run[1:].islower()
-    return (
-        len(run) >= 4 and run not in "abcdefghijklmnopqrstuvwxyz" and re.search(r"[aeiouy]", run) is not None
-    )
-
-
-def _is_unit(tokens: list[str]) -> bool:
-    """Whether an argument holds a unit alone: the parts of a fraction of units are one."""
-    others = ("^", "{", "}", "\\cdot", "-")
-    return (
-        bool(tokens) and is_word(tokens[0]) and all(is_word(t) or t in others or t.isdigit() for t in tokens)
-    )

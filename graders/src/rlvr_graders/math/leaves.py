@@ -9,9 +9,10 @@ from fractions import Fraction
 
 from .exact import QUICK_BITS, TooLarge, exact_value, rounds_to, terminates
 from .expression import Expression, parse
+from .measures import UNITS
 from .structure import Node
 from .tokens import Tokens, UnreadableAnswer, join
-from .units import UNITS, Unit, units_conflict
+from .units import Unit, units_conflict
 
 Sides = tuple[Expression, Expression]
 """The two sides of an equation or inequality."""

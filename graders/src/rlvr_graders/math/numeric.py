@@ -11,15 +11,17 @@ from fractions import Fraction
 import mpmath
 from mpmath import mp
 
-from .evaluation import Value
+from .evaluation import Value, mentions
 from .exact import TooLarge, exact_value
 from .expression import Expression, symbols
-from .points import equal_exactly, evaluations
+from .points import equal_exactly, evaluations, has_head
 
 _ENOUGH = 3
 """Points that must have a value: two formulas that people write do not agree at three of them by chance."""
 _INTEGRATED = frozenset({"x", "t", "u", "y", "z", "s", "r", "\\theta"})
 _CONSTANTS = frozenset({"c", "K", "k", "C_{1}", "c_{1}", "D", "A", "C_{0}", "const", "constant", "C'"})
+_BASIS = frozenset({"basis"})
+_UNKNOWN = frozenset({"apply"})
 _FAMILY_REACH = 12
 
 
@@ -44,7 +46,7 @@ def equal(expected: Expression, given: Expression) -> bool:
 
 
 def _agree(expected: Expression, given: Expression) -> bool:
-    if "('basis'" in f"{expected}{given}":  # 3i - 2j is (3, -2, 0)
+    if has_head(expected, _BASIS) or has_head(given, _BASIS):  # 3i - 2j is (3, -2, 0)
         expected, given = _in_space(expected), _in_space(given)
     if _are_of_matrices(expected, given):
         expected, given = _of_matrices(expected), _of_matrices(given)
@@ -61,18 +63,11 @@ def _agree(expected: Expression, given: Expression) -> bool:
 def _are_of_matrices(*expressions: Expression) -> bool:
     """Whether all letters are capitals, in products with an inverse or a transpose: then their order matters."""
     names = frozenset().union(*map(symbols, expressions))
-    text = str(expressions)
-    is_inverse = (
-        f"{('number', Fraction(-1))}" in text
-        or "('-', ('number', Fraction(1, 1)))" in text
-        or "('symbol', 'T')" in text
-    )
-    return (
-        len(names) > 1
-        and all(len(n) == 1 and n.isupper() for n in names)
-        and is_inverse
-        and "('/'" not in text
-    )
+    if len(names) < 2 or not all(len(name) == 1 and name.isupper() for name in names):
+        return False
+    powers = (("number", Fraction(-1)), ("-", ("number", Fraction(1))), ("symbol", "T"))
+    is_inverse = any(mentions(expression, power) for expression in expressions for power in powers)
+    return is_inverse and not any(has_head(expression, frozenset({"/"})) for expression in expressions)
 
 
 def _in_space(expression: Expression) -> Expression:
@@ -186,6 +181,8 @@ def real_value(expression: Expression) -> Fraction | None:
     value = exact_value(expression)
     if value is not None or symbols(expression):
         return value
+    if has_head(expression, _UNKNOWN):  # f(2) is no number
+        return None
     for point in evaluations([expression]):
         number = point.values[0]
         if isinstance(number, mpmath.matrix) or not point.is_real(number) or mp.isinf(number):

@@ -37,14 +37,14 @@ def points(*expressions: Expression) -> Iterator[Point]:
             value = Fraction((-1) ** negative * (top + index + 2 * place), bottom)
             if name in _COUNTERS:
                 point[name] = Fraction(_COUNTS[turn] + 2 * (index // len(_COUNTS)))
-            elif _width(name, names, expressions) > 1:
+            elif name[0] in "zw\\" and _width(name, names, expressions) > 1:
                 point[name] = tuple(
                     value * (n + 2) / (n * n + 3) - n for n in range(_width(name, names, expressions))
                 )
             else:
                 point[name] = value
         yield point
-    if names and any(_has_head(expression, _KINKED) for expression in expressions):
+    if names and any(has_head(expression, _KINKED) for expression in expressions):
         yield from _far_points(names, expressions)
 
 
@@ -56,9 +56,9 @@ def _width(name: str, names: Sequence[str], expressions: Sequence[Expression]) -
         return 9
     if name[0] not in "zw":
         return 1
-    is_plane = any(_has_head(e, _COMPLEX) or mentions(e, ("constant", "i")) for e in expressions)
+    is_plane = any(has_head(e, _COMPLEX) or mentions(e, ("constant", "i")) for e in expressions)
     of_size = any(
-        mentions(e, ("abs", ("symbol", name))) or _has_head(e, frozenset({"abs"})) for e in expressions
+        mentions(e, ("abs", ("symbol", name))) or has_head(e, frozenset({"abs"})) for e in expressions
     )
     return 2 if is_plane or (of_size and not {"x", "y"}.intersection(names)) else 1
 
@@ -106,10 +106,10 @@ def _constants(expression: Expression) -> Iterator[Fraction]:
             yield from _constants(part)
 
 
-def _has_head(expression: Expression, heads: frozenset[str]) -> bool:
+def has_head(expression: Expression, heads: frozenset[str]) -> bool:
     inner = (part for part in expression[1:] if isinstance(part, tuple))
     is_here = expression[0] in heads or (expression[0] == "apply" and expression[1] in heads)
-    return is_here or any(_has_head(part, heads) for part in inner)
+    return is_here or any(has_head(part, heads) for part in inner)
 
 
 def evaluations(expressions: Sequence[Expression], *, are_two: bool = False) -> Iterator[Evaluation]:

@@ -2,179 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from fractions import Fraction
 
+from .measures import BASES, CASED, COMPOUND, CURRENCIES, SIGNS, UNITS, Measure
 from .numerals import NUMBERS, PARTS, SCALES, in_digits
 from .tokens import CLOSERS, OPENERS, Tokens, is_word, listed, word_of
 
-Measure = tuple[tuple[str, int], ...]
-
-
-_TABLE = """
-1 length: meter m meter meters metre metres
-0.0254 length: inch in inch inches
-0.3048 length: foot ft foot feet
-0.9144 length: yard yd yds yard yards
-1609.344 length: mile mi mile miles
-1852 length: nauticalmile nmi
-9460730472580800 length: lightyear ly lightyear lightyears light-year light-years
-1 time: second s sec secs second seconds
-60 time: minute min mins minute minutes
-3600 time: hour h hr hrs hour hours
-86400 time: day day days
-604800 time: week wk wks week weeks fortnight
-1 month: month mo month months
-12 month: year yr yrs year years
-120 month: decade decade decades
-1200 month: century century centuries
-1 mass: gram g gram grams gramme grammes
-1000000 mass: tonne tonne tonnes
-1 ton: ton ton tons
-453.59237 mass: pound lb lbs pound pounds
-28.349523125 mass: ounce oz ounce ounces
-4046.8564224 length2: acre acre acres
-10000 length2: hectare ha hectare hectares
-0.001 length3: liter l liter liters litre litres
-0.003785411784 length3: gallon gal gallon gallons
-0.000946352946 length3: quart qt quart quarts
-0.000473176473 length3: pint pt pint pints
-0.0002365882365 length3: cup cup cups
-0.00001478676478125 length3: tablespoon tbsp tablespoon tablespoons
-0.00000492892159375 length3: teaspoon tsp teaspoon teaspoons
-1000 mass length time-2: newton n newton newtons
-1000 mass length2 time-2: joule j joule joules
-4184 mass length2 time-2: calorie cal calorie calories
-3600000 mass length2 time-2: watthour wh watthour watthours
-1000 mass length2 time-3: watt w watt watts
-1000 mass length-1 time-2: pascal pa pascal pascals
-100000000 mass length-1 time-2: bar bar bars
-1 time-1: hertz hz hertz
-1 current: ampere a amp amps ampere amperes
-1000 mass length2 time-3 current-1: volt v volt volts
-1000 mass length2 time-3 current-2: ohm ohm ohms
-1 current time: coulomb coulomb coulombs
-1 electronvolt: electronvolt ev electronvolt electronvolts
-1 amount: mole mol mole moles
-1 information: bit bit bits
-8 information: byte byte bytes
-1 degree: degree deg degs degree degrees
-1 radian: radian rad rads radian radians
-1 celsius: celsius celsius centigrade
-1 fahrenheit: fahrenheit fahrenheit
-1 kelvin: kelvin kelvin kelvins
-1 decibel: decibel db decibel decibels
-1 turn: turn revolution revolutions rev revs turn turns
-1 dollar: dollar dollar dollars usd $ buck bucks
-0.01 dollar: cent cent cents ¢ penny pennies
-0.05 dollar: nickel nickel nickels
-0.1 dollar: dime dime dimes
-1 euro: euro euro euros eur
-1 sterling: sterling gbp
-1 yen: yen yen jpy
-1 yuan: yuan yuan rmb cny
-1 rupee: rupee rupee rupees rs inr
-1 unit: unit unit units
-1 %: % % percent pct percentage percents
-"""
-"""Factor, base measure with powers: the unit's own name, then what it is written as."""
-_PREFIXES = {
-    "n": "nano",
-    "u": "micro",
-    "m": "milli",
-    "c": "centi",
-    "d": "deci",
-    "k": "kilo",
-    "M": "mega",
-    "G": "giga",
-    "T": "tera",
-}
-_FACTORS = {
-    "nano": -9,
-    "micro": -6,
-    "milli": -3,
-    "centi": -2,
-    "deci": -1,
-    "kilo": 3,
-    "mega": 6,
-    "giga": 9,
-    "tera": 12,
-}
-_PREFIXED = {
-    "meter": "m",
-    "gram": "g",
-    "second": "s",
-    "liter": "L",
-    "newton": "N",
-    "joule": "J",
-    "watt": "W",
-    "pascal": "Pa",
-    "volt": "V",
-}
-_PREFIXED |= {
-    "hertz": "Hz",
-    "ampere": "A",
-    "mole": "mol",
-    "byte": "B",
-    "bit": "bit",
-    "calorie": "cal",
-    "electronvolt": "eV",
-}
-_PREFIXED |= {"watthour": "Wh", "ohm": "ohm"}
-UNITS: dict[str, str] = {}
-"""What a unit is written as, in small letters -> its own name."""
-_CASED: dict[str, str] = {}
-"""The same with the case that matters: mW and MW."""
-_BASES: dict[str, tuple[Fraction, Measure]] = {}
-"""A unit's own name -> its factor and base measure."""
-for _line in _TABLE.strip().splitlines():
-    _left, _, _names = _line.partition(": ")
-    _name, *_spellings = _names.split()
-    _factor, *_bases = _left.split()
-    _powers = [re.fullmatch(r"(\D+?)(-?\d*)", base) for base in _bases]
-    _BASES[_name] = Fraction(_factor), tuple(sorted((m[1], int(m[2] or 1)) for m in _powers if m))
-    UNITS |= dict.fromkeys(_spellings, _name)
-    for _letter, _prefix in _PREFIXES.items() if _name in _PREFIXED else ():
-        _own = _prefix + _name
-        _BASES[_own] = _BASES[_name][0] * Fraction(10) ** _FACTORS[_prefix], _BASES[_name][1]
-        UNITS |= {
-            _own: _own,
-            _own + "s": _own,
-            _own.replace("er", "re"): _own,
-            _own.replace("er", "re") + "s": _own,
-        }
-        _CASED[_letter + _PREFIXED[_name]] = _own
-_CASED |= {
-    "µm": "micrometer",
-    "ml": "milliliter",
-    "Kb": "kilobit",
-    "KB": "kilobyte",
-    "C": "coulomb",
-    "F": "farad",
-}
-UNITS |= {
-    name.lower(): own for name, own in reversed(_CASED.items()) if name.lower() not in UNITS and len(name) > 1
-}
-UNITS |= {"cms": "centimeter", "kms": "kilometer", "kgs": "kilogram"}
-_COMPOUND: dict[str, Measure] = {
-    "mph": (("hour", -1), ("mile", 1)),
-    **dict.fromkeys(("kph", "kmh", "kmph"), (("hour", -1), ("kilometer", 1))),
-    "mps": (("meter", 1), ("second", -1)),
-    "fps": (("foot", 1), ("second", -1)),
-    "rpm": (("minute", -1), ("turn", 1)),
-    "knots": (("hour", -1), ("nauticalmile", 1)),
-    "knot": (("hour", -1), ("nauticalmile", 1)),
-    "cc": (("centimeter", 3),),
-    "sqft": (("foot", 2),),
-}
-_NOT_BARE = listed("rs pa ha wh nm pm um cd ms ns us ly mo qt pt rev bar turn bit cup tt dm")
-BARE_UNITS = {name for name in {*UNITS, *_COMPOUND} if len(name) > 1 and name.isalpha()} - _NOT_BARE
-BARE_UNITS |= listed("sq cu nm ms dm cup bit")
-"""Unit names that are units behind a number even without ``\\text``; a single letter there is a variable: 3m is not 3."""
-SIGNS = {name: name.strip("\\") for name in ("%", "\\degree", "\\euro", "\\yen", "\\rupee")}
-SIGNS |= {"\\$": "dollar", "\\pounds": "sterling"}
-CURRENCIES = frozenset({*SIGNS.values(), "rupee", "yuan", "cent"}) - {"%", "degree"}
 _POWERS = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed": 3}
 ORDINALS = listed("st nd rd th")
 # Words that turn a value's meaning: two answers that differ in one of these are two answers.
@@ -201,7 +35,7 @@ _HARMLESS = listed(
     "altogether all in left remaining each only people children men women sheep fish deer mice geese teeth dice cattle old tall "
     ""
     "long wide high deep thick away ahead apart approximately approx exactly about answer o'clock gon sided per of the a an overall "
-    "today daily weekly monthly annually yearly later ago more less fewer th even odd north south east west up down above right "
+    "today daily weekly monthly annually yearly later ago th even odd north south east west up down above right "
     "before after am pm gain loss profit increase decrease positive clockwise counterclockwise inside outside"
 )
 _TRIGONOMETRY = frozenset({"\\sin", "\\cos", "\\tan", "\\cot", "\\sec", "\\csc", "\\cis"})
@@ -226,7 +60,7 @@ class Unit:
         """The factor and the base measures that the unit stands for: (1000/3600, length over time) for km/h."""
         factor, powers = Fraction(1), dict[str, int]()
         for name, power in self.measure:
-            size, bases = _BASES.get(name, (Fraction(1), ((name, 1),)))
+            size, bases = BASES.get(name, (Fraction(1), ((name, 1),)))
             factor *= size**power
             for base, times in bases:
                 powers[base] = powers.get(base, 0) + power * times
@@ -248,7 +82,10 @@ def units_conflict(one: Unit, other: Unit, *, counts_matter: bool = False) -> bo
         return True
     if one.measure and other.measure:
         names = {name for name, _ in one.measure + other.measure}
-        return one.in_bases()[1] != other.in_bases()[1] and "unit" not in names
+        if "unit" in names:  # square units are not cubic ones; plain units are said of all of them
+            powers = {sum(power for _, power in unit.measure) for unit in (one, other)}
+            return len(powers) > 1 and 1 not in powers
+        return one.in_bases()[1] != other.in_bases()[1]
     return counts_matter and bool(one.words and other.words) and not set(one.words) & set(other.words)
 
 
@@ -296,6 +133,8 @@ def compound(tokens: Tokens) -> tuple[Tokens, Unit] | None:
     """5 feet 6 inches, 2 hours and 15 minutes: the sum in the first unit. None where this is anything else."""
     if len(tokens) < 4:
         return None
+    if tokens[1::2] == ("'", "'") and tokens[4:] == ("'",):  # 5' 6''
+        tokens = (tokens[0], "\\text{ft}", tokens[2], "\\text{in}")
     plain = [token for token in tokens if word_of(token) != "and" and token not in (",", " ")]
     marks = {"\\degree": "degree", "'": "arcminute"}
     names = [marks.get(t) or UNITS.get(t if t in ("h", "m", "s") else word_of(t), "") for t in plain[1::2]]
@@ -423,14 +262,14 @@ class _Reading:
             return self.raise_last(_POWERS[lowered])
         elif lowered in _POWERS:
             self.power = _POWERS[lowered]
-        elif lowered in _COMPOUND:
-            for name, power in _COMPOUND[lowered]:
+        elif lowered in COMPOUND:
+            for name, power in COMPOUND[lowered]:
                 self.powers[name] = self.powers.get(name, 0) + self.sign * power
             self.last = ""
-        elif (word in _CASED or lowered in UNITS) and not (
+        elif (word in CASED or lowered in UNITS) and not (
             lowered == "in" and is_word(following)
         ):  # 5 in, but 5 in total
-            self.last = _CASED.get(word) or UNITS[lowered]
+            self.last = CASED.get(word) or UNITS[lowered]
             self.powers[self.last] = self.powers.get(self.last, 0) + self.sign * self.power
             self.sign = self.power = 1
         elif lowered not in ("of", "the", "a", "an", "each"):

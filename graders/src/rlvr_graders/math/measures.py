@@ -1,0 +1,174 @@
+"""The table of units: how each is written, what it measures, and its factor; with the prefixes of SI."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+from .tokens import listed
+
+Measure = tuple[tuple[str, int], ...]
+
+_TABLE = """
+1 length: meter m meter meters metre metres
+0.0254 length: inch in inch inches
+0.3048 length: foot ft foot feet
+0.9144 length: yard yd yds yard yards
+1609.344 length: mile mi mile miles
+1852 length: nauticalmile nmi
+9460730472580800 length: lightyear ly lightyear lightyears light-year light-years
+1 time: second s sec secs second seconds
+60 time: minute min mins minute minutes
+3600 time: hour h hr hrs hour hours
+86400 time: day day days
+604800 time: week wk wks week weeks fortnight
+1 month: month mo month months
+12 month: year yr yrs year years
+120 month: decade decade decades
+1200 month: century century centuries
+1 mass: gram g gram grams gramme grammes
+1000000 mass: tonne tonne tonnes
+1 ton: ton ton tons
+453.59237 mass: pound lb lbs pound pounds
+28.349523125 mass: ounce oz ounce ounces
+4046.8564224 length2: acre acre acres
+10000 length2: hectare ha hectare hectares
+0.001 length3: liter l liter liters litre litres
+0.003785411784 length3: gallon gal gallon gallons
+0.000946352946 length3: quart qt quart quarts
+0.000473176473 length3: pint pt pint pints
+0.0002365882365 length3: cup cup cups
+0.00001478676478125 length3: tablespoon tbsp tablespoon tablespoons
+0.00000492892159375 length3: teaspoon tsp teaspoon teaspoons
+1000 mass length time-2: newton n newton newtons
+1000 mass length2 time-2: joule j joule joules
+4184 mass length2 time-2: calorie cal calorie calories
+3600000 mass length2 time-2: watthour wh watthour watthours
+1000 mass length2 time-3: watt w watt watts
+1000 mass length-1 time-2: pascal pa pascal pascals
+100000000 mass length-1 time-2: bar bar bars
+1 time-1: hertz hz hertz
+1 current: ampere a amp amps ampere amperes
+1000 mass length2 time-3 current-1: volt v volt volts
+1000 mass length2 time-3 current-2: ohm ohm ohms
+1 current time: coulomb coulomb coulombs
+1 electronvolt: electronvolt ev electronvolt electronvolts
+1 amount: mole mol mole moles
+1 information: bit bit bits
+8 information: byte byte bytes
+1 degree: degree deg degs degree degrees
+1 radian: radian rad rads radian radians
+1 celsius: celsius celsius centigrade
+1 fahrenheit: fahrenheit fahrenheit
+1 kelvin: kelvin kelvin kelvins
+1 decibel: decibel db decibel decibels
+1 turn: turn revolution revolutions rev revs turn turns
+1 dollar: dollar dollar dollars usd $ buck bucks
+0.01 dollar: cent cent cents ¢ penny pennies
+0.05 dollar: nickel nickel nickels
+0.1 dollar: dime dime dimes
+1 euro: euro euro euros eur
+1 sterling: sterling gbp
+1 yen: yen yen jpy
+1 yuan: yuan yuan rmb cny
+1 rupee: rupee rupee rupees rs inr
+1 unit: unit unit units
+1 %: % % percent pct percentage percents
+"""
+"""Factor, base measure with powers: the unit's own name, then what it is written as."""
+_PREFIXES = {
+    "n": "nano",
+    "u": "micro",
+    "m": "milli",
+    "c": "centi",
+    "d": "deci",
+    "k": "kilo",
+    "M": "mega",
+    "G": "giga",
+    "T": "tera",
+}
+_FACTORS = {
+    "nano": -9,
+    "micro": -6,
+    "milli": -3,
+    "centi": -2,
+    "deci": -1,
+    "kilo": 3,
+    "mega": 6,
+    "giga": 9,
+    "tera": 12,
+}
+_PREFIXED = {
+    "meter": "m",
+    "gram": "g",
+    "second": "s",
+    "liter": "L",
+    "newton": "N",
+    "joule": "J",
+    "watt": "W",
+    "pascal": "Pa",
+    "volt": "V",
+}
+_PREFIXED |= {
+    "hertz": "Hz",
+    "ampere": "A",
+    "mole": "mol",
+    "byte": "B",
+    "bit": "bit",
+    "calorie": "cal",
+    "electronvolt": "eV",
+}
+_PREFIXED |= {"watthour": "Wh", "ohm": "ohm"}
+UNITS: dict[str, str] = {}
+"""What a unit is written as, in small letters -> its own name."""
+CASED: dict[str, str] = {}
+"""The same with the case that matters: mW and MW."""
+BASES: dict[str, tuple[Fraction, Measure]] = {}
+"""A unit's own name -> its factor and base measure."""
+for _line in _TABLE.strip().splitlines():
+    _left, _, _names = _line.partition(": ")
+    _name, *_spellings = _names.split()
+    _factor, *_bases = _left.split()
+    _powers = [re.fullmatch(r"(\D+?)(-?\d*)", base) for base in _bases]
+    BASES[_name] = Fraction(_factor), tuple(sorted((m[1], int(m[2] or 1)) for m in _powers if m))
+    UNITS |= dict.fromkeys(_spellings, _name)
+    for _letter, _prefix in _PREFIXES.items() if _name in _PREFIXED else ():
+        _own = _prefix + _name
+        BASES[_own] = BASES[_name][0] * Fraction(10) ** _FACTORS[_prefix], BASES[_name][1]
+        UNITS |= {
+            _own: _own,
+            _own + "s": _own,
+            _own.replace("er", "re"): _own,
+            _own.replace("er", "re") + "s": _own,
+        }
+        CASED[_letter + _PREFIXED[_name]] = _own
+CASED |= {
+    "µm": "micrometer",
+    "ml": "milliliter",
+    "Kb": "kilobit",
+    "KB": "kilobyte",
+    "C": "coulomb",
+    "F": "farad",
+}
+UNITS |= {
+    name.lower(): own for name, own in reversed(CASED.items()) if name.lower() not in UNITS and len(name) > 1
+}
+UNITS |= {"cms": "centimeter", "kms": "kilometer", "kgs": "kilogram"}
+COMPOUND: dict[str, Measure] = {
+    "mph": (("hour", -1), ("mile", 1)),
+    **dict.fromkeys(("kph", "kmh", "kmph"), (("hour", -1), ("kilometer", 1))),
+    "mps": (("meter", 1), ("second", -1)),
+    "fps": (("foot", 1), ("second", -1)),
+    "rpm": (("minute", -1), ("turn", 1)),
+    "knots": (("hour", -1), ("nauticalmile", 1)),
+    "knot": (("hour", -1), ("nauticalmile", 1)),
+    "cc": (("centimeter", 3),),
+    "sqft": (("foot", 2),),
+}
+_NOT_BARE = listed("rs pa ha wh nm pm um cd ms ns us ly mo qt pt rev bar turn bit cup tt dm")
+BARE_UNITS = {name for name in {*UNITS, *COMPOUND} if len(name) > 1 and name.isalpha()} - _NOT_BARE
+BARE_UNITS |= listed("sq cu nm ms dm cup bit")
+"""Unit names that are units behind a number even without ``\\text``; a single letter there is a variable: 3m is not 3."""
+SIGNS = {name: name.strip("\\") for name in ("%", "\\degree", "\\euro", "\\yen", "\\rupee")}
+SIGNS |= {"\\$": "dollar", "\\pounds": "sterling"}
+CURRENCIES = frozenset({*SIGNS.values(), "rupee", "yuan", "cent"}) - {"%", "degree"}

@@ -1,0 +1,139 @@
+"""What an expression is made of, and the tokens that it is read from: for `expression`."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+from .tokens import Tokens, UnreadableAnswer, commands, join, listed
+
+Expression = tuple[Any, ...]
+
+ONE_ARGUMENT = listed(
+    "sin cos tan cot sec csc arcsin arccos arctan arccot arcsec arccsc sinh cosh tanh coth sech csch arcsinh arccosh arctanh "
+    "ln log exp sign cis arg erf det Re Im abs floor ceil cbrt trace"
+)
+INVERSES = {name: f"arc{name}" for name in listed("sin cos tan cot sec csc sinh cosh tanh")}
+SEVERAL_ARGUMENTS = frozenset({"max", "min", "gcd", "lcm"})
+FUNCTIONS = ONE_ARGUMENT | SEVERAL_ARGUMENTS
+NO_ARGUMENT = frozenset({"(", "[", "{", "|", "\\cdot"})
+TRIGONOMETRIC = frozenset({"sin", "cos", "tan", "cot", "sec", "csc", "cis"})
+GREEK = commands(
+    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi rho sigma tau upsilon phi chi psi omega "
+    "Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega ell hbar aleph partial nabla wp dots top perp emptyset"
+)
+# Letters that call rather than multiply when a bracket follows: f(x + 1), but a(b + c).
+CALLING = frozenset(
+    {*"fghFGHO", "\\phi", "\\psi", "\\Phi", "\\Psi", "\\Gamma", "\\zeta", "\\Theta", "\\Omega"}
+)
+COUNTED = {"C": "binom", "P": "arrangements"}
+UNWORKED = commands("int iint iiint oint lim limsup liminf sup inf bigcup bigcap")
+CLOSERS = {"(": ")", "[": "]", "{": "}", "\\langle": "\\rangle"}
+BRACKETS = {"\\lfloor": ("floor", "\\rfloor"), "\\lceil": ("ceil", "\\rceil")}
+ENDS = frozenset(
+    {")", "]", "}", "\\}", "\\rangle", "\\rfloor", "\\rceil", ",", ";", "+", "-", "&", "\\newrow"}
+)
+
+
+def symbols(expression: Expression) -> frozenset[str]:
+    """The names of the variables in an expression."""
+    if expression[0] == "symbol":
+        return frozenset({expression[1]})
+    parts = (part for part in expression[1:] if isinstance(part, tuple))
+    inner: frozenset[str] = frozenset().union(*map(symbols, parts))
+    return inner - {expression[1]} if expression[0] in ("sum", "prod") else inner
+
+
+class TokenReader:
+    """Tokens, and how far they are read."""
+
+    def __init__(self, tokens: Tokens) -> None:
+        self.tokens = tokens
+        self.at = 0
+
+    def peek(self, ahead: int = 0) -> str:
+        return self.tokens[self.at + ahead] if self.at + ahead < len(self.tokens) else ""
+
+    def take(self) -> str:
+        token = self.peek()
+        if not token:
+            raise UnreadableAnswer(f"{join(self.tokens)[:60]!r} ends too early")
+        self.at += 1
+        return token
+
+    def expect(self, token: str) -> None:
+        if self.peek() != token:
+            raise UnreadableAnswer(f"{token!r} is missing in {join(self.tokens)[:60]!r}")
+        self.at += 1
+
+    def skip_group(self) -> None:
+        self.expect("{")
+        depth = 1
+        while depth:
+            token = self.take()
+            depth += (token == "{") - (token == "}")
+
+    def number(self, token: str) -> Expression:
+        if self.peek() == "\\overline" and "." in token:
+            self.take()
+            self.expect("{")
+            period = self.take()
+            self.expect("}")
+            if not period.isdigit():
+                raise UnreadableAnswer("the period of a decimal is not a number")
+            return ("number", repeating(token, period))
+        value = Fraction(token)
+        part = self.proper_fraction() if token.isdigit() else None
+        return ("number", value if part is None else value + part)
+
+    def proper_fraction(self) -> Fraction | None:
+        r"""The fraction of a mixed number that follows: 1\frac{4}{5} is 9/5 by the convention of every school text; so is 1 4/5."""
+        following = self.tokens[self.at : self.at + 7]
+        if len(following) == 7 and following[0] == "\\frac":
+            top, bottom, width = following[2], following[5], 7
+            fits = (following[1], following[3], following[4], following[6]) == ("{", "}", "{", "}")
+        else:
+            top, bottom, width = *(following[1:2] or ("",)), *(following[3:4] or ("",)), 4
+            fits = following[:1] == (" ",) and following[2:3] == ("/",)
+        if not fits or not (top.isdigit() and bottom.isdigit()) or not 0 <= int(top) < int(bottom):
+            return None
+        self.at += width
+        return Fraction(int(top), int(bottom))
+
+
+def product(factors: list[Expression]) -> Expression:
+    return factors[0] if len(factors) == 1 else ("*", *factors)
+
+
+def whole(value: int) -> Expression:
+    return ("number", Fraction(value))
+
+
+def basis(letter: str) -> Expression:
+    return ("basis", *(whole(int(letter == name)) for name in "ijk"))
+
+
+def are_digits(content: Tokens) -> bool:
+    letters = [token for token in content if token.isalpha()]
+    plain = all(len(token) == 1 and token.isalnum() and not token.isupper() for token in content)
+    return plain and len(content) > 1 and len(letters) > 0 and not {"z", "w"}.intersection(letters)
+
+
+def composed(chain: Expression, arguments: list[Expression]) -> Expression:
+    """(f \\circ g)(x) as f(g(x))."""
+    if chain[:2] == ("apply", "\\circ"):
+        return composed(chain[2], [composed(chain[3], arguments)])
+    if chain[0] != "symbol":
+        raise UnreadableAnswer("a composition of what are no functions")
+    return ("apply", chain[1], *arguments)
+
+
+def is_matrix(expression: Expression) -> bool:
+    return expression[0] in ("matrix", "vector", "transpose")
+
+
+def repeating(head: str, period: str) -> Fraction:
+    """0.1666... with head "0.1" and period "6": (16 - 1) / 90."""
+    integer, _, places = head.partition(".")
+    shifted = int(integer + places + period) - int(integer + places)
+    return Fraction(shifted, (10 ** len(period) - 1) * 10 ** len(places))

@@ -1,0 +1,103 @@
+"""TeX's tokens as they stand in an answer, and what can be told from those that follow: for `latex`."""
+
+from __future__ import annotations
+
+import re
+
+from . import spelling
+from .tokens import is_word
+
+_TOKEN = re.compile(
+    r"""\\(?:begin|end)\s*\{[A-Za-z]+\*?\}
+    | \\\\(?:\s*\[-?[\d.]+\s*(?:pt|em|ex|cm|mm|in|mu)\])?   # a new line, perhaps with the space below it
+    | \\[A-Za-z]+ | \\.
+    | [0-9]+\.[0-9]+(?:[eE][-+]?[0-9]+)? | 1[eE][-+]?[0-9]+ | [0-9]+[eE]\+?[0-9]+ | [0-9]+ | \.[0-9]+   # 2e-5 is 2e minus 5
+    | (?<![^\W\d_])[apAP]\.\ ?[mM]\b\.? | [^\W\d_]+
+    | <=|>=|==|~=|(?<=\s)!=|\*\*|\+/-|\.{3,}
+    | \s+ | .""",
+    re.VERBOSE | re.DOTALL,
+)
+
+
+class Source:
+    """The tokens that are still to be read, the next one last."""
+
+    def __init__(self, text: str) -> None:
+        self.pending = _TOKEN.findall(text)[::-1]
+        self.depth = 0
+        self.tables = 0
+        """How many matrices or cases are open: only there a new line is a new row."""
+        self.in_unit = False
+        r"""Whether a fraction behind a number is read: there an upright letter is a unit, ``9 \frac{\mathrm{m}}{\mathrm{s}}``."""
+
+    def at_gap(self, length: int) -> bool:
+        """Whether a run of so many letters ends where a word may end; a short one needs a space: no, but not at^2."""
+        is_joined = (
+            self.pending[-1:] == ["-"] and len(self.pending) > 1 and len(self.pending[-2]) > 3
+        )  # two-thirds
+        return (
+            length > 3
+            or not self.pending
+            or is_joined
+            or self.pending[-1].isspace()
+            or self.pending[-1] in ".,;:!?$)"
+        )
+
+    def has_argument(self, function: str) -> bool:
+        """Whether ``2 sec x`` goes on like a function: then sec are no seconds."""
+        following = next((token for token in reversed(self.pending) if not token.isspace()), "")
+        has_letter = function in spelling.FUNCTIONS and following[:1].isalpha()
+        return has_letter or following in ("(", "\\left", "\\theta")
+
+    def skip(self, *tokens: str) -> bool:
+        """Takes the next token away where it is one of these."""
+        while self.pending and self.pending[-1].isspace():
+            self.pending.pop()
+        if self.pending and self.pending[-1] in tokens:
+            self.pending.pop()
+            return True
+        return False
+
+    def between_vectors(self, out: list[str]) -> bool:
+        """Whether this is a cross product: vectors are about, and no number stands beside the sign."""
+        rest = self.pending[::-1]
+        following = next((token for token in rest if not token.isspace()), "")
+        some = any(t.startswith(("\\vec{", "\\mathbf{")) for t in out) or any(
+            t[1:] in spelling.VECTORS for t in rest
+        )
+        if out[-1:] == ["\\nabla"]:
+            return True
+        return some and bool(out) and not out[-1][0].isdigit() and not following[:1].isdigit()
+
+    def ends_open(self) -> bool:
+        rest = [token for token in self.pending if not token.isspace()]
+        return not rest or rest[-2:] == [".", "\\right"]
+
+
+def as_word(word: str) -> str:
+    return f"\\text{{{word.lower() if word.lower() in ('and', 'or') else word}}}"
+
+
+def grouped(inner: list[str]) -> list[str]:
+    return inner if len(inner) == 1 else ["{", *inner, "}"]
+
+
+def is_language(run: str) -> bool:
+    """Whether a run of letters is a word of a language rather than a product of variables."""
+    if not run.isascii() or run.lower() in spelling.WORDS:
+        return True
+    if run.isupper():
+        return False  # AB, HTT: points, or letters in a row
+    if run[0].isupper():
+        return len(run) >= 3 and run[1:].islower()
+    return (
+        len(run) >= 4 and run not in "abcdefghijklmnopqrstuvwxyz" and re.search(r"[aeiouy]", run) is not None
+    )
+
+
+def is_unit(tokens: list[str]) -> bool:
+    """Whether an argument holds a unit alone: the parts of a fraction of units are one."""
+    others = ("^", "{", "}", "\\cdot", "-")
+    return (
+        bool(tokens) and is_word(tokens[0]) and all(is_word(t) or t in others or t.isdigit() for t in tokens)
+    )
