@@ -81,7 +81,10 @@ def main(arguments: list[str] | None = None) -> int:
         code = exit_code_of(error)
         if code is None or os.environ.get("DELTA_RLVR_TRACEBACK"):
             raise
-        print(f"delta-rlvr {command}: {as_flags(str(error), _flags(command))}", file=sys.stderr)
+        said = "; ".join(
+            [str(error), *getattr(error, "__notes__", [])[-1:]]
+        )  # the last note is the nearest to the command
+        print(f"delta-rlvr {command}: {as_flags(said, _flags(command))}", file=sys.stderr)
         return code
 
 

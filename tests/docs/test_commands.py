@@ -96,6 +96,7 @@ def accept(words, monkeypatch):
             monkeypatch.setattr("delta_rlvr.training.compare._one", lambda *_: None)
             monkeypatch.setattr("delta_rlvr.training.compare._score", lambda *_: 0.0)
             monkeypatch.setattr("delta_rlvr.training.compare.conclude", lambda *_: None)
+            monkeypatch.setattr("delta_rlvr.training.compare._score", lambda _: 0.5)
             compare.run(rest)
         case ["delta-rlvr", "doctor", *rest]:
             accept_doctor(rest)

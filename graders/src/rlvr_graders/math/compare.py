@@ -15,7 +15,7 @@ from ..verdict import CORRECT, UNREADABLE_REFERENCE, WRONG
 from .characters import has_thousands
 from .exact import TooLarge
 from .expression import Expression, parse
-from .families import renamed, without_constant_word
+from .families import renamed, whole_turns, without_constant_word
 from .latex import tokens_of
 from .leaves import Algebra, Judge, UnreadableReference, reference_expression, same_leaf
 from .moments import same_moment
@@ -94,6 +94,8 @@ def judge(reference: str, prediction: str, algebra: Algebra) -> str:
         if by.same(asked, given):
             return CORRECT
         if any(by.same(asked, read(tokens)) for tokens in renamed(asked, given)):
+            return CORRECT
+        if not (asked.ranges or given.ranges) and (turns := whole_turns(asked, given)) and by.same(*turns):
             return CORRECT
         is_comma = _DECIMAL_COMMA.fullmatch(prediction.strip()) and not has_thousands(prediction)
         if is_comma and "." in asked.text and asked.kind == "leaf":

@@ -133,6 +133,8 @@ def compound(tokens: Tokens) -> tuple[Tokens, Unit] | None:
     """5 feet 6 inches, 2 hours and 15 minutes: the sum in the first unit. None where this is anything else."""
     if len(tokens) < 4:
         return None
+    if tokens[1::2] == ("'", "'") and tokens[4:] == ("'",):  # 5' 6''
+        tokens = (tokens[0], "\\text{ft}", tokens[2], "\\text{in}")
     plain = [token for token in tokens if word_of(token) != "and" and token not in (",", " ")]
     marks = {"\\degree": "degree", "'": "arcminute"}
     names = [marks.get(t) or UNITS.get(t if t in ("h", "m", "s") else word_of(t), "") for t in plain[1::2]]
