@@ -1,6 +1,6 @@
 r"""Whether a prediction answers as the reference does: shape by shape, with the expressions at the leaves left to `Algebra`.
 
-The decisions taken here are listed in docs/rewards.md. The reference always comes first: it says what is asked for.
+The decisions taken here are listed in graders/docs/math.md. The reference always comes first: it says what is asked for.
 """
 
 from __future__ import annotations
