@@ -139,6 +139,7 @@ class _Session:
                 model=self.options.model,
                 task=self.options.task,
                 step=self.step,
+                accept_changed=self.options.accept_changed,
                 # What decides in the eyes of a custom reward is not known.
                 decisive=None if isinstance(self.reward, CustomReward) else self._decisive,
             )
