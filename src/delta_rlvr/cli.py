@@ -38,7 +38,7 @@ USAGE = """usage: delta-rlvr COMMAND [OPTION ...]
 `delta-rlvr COMMAND --help` says more; `delta-rlvr --version` prints the version.
 Options may be written with dashes or underscores: --max-tokens is --max_tokens.
 Without options, `delta-rlvr train` trains the bundled tiny policy in a few minutes.
-Exit codes: 0 done, 1 failed at work, 2 bad input, 3 done in part (the same command goes on), 130 interrupted (143: by SIGTERM).
+Exit codes: 0 done, 1 failed at work, 2 bad input, 3 done in part (the same command goes on), 130 interrupted, 143 by SIGTERM.
 DELTA_RLVR_TRACEBACK=1 in the environment shows where in the code an error came from.
 """
 
@@ -77,7 +77,7 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt as interrupt:
         kept = str(interrupt) or "what was written is kept"
         print(f"\ndelta-rlvr {command}: interrupted; {kept}", file=sys.stderr)
-        return 128 + terminated[0] if terminated else ExitCode.INTERRUPTED
+        return ExitCode.TERMINATED if terminated else ExitCode.INTERRUPTED
     except ModuleNotFoundError as error:
         install = f'pip install "delta-rlvr[{EXTRAS.get(command, "evaluate")}]"'
         print(f"delta-rlvr {command}: {error}. Install it with: {install}", file=sys.stderr)

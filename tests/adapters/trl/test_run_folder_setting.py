@@ -106,14 +106,9 @@ def test_a_wrong_number_is_refused(name, tmp_path):
 
 
 def test_scores_of_trls_own_evaluation_are_kept(tmp_path):
-    given = {
-        "eval_strategy": "steps",
-        "eval_steps": 2,
-        "per_device_eval_batch_size": 4,
-        "eval_on_start": True,
-    }
+    given = {"eval_steps": 2, "per_device_eval_batch_size": 4, "eval_on_start": True}
     trainer = build_real(output_dir=str(tmp_path), **DUE, **given)
-    trainer.eval_dataset = trainer.train_dataset.select(range(2))
+    trainer.eval_dataset, trainer.args.eval_strategy = trainer.train_dataset.select(range(2)), "steps"
     trainer.train()
     logged = [line for line in trainer.state.log_history if "eval_reward" in line]
     assert [line["step"] for line in logged] == [0, 2, 4]
