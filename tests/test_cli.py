@@ -118,6 +118,7 @@ BAD_INPUT = {
     "report": ["no-such-run"],
     "explain": ["--model", "builtin", "--rollouts", "no-such-file.jsonl"],
     "credit-bench": ["--batches", "0"],
+    "measured-credit": ["--batches", "0"],
     "study": ["no-such-file.yaml"],
     "leaderboard": ["no-such-folder"],
     "completion": ["no-such-shell"],

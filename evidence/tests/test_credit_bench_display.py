@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from delta_evidence.commands.credit_bench_display import sentences, show
+from delta_evidence.commands.planted_display import sentences, show
 from delta_evidence.planted.settings import PlantedSettings
 
 KEPT = Path(__file__).parents[1] / "results" / "credit-bench" / "credit_bench.json"

@@ -477,7 +477,7 @@ def test_a_study_arm_weighs_by_measured_credit():
     torch.testing.assert_close(plain.policy.embedding[0], training.policy.embedding[0], rtol=1e-4, atol=1e-6)
 
 
-TINY = ["--labels", "measured", "--model", "builtin", "--device", "cpu", "--group", "4", "--prompts", "4"]
+TINY = ["--model", "builtin", "--device", "cpu", "--group", "4", "--prompts", "4"]
 TINY += ["--responses", "2", "--batches", "1", "--budget", "16", "--rows-at-once", "64"]
 TINY += ["--task", "phrased-sums", "--methods", "delta,oracle-only", "--update-batches", "2"]
 TINY += ["--gradient-rollouts", "32", "--output"]
@@ -486,7 +486,7 @@ TINY += ["--gradient-rollouts", "32", "--output"]
 @pytest.mark.slow
 def test_the_command_goes_on_and_gives_the_same_tables(tmp_path, capsys):
     whole, torn = str(tmp_path / "whole"), str(tmp_path / "torn")
-    given = ["credit-bench", *TINY]
+    given = ["measured-credit", *TINY]
     assert main([*given, whole]) == 0
     told = capsys.readouterr().out
     assert "gain" in told
@@ -514,19 +514,16 @@ def test_the_command_goes_on_and_gives_the_same_tables(tmp_path, capsys):
 
 def test_refusals_in_words(tmp_path, capsys):
     for given, words in (
-        (["--labels", "planted", "--budget", "64"], "it belongs to --labels measured"),
-        (["--labels", "planted", "--server", "http://localhost:1/v1"], "it belongs to --labels measured"),
-        (["--labels", "measured", "--shots", "2"], "write it into the task"),
-        (["--labels", "measured", "--concurrency", "2"], "belongs to --server"),
+        (["--concurrency", "2"], "belongs to --server"),
         (
-            ["--labels", "measured", "--server", "http://h/v1", "--model", "builtin,sharp"],
+            ["--server", "http://h/v1", "--model", "builtin,sharp"],
             "holds one model",
         ),
-        (["--labels", "measured", "--methods", "measured"], "needs continuations of whole rollout batches"),
-        (["--labels", "measured", "--budget", "4"], "at least 16 continuations"),
-        (["--labels", "measured", "--update-batches", "1"], "bias from variance"),
+        (["--methods", "measured"], "needs continuations of whole rollout batches"),
+        (["--budget", "4"], "at least 16 continuations"),
+        (["--update-batches", "1"], "bias from variance"),
     ):
-        assert main(["credit-bench", *given, "--output", str(tmp_path / "none")]) == ExitCode.BAD_INPUT
+        assert main(["measured-credit", *given, "--output", str(tmp_path / "none")]) == ExitCode.BAD_INPUT
         assert words in capsys.readouterr().err
 
 

@@ -10,7 +10,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from delta_evidence.bench import PlannedBatch
-from delta_evidence.commands.credit_bench_display import sentences
+from delta_evidence.commands.planted_display import sentences
 from delta_evidence.planted.figure import bench_figure
 from delta_evidence.planted.policies import Continuation, is_variant, make_variant, told_solutions
 from delta_evidence.planted.settings import PlantedSettings

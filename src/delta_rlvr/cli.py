@@ -19,17 +19,18 @@ from delta_rlvr.hints import did_you_mean
 
 USAGE = """usage: delta-rlvr COMMAND [OPTION ...]
 
-  train         train a policy by reinforcement learning from verifiable rewards (DelTA, DAPO, GRPO, ...)
-  doctor        check a run before it starts: will it fit, how long will it take? It takes two real steps
-  compare       run several methods with several seeds, and end with a table and a test
-  evaluate      sample a model on benchmarks, grade its answers, compare results
-  report        make one page for one or more runs: which tokens got the credit, and how training went
-  explain       show which tokens of your own rollouts would get the credit, without training
-  credit-bench  measure whether each method's weights land on the tokens that decided
-  study         train many methods and seeds side by side in one process, with a table and tests
-  leaderboard   rank the methods by the kept results of study and credit-bench
-  methods       list the methods, show the settings of one, or check a rule of your own
-  completion    print what a shell needs to complete commands and options: delta-rlvr completion bash
+  train            train a policy by reinforcement learning from verifiable rewards (DelTA, DAPO, GRPO, ...)
+  doctor           check a run before it starts: will it fit, how long will it take? It takes two real steps
+  compare          run several methods with several seeds, and end with a table and a test
+  evaluate         sample a model on benchmarks, grade its answers, compare results
+  report           make one page for one or more runs: which tokens got the credit, and how training went
+  explain          show which tokens of your own rollouts would get the credit, without training
+  credit-bench     measure whether each method's weights land on the tokens that decided
+  measured-credit  measure token credit by continuations, and what each method's weights make of it
+  study            train many methods and seeds side by side in one process, with a table and tests
+  leaderboard      rank the methods by the kept results of study and credit-bench
+  methods          list the methods, show the settings of one, or check a rule of your own
+  completion       print what a shell needs to complete commands and options: delta-rlvr completion bash
 
 `delta-rlvr COMMAND --help` says more; `delta-rlvr --version` prints the version.
 Options may be written with dashes or underscores: --max-tokens is --max_tokens.
@@ -80,7 +81,10 @@ def main(arguments: list[str] | None = None) -> int:
         code = exit_code_of(error)
         if code is None or os.environ.get("DELTA_RLVR_TRACEBACK"):
             raise
-        print(f"delta-rlvr {command}: {as_flags(str(error), _flags(command))}", file=sys.stderr)
+        said = "; ".join(
+            [str(error), *getattr(error, "__notes__", [])[-1:]]
+        )  # the last note is the nearest to the command
+        print(f"delta-rlvr {command}: {as_flags(said, _flags(command))}", file=sys.stderr)
         return code
 
 

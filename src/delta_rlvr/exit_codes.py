@@ -59,5 +59,8 @@ def at_work() -> Iterator[None]:
         yield
     except Exception as error:
         if exit_code_of(error) is ExitCode.BAD_INPUT:
-            raise WorkFailed(str(error)) from error
+            failed = WorkFailed(str(error))
+            for note in getattr(error, "__notes__", ()):
+                failed.add_note(note)
+            raise failed from error
         raise

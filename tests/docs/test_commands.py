@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from command_line import built
-from delta_evidence.commands import credit_bench, leaderboard, study
+from delta_evidence.commands import credit_bench, leaderboard, measured_credit, study
 from delta_rlvr.commands import compare, completion, doctor, evaluate, explain, methods, report
 from delta_rlvr.objectives import get_method
 from pages import PAGES, ROOT, blocks, commands
@@ -35,6 +35,7 @@ PARSERS = {
     "report": report.add_arguments,
     "explain": explain.add_arguments,
     "credit-bench": credit_bench.add_arguments,
+    "measured-credit": measured_credit.add_arguments,
     "study": study.add_arguments,
     "leaderboard": leaderboard.add_arguments,
     "methods": methods.add_arguments,
@@ -93,7 +94,9 @@ def accept(words, monkeypatch):
             accept_train(rest)
         case ["delta-rlvr", "compare", *rest]:
             monkeypatch.setattr("delta_rlvr.training.compare._one", lambda *_: None)
+            monkeypatch.setattr("delta_rlvr.training.compare._score", lambda *_: 0.0)
             monkeypatch.setattr("delta_rlvr.training.compare.conclude", lambda *_: None)
+            monkeypatch.setattr("delta_rlvr.training.compare._score", lambda _: 0.5)
             compare.run(rest)
         case ["delta-rlvr", "doctor", *rest]:
             accept_doctor(rest)

@@ -11,5 +11,5 @@ EXTRAS = {
 TRAIN_LIKE = ("train", "doctor", "compare")
 """Those that take every option of TRL."""
 
-IN_EVIDENCE = ("credit-bench", "study", "leaderboard")
+IN_EVIDENCE = ("credit-bench", "measured-credit", "study", "leaderboard")
 """Commands of the distribution delta-rlvr-evidence, which joins them by the entry-point group `delta_rlvr.commands`."""

@@ -16,6 +16,7 @@ from delta_rlvr.evaluate.records import Completion, Grade, Outcome, Questions, S
 from delta_rlvr.evaluate.results import EvaluationResult
 from delta_rlvr.evaluate.runner import Progress, run_evaluation
 from delta_rlvr.evaluate.settings import HELDOUT, EvaluationSettings, SampleKey
+from delta_rlvr.models.finite import NotFinite
 from delta_rlvr.models.prompts import encode_prompt
 from delta_rlvr.tasks.problem import Problem
 from delta_rlvr.tasks.registry import grade_problem
@@ -111,6 +112,8 @@ class LocalSampler:
             cache = output.past_key_values
             uniforms = torch.from_numpy(streams.next()[rows]).to(device)
             logits = output.logits[:, -1].float()
+            if logits.isnan().any():
+                raise NotFinite("the policy's probabilities are")
             drawn = draw_tokens(logits, uniforms, temperature=settings.temperature, top_p=settings.top_p)
             for row, token in zip(rows, drawn.tolist(), strict=True):
                 if row not in active:

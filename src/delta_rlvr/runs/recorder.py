@@ -44,9 +44,9 @@ class Recorder:
         """The metrics of a step, with a note where it taught nothing."""
         note = no_signal(line, IN_FOLDER, *self._names)
         whole = {**line, "note": note} if note else dict(line)
-        self.writer.log(whole)
+        written = self.writer.log(whole)
         for listener in self.listeners:
-            listener(whole)
+            listener(written)
 
     def keeps(self, group: int) -> bool:
         """Whether a dump has the responses to the prompt of this number."""

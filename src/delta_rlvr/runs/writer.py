@@ -132,8 +132,8 @@ class RunWriter:
         """A copy of what run.json holds."""
         return json.loads(dump(self._info))
 
-    def log(self, metrics: Mapping[str, Any]) -> None:
-        """Append one training step. Values that are not finite become null, and `note` says which."""
+    def log(self, metrics: Mapping[str, Any]) -> dict[str, Any]:
+        """Append one training step; what was written. Values that are not finite become null, and `note` says which."""
         step = metrics.get("step")
         if isinstance(step, bool) or not isinstance(step, int):
             raise ValueError(f"metrics need an integer step, got {step!r}")
@@ -148,6 +148,7 @@ class RunWriter:
         self._metrics.flush()
         self._last_step = step
         self._info["steps"] = step
+        return line
 
     def write_rollouts(self, step: int, responses: Iterable[Mapping[str, Any]]) -> Path:
         """Write the sampled responses of a step, whole or not at all. `step` and `response` (the joined

@@ -100,6 +100,9 @@ class TrainOptions:
         if self.eval_temperature is not None and not 0 <= self.eval_temperature < math.inf:
             raise ValueError(f"eval_temperature={self.eval_temperature}: give 0 (greedy) or more")
 
+        if not math.isfinite(self.overlong_factor):
+            raise ValueError(f"overlong_factor={self.overlong_factor}: give a finite number")
+
 
 _TRACKERS = ("wandb", "tensorboard", "trackio", "mlflow", "comet_ml")
 

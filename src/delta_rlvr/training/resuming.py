@@ -86,13 +86,14 @@ def changes(writer: RunWriter) -> list[str]:
 
 @contextmanager
 def how_to_go_on(folder: Path) -> Iterator[None]:
-    """Say, when a run is interrupted or the disk is full, which checkpoint is kept and which command goes on."""
+    """Say, when a run is interrupted or fails, which checkpoint is kept and which command goes on."""
     try:
         yield
     except KeyboardInterrupt:
         raise KeyboardInterrupt(_kept(folder)) from None
     except Exception as error:
         if not disk_is_full(error, folder):
+            error.add_note(_kept(folder))
             raise
         free = shutil.disk_usage(folder).free // 2**20
         raise WorkFailed(

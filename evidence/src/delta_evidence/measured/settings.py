@@ -1,4 +1,4 @@
-"""What `delta-rlvr credit-bench --labels measured` measures, and on what."""
+"""What `delta-rlvr measured-credit` measures, and on what."""
 
 from __future__ import annotations
 

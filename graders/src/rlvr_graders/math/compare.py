@@ -1,12 +1,13 @@
 r"""Whether a prediction answers as the reference does: shape by shape, with the expressions at the leaves left to `Algebra`.
 
-The decisions taken here are listed in docs/rewards.md. The reference always comes first: it says what is asked for.
+The decisions taken here are listed in graders/docs/math.md. The reference always comes first: it says what is asked for.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from string import ascii_lowercase
 
 from ..extract import choice_letter
@@ -14,7 +15,7 @@ from ..verdict import CORRECT, UNREADABLE_REFERENCE, WRONG
 from .characters import has_thousands
 from .exact import TooLarge
 from .expression import Expression, parse
-from .families import renamed, without_constant_word
+from .families import renamed, whole_turns, without_constant_word
 from .latex import tokens_of
 from .leaves import Algebra, Judge, UnreadableReference, reference_expression, same_leaf
 from .moments import same_moment
@@ -28,9 +29,10 @@ from .relations import (
     same_relation,
     same_residues,
     same_sets,
+    variables,
 )
-from .structure import ORDER, Node, letters, read
-from .tokens import Tokens, UnreadableAnswer, step, word_of
+from .structure import ORDER, RELATIONS, Node, letters, read
+from .tokens import Tokens, UnreadableAnswer, split, step, word_of
 from .words import SAME_WORDS, phrase, same_words
 
 _DECIMAL_COMMA = re.compile(r"-?\d+,\d+", re.ASCII)
@@ -61,13 +63,20 @@ def judge(reference: str, prediction: str, algebra: Algebra) -> str:
         return f"unparsable answer: {error}"
     try:
         expected = tokens_of(reference)
-        if "\\bmod" in expected:
+        if "\\bmod" in expected and not letters(_last_side(expected[: expected.index("\\bmod")])):
             # A reference 7 \bmod 12 names a residue; in a prediction it is still to be worked out.
             expected, reading = as_residue(expected), as_residue(reading)
+        values = _without_label(expected), _without_label(reading)
+        is_choice = _same_choice(reference, prediction)
+        if values[0] != expected and (not is_choice or values[1] != reading):
+            # (D) 12 is asked: beside D with a value, or a value alone, the value counts
+            if values[1] != reading and not is_choice:
+                return WRONG  # another letter
+            expected, reading, is_choice = *values, False
         asked = read(expected)
     except UnreadableAnswer as error:
         return f"{UNREADABLE_REFERENCE}: {error}"
-    if expected == reading or _same_choice(reference, prediction):
+    if expected == reading or is_choice:
         return CORRECT
     moment = same_moment(expected, reading) if len(reading) > 1 or len(expected) > 1 else None
     if moment is not None:
@@ -77,7 +86,7 @@ def judge(reference: str, prediction: str, algebra: Algebra) -> str:
         expected, reading = _without_arrows(expected), _without_arrows(reading)
         asked = read(expected)
     try:
-        given = read(without_constant_word(_without_label(reading, expected)))
+        given = read(without_constant_word(reading if letters(expected) else _without_label(reading)))
         unworked = TASKS.intersection(given.tokens) - TASKS.intersection(expected)
         unworked -= OF_VARIABLES if letters(given.tokens) else frozenset()
         if unworked and given.kind != "relation":
@@ -86,7 +95,10 @@ def judge(reference: str, prediction: str, algebra: Algebra) -> str:
             return CORRECT
         if any(by.same(asked, read(tokens)) for tokens in renamed(asked, given)):
             return CORRECT
-        if _DECIMAL_COMMA.fullmatch(prediction.strip()) and "." in asked.text and asked.kind == "leaf":
+        if not (asked.ranges or given.ranges) and (turns := whole_turns(asked, given)) and by.same(*turns):
+            return CORRECT
+        is_comma = _DECIMAL_COMMA.fullmatch(prediction.strip()) and not has_thousands(prediction)
+        if is_comma and "." in asked.text and asked.kind == "leaf":
             comma = read(tokens_of(prediction.replace(",", ".")))
             return CORRECT if by.same(asked, comma) else WRONG
         # "100,200" may be one number or a list of two: the list is tried where the number did not match.
@@ -105,6 +117,10 @@ def judge(reference: str, prediction: str, algebra: Algebra) -> str:
     if given.kind == "list" and asked.kind not in ("list", "tuple", "set", "union", "matrix"):
         return "wrong answer: several answers where one is asked"
     return WRONG
+
+
+def _last_side(tokens: Tokens) -> Tokens:
+    return split(tokens, RELATIONS)[-1]
 
 
 def _same(asked: Node, given: Node, by: Judge, in_list: bool) -> bool:
@@ -134,13 +150,16 @@ def _same_shape(asked: Node, given: Node, by: Judge) -> bool:
     kinds = {asked.kind, given.kind}
     if kinds == {"list"} and _in_order(asked, given):
         return same_in_order(_values(asked), _values(given), by)
-    if (
-        kinds == {"list"}
-        and asked.form != given.form
-        and _joins_conditions(asked)
-        and "," not in (asked.form, given.form)
-    ):
-        return describes_set(asked) and describes_set(given) and same_sets(asked, given, by)  # and, or
+    if kinds == {"list"} and asked.form != given.form and _joins_conditions(asked):
+        are_sets = describes_set(asked) and describes_set(given)
+        if "," not in (asked.form, given.form):
+            return are_sets and same_sets(asked, given, by)  # and, or
+        if are_sets and same_sets(asked, asked, by) and same_sets(given, given, by):
+            return same_sets(asked, given, by)  # a comma says either, and the set tells which
+        if "or" in (asked.form, given.form) and len(variables(asked)) > 1:
+            return False  # x > 0, y > 0 is both
+    if kinds == {"list", "set"} and len(_assigned(asked if asked.kind == "list" else given)) > 1:
+        return False  # x = 1, y = 2 are not the values of one quantity
     if (kinds <= {"list", "set"} or kinds in ({"union"}, {"intersection"})) and _same_unordered(
         asked, given, by
     ):
@@ -153,7 +172,11 @@ def _same_shape(asked: Node, given: Node, by: Judge) -> bool:
         # Brackets forgotten on one side: then the order is all that tells a tuple. [1, 2] alone is an interval.
         form = asked.form if asked.kind == "tuple" else given.form
         is_point = form == "()" or (form == "[]" and len(asked.items) > 2)
-        return is_point and same_in_order(_values(asked), _values(given), by)
+        return (
+            is_point
+            and not _are_alternatives(asked if asked.kind == "list" else given)
+            and same_in_order(_values(asked), _values(given), by)
+        )
     if kinds == {"matrix"}:
         return asked.form == given.form and same_in_order(asked.items, given.items, by)
     if kinds == {"matrix", "tuple"} and "tuple" in {item.kind for item in asked.items + given.items}:
@@ -181,13 +204,22 @@ def _same_shape(asked: Node, given: Node, by: Judge) -> bool:
 
 def _joins_conditions(node: Node) -> bool:
     """Whether "and" and "or" between the items make a difference: not between numbers, nor between values of one name."""
-    names = {item.items[0].tokens for item in node.items if item.operators == ("=",)}
-    is_of_one = len(names) == 1 and all(item.operators == ("=",) for item in node.items)
     return (
         letters(node.tokens)
-        and not is_of_one
+        and not _are_alternatives(replace(node, form=""))
         and any(item.kind in ("relation", "words") or letters(item.tokens) for item in node.items)
     )
+
+
+def _assigned(node: Node) -> set[str]:
+    """The letters that a list of assignments is about: x and y of x = 1, y = 2; x alone of x_1 = 1, x_2 = 2."""
+    return {item.items[0].tokens[0] for item in node.items if item.operators == ("=",)}
+
+
+def _are_alternatives(node: Node) -> bool:
+    """x = 1 or x = 4, and x = 1, x = 4: several values of one quantity are no point (1, 4)."""
+    names = {item.items[0].tokens for item in node.items if item.operators == ("=",)}
+    return node.form == "or" or (len(names) == 1 and all(item.operators == ("=",) for item in node.items))
 
 
 def _same_functions(asked: Node, given: Node, by: Judge) -> bool:
@@ -342,17 +374,20 @@ def _without_arrows(tokens: Tokens) -> Tokens:
 # --- choices ---
 
 
-def _without_label(given: Tokens, asked: Tokens) -> Tokens:
-    """Of "(C) 12" the 12, where a number is asked for."""
+def _without_label(tokens: Tokens) -> Tokens:
+    """Of "(C) 12" the 12."""
     is_labelled = (
-        len(given) > 3
-        and (given[0], given[2]) == ("(", ")")
-        and (word_of(given[1]) or given[1]).upper() in "ABCDE"
+        len(tokens) > 3
+        and (tokens[0], tokens[2]) == ("(", ")")
+        and (word_of(tokens[1]) or tokens[1]).upper() in "ABCDE"
+        and (tokens[3][0].isdigit() or tokens[3] in ("-", "\\frac", "\\sqrt"))
+        and not letters(tokens[3:])
     )
-    return given[3:] if is_labelled and given[3][0].isdigit() and not letters(asked) else given
+    return tokens[3:] if is_labelled else tokens
 
 
 def _same_choice(reference: str, prediction: str) -> bool:
     """A reference that is one letter is a choice: the prediction may repeat the text of the option behind it."""
     asked = choice_letter(reference)
-    return asked is not None and len(reference) <= 20 and choice_letter(prediction) == asked
+    is_short = len(reference) <= 20 or _without_label(tokens_of(reference)) != tokens_of(reference)
+    return asked is not None and is_short and choice_letter(prediction) == asked

@@ -45,7 +45,8 @@ class _Exact:
         step(4)
         head, *parts = expression
         if head == "number":
-            return Fraction(parts[0])
+            number: Fraction = parts[0]
+            return number
         if head == "symbol":
             return names.get(parts[0])
         if head in ("sum", "prod"):
@@ -122,8 +123,8 @@ class _Exact:
 
 
 _OPERATIONS: dict[str, Callable[..., Fraction | None]] = {
-    "+": lambda exact, *terms: sum(terms, Fraction(0)),
-    "*": lambda exact, *factors: math.prod(factors, start=Fraction(1)),
+    "+": lambda exact, *terms: sum(terms[1:], terms[0]),
+    "*": lambda exact, *factors: math.prod(factors[1:], start=factors[0]),
     "/": lambda exact, top, bottom: top / bottom if bottom else None,
     "-": lambda exact, value: -value,
     "^": _Exact.power,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import permutations
 
 from .structure import Node, is_name, letters
@@ -14,6 +15,8 @@ _WHOLE = listed("k n m l j p q r s t N K")
 _REAL = listed("t s r u v k n m a c p q \\lambda \\mu \\alpha \\beta \\tau")
 _CONSTANTS = listed("C c K k A B D E M P a b d m p q \\alpha \\beta \\lambda")
 _INTEGRATION = re.compile(r"[Cc](?:_\{\d\})?|[AB]|[Kk]_\{\d\}")
+_ARGUMENTS = listed("x y z t u v w s r y' \\theta \\phi")
+"""What a constant of integration stands beside: C in A + B + C is a quantity like the others."""
 MOST = 3
 """Most parameters that are tried in every order."""
 
@@ -57,8 +60,8 @@ def _are_free(asked: Node, given: Node, wanted: list[str], spare: list[str]) -> 
     both = {*wanted, *spare}
     if all(map(_INTEGRATION.fullmatch, wanted)) and all(name.split("_")[0] in _CONSTANTS for name in spare):
         main = set(names_of(asked.tokens)) - both
-        is_general = any(name[0] in "Cc" for name in wanted) or _is_function(asked)
-        return bool(main) and is_general
+        is_general = any(name[0] in "Cc" for name in wanted) and _ARGUMENTS.issuperset(main)
+        return bool(main) and (is_general or _is_function(asked))
     if (
         len(wanted) == 1
         and both <= _WHOLE
@@ -79,6 +82,9 @@ def _are_free(asked: Node, given: Node, wanted: list[str], spare: list[str]) -> 
             and len(left.tokens) == 1
             and left.tokens[0] not in both
         )
+    if len(wanted) == 1 and both <= _REAL and all(map(_is_point, (asked, given))):
+        assigned = [{item.items[0].tokens for item in node.items} for node in (asked, given)]
+        return assigned[0] == assigned[1] and assigned[0].isdisjoint((name,) for name in both)
     is_vector = any(_is_vector(node) for node in (asked, given))
     return len(wanted) == 1 and both <= _REAL and is_vector and len(names_of(_value(asked).tokens)) == 1
 
@@ -112,6 +118,20 @@ def _is_vector(node: Node) -> bool:
         or (value.kind == "leaf" and "," in value.tokens)
         or "\\begin{matrix}" in value.tokens
     )
+
+
+def _is_point(node: Node) -> bool:
+    """x = t, y = 2t, z = -t"""
+    names = {item.items[0].tokens for item in node.items if item.operators == ("=",)}
+    return node.kind == "list" and len(names) == len(node.items) and all(len(name) == 1 for name in names)
+
+
+def whole_turns(asked: Node, given: Node) -> list[Node]:
+    r"""(2k+1)\pi beside (2n-1)\pi: two letters for one parameter, so both are families; nothing for any other pair."""
+    names = whole_parameter(asked), whole_parameter(given)
+    if names[0] == names[1] or not all(names) or any("\\pi" not in node.tokens for node in (asked, given)):
+        return []
+    return [replace(node, ranges=((name, "Z"),)) for node, name in zip((asked, given), names, strict=True)]
 
 
 def _value(node: Node) -> Node:

@@ -21,6 +21,7 @@ _ENOUGH = 3
 _INTEGRATED = frozenset({"x", "t", "u", "y", "z", "s", "r", "\\theta"})
 _CONSTANTS = frozenset({"c", "K", "k", "C_{1}", "c_{1}", "D", "A", "C_{0}", "const", "constant", "C'"})
 _BASIS = frozenset({"basis"})
+_UNKNOWN = frozenset({"apply"})
 _FAMILY_REACH = 12
 
 
@@ -180,6 +181,8 @@ def real_value(expression: Expression) -> Fraction | None:
     value = exact_value(expression)
     if value is not None or symbols(expression):
         return value
+    if has_head(expression, _UNKNOWN):  # f(2) is no number
+        return None
     for point in evaluations([expression]):
         number = point.values[0]
         if isinstance(number, mpmath.matrix) or not point.is_real(number) or mp.isinf(number):

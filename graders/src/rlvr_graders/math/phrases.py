@@ -66,8 +66,8 @@ def _approximation(tokens: Tokens) -> Tokens:
 
 def _last_step(tokens: Tokens) -> Tokens:
     r"""Of 2x = 10 \Rightarrow x = 5 the last statement: it is the answer."""
-    words = [word_of(token) for token in tokens]
-    for at in range(len(tokens) - 2, 0, -1):
+    words = [word_of(token) for token in tokens] if "\\text{answer}" in tokens else []
+    for at in range(len(words) - 2, 0, -1):
         if words[at - 1 : at + 1] == ["answer", "is"] and not _DENIALS.intersection(words):
             return tokens[at + 1 :]  # f(2) = 5, so the answer is 5
     if _NEXT_STEPS.isdisjoint(tokens):

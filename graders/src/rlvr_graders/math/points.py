@@ -37,7 +37,7 @@ def points(*expressions: Expression) -> Iterator[Point]:
             value = Fraction((-1) ** negative * (top + index + 2 * place), bottom)
             if name in _COUNTERS:
                 point[name] = Fraction(_COUNTS[turn] + 2 * (index // len(_COUNTS)))
-            elif _width(name, names, expressions) > 1:
+            elif name[0] in "zw\\" and _width(name, names, expressions) > 1:
                 point[name] = tuple(
                     value * (n + 2) / (n * n + 3) - n for n in range(_width(name, names, expressions))
                 )

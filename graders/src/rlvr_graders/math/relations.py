@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from math import ceil, floor
 
 from .exact import QUICK_BITS, exact_value
 from .expression import Expression, parse, symbols
 from .families import whole_parameter
 from .leaves import Judge, Sides, is_rounding
+from .phrases import Ranges
 from .structure import FLIPPED, ORDER, Node, is_name, letters, read
 from .tokens import Tokens, UnreadableAnswer, commands
 from .words import phrase
@@ -19,6 +21,8 @@ TASKS = commands("int iint iiint oint sum prod lim limsup liminf max min sup inf
 OF_VARIABLES = commands("max min gcd lcm")
 """Those of them that an answer with variables may have."""
 _PARAMETER = "\\kappa"
+_FEW = 30
+"""Whole numbers between two ends that are listed."""
 _SAME_NAMES = {"f(x)": "y", "f^{-1}(x)": "y", "f'(x)": "y'", "\\frac{dy}{dx}": "y'", "f''(x)": "y''"}
 
 
@@ -36,7 +40,7 @@ def describes_set(node: Node) -> bool:
 
 def same_sets(asked: Node, given: Node, by: Judge) -> bool:
     """Whether both describe one set, of the same variable where both name one."""
-    names, others = _variables(asked), _variables(given)
+    names, others = variables(asked), variables(given)
     if len(names) > 1 or len(others) > 1 or (names and others and names != others):
         return False
     return describes_set(asked) and describes_set(given) and by.algebra.sets(asked, given)
@@ -48,9 +52,9 @@ def same_in_order(asked: Sequence[Node], given: Sequence[Node], by: Judge) -> bo
     )
 
 
-def _variables(node: Node) -> set[Tokens]:
+def variables(node: Node) -> set[Tokens]:
     if node.kind == "list":
-        return set().union(*map(_variables, node.items))
+        return set().union(*map(variables, node.items))
     name = _variable(node) if node.kind == "relation" else None
     return {name} if name is not None else set()
 
@@ -122,6 +126,10 @@ def _last(node: Node) -> Node:
 def same_families(asked: Node, given: Node, by: Judge) -> bool:
     r"""\frac{\pi}{4} + k\pi, k \in \mathbb{Z}: the parameter may have any name, and the clause may be left out."""
     one, other = asked.ranges, given.ranges
+    if any(node.ranges and node.operators and ORDER.issuperset(node.operators) for node in (asked, given)):
+        if "tuple" in (asked.kind, given.kind) and "Z" in {s for _, s in (*one, *other)}:
+            return False  # whole numbers do not fill an interval
+        return by.same(_whole_numbers(asked, one or other), _whole_numbers(given, other or one))
     if one and other and [s for _, s in one] != [s for _, s in other]:
         return False
     if len(one) == 1 and not other and given.kind != "residue":
@@ -146,6 +154,36 @@ def same_families(asked: Node, given: Node, by: Judge) -> bool:
     return by.algebra.families(left, right, one[0][0])
 
 
+def _whole_numbers(node: Node, ranges: Ranges) -> Node:
+    r"""1 < n \le 3, n \in \mathbb{Z} as \{2, 3\}, where the numbers are few; otherwise with ends that belong to it."""
+    plain = replace(node, ranges=())
+    span = _interval(plain) if node.operators else None
+    if span is None or span.kind != "tuple" or [s for _, s in ranges] != ["Z"]:
+        return plain
+    ends = [None if "\\infty" in x.tokens else exact_value(parse(x.tokens), QUICK_BITS) for x in span.items]
+    low = None if ends[0] is None else floor(ends[0]) + 1 if span.form[0] == "(" else ceil(ends[0])
+    high = None if ends[1] is None else ceil(ends[1]) - 1 if span.form[1] == ")" else floor(ends[1])
+    if low is not None and high is not None and 0 <= high - low < _FEW:
+        return read(
+            (
+                "\\{",
+                *",".join(map(str, range(low, high + 1))).replace(",", " , ").replace("-", "- ").split(),
+                "\\}",
+            )
+        )
+    if None in (low, high) and all(
+        "\\infty" in x.tokens or e is not None for x, e in zip(span.items, ends, strict=True)
+    ):
+        name = _variable(plain) or ()
+        number = high if low is None else low
+        return (
+            read((*name, "\\le" if low is None else "\\ge", *str(number).replace("-", "- ").split()))
+            if number is not None
+            else plain
+        )
+    return plain
+
+
 # --- relations ---
 
 
@@ -154,6 +192,9 @@ def same_relation(asked: Node, given: Node, by: Judge) -> bool:
         return _same_relations(asked, given, by)
     span = _interval(given if given.kind == "relation" else asked)
     if span is not None:
+        other = asked if given.kind == "relation" else given
+        if span.kind == "tuple" and other.kind in ("list", "matrix") and not describes_set(other):
+            return False  # -1 < x < 3 is an interval, not the two numbers
         return by.same(asked, span) if given.kind == "relation" else by.same(span, given)
     if describes_set(asked) and describes_set(given):
         return same_sets(asked, given, by)
@@ -218,6 +259,10 @@ def _same_relations(asked: Node, given: Node, by: Judge) -> bool:
         return _same_equations(asked, given, by)
     if asked.operators == given.operators and same_in_order(asked.items, given.items, by):
         return True
+    turned = tuple(FLIPPED.get(operator, operator) for operator in reversed(given.operators))
+    is_turned = asked.operators == turned and {*turned} <= ORDER | {"\\parallel", "\\perp"}
+    if is_turned and same_in_order(asked.items, given.items[::-1], by):
+        return True  # c > b > a is a < b < c
     if len(asked.items) == len(given.items) == 2 and {*asked.operators, *given.operators} <= ORDER:
         left, right = _as_less(asked), _as_less(given)
         return left[1] == right[1] and by.algebra.inequalities(left[0], right[0])

@@ -68,7 +68,8 @@ def _of_list(node: Node) -> Stretches | None:
     if members is None or all(item.kind == "leaf" for item in node.items):
         return None
     both, either = reduce(_intersection, members), _union(members)
-    if all(item.operators == ("\\ne",) for item in node.items):
+    said_once = node.tokens.count("\\ne") == 1  # x is not 1 or 2
+    if all(item.operators == ("\\ne",) for item in node.items) and (node.form != "or" or said_once):
         return both
     if node.form == "and":
         return both

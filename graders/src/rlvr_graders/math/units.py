@@ -82,7 +82,10 @@ def units_conflict(one: Unit, other: Unit, *, counts_matter: bool = False) -> bo
         return True
     if one.measure and other.measure:
         names = {name for name, _ in one.measure + other.measure}
-        return one.in_bases()[1] != other.in_bases()[1] and "unit" not in names
+        if "unit" in names:  # square units are not cubic ones; plain units are said of all of them
+            powers = {sum(power for _, power in unit.measure) for unit in (one, other)}
+            return len(powers) > 1 and 1 not in powers
+        return one.in_bases()[1] != other.in_bases()[1]
     return counts_matter and bool(one.words and other.words) and not set(one.words) & set(other.words)
 
 
@@ -130,6 +133,8 @@ def compound(tokens: Tokens) -> tuple[Tokens, Unit] | None:
     """5 feet 6 inches, 2 hours and 15 minutes: the sum in the first unit. None where this is anything else."""
     if len(tokens) < 4:
         return None
+    if tokens[1::2] == ("'", "'") and tokens[4:] == ("'",):  # 5' 6''
+        tokens = (tokens[0], "\\text{ft}", tokens[2], "\\text{in}")
     plain = [token for token in tokens if word_of(token) != "and" and token not in (",", " ")]
     marks = {"\\degree": "degree", "'": "arcminute"}
     names = [marks.get(t) or UNITS.get(t if t in ("h", "m", "s") else word_of(t), "") for t in plain[1::2]]

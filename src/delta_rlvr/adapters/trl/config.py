@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from trl import GRPOConfig
 
@@ -12,6 +12,15 @@ from delta_rlvr.objectives import Method, Surrogate, get_method
 
 LOSSES = ("dapo", "grpo", "bnpo", "dr_grpo", "cispo", "sapo", "luspo", "vespo")
 """TRL's losses: in each of them a token's loss is proportional to its advantage, so each takes a weight per token."""
+
+_BOUNDS = (
+    "max_grad_norm",
+    "delta",
+    "epsilon_high",
+    "vllm_importance_sampling_clip_max",
+    "vllm_importance_sampling_cap",
+)
+"""Options for which infinity means: no bound."""
 
 _OWN_LOSS = {"token_mean": "dapo", "sequence_mean": "grpo"}
 
@@ -66,6 +75,15 @@ class DeltaTrainerConfig(GRPOConfig):
         default=10, metadata={"help": "Steps between sampled rollout dumps into the run folder (0: none)."}
     )
     rollout_groups: int = field(default=4, metadata={"help": "Prompts in a rollout dump (0: all)."})
+    stop_if_not_finite: bool = field(
+        default=True,
+        metadata={
+            "help": "Stop where loss, gradient or weights are NaN or infinite, before a checkpoint of it is saved (false: go on, with "
+            "a warning)."
+        },
+    )
+    # transformers would log the mean of other steps in the place of a loss that is NaN.
+    logging_nan_inf_filter: bool = field(default=False, metadata={"help": "Hide a loss that is not finite."})
     # None stands for "the method's own", so that a value somebody gave can be told from a default.
     loss_type: str | None = field(  # type: ignore[assignment]
         default=None, metadata={"help": "TRL's loss type. Default: what the method is (dapo, grpo or sapo)."}
@@ -108,6 +126,11 @@ class DeltaTrainerConfig(GRPOConfig):
         for name in ("rollouts_every", "rollout_groups"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}={getattr(self, name)}: give 0 or more")
+        for one in fields(self):
+            value = getattr(self, one.name)
+            bound = one.name in _BOUNDS and value == math.inf
+            if isinstance(value, float) and not math.isfinite(value) and not bound:
+                raise ValueError(f"{one.name}={value}: give a finite number")
         self._sized = self.generation_batch_size is not None  # the size of a rollout batch was given itself
         try:
             super().__post_init__()

@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transformers import TrainerState
+from transformers.trainer_utils import get_last_checkpoint
 
 from delta_rlvr.adapters.trl.resume import find_checkpoints, unseal_after
 from delta_rlvr.adapters.trl.run_folder import DecisiveTokens, RunFolderCallback
+from delta_rlvr.models.finite import NotFinite
 from delta_rlvr.runs import RunDescription, RunWriter
 from delta_rlvr.runs.layout import CONTENT, MODEL, RUN
 from delta_rlvr.runs.model_card import write_card
@@ -82,7 +84,7 @@ def recorded(
     callback.attach(trainer)
     recording = Recording(writer, callback)
     try:
-        with writer or nullcontext(), _room_for_the_end(folder):
+        with writer or nullcontext(), _broken_step_noted(writer), _room_for_the_end(folder):
             yield recording
             trainer.save_model(str(folder / MODEL))
             if writer and callback.recorder:
@@ -113,6 +115,17 @@ def recorded_script(trainer: DeltaTrainer, checkpoint: Path | None) -> Iterator[
         step=_step_of(checkpoint) if checkpoint and resumed else None,
     ) as recording:
         yield recording
+
+
+@contextmanager
+def checkpoint_named(folder: str) -> Iterator[None]:
+    """A training that fails says which checkpoint it left."""
+    try:
+        yield
+    except Exception as error:
+        if Path(folder).is_dir() and (kept := get_last_checkpoint(folder)):
+            error.add_note(f"the last checkpoint is {kept}")
+        raise
 
 
 def last_checkpoint(folder: Path) -> Path:
@@ -148,4 +161,16 @@ def _room_for_the_end(folder: Path) -> Iterator[None]:
         if disk_is_full(error, folder):
             for step in find_checkpoints(folder).torn:
                 shutil.rmtree(folder / f"checkpoint-{step}", ignore_errors=True)
+        raise
+
+
+@contextmanager
+def _broken_step_noted(writer: RunWriter | None) -> Iterator[None]:
+    """The step that ended a run has no line of metrics: what happened there stands in one, for charts and page."""
+    try:
+        yield
+    except NotFinite as error:
+        if writer and error.step is not None:
+            writer.log({"step": error.step, "note": str(error)})
+            writer.update(steps=error.step - 1)
         raise

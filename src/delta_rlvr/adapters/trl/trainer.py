@@ -44,13 +44,15 @@ from delta_rlvr.adapters.token_advantages import for_loss
 from delta_rlvr.adapters.trl.capture import Capture
 from delta_rlvr.adapters.trl.checks import refuse_infinite, refusing_empty
 from delta_rlvr.adapters.trl.config import DeltaTrainerConfig
+from delta_rlvr.adapters.trl.finite import FiniteTraining
 from delta_rlvr.adapters.trl.head import check_head, logit_scale, whole_head
-from delta_rlvr.adapters.trl.recorded import last_checkpoint, recorded_script
+from delta_rlvr.adapters.trl.recorded import checkpoint_named, last_checkpoint, recorded_script
 from delta_rlvr.adapters.trl.resume import ExactResume
 from delta_rlvr.adapters.trl.rollout_batch import RolloutBatch
 from delta_rlvr.adapters.trl.version import VERSION_HELP, check_trl_version
 from delta_rlvr.adapters.trl.weighing import BatchFacts, Weigher
 from delta_rlvr.credit import CreditStream, RowStore
+from delta_rlvr.models.finite import sampled
 from delta_rlvr.objectives import Method, group_numbers, rewarded_alike
 
 Plan: TypeAlias = Literal["stock", "late", "forced", "none"]
@@ -113,6 +115,8 @@ class DeltaTrainer(GRPOTrainer):
         self._late: BatchFacts | None = None
         self._loss_inputs: dict[str, Any] | None = None
         self._check_head()
+        self._finite = FiniteTraining(self)
+        self.add_callback(self._finite)
         self.add_callback(ExactResume(self))
 
     @property
@@ -122,13 +126,14 @@ class DeltaTrainer(GRPOTrainer):
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
         if not self.args.run_folder:
-            return super().train(resume_from_checkpoint, *args, **kwargs)
+            with checkpoint_named(str(self.args.output_dir)):
+                return super().train(resume_from_checkpoint, *args, **kwargs)
         checkpoint = None
         if resume_from_checkpoint is True:
             checkpoint = last_checkpoint(Path(str(self.args.output_dir)))
         elif resume_from_checkpoint:
             checkpoint = Path(resume_from_checkpoint)
-        with recorded_script(self, checkpoint):
+        with checkpoint_named(str(self.args.output_dir)), recorded_script(self, checkpoint):
             return super().train(str(checkpoint) if checkpoint else None, *args, **kwargs)
 
     def create_model_card(self, *args: Any, **kwargs: Any) -> None:
@@ -299,7 +304,7 @@ class DeltaTrainer(GRPOTrainer):
     # ------------------------------------------------------------------ TRL's steps, overridden
 
     def _generate(self, prompts: list[Any]) -> Any:
-        with self._timed("generate"):
+        with self._timed("generate"), sampled(self.state.global_step + 1):
             generated = super()._generate(prompts)
         self._tool_masks = generated[2]
         if self._plan_now == "forced":
@@ -411,6 +416,7 @@ class DeltaTrainer(GRPOTrainer):
         before = sum(self.seconds[phase] for phase in ("generate", "logps", "reward", "credit"))
         start = time.perf_counter()
         result = super().training_step(*args, **kwargs)
+        self._finite.see_loss(result)
         rollout = sum(self.seconds[phase] for phase in ("generate", "logps", "reward", "credit")) - before
         self.seconds["update"] += time.perf_counter() - start - rollout
         return result

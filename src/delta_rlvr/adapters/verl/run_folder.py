@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -14,6 +15,7 @@ from torch import Tensor
 from delta_rlvr.adapters.metrics import untracked
 from delta_rlvr.adapters.verl.checks import select
 from delta_rlvr.adapters.verl.settings import DETAIL, REWARDS, WEIGHTS, SettingsError, VerlSettings
+from delta_rlvr.models.finite import NotFinite
 from delta_rlvr.objectives import rewarded_alike
 from delta_rlvr.runs import RunDescription, RunWriter
 from delta_rlvr.runs.layout import RUN
@@ -59,6 +61,20 @@ def refuse_used_folder(settings: VerlSettings, resume_mode: str) -> None:
             f"delta.run_folder={settings.run_folder} holds a run, and trainer.resume_mode=disable starts a new one: "
             "give another folder, or delete that one"
         )
+
+
+def check_finite(step: int, metrics: Mapping[str, Any], saved: int) -> None:
+    """Stop at a loss or a gradient that is NaN or infinite. `saved`: the step of verl's last checkpoint before this step."""
+    for name, what in (("loss", "the loss is"), ("grad_norm", "the gradient is")):
+        value = metrics.get(_METRICS[name])
+        if value is not None and not math.isfinite(value):
+            error = NotFinite(what, step)
+            error.add_note(
+                f"the last good checkpoint is that of step {saved}"
+                if saved
+                else "no checkpoint was saved before"
+            )
+            raise error
 
 
 class RunFolder:

@@ -44,6 +44,8 @@ class VerlSettings:
     """Steps between two rollout dumps into the run folder (0: none)."""
     rollout_groups: int = 8
     """Prompts in a rollout dump, with all their responses (0: all)."""
+    stop_if_not_finite: bool = True
+    """Stop where loss or gradient norm are NaN or infinite."""
 
     def __post_init__(self) -> None:
         for name, kinds, wanted in (
@@ -55,6 +57,8 @@ class VerlSettings:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, kinds) or (value or 0) < 0:
                 raise SettingsError(f"delta.{name}={value!r}: give {wanted}")
+        if not isinstance(self.stop_if_not_finite, bool):
+            raise SettingsError(f"delta.stop_if_not_finite={self.stop_if_not_finite!r}: give true or false")
         if self.run_folder is not None and (not isinstance(self.run_folder, str) or not self.run_folder):
             raise SettingsError(f"delta.run_folder={self.run_folder!r}: give a path, or null for none")
 

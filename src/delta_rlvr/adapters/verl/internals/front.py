@@ -12,7 +12,7 @@ from verl.trainer.ppo.utils import Role
 
 from delta_rlvr.adapters.verl.checks import check_config
 from delta_rlvr.adapters.verl.internals.worker import DeltaWorker
-from delta_rlvr.adapters.verl.run_folder import RunFolder, Table, refuse_used_folder
+from delta_rlvr.adapters.verl.run_folder import RunFolder, Table, check_finite, refuse_used_folder
 from delta_rlvr.adapters.verl.settings import BLOCK, VerlSettings, read_settings
 from delta_rlvr.objectives import portable
 from delta_rlvr.runs.recorder import is_sampled
@@ -45,6 +45,7 @@ class CreditRun:
             config.actor_rollout_ref[BLOCK] = config[BLOCK]
         refuse_used_folder(self.settings, config.trainer.resume_mode)
         self._folder: RunFolder | None = None
+        self._saved_at = self._saved_before = 0  # steps of verl's last two checkpoints; 0: there is none
 
     def looks_closely(self, step: int, last_step: int) -> bool:
         """Whether the rollouts of this step go into the run folder, with everything that is known about them."""
@@ -55,6 +56,7 @@ class CreditRun:
         self, config: DictConfig, tokenizer: Any, *, resumed_from: int, steps_planned: int
     ) -> None:
         """Start the run folder or go on in it, where one is asked for."""
+        self._saved_at = resumed_from
         if self.settings.run_folder is not None:
             self._folder = RunFolder.open(
                 self.settings,
@@ -76,9 +78,12 @@ class CreditRun:
         """One step into the run folder, where there is one; `table` makes what it wants to know of every response."""
         if self._folder is not None:
             self._folder.write_step(step, metrics, timing, table(dump), dump=dump)
+        if self.settings.stop_if_not_finite:
+            check_finite(step, metrics, self._saved_at if self._saved_at < step else self._saved_before)
 
     def saved_checkpoint(self, step: int) -> None:
         """verl has saved its checkpoint of this step."""
+        self._saved_before, self._saved_at = self._saved_at, step
         if self._folder is not None:
             self._folder.checkpoint(step)
 

@@ -1,4 +1,4 @@
-"""`delta-rlvr credit-bench --labels measured`: the same question with credit that was measured, on any task with verifiable rewards."""
+"""`delta-rlvr measured-credit`: do weights follow credit that was measured by continuations, and what do their updates gain?"""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from delta_evidence.commands.settings_options import add_settings, given_settings
+from delta_evidence.commands.bench_options import add_settings, add_shared, given_settings, shared_settings
 from delta_evidence.judging import MOST_JUDGES, judges_beside
 from delta_evidence.measured.bench import DTYPES, MeasuredBench
 from delta_evidence.measured.figure import measured_figure
@@ -22,7 +22,8 @@ from delta_evidence.stopping import Stop
 from delta_rlvr.evaluate.server_sampler import ServerSettings
 from delta_rlvr.exit_codes import at_work
 from delta_rlvr.files import dump, locked, write_text
-from delta_rlvr.terminal import add_columns, say
+from delta_rlvr.models.load import check_device
+from delta_rlvr.terminal import add_columns, make_console, say
 
 OUTPUT, QUICK_OUTPUT = Path("runs/measured"), Path("runs/measured-quick")
 RESULT, TABLE, FIGURE = "measured_credit.json", "measured_credit.md", "measured_credit.svg"
@@ -35,17 +36,22 @@ OPTIONS = (
     *("responses", "budget", "tolerance", "update_batches", "gradient_rollouts", "max_tokens"),
     *("dtype", "pass_rows"),
 )
-"""Settings that only measured labels have."""
-OTHERS = ("workers", "server", "served_model", "concurrency", "api_key_env", "seconds")
-"""The other options that only measured labels have."""
+"""Settings that only this benchmark has."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options that only measured labels have."""
     given = MeasuredSettings()
-    group = parser.add_argument_group("with --labels measured")
+    add_shared(
+        parser,
+        given,
+        policies="a policy that can be stacked: builtin, a folder, smollm2-135m, a hub id",
+        tasks="any tasks with verifiable rewards; worked solutions before a question are a setting of the task, as in 'TASK?shots=4'",
+        rows="continuations sampled together",
+        folders=(OUTPUT, QUICK_OUTPUT),
+        quick="small batches and few continuations: a minute",
+    )
     add_settings(
-        group,
+        parser,
         given,
         ("--responses", int, "responses per batch whose tokens are measured"),
         ("--budget", int, "continuations per measured response, on average"),
@@ -57,11 +63,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--update-batches", int, "batches whose updates are compared with the gradient; 0 for none"),
         ("--gradient-rollouts", int, "plain rollouts per prompt that the gradient is estimated from"),
     )
-    add = group.add_argument
+    add = parser.add_argument
     add("--max-tokens", type=int, help="longest response (default: the task's own limit)")
     add("--dtype", choices=DTYPES, help=f"precision of the matrix products (default: {given.dtype})")
-    pass_rows = "responses of one forward and backward pass; --rows-at-once is then the number of continuations sampled together"
-    add_settings(group, given, ("--pass-rows", int, pass_rows))
+    add_settings(parser, given, ("--pass-rows", int, "responses of one forward and backward pass"))
     add(
         "--workers",
         type=int,
@@ -82,8 +87,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--seconds", type=float, help="end within this time; the same command goes on from what is there")
 
 
-def run(options: argparse.Namespace, console: Console, chosen: dict[str, Any]) -> int:
-    """`chosen`: the settings that both kinds of labels have, as the options give them."""
+def run(options: argparse.Namespace) -> int:
+    """The subcommand."""
+    check_device(options.device)
+    console, chosen = make_console(), shared_settings(options)
     own = given_settings(options, OPTIONS)
     server = _server(options, chosen)
     if server is not None:
