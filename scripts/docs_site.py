@@ -10,7 +10,10 @@ if TYPE_CHECKING:
     from mkdocs.structure.files import Files
 
 ROOT = Path(__file__).parents[1]
-BORROWED = {"recipes/paper/README.md": "recipes/paper.md"}
+BORROWED = {
+    "recipes/paper/README.md": "recipes/paper.md",
+    **{f"graders/docs/{name}.md": f"graders/{name}.md" for name in ("math", "code", "numbers")},
+}
 """Files outside docs/ that are pages of the site, and where they stand there."""
 
 RESULTS = ROOT / "evidence" / "results"
@@ -37,7 +40,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Point links at the borrowed pages, and put a blank line before each list and table."""
     markdown = markdown.replace("](../evidence/results/", "](data/")
     for source, place in BORROWED.items():
-        markdown = markdown.replace(f"](../{source})", f"]({place})")
+        markdown = re.sub(rf"\]\(\.\./{re.escape(source)}([#)])", rf"]({place}\1", markdown)
         if page.file.src_uri == place:
             markdown = markdown.replace("](../../docs/", "](../")
     return "\n".join(separated(markdown.split("\n")))

@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "graders" / "docs").rglob("*.md")),
     *sorted((ROOT / "recipes").rglob("*.md")),
 ]
 PROGRAMS = r"delta-rlvr|python|torchrun|accelerate|trl|vllm|make|pip|pytest|bash|source|\S+/bin/\w+"

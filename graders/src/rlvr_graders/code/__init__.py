@@ -1,4 +1,4 @@
-"""Grade programs: `grade_code(completion, tests)`, a batch of them, and TRL's reward function. See docs/rewards_code.md."""
+"""Grade programs: `grade_code(completion, tests)`, a batch of them, and TRL's reward function. See graders/docs/code.md."""
 
 from __future__ import annotations
 

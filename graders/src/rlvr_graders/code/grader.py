@@ -1,6 +1,6 @@
 """Grade programs: `grade_code(completion, tests)`, a batch of them, and TRL's reward function.
 
-The program runs in a sandbox; what is expected of it never enters there. See docs/rewards_code.md.
+The program runs in a sandbox; what is expected of it never enters there. See graders/docs/code.md.
 """
 
 from __future__ import annotations

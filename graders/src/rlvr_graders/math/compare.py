@@ -1,6 +1,6 @@
 r"""Whether a prediction answers as the reference does: shape by shape, with the expressions at the leaves left to `Algebra`.
 
-The decisions taken here are listed in docs/rewards.md. The reference always comes first: it says what is asked for.
+The decisions taken here are listed in graders/docs/math.md. The reference always comes first: it says what is asked for.
 """
 
 from __future__ import annotations
@@ -158,6 +158,8 @@ def _same_shape(asked: Node, given: Node, by: Judge) -> bool:
             return same_sets(asked, given, by)  # a comma says either, and the set tells which
         if "or" in (asked.form, given.form) and len(variables(asked)) > 1:
             return False  # x > 0, y > 0 is both
+    if kinds == {"list", "set"} and len(_assigned(asked if asked.kind == "list" else given)) > 1:
+        return False  # x = 1, y = 2 are not the values of one quantity
     if (kinds <= {"list", "set"} or kinds in ({"union"}, {"intersection"})) and _same_unordered(
         asked, given, by
     ):
@@ -207,6 +209,11 @@ def _joins_conditions(node: Node) -> bool:
         and not _are_alternatives(replace(node, form=""))
         and any(item.kind in ("relation", "words") or letters(item.tokens) for item in node.items)
     )
+
+
+def _assigned(node: Node) -> set[str]:
+    """The letters that a list of assignments is about: x and y of x = 1, y = 2; x alone of x_1 = 1, x_2 = 2."""
+    return {item.items[0].tokens[0] for item in node.items if item.operators == ("=",)}
 
 
 def _are_alternatives(node: Node) -> bool:

@@ -194,7 +194,7 @@ class Evaluation:
         for value, condition in zip(parts[::2], parts[1::2], strict=True):
             if self.holds(condition):
                 return self.value(value)
-        raise NoValue
+        return mp.mpc(0, 1)  # not real, like a formula outside its domain: a gap on one side is seen
 
     def holds(self, condition: Expression) -> bool:
         head, *parts = condition

@@ -259,8 +259,10 @@ def _same_relations(asked: Node, given: Node, by: Judge) -> bool:
         return _same_equations(asked, given, by)
     if asked.operators == given.operators and same_in_order(asked.items, given.items, by):
         return True
-    if asked.operators == given.operators and asked.operators in (("\\parallel",), ("\\perp",)):
-        return same_in_order(asked.items, given.items[::-1], by)
+    turned = tuple(FLIPPED.get(operator, operator) for operator in reversed(given.operators))
+    is_turned = asked.operators == turned and {*turned} <= ORDER | {"\\parallel", "\\perp"}
+    if is_turned and same_in_order(asked.items, given.items[::-1], by):
+        return True  # c > b > a is a < b < c
     if len(asked.items) == len(given.items) == 2 and {*asked.operators, *given.operators} <= ORDER:
         left, right = _as_less(asked), _as_less(given)
         return left[1] == right[1] and by.algebra.inequalities(left[0], right[0])
