@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -35,7 +38,7 @@ USAGE = """usage: delta-rlvr COMMAND [OPTION ...]
 `delta-rlvr COMMAND --help` says more; `delta-rlvr --version` prints the version.
 Options may be written with dashes or underscores: --max-tokens is --max_tokens.
 Without options, `delta-rlvr train` trains the bundled tiny policy in a few minutes.
-Exit codes: 0 done, 1 failed at work, 2 bad input, 3 done in part (the same command goes on), 130 interrupted.
+Exit codes: 0 done, 1 failed at work, 2 bad input, 3 done in part (the same command goes on), 130 interrupted, 143 by SIGTERM.
 DELTA_RLVR_TRACEBACK=1 in the environment shows where in the code an error came from.
 """
 
@@ -67,12 +70,14 @@ def main(arguments: list[str] | None = None) -> int:
             file=sys.stderr,
         )
         return ExitCode.BAD_INPUT
+    terminated: list[int] = []
     try:
-        return COMMANDS[command](rest)
+        with _sigterm_interrupts(terminated):
+            return COMMANDS[command](rest)
     except KeyboardInterrupt as interrupt:
         kept = str(interrupt) or "what was written is kept"
         print(f"\ndelta-rlvr {command}: interrupted; {kept}", file=sys.stderr)
-        return ExitCode.INTERRUPTED
+        return ExitCode.TERMINATED if terminated else ExitCode.INTERRUPTED
     except ModuleNotFoundError as error:
         install = f'pip install "delta-rlvr[{EXTRAS.get(command, "evaluate")}]"'
         print(f"delta-rlvr {command}: {error}. Install it with: {install}", file=sys.stderr)
@@ -86,6 +91,25 @@ def main(arguments: list[str] | None = None) -> int:
         )  # the last note is the nearest to the command
         print(f"delta-rlvr {command}: {as_flags(said, _flags(command))}", file=sys.stderr)
         return code
+
+
+@contextmanager
+def _sigterm_interrupts(seen: list[int]) -> Iterator[None]:
+    """SIGTERM, which `timeout`, Slurm and Kubernetes send to a process or its whole group, ends a command as Ctrl-C does."""
+
+    def interrupt(number: int, _: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the one to the group follows that to the process
+        seen.append(number)
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():  # others cannot set handlers
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _flags(command: str) -> dict[str, str]:

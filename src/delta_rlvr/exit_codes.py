@@ -20,6 +20,8 @@ class ExitCode(IntEnum):
     """It ended, and part of the result is missing and named: the same command tries that part again."""
     INTERRUPTED = 130
     """Ctrl-C, as a shell counts it (128 + SIGINT); what was written is kept."""
+    TERMINATED = 143
+    """The same by SIGTERM."""
 
 
 class WorkFailed(Exception):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from delta_rlvr.runs.recorder import is_sampled
+from delta_rlvr.runs.recorder import came_to_nothing, is_sampled
 
 
 @pytest.mark.parametrize(
@@ -19,3 +19,24 @@ from delta_rlvr.runs.recorder import is_sampled
 def test_the_first_and_the_last_batch_are_always_kept(steps, updates, every, kept):
     batches = range(1, steps + 1, updates)
     assert [step for step in batches if is_sampled(step, every=every, updates=updates, last=steps)] == kept
+
+
+@pytest.mark.parametrize(
+    ("steps", "scores", "said"),
+    [
+        ([(0.0, 0.0)] * 4, (), "Nothing was learnt"),
+        (
+            [(0.4, 0.5), (0.5, 0.5), (0.0, 0.0), (0.0, 0.0)],
+            (),
+            "collapsed: the mean reward went from 0.4 to 0",
+        ),
+        ([(0.4, 0.5), (0.3, 0.5), (0.2, 0.5)], (0.4, 0.0), "collapsed"),
+        ([(0.4, 0.5), (0.5, 0.5), (1.0, 0.0), (1.0, 0.0)], (0.4, 0.9), None),
+        ([(0.4, 0.5), (0.3, 0.5), (0.2, 0.5), (0.3, 0.5)], (0.4, 0.3), None),
+        ([], (), None),
+    ],
+)
+def test_a_run_that_came_to_nothing(steps, scores, said):
+    lines = [{"step": 1, "reward": reward, "signal_groups": signal} for reward, signal in steps]
+    told = came_to_nothing([*lines, {"step": 9, "loss": 0.0}], scores)
+    assert told is None if said is None else said in told

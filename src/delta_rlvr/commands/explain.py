@@ -59,8 +59,9 @@ def run(args: argparse.Namespace) -> int:
 
         measure = Continued(get_task(args.task), args.measured, args.temperature)
     from delta_rlvr.report.explain import explain
+    from delta_rlvr.report.page import replaces_page
 
-    replaced = _check_output(Path(args.output))
+    replaced = replaces_page(Path(args.output))
     with plain_warnings(partial(print, file=sys.stderr)):
         page = explain(
             args.model,
@@ -73,16 +74,3 @@ def run(args: argparse.Namespace) -> int:
         ).write_page(args.output, args.title)
     print(f"{page} (the page that was there is replaced)" if replaced else page)
     return 0
-
-
-def _check_output(path: Path) -> bool:
-    """Whether a page of ours stands there already; anything else is not written over."""
-    from delta_rlvr.report.page import PAGE_MARK
-
-    if path.is_file() and PAGE_MARK in path.read_bytes():
-        return True
-    if path.exists():
-        raise ValueError(
-            f"--output {path} is there already, and is no page of explain or report: give another --output"
-        )
-    return False

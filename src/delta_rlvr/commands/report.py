@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from delta_rlvr.report.page import TOKEN_MEGABYTES, write_report
+from delta_rlvr.report.page import TOKEN_MEGABYTES, replaces_page, write_report
 from delta_rlvr.terminal import plain_warnings
 from delta_rlvr.words import comma_list
 
@@ -43,6 +43,7 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError(
             f"--output {args.output} is a folder: name the page, as in {args.output}/report.html"
         )
+    replaces_page(Path(args.output) if args.output else Path(args.runs[0]) / "report.html")
     with plain_warnings(lambda text: print(text, file=sys.stderr)):
         page = write_report(
             args.runs,

@@ -51,6 +51,17 @@ CURVE_POINTS = 3000
 CLOUD_TYPES = 8000
 
 
+def replaces_page(path: Path) -> bool:
+    """Whether a page of ours stands there already; anything else is not written over."""
+    if path.is_file() and PAGE_MARK in path.read_bytes():
+        return True
+    if path.exists():
+        raise ValueError(
+            f"output={str(path)!r} is there already, and is no page of explain or report: give another `output`"
+        )
+    return False
+
+
 def write_report(
     run_paths: Sequence[str | Path],
     output: str | Path | None = None,

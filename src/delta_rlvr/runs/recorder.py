@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from delta_rlvr.models.token_texts import token_texts, vocabulary_texts
@@ -100,6 +100,23 @@ def no_signal(
     else:
         cause = f"within every group all responses got the same reward: sample more responses per prompt ({group_size}), or warmer"
     return f"no learning signal: {cause}"
+
+
+def came_to_nothing(metrics: Iterable[Mapping[str, Any]], scores: Sequence[float] = ()) -> str | None:
+    """Of a whole run: a sentence where it had nothing to learn from, or where the policy collapsed. `scores`: held-out, before and
+    after."""
+    lines = [line for line in metrics if None not in (line.get("signal_groups"), line.get("reward"))]
+    if lines and not any(line["signal_groups"] for line in lines):
+        return "Nothing was learnt: in no step did the rewards of a group differ (the notes of the steps say why)."
+    end = lines[-max(2, len(lines) // 4) :]
+    first, last = (sum(line["reward"] for line in part) / max(1, len(part)) for part in (lines[:1], end))
+    silent = len(lines) > 2 and last < first and not any(line["signal_groups"] for line in end)
+    if silent or (len(scores) == 2 and scores[1] == 0 < scores[0]):
+        return (
+            f"The policy collapsed: the mean reward went from {first:.3g} to {last:.3g}. Lower the learning rate, and take an earlier "
+            f"checkpoint ({IN_FOLDER})."
+        )
+    return None
 
 
 def _constant_and_ungraded(line: Mapping[str, Any]) -> bool:

@@ -73,6 +73,9 @@ class RunWriter:
         self.tokens = tokens
         self._info = info
         self._last_step = last_step
+        self._line: dict[str, Any] = {}
+        """The last line of the metrics that was written here, and where it begins in the file."""
+        self._line_at = 0
         self._metrics = (path / METRICS).open("a", encoding="utf-8")
         self._write_info()
 
@@ -89,17 +92,21 @@ class RunWriter:
         return cls(folder, {**info, **plain(asdict(description))}, TokenSums(), 0)
 
     @classmethod
-    def resume(cls, path: str | Path, description: RunDescription, step: int) -> RunWriter:
+    def resume(
+        cls, path: str | Path, description: RunDescription, step: int, accept_changed: bool = False
+    ) -> RunWriter:
         """Go on from the checkpoint at `step` (0: from the start): what was written after it is dropped,
-        since those steps will be taken again. The folder must hold the same run."""
+        since those steps will be taken again. The folder must hold the same run; with `accept_changed`, files of code and data that
+        it names may have changed (`settings_changed` says which)."""
         folder, new = Path(path), plain(asdict(description))
         info = _info_to_resume(folder, new)
         settings, before = new["settings"], info.get("settings", {})
         for name in (key for key in settings if step and key.endswith(CONTENT)):
-            if before.get(name) not in (None, settings[name]):
+            if not accept_changed and before.get(name) not in (None, settings[name]):
                 raise RunFolderError(
                     f"{folder}: the file that {name.removesuffix(CONTENT)} names has changed since this run began, and its steps "
-                    "would be of two kinds: put the file back, or start another run in a folder of its own"
+                    "would be of two kinds: put the file back, go on all the same with `accept_changed` (run.json records it), or "
+                    "start another run in a folder of its own"
                 )
         kept, unreadable = _metrics_until(folder / METRICS, step)
         with atomic(folder / METRICS) as file:
@@ -144,11 +151,23 @@ class RunWriter:
         lost = [f"{key} = {v}" for key, v in line.items() if isinstance(v, float) and not math.isfinite(v)]
         if lost:
             line["note"] = "; ".join(filter(None, [line.get("note"), "not finite: " + ", ".join(lost)]))
-        self._metrics.write(dump(line) + "\n")
-        self._metrics.flush()
+        self._write_line(line)
         self._last_step = step
         self._info["steps"] = step
         return line
+
+    def add(self, metrics: Mapping[str, Any]) -> None:
+        """More numbers of a step, such as an evaluation after it: into its line where it has one."""
+        if metrics["step"] != self._line.get("step"):
+            self.log(metrics)
+            return
+        self._metrics.truncate(self._line_at)
+        self._write_line({**self._line, **metrics})
+
+    def _write_line(self, line: dict[str, Any]) -> None:
+        self._line, self._line_at = line, (self.path / METRICS).stat().st_size
+        self._metrics.write(dump(line) + "\n")
+        self._metrics.flush()
 
     def write_rollouts(self, step: int, responses: Iterable[Mapping[str, Any]]) -> Path:
         """Write the sampled responses of a step, whole or not at all. `step` and `response` (the joined

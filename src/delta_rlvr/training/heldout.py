@@ -169,9 +169,10 @@ def show_change(
     teller: Teller,
     *,
     compare: str | None,
+    conclude: bool = True,
 ) -> None:
     """Both scores, and their difference where they can be compared; with `compare`, also their intervals and that command, which says
-    more. (A comparison, which ends with a table of its own, needs no more than a line per run.)"""
+    more (`conclude`: unless the run has come to nothing). A comparison, which ends with a table of its own, needs a line per run."""
     if before is None or after is None:
         return
     unit = score_unit(own_reward)
@@ -203,6 +204,8 @@ def show_change(
         teller.say(f"The two scores are {apart}.")
         return
     teller.say(f"The change is {paired_change(before, after)}.")
+    if not conclude:
+        return
     teller.say(
         f"This is the effect of the whole training. To see what the token weights add to it, compare methods:\n{compare}"
     )

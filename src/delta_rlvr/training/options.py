@@ -75,6 +75,10 @@ class TrainOptions:
     steps: int | None = _option(None, "Optimizer steps (the same as --max_steps).")
     output: str | None = _option(None, "Run folder (the same as --output_dir).")
     resume: bool = _option(False, "Go on from the last whole checkpoint in the run folder.")
+    accept_changed: bool = _option(
+        False,
+        "With --resume: go on although the file of the rule, the reward or the problems has changed; run.json records it.",
+    )
     train_problems: int | None = _option(
         None, "Training problems (default: as many as the steps need once each, or all there are)."
     )

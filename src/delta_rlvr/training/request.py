@@ -32,7 +32,15 @@ DEFAULT_OUTPUT = Path("runs/train")
 """Where runs go that were given no folder: the first one there, the next ones into runs/train-2, runs/train-3, ..."""
 
 # What a resumed run does not take over: where it is, what follows from other settings, and what says the same in another word.
-NOT_RESTORED = {"output", "output_dir", "resume", "steps", "generation_batch_size", "logging_dir", "report"}
+_OF_ONE_START = {"resume", "accept_changed"}
+NOT_RESTORED = _OF_ONE_START | {
+    "output",
+    "output_dir",
+    "steps",
+    "generation_batch_size",
+    "logging_dir",
+    "report",
+}
 _SAME_SETTING = {"steps": "max_steps", "output": "output_dir"}
 
 
@@ -141,7 +149,7 @@ def run_settings(options: TrainOptions, config: DeltaTrainerConfig) -> dict[str,
     for name, spec in (("method", config.method), ("reward", options.reward), ("task", options.task)):
         if spec and (digest := content_digest(spec)):
             settings[f"{name}{CONTENT}"] = digest
-    return {key: value for key, value in settings.items() if key != "resume"}
+    return {key: value for key, value in settings.items() if key not in _OF_ONE_START}
 
 
 def default_output(resume: bool) -> Path:

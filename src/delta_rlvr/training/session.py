@@ -19,6 +19,8 @@ from delta_rlvr.exit_codes import at_work
 from delta_rlvr.models import load_policy
 from delta_rlvr.models.load import check_model_name
 from delta_rlvr.rewards import OverlongReward, SoftOverlong
+from delta_rlvr.runs import read_run
+from delta_rlvr.runs.recorder import came_to_nothing
 from delta_rlvr.runs.writer import check_is_free
 from delta_rlvr.specs import shown_spec
 from delta_rlvr.tasks import Task, decisive_tokens, get_task
@@ -139,6 +141,7 @@ class _Session:
                 model=self.options.model,
                 task=self.options.task,
                 step=self.step,
+                accept_changed=self.options.accept_changed,
                 # What decides in the eyes of a custom reward is not known.
                 decisive=None if isinstance(self.reward, CustomReward) else self._decisive,
             )
@@ -157,13 +160,24 @@ class _Session:
             return TrainedRun(self.folder)
         self.teller.say(f"run folder: {self.config.output_dir}")
         advice = advised_comparison(self.config.method, self.request) if self.options.report else None
-        show_change(custom_function(self.options.reward), before, after, self.teller, compare=advice)
+        scores = [one.summary()["accuracy"] for one in (before, after) if one]
+        trouble = came_to_nothing(read_run(self.folder).metrics, scores)
+        show_change(
+            custom_function(self.options.reward),
+            before,
+            after,
+            self.teller,
+            compare=advice,
+            conclude=trouble is None,
+        )
         page = None
         if self.options.report:
             from delta_rlvr.report import write_report
 
             page = write_report([self.folder], self.folder / "report.html")
             self.teller.say(f"report: {page}")
+        if trouble:
+            self.teller.say(trouble)
         return TrainedRun(self.folder, before, after, page)
 
     def _begin(self, recording: Recording) -> None:

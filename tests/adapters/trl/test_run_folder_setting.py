@@ -9,6 +9,9 @@ import torch
 from safetensors.torch import load_file
 
 from delta_rlvr.adapters.trl import DeltaTrainerConfig
+from delta_rlvr.report.comparison import comparison
+from delta_rlvr.report.dynamics import panels
+from delta_rlvr.report.groups import group_runs
 from delta_rlvr.runs import RunFolderError, read_run
 from real_generation import build_real
 
@@ -100,3 +103,24 @@ def test_without_the_setting_there_is_no_folder(tmp_path):
 def test_a_wrong_number_is_refused(name, tmp_path):
     with pytest.raises(ValueError, match=f"{name}=-1: give 0 or more"):
         DeltaTrainerConfig(str(tmp_path), **{name: -1})
+
+
+def test_scores_of_trls_own_evaluation_are_kept(tmp_path):
+    given = {"eval_steps": 2, "per_device_eval_batch_size": 4, "eval_on_start": True}
+    trainer = build_real(output_dir=str(tmp_path), **DUE, **given)
+    trainer.eval_dataset, trainer.args.eval_strategy = trainer.train_dataset.select(range(2)), "steps"
+    trainer.train()
+    logged = [line for line in trainer.state.log_history if "eval_reward" in line]
+    assert [line["step"] for line in logged] == [0, 2, 4]
+    run = read_run(tmp_path)
+    assert [line["step"] for line in run.metrics] == [1, 2, 3, 4]
+    assert all("loss" in line for line in run.metrics)
+    scores = {line["step"]: line["eval_reward"] for line in run.metrics if "eval_reward" in line}
+    assert scores == {line["step"]: line["eval_reward"] for line in logged[1:]}
+    final = run.info["final"]
+    assert final["before"]["accuracy"] == logged[0]["eval_reward"]
+    assert final["after"] == {"accuracy": logged[2]["eval_reward"], "own_reward": True, "step": 4}
+    compared = comparison([run], group_runs([run]))
+    assert compared["runs"][0]["after"]["accuracy"] == logged[2]["eval_reward"]
+    assert compared["reward_steps"] is None  # not the mean reward over training
+    assert "Held-out reward" in {panel["title"] for panel in panels([run])}

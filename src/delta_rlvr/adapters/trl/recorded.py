@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import errno
 import shutil
+import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from delta_rlvr.adapters.trl.trainer import DeltaTrainer
 
 _PACKAGES = ("torch", "transformers", "trl", "accelerate", "peft", "datasets", "numpy", "delta-rlvr")
+_SAVES = ("_save_checkpoint", "save_model", "save_tokens", "seal")
+"""Functions within which a disk without room explains an error of any words: torch has several."""
 _LITTLE = 16 * 2**20  # bytes; a disk with less is full, whatever the library that failed calls it
 
 
@@ -48,6 +51,7 @@ def recorded(
     model: str,
     task: str,
     step: int | None,
+    accept_changed: bool = False,
     decisive: DecisiveTokens | None = None,
 ) -> Iterator[Recording]:
     """Open the folder of a new run (`step` None), or of one that is resumed from its checkpoint at `step`; within the block, score and
@@ -69,7 +73,7 @@ def recorded(
         if step is None:
             writer = RunWriter.create(folder, description)
         else:
-            writer = RunWriter.resume(folder, description, step)
+            writer = RunWriter.resume(folder, description, step, accept_changed)
             unseal_after(folder, step)
     # The first of them judges; a penalty may follow.
     functions: Any = trainer.reward_funcs
@@ -148,7 +152,8 @@ def disk_is_full(error: BaseException, folder: Path) -> bool:
         return True
     if "No space left on device" in str(error):
         return True
-    return "PytorchStreamWriter failed" in str(error) and shutil.disk_usage(folder).free < _LITTLE
+    saving = any(frame.f_code.co_name in _SAVES for frame, _ in traceback.walk_tb(error.__traceback__))
+    return saving and shutil.disk_usage(folder).free < _LITTLE
 
 
 @contextmanager

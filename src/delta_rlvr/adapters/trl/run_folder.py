@@ -14,6 +14,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from delta_rlvr.adapters.metrics import untracked
 from delta_rlvr.adapters.trl.resume import read_seal, seal
 from delta_rlvr.adapters.trl.rollout_batch import RolloutBatch
+from delta_rlvr.files import is_number
 from delta_rlvr.runs import RunWriter
 from delta_rlvr.runs.layout import shown_text
 from delta_rlvr.runs.recorder import Recorder, is_sampled
@@ -160,13 +161,28 @@ class RunFolderCallback(TrainerCallback):
     def on_log(self, args: Any, state: TrainerState, control: TrainerControl, **given: Any) -> None:
         logs: dict[str, Any] | None = given.get("logs")
         assert self._trainer is not None
-        if self.recorder is None or not logs or "loss" not in logs:
+        if self.recorder is None or not logs:
+            return
+        if "loss" not in logs:
+            self._keep_evaluation(self.recorder.writer, logs, state.global_step)
             return
         line: dict[str, Any] = {"step": state.global_step, "time": time.perf_counter() + self._time_before}
         line |= {ours: logs[theirs] for theirs, ours in _NAMES.items() if logs.get(theirs) is not None}
         line |= untracked(logs)
         line |= {name: value for name, value in logs.items() if name.startswith("rewards/")}
         self.recorder.log(line | self._take_seconds())
+
+    @staticmethod
+    def _keep_evaluation(writer: RunWriter, logs: Mapping[str, Any], step: int) -> None:
+        """The scores of TRL's own evaluation; the last reward is the run's held-out score, the one before the first step its start."""
+        scores = {
+            name: value for name, value in logs.items() if name.startswith("eval_") and is_number(value)
+        }
+        if scores and step:
+            writer.add({"step": step, **scores})
+        if "eval_reward" in scores:
+            score = {"accuracy": scores["eval_reward"], "own_reward": True, "step": step}
+            writer.update(final={**writer.info["final"], "after" if step else "before": score})
 
     def _take_seconds(self) -> dict[str, float]:
         """Seconds a step by phase since the last line. What is not part of the rollout is the update: forward, backward, optimizer."""
