@@ -13,6 +13,10 @@ ROOT = Path(__file__).parents[1]
 BORROWED = {
     "recipes/paper/README.md": "recipes/paper.md",
     **{f"graders/docs/{name}.md": f"graders/{name}.md" for name in ("math", "code", "numbers")},
+    **{
+        f"evidence/docs/{name}.md": f"details/{name}.md"
+        for name in ("smollm2", "qwen", "tiny_policies", "credit")
+    },
 }
 """Files outside docs/ that are pages of the site, and where they stand there."""
 
@@ -42,7 +46,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     for source, place in BORROWED.items():
         markdown = re.sub(rf"\]\(\.\./{re.escape(source)}([#)])", rf"]({place}\1", markdown)
         if page.file.src_uri == place:
-            markdown = markdown.replace("](../../docs/", "](../")
+            markdown = markdown.replace("](../../docs/", "](../").replace("](../results/", "](../data/")
     return "\n".join(separated(markdown.split("\n")))
 
 

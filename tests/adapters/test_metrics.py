@@ -20,7 +20,7 @@ def test_no_engine_has_a_prefix_of_its_own():
     """Both take it from one place: neither writes the numbers of the weights under a literal prefix."""
     for engine in (trl, verl):
         sources = [path.read_text(encoding="utf-8") for path in Path(engine.__file__).parent.rglob("*.py")]
-        assert sum("adapters.metrics import" in source for source in sources) == 2  # writes, reads back
+        assert sum("adapters.metrics import" in source for source in sources) >= 2  # writes, reads back
         assert not [found for source in sources for found in re.findall(r"[\"'](?:credit|delta)/", source)]
 
 

@@ -41,6 +41,8 @@ def test_answers_that_nobody_can_give(tmp_path, capsys):
     assert first["loss"] == 0
     assert "no learning signal" in first["note"]
     assert first["note"] in told
+    assert " ".join(told.split()).endswith("(the notes of the steps say why).")
+    assert "delta-rlvr compare" not in told
 
 
 def test_a_constant_reward_is_said_once_and_in_words(tmp_path, capsys):

@@ -54,7 +54,8 @@ def token_weights(
         groups: a whole number per response, the same for all responses to a prompt.
         rewards: with `groups`: a group of equal rewards has no signal, whatever rounding made of its advantages.
         ranks: how ranks that share the batch talk to each other; every rank must call this.
-        keys, round_number: for rules that draw: a number that belongs to the response, and one that belongs to the batch.
+        keys: for rules that draw: a number that belongs to the response.
+        round_number: for rules that draw: a number that belongs to the batch.
         arrays: `entropy`, `tokens` and the other arrays per token that the rule needs.
     """
     rule = get_method(method).rule
