@@ -160,6 +160,10 @@ class Evaluation:
             self.spread.meet(_TAILS[head](values[0]))
         if head == "root":
             return self.root(*values)
+        if head in _OF_MATRICES:
+            is_table = isinstance(values[0], mpmath.matrix)
+            if not is_table or (head != "transpose" and values[0].rows != values[0].cols):
+                raise NoValue  # the trace of a number
         return _FUNCTIONS[head](*values)
 
     def power(self, base_of: Expression, exponent_of: Expression) -> Value:
@@ -286,6 +290,7 @@ _TAILS: dict[str, Callable[[Value], Value]] = {
 _BOUNDED = listed(
     "sin cos tan cot sec csc cis sinh cosh tanh coth sech csch exp ! !! binom arrangements erf root"
 )
+_OF_MATRICES = listed("trace transpose det")
 _FUNCTIONS: dict[str, Callable[..., Value]] = {
     "+": lambda *terms: sum(terms[1:], terms[0]),
     "*": lambda *factors: reduce(_times, factors),

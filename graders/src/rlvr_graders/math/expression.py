@@ -375,10 +375,10 @@ class _Parser(TokenReader):
     def call(self, name: str, letter: str) -> Expression | None:
         """f(x), f^{-1}(x), C(8, 3): None where the letter does not call."""
         start = self.at
-        given = parts.conditional(self.tokens, start)
-        if given and name in ("P", "p", "E", "\\mathbb{P}", "\\mathbb{E}"):  # P(A | B)
-            self.at = given
-            return ("symbol", name + join(self.tokens[start:given]).replace("\\mid", "|").replace("| ", "|"))
+        event, end = parts.event(self.tokens, start)
+        if event and name in ("P", "p", "E", "\\mathbb{P}", "\\mathbb{E}"):
+            self.at = end
+            return ("symbol", f"{name}({event})")
         if name in parts.COUNTED and self.peek() == "(":
             self.take()
             items = self.items(")")

@@ -100,18 +100,6 @@ class _Reader(Source):
 
     # --- numbers and letters ---
 
-    def number(self, token: str, out: list[str]) -> None:
-        mantissa, mark, exponent = token.lower().partition("e")
-        if out and out[-1][0].isdigit():
-            out.append(" ")
-        out.append("0" + mantissa if mantissa[0] == "." else mantissa)
-        if mark:
-            sign = ["-"] if exponent[0] == "-" else []
-            out += ["\\cdot", "10", "^", "{", *sign, exponent.lstrip("+-"), "}"]
-        elif self.pending[-1:] == ["."] and self.pending[-2:-1] in (["\\overline"], ["\\bar"], ["\\dot"]):
-            self.pending.pop()
-            out[-1] += "."  # 0.\overline{3}
-
     def letters(self, run: str, out: list[str], gap: bool, text: bool) -> None:
         if "." in run:
             out.append(as_word(run.lower().replace(".", "").replace(" ", "")))  # p.m.

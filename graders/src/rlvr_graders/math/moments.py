@@ -43,9 +43,7 @@ def same_moment(asked: Tokens, given: Tokens) -> bool | None:
 
 
 def _text(tokens: Tokens) -> str:
-    return (
-        " ".join(word_of(token) if is_word(token) else token for token in tokens) if len(tokens) < 12 else ""
-    )
+    return " ".join(word_of(token) or token for token in tokens if token != " ") if len(tokens) < 12 else ""
 
 
 def _clock(text: str) -> tuple[tuple[int, int, int], bool] | None:

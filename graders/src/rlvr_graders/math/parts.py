@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from .tokens import Tokens, UnreadableAnswer, closes, commands, join, listed
+from .tokens import Tokens, UnreadableAnswer, closes, commands, join, listed, split
 
 Expression = tuple[Any, ...]
 
@@ -37,11 +37,24 @@ ENDS = frozenset(
 
 def symbols(expression: Expression) -> frozenset[str]:
     """The names of the variables in an expression."""
-    if expression[0] == "symbol":
-        return frozenset({expression[1]})
-    parts = (part for part in expression[1:] if isinstance(part, tuple))
-    inner: frozenset[str] = frozenset().union(*map(symbols, parts))
-    return inner - {expression[1]} if expression[0] in ("sum", "prod") else inner
+    found: set[str] = set()
+    _collect(expression, found)
+    return frozenset(found)
+
+
+def _collect(expression: Expression, found: set[str]) -> None:
+    head = expression[0]
+    if head == "symbol":
+        found.add(expression[1])
+    elif head in ("sum", "prod"):
+        inner: set[str] = set()
+        for part in expression[2:]:
+            _collect(part, inner)
+        found |= inner - {expression[1]}
+    elif head != "number":
+        for part in expression[1:]:
+            if part.__class__ is tuple:
+                _collect(part, found)
 
 
 class TokenReader:
@@ -140,11 +153,16 @@ def figure(command: str, points: Tokens) -> Expression:
     return ("symbol", join((command, *(min(points, points[::-1]) if turns else points))))
 
 
-def conditional(tokens: Tokens, start: int) -> int:
-    """Where the bracket of P(A | B) ends; 0 where none with one bar begins."""
+def event(tokens: Tokens, start: int) -> tuple[str, int]:
+    r"""What P(A | B) and P(A \cap B) are about, in one spelling, and where the bracket ends; nothing for any other bracket."""
     end = closes(tokens, start) if tokens[start : start + 1] == ("(",) else -1
-    bars = [token for token in tokens[start : end + 1] if token in ("|", "\\mid")]
-    return end + 1 if len(bars) == 1 else 0
+    inside = tokens[start + 1 : end] if end > 0 else ()
+    if {"|", "\\mid", "\\cap", "\\cup"}.isdisjoint(inside) or inside.count("|") > 1:
+        return "", 0
+    operations = {"\\cap", "\\cup"}.intersection(inside)
+    operation = operations.pop() if len(operations) == 1 else ""
+    sides = (sorted(map(join, split(side, {operation}))) for side in split(inside, {"|", "\\mid"}))
+    return "|".join(operation.join(members) for members in sides), end + 1
 
 
 def index(tokens: Tokens) -> str:

@@ -51,6 +51,18 @@ Ranges = tuple[tuple[str, str], ...]
 """The number set that each parameter runs through: (("k", "Z"),)."""
 
 
+_SPEAKING = frozenset({"\\approx", "\\in", *_NEXT_STEPS, *_CONDITIONS})
+
+
+def speaks(tokens: Tokens) -> bool:
+    """Whether anything may be said around the answer: most answers are a formula alone."""
+    return (
+        tokens[0] in _LEADING_SIGNS
+        or not _SPEAKING.isdisjoint(tokens)
+        or any(token.startswith("\\text{") for token in tokens)
+    )
+
+
 def plain_statement(tokens: Tokens) -> Tokens:
     """The answer without what is said before and behind it."""
     return _without_note(_without_tail(_without_lead(_last_step(_approximation(_of_choices(tokens))))))
@@ -132,6 +144,9 @@ def _without_note(tokens: Tokens) -> Tokens:
 
 def take_conditions(tokens: Tokens) -> tuple[Tokens, Ranges, list[Tokens]]:
     r"""The answer without its conditions ("for k > 0", k \in \mathbb{Z}), the number sets of its parameters, its other conditions."""
+    multiples = tokens[tokens[0] == "\\text{all}" :]
+    if multiples[:2] == ("\\text{multiples}", "\\text{of}") and multiples[2:] and multiples[-1].isdigit():
+        return (multiples[-1], "k"), (("k", "Z"),), []
     start = next((at for at, token in enumerate(tokens) if not is_word(token)), 0)
     sets = {_QUANTIFIERS.get(word_of(token), "?") for token in tokens[:start]} - {""}
     is_ordered = tokens[start].isalpha() and tokens[start + 1 : start + 2] in _ORDER

@@ -74,6 +74,22 @@ class Source:
         some |= self.crosses
         return some and bool(out) and not out[-1][0].isdigit() and not following[:1].isdigit()
 
+    def number(self, token: str, out: list[str]) -> None:
+        mantissa, mark, exponent = token.lower().partition("e")
+        if out and out[-1][0].isdigit():
+            out.append(" ")
+        out.append("0" + mantissa if mantissa[0] == "." else mantissa)
+        if mark:
+            sign = ["-"] if exponent[0] == "-" else []
+            out += ["\\cdot", "10", "^", "{", *sign, exponent.lstrip("+-"), "}"]
+        elif (
+            "." not in mantissa
+            and self.pending[-1:] == ["."]
+            and self.pending[-2:-1] in (["\\overline"], ["\\bar"], ["\\dot"])
+        ):
+            self.pending.pop()
+            out[-1] += "."  # 0.\overline{3}
+
     def is_ohm(self, out: list[str]) -> bool:
         r"""Whether \Omega stands behind a number, perhaps with a prefix, and ends the answer."""
         value = out[-2:-1] if out[-1] in spelling.OHMS else out[-1:]

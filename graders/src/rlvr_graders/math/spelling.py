@@ -15,7 +15,7 @@ UNICODE = {
     **dict.fromkeys("⁄∕／⧸", "/"), **dict.fromkeys("°º˚", r"^\circ "), **dict.fromkeys("∅⌀øØ", r"\emptyset "),
     **dict.fromkeys("⟨〈❬⟪", r"\langle "), **dict.fromkeys("⟩〉❭⟫", r"\rangle "), **dict.fromkeys("→⟶", r"\to "),
     **dict.fromkeys("⟼↦", r"\mapsto "),
-    **dict.fromkeys("⇒⟹∴", r"\Rightarrow "), **dict.fromkeys("⇔⟺↔", r"\iff "), **dict.fromkeys("≈≃∼≅", r"\approx "),
+    **dict.fromkeys("⇒⟹∴", r"\Rightarrow "), **dict.fromkeys("⇔⟺↔", r"\iff "), **dict.fromkeys("≈≃∼", r"\approx "), "≅": r"\cong ",
     **dict.fromkeys("…⋯⋮", r"\dots "), **dict.fromkeys("′’‘ʹ´", "'"), **dict.fromkeys("∣｜", "|"), **dict.fromkeys("∥‖", r"\parallel "),
     **dict.fromkeys("“”✓✔✅∎■□\ufe0f", ""), **dict.fromkeys("∶：", ":"), **dict.fromkeys("、，", ","), **dict.fromkeys("≤≦⩽≲", r"\le "),
     **dict.fromkeys("≥≧⩾≳", r"\ge "), **dict.fromkeys("△▵∆", r"\triangle "), **dict.fromkeys("∖⧵", r"\setminus "),

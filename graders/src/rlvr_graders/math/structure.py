@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from .numerals import in_digits
-from .phrases import Ranges, plain_statement, take_conditions
+from .phrases import Ranges, plain_statement, speaks, take_conditions
 from .tokens import (
     CLOSERS,
     OPENERS,
@@ -90,7 +90,8 @@ def read(tokens: Tokens) -> Node:
         raise UnreadableAnswer("the answer is empty")
     if len(tokens) == 1 and not is_word(tokens[0]):
         return _single(tokens)
-    tokens = in_digits(plain_statement(tokens))
+    if speaks(tokens):
+        tokens = in_digits(plain_statement(tokens))
     measures = compound(tokens)
     if measures is not None:
         return Node("leaf", measures[0], unit=measures[1], whole=tokens)
@@ -99,7 +100,10 @@ def read(tokens: Tokens) -> Node:
     residue = _residue(tokens)
     if residue is not None:
         return residue
-    tokens, ranges, conditions = take_conditions(tokens)
+    ranges: Ranges = ()
+    conditions: list[Tokens] = []
+    if speaks(tokens):
+        tokens, ranges, conditions = take_conditions(tokens)
     node = _except(tokens) or _list(tokens)
     if conditions:
         return Node("conditional", tokens, (node, *map(read, conditions)))
@@ -160,6 +164,10 @@ def _described(tokens: Tokens, elements: Tokens, condition: Tokens) -> Node:
     sides = split(elements, {"\\in"})
     if len(sides[0]) == 1 and sides[0][0] in condition and (len(sides) == 1 or sides[1] == ("\\mathbb{R}",)):
         return _bound(read(condition))
+    if len(sides) == 2 and sides[1] == ("\\mathbb{Z}",) and sides[0][0] in condition:
+        described = _bound(read(condition))
+        if described.kind == "relation":
+            return replace(described, ranges=((sides[0][0], "Z"),))
     parameter = take_conditions((*elements, ",", *condition))
     if parameter[1] and not parameter[2]:  # \{2k+1 \mid k \in \mathbb{Z}\}
         return replace(Node("set", tokens, _expanded([elements])), ranges=parameter[1])

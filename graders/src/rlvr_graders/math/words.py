@@ -16,6 +16,8 @@ SAME_WORDS = {
         ("\\infty", "infinitelymany", "infinitelymanysolutions", "infinite", "infinity"),
         ("divergent", "diverges", "seriesdiverges"),
         ("convergent", "converges", "seriesconverges"),
+        ("\\mathbbn", "\\mathbbz^+", "allpositiveintegers", "positiveintegers", "allnaturalnumbers", "naturalnumbers"),
+        ("\\mathbbz", "allintegers", "integers", "everyinteger"),
         ("\\mathbb{R}", *sorted(ALL_WORDS)),
     )
     for phrase in phrases
@@ -28,6 +30,8 @@ _DOUBTS = listed("not but or maybe perhaps unless except however")
 def phrase(node: Node) -> str:
     words = [token for token in (node.whole or node.tokens) if word_of(token) not in _FILLERS]
     plain = plain_words(replace(node, tokens=tuple(words), whole=()))
+    if plain not in SAME_WORDS and plain.endswith(("integers", "numbers")):
+        plain = plain.removeprefix("all")
     return SAME_WORDS.get(plain, plain)
 
 
