@@ -187,6 +187,10 @@ def _numeral(tokens: Tokens) -> tuple[str, str, int] | None:
     written = match[3] or match[4]
     base = _BASES.get(written) or (int(written) if written.isdigit() and len(written) < 3 else 0)
     digits = match[2].lstrip("0") or "0"
-    if not 2 <= base <= 36 or (len(digits) == 1 and digits.isalpha()):
+    if (
+        not 2 <= base <= 36
+        or (len(digits) == 1 and digits.isalpha())
+        or (base == 10 and not digits.isdigit())
+    ):
         return None
     return match[1], digits, base
