@@ -23,6 +23,10 @@ _QUOTED_GROUPS = re.compile(r"(?<![\d.'_])\d{1,3}(?:['_]\d{3})+(?![\d'_])", re.A
 _INDIAN_GROUPS = re.compile(r"(?<![\d.,])\d{1,2}(?:,\d{2})+,\d{3}(?![\d,])", re.ASCII)
 _EUROPEAN = re.compile(r"(\s*-?)(\d{1,3}(?:\.\d{3})+)(?:,(\d+))?(\D*)", re.ASCII)
 _PERIOD_IN_BRACKETS = re.compile(r"((?:.*=)?\s*-?\d+\.\d*)\((\d{1,30})\)\s*", re.ASCII)
+_PERIOD_IN_WORDS = re.compile(
+    r"(\d+\.\d*?)(?:(\d+)\s*(?:\\text\{)?\s*\(\s*(?:the\s+)?\2|\((\d+))\s+(?:is\s+)?(?:repeat(?:s|ing)|recurring)\s*\)\s*\}?",
+    re.ASCII,
+)
 _MARKED = re.compile(rf"(?<![^\W\d_])([^\W\d_])([{''.join(MARKS)}])(?![^\W\d_])")
 _PERIOD = re.compile("(?:[0-9][\u0304\u0305\u0307])+")
 _UNICODE_ROOT = re.compile(r"[√∛∜]\s*(\d+(?:\.\d+)?)?")
@@ -67,6 +71,7 @@ def _with_marks(raw: str) -> str:
     if not any(mark in apart for mark in MARKS):
         return raw
     apart = _PERIOD.sub(lambda m: f"\\overline{{{re.sub('[^0-9]', '', m[0])}}}", apart)
+    apart = re.sub("([A-Za-z])\u0305(?!\u0305)", r"\\overline{\1}", apart)  # no language has this one
     apart = _MARKED.sub(lambda m: f"\\{MARKS[m[2]]}{{{m[1]}}}", apart)
     return unicodedata.normalize("NFC", apart)
 
@@ -127,6 +132,8 @@ def digits_joined(text: str, *, thousands: bool) -> str:
         european = _EUROPEAN.fullmatch(text)  # 1.234.567 and 1.234,5; but 1.234 is a decimal
         if european and (european[3] or european[2].count(".") > 1):
             return european[1] + european[2].replace(".", "") + "." + (european[3] or "0") + european[4]
+        if "re" in text:
+            text = _PERIOD_IN_WORDS.sub(lambda m: f"{m[1]}\\overline{{{m[2] or m[3]}}}", text)
         text = (
             _PERIOD_IN_BRACKETS.sub(r"\1\\overline{\2}", text)
             if _PERIOD_IN_BRACKETS.fullmatch(text)

@@ -12,6 +12,7 @@ from string import ascii_lowercase
 
 from ..extract import choice_letter
 from ..verdict import CORRECT, UNREADABLE_REFERENCE, WRONG
+from .arrows import has_vectors, same_arrows
 from .characters import has_thousands
 from .exact import TooLarge
 from .expression import Expression, parse
@@ -26,6 +27,7 @@ from .relations import (
     describes_set,
     same_families,
     same_in_order,
+    same_parity,
     same_relation,
     same_residues,
     same_sets,
@@ -63,7 +65,9 @@ def judge(reference: str, prediction: str, algebra: Algebra) -> str:
         return f"unparsable answer: {error}"
     try:
         expected = tokens_of(reference)
-        if "\\bmod" in expected and not letters(_last_side(expected[: expected.index("\\bmod")])):
+        if "\\mod" in expected or (
+            "\\bmod" in expected and not letters(_last_side(expected[: expected.index("\\bmod")]))
+        ):
             # A reference 7 \bmod 12 names a residue; in a prediction it is still to be worked out.
             expected, reading = as_residue(expected), as_residue(reading)
         values = _without_label(expected), _without_label(reading)
@@ -82,8 +86,8 @@ def judge(reference: str, prediction: str, algebra: Algebra) -> str:
     if moment is not None:
         return CORRECT if moment else WRONG
     # Where one side sets no arrows, the other's say nothing.
-    if _has_vectors(expected) != _has_vectors(reading) and letters(expected) and letters(reading):
-        expected, reading = _without_arrows(expected), _without_arrows(reading)
+    if has_vectors(expected) != has_vectors(reading) and letters(expected) and letters(reading):
+        expected, reading = same_arrows(expected, reading, reference, prediction)
         asked = read(expected)
     try:
         given = read(without_constant_word(reading if letters(expected) else _without_label(reading)))
@@ -104,6 +108,9 @@ def judge(reference: str, prediction: str, algebra: Algebra) -> str:
         # "100,200" may be one number or a list of two: the list is tried where the number did not match.
         if has_thousands(reference) or has_thousands(prediction):
             lists = [read(tokens_of(text, thousands=False)) for text in (reference, prediction)]
+            if has_thousands(reference) and asked.kind == "leaf":  # a number, or else a list as it stands
+                is_list = lists[1].kind in ("list", "set") and lists[0].kind == "list"
+                return CORRECT if is_list and same_in_order(lists[0].items, lists[1].items, by) else WRONG
             if by.same(lists[0], lists[1]):
                 return CORRECT
     except UnreadableReference as error:
@@ -129,7 +136,7 @@ def _same(asked: Node, given: Node, by: Judge, in_list: bool) -> bool:
     if asked.kind == given.kind == "leaf":
         return same_leaf(asked, given, by.algebra, in_list=in_list)
     if "words" in (asked.kind, given.kind) or {phrase(asked), phrase(given)} <= SAME_WORDS.keys():
-        return same_words(asked, given) or same_sets(asked, given, by)
+        return same_words(asked, given) or same_sets(asked, given, by) or same_parity(asked, given, by)
     if "residue" in (asked.kind, given.kind):
         return same_residues(asked, given, by)
     if "relation" in (asked.kind, given.kind):
@@ -357,18 +364,6 @@ def _values(node: Node) -> Sequence[Node]:
             in_turn = sorted(node.items, key=lambda item: item.items[0].tokens) if in_a_row else node.items
             return [item.items[1] for item in in_turn]
     return node.items
-
-
-def _has_vectors(tokens: Tokens) -> bool:
-    return any(token.startswith(("\\vec{", "\\mathbf{")) and token[-3] == "{" for token in tokens)
-
-
-def _without_arrows(tokens: Tokens) -> Tokens:
-    plain = (
-        token[-2] if token.startswith(("\\vec{", "\\mathbf{")) and token[-3] == "{" else token
-        for token in tokens
-    )
-    return tuple("\\cdot" if token == "\\times" else token for token in plain)
 
 
 # --- choices ---

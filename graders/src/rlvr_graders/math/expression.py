@@ -73,12 +73,6 @@ class _Parser(TokenReader):
         self.depth -= 1
         return terms[0] if len(terms) == 1 else ("+", *terms)
 
-    def signs(self) -> bool:
-        negative = False
-        while self.peek() in ("+", "-"):
-            negative ^= self.take() == "-"
-        return negative
-
     def product(self) -> Expression:
         factors = [self.power()]
         while True:
@@ -96,6 +90,9 @@ class _Parser(TokenReader):
                 self.take()
                 factor = self.power()
                 groups = token == "\\oplus" and "\\mathbb{" in f"{factors}{factor}"
+                if token == "\\circ" and factor[:1] == ("apply",) and factor[1] != token:  # f \circ g(x)
+                    factors = [composed(product(factors), [factor])]
+                    continue
                 head = ("cross",) if token == "\\times" else ("*",) if groups else ("apply", token)
                 factors = [(*head, product(factors), factor)]
             elif self.starts_factor(token):
@@ -156,8 +153,10 @@ class _Parser(TokenReader):
             # (1, 2)^T is a column, and so is (1, 2).
             return base if base[0] == "vector" else ("transpose", base)
         exponent = self.group()
-        below = re.fullmatch(r"C_\{(\d+)\}", str(base[-1])) if base[0] == "symbol" else None
-        if below and exponent[0] == "number" and 2 <= exponent[1] <= int(below[1]):
+        below = re.fullmatch(r"C_\{(\d+|[nmN])\}", str(base[-1])) if base[0] == "symbol" else None
+        if below and below[1].isalpha() and exponent[0] in ("number", "symbol"):
+            return ("binom", ("symbol", below[1]), exponent)  # C_n^k
+        if below and below[1].isdigit() and exponent[0] == "number" and 2 <= exponent[1] <= int(below[1]):
             return ("binom", whole(int(below[1])), exponent)  # C_{10}^{3}
         if self.peek() == "^":
             raise UnreadableAnswer("two powers follow each other")
@@ -208,11 +207,13 @@ class _Parser(TokenReader):
                 digits = [whole(int(t)) if t.isdigit() else ("symbol", t) for t in content]
                 return ("+", *(("*", d, whole(10**n)) for n, d in enumerate(reversed(digits))))
             is_name = all(t.isupper() for t in content)
-            return ("symbol", join((token, *content))) if is_name else ("apply", token, inner)
+            return parts.figure(token, content) if is_name else ("apply", token, inner)
         if token == "\\underbrace":
             start = self.at
             self.skip_group()
-            return ("apply", join(self.tokens[start - 1 : self.at]), self.group())
+            end = self.at
+            count = self.group()
+            return parts.repdigit(self.tokens, start, end, self.at, count)
         if token in ("\\vec{i}", "\\vec{j}", "\\vec{k}"):
             return basis(token[5])
         if token.startswith("\\vec{") and len(token) == len("\\vec{AB}") and token[5:7].isupper():
@@ -236,7 +237,7 @@ class _Parser(TokenReader):
             start = self.at
             while self.peek().isupper():
                 self.take()
-            return ("symbol", join((token, *self.tokens[start : self.at])))
+            return parts.figure(token, self.tokens[start : self.at])
         return self.symbol(token)
 
     def bracket(self, opener: str) -> Expression:
@@ -366,7 +367,7 @@ class _Parser(TokenReader):
             else:
                 begin = self.at
                 self.skip_group()
-                name += "_" + join(self.tokens[begin : self.at])
+                name += "_" + parts.index(self.tokens[begin + 1 : self.at - 1])
         if name in CONSTANTS and name not in self.counters:
             return ("constant", CONSTANTS[name])
         return self.call(name, token) or ("symbol", name)
@@ -374,6 +375,10 @@ class _Parser(TokenReader):
     def call(self, name: str, letter: str) -> Expression | None:
         """f(x), f^{-1}(x), C(8, 3): None where the letter does not call."""
         start = self.at
+        given = parts.conditional(self.tokens, start)
+        if given and name in ("P", "p", "E", "\\mathbb{P}", "\\mathbb{E}"):  # P(A | B)
+            self.at = given
+            return ("symbol", name + join(self.tokens[start:given]).replace("\\mid", "|").replace("| ", "|"))
         if name in parts.COUNTED and self.peek() == "(":
             self.take()
             items = self.items(")")

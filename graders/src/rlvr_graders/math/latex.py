@@ -13,7 +13,7 @@ from functools import lru_cache
 from . import spelling
 from .characters import MAX_NESTING, check_size, digits_joined, plain_characters
 from .measures import BARE_UNITS
-from .source import Source, as_word, grouped, is_language, is_unit
+from .source import Source, as_word, diagonal, grouped, is_language, is_unit, mapped
 from .tokens import Tokens, UnreadableAnswer, is_word
 from .units import ORDINALS
 
@@ -26,8 +26,8 @@ _FUNCTION_AND_LETTER = re.compile(r"(sin|cos|tan|cot|sec|csc|log|ln)([a-z])")
 
 
 @lru_cache(maxsize=512)  # long answers are kept too: this bounds what they take
-def tokens_of(raw: str, *, thousands: bool = True) -> Tokens:
-    """The answer as canonical tokens. With `thousands`, the commas of 1,234 belong to the number."""
+def tokens_of(raw: str, *, thousands: bool = True, crosses: bool = False) -> Tokens:
+    """The canonical tokens. With `thousands`, the commas of 1,234 belong to the number; with `crosses` letters are vectors."""
     plain = _PLAIN_NUMBER.fullmatch(raw) if len(raw) < 100 else None
     if plain is not None:
         return (plain[1], plain[2]) if plain[1] else (plain[2],)
@@ -37,7 +37,11 @@ def tokens_of(raw: str, *, thousands: bool = True) -> Tokens:
         text = re.sub(r"\\\\(?=[A-Za-z])", r"\\", text)  # commands escaped twice
     text = re.sub(r"(?<!\\)\\(?=[0-9])", "", text)  # a stray backslash before a number
     text = digits_joined(text, thousands=thousands).strip().strip('*`"')
-    tokens = tuple(_Reader(text).math())
+    reader = _Reader(text)
+    reader.crosses = crosses
+    tokens = tuple(reader.math())
+    if reader.crosses:
+        tokens = tuple(f"\\vec{{{t}}}" if len(t) == 1 and t.isalpha() else t for t in tokens)
     if "\\times" in tokens:  # bold capitals are vectors there, otherwise matrices
         tokens = tuple(token.replace("\\mathbf{", "\\vec{") for token in tokens)
     return tokens
@@ -120,11 +124,17 @@ class _Reader(Source):
         if len(run) == 1 and run.isascii():
             self.letter(run, out, gap)
             return
-        after_number = bool(out) and (out[-1][0].isdigit() or is_word(out[-1]))
+        after_number = bool(out) and (
+            out[-1][0].isdigit() or is_word(out[-1]) or (gap and run != "in" and out[-1] in ("\\pi", "}"))
+        )
         if after_number and (run.lower() in BARE_UNITS or run in ORDINALS) and not self.has_argument(run):
             out.append(as_word(run))
         elif run == "log" and self.pending[-2:] in (["(", "2"], ["(", "10"]):  # log2(8)
             out += ["\\log", "_", "{", self.pending.pop(), "}"]
+        elif run.lower() in ("am", "pm") and after_number and not self.pending:
+            out.append(as_word(run))
+        elif run == "diag" and self.skip("("):
+            out += diagonal(self.math(")"))
         elif run in spelling.COMMAND_WORDS:
             self.command(spelling.COMMAND_WORDS[run], out, gap, text)
         elif match := _FUNCTION_AND_LETTER.fullmatch(run):
@@ -163,7 +173,7 @@ class _Reader(Source):
         if (
             mark == "^"
             and plain in ("\\circ", "\\degree", "o")
-            and (out or self.pending[-1:] in (["C"], ["F"]))
+            and (out or "".join(self.pending[:-3:-1]).strip()[:1] in ("C", "F"))
         ):
             out.append("\\degree")
             for scale in ("C", "F"):
@@ -172,6 +182,8 @@ class _Reader(Source):
             out.append(as_word(plain))
         elif mark == "^" and plain and not plain.strip("'"):
             out += inner
+        elif mark == "^" and plain in ("(1)", "(2)", "(3)", "(4)") and out and out[-1] in "fghyuFGH":
+            out += "'" * int(plain[1])
         elif inner:
             out += [mark, "{", *inner, "}"]
 
@@ -244,6 +256,15 @@ class _Reader(Source):
             self.unit_of_siunitx(out)
         elif name in ("num", "ang"):
             out += self.argument() + (["\\degree"] if name == "ang" else [])
+        elif name in ("qtyrange", "SIrange", "numrange"):
+            ends, unit = (self.argument(), self.argument()), list[str]()
+            if name != "numrange":
+                self.unit_of_siunitx(unit)
+            out += [*ends[0], *unit, as_word("to"), *ends[1], *unit]
+        elif name == "Omega" and out and self.is_ohm(out):
+            out[len(out) - (out[-1] in spelling.OHMS) :] = [as_word(spelling.OHMS.get(out[-1], "") + "ohm")]
+        elif name == "mapsto":
+            out[:] = mapped(out)
         elif name == "times":
             out.append("\\times" if self.between_vectors(out) or out[-1:] in (["]"], ["\\}"]) else "\\cdot")
         elif name == "circ" and out and out[-1].isdigit() and not self.pending:
@@ -323,7 +344,9 @@ class _Reader(Source):
         )
         is_unit = after_value and (word in BARE_UNITS or word in spelling.UNIT_LETTERS or word in ("C", "F"))
         is_short = name == "operatorname" and word in ("sh", "ch", "th")
-        if (word in spelling.FUNCTIONS or is_short) and not is_unit:
+        if word == "diag" and self.skip("("):
+            out += diagonal(self.math(")"))
+        elif (word in spelling.FUNCTIONS or is_short) and not is_unit:
             self.command(word, out, True, False)
         elif len(word) == 1 and name in spelling.UPRIGHT and not is_unit:
             out.append(word)
@@ -374,7 +397,3 @@ class _Reader(Source):
             out += [f"\\begin{{{kind}}}", *body, f"\\end{{{kind}}}"]
         else:
             out += [";" if token == "\\newrow" else token for token in body if token != "&"]
-
-    def ends_open(self) -> bool:
-        rest = [token for token in self.pending if not token.isspace()]
-        return not rest or rest[-2:] == [".", "\\right"]

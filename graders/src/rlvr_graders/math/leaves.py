@@ -105,7 +105,7 @@ def same_leaf(asked: Node, given: Node, algebra: Algebra, *, in_list: bool = Fal
             for node, factor in zip((asked, given), factors, strict=True)
         ]
         return _same_value(scaled[0], scaled[1], algebra)
-    if asked.tokens == given.tokens:
+    if asked.tokens == given.tokens and asked.unit.is_percent == given.unit.is_percent:
         return True
     if asked.unit.is_percent != given.unit.is_percent:
         # 50% is 50 with its sign left out, and it is 0.5: both are the same answer.
@@ -113,7 +113,10 @@ def same_leaf(asked: Node, given: Node, algebra: Algebra, *, in_list: bool = Fal
             ("\\frac", "{", *n.tokens, "}", "{", "100", "}") if n.unit.is_percent else n.tokens
             for n in (asked, given)
         ]
-        return _same_value(asked.tokens, given.tokens, algebra) or _same_value(texts[0], texts[1], algebra)
+        number = given.tokens[0] if len(given.tokens) == 1 else ""  # a probability 0.05 is not 0.05 %
+        is_part = given.unit.is_percent and number.startswith("0.")
+        is_same = not is_part and _same_value(asked.tokens, given.tokens, algebra)
+        return is_same or _same_value(texts[0], texts[1], algebra)
     return _same_value(asked.tokens, given.tokens, algebra)
 
 

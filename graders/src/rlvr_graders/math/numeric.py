@@ -22,6 +22,7 @@ _INTEGRATED = frozenset({"x", "t", "u", "y", "z", "s", "r", "\\theta"})
 _CONSTANTS = frozenset({"c", "K", "k", "C_{1}", "c_{1}", "D", "A", "C_{0}", "const", "constant", "C'"})
 _BASIS = frozenset({"basis"})
 _UNKNOWN = frozenset({"apply"})
+_LOGARITHMS = frozenset({"ln", "log"})
 _FAMILY_REACH = 12
 
 
@@ -94,6 +95,8 @@ def _same_everywhere(expected: Expression, given: Expression) -> bool:
     if decided is not None:
         return decided
     agreed = outside = 0
+    of_positive = len(symbols(expected)) > 1 and all(has_head(e, _LOGARITHMS) for e in (expected, given))
+    of_positive &= not any(has_head(e, frozenset({"abs"})) for e in (expected, given))
     for point in evaluations([expected, given], are_two=True):
         left, right = point.values
         if (
@@ -106,6 +109,8 @@ def _same_everywhere(expected: Expression, given: Expression) -> bool:
                 outside += point.same(left, right)
                 continue
             if not all(real):
+                if of_positive:  # \log x + \log y has no value where \log xy has one
+                    continue
                 return False
         if not point.same(left, right):
             return False

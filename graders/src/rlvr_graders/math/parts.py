@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from .tokens import Tokens, UnreadableAnswer, commands, join, listed
+from .tokens import Tokens, UnreadableAnswer, closes, commands, join, listed
 
 Expression = tuple[Any, ...]
 
@@ -65,6 +65,12 @@ class TokenReader:
         if self.peek() != token:
             raise UnreadableAnswer(f"{token!r} is missing in {join(self.tokens)[:60]!r}")
         self.at += 1
+
+    def signs(self) -> bool:
+        negative = False
+        while self.peek() in ("+", "-"):
+            negative ^= self.take() == "-"
+        return negative
 
     def skip_group(self) -> None:
         self.expect("{")
@@ -126,6 +132,42 @@ def composed(chain: Expression, arguments: list[Expression]) -> Expression:
     if chain[0] != "symbol":
         raise UnreadableAnswer("a composition of what are no functions")
     return ("apply", chain[1], *arguments)
+
+
+def figure(command: str, points: Tokens) -> Expression:
+    """The angle BAC is CAB, and the segment AB is BA."""
+    turns = (command, len(points)) in (("\\angle", 3), ("\\overline", 2))
+    return ("symbol", join((command, *(min(points, points[::-1]) if turns else points))))
+
+
+def conditional(tokens: Tokens, start: int) -> int:
+    """Where the bracket of P(A | B) ends; 0 where none with one bar begins."""
+    end = closes(tokens, start) if tokens[start : start + 1] == ("(",) else -1
+    bars = [token for token in tokens[start : end + 1] if token in ("|", "\\mid")]
+    return end + 1 if len(bars) == 1 else 0
+
+
+def index(tokens: Tokens) -> str:
+    """An index in one order of its terms: F_{1+n} is F_{n+1}."""
+    if not {"+"}.isdisjoint(tokens) and {"(", "{", ",", "=", "^", "_"}.isdisjoint(tokens):
+        terms: list[Tokens] = []
+        for token in tokens if tokens[0] in "+-" else ("+", *tokens):
+            terms = [*terms, (token,)] if token in "+-" else [*terms[:-1], (*terms[-1], token)]
+        ordered = sorted(terms, key=lambda term: (term[1:2] < ("A",), term))
+        tokens = tuple(token for term in ordered for token in term)
+        tokens = tokens[1:] if tokens[0] == "+" else tokens
+    return f"{{{join(tokens)}}}"
+
+
+def repdigit(tokens: Tokens, start: int, end: int, after: int, count: Expression) -> Expression:
+    r"""\underbrace{99\ldots9}_{n} as 10^n - 1; a name where other digits stand beside it or differ."""
+    digits = set("".join(token for token in tokens[start + 1 : end - 1] if token != "\\dots"))
+    beside = (*tokens[max(start - 2, 0) : start - 1], *tokens[after : after + 1])
+    alone = tokens.count("\\underbrace") == 1 and not any(token[0].isdigit() for token in beside)
+    if len(digits) != 1 or not alone or not next(iter(digits)).isdigit():
+        return ("apply", join(tokens[start - 1 : end]), count)
+    nines = ("+", ("^", whole(10), count), ("-", whole(1)))
+    return ("/", ("*", whole(int(digits.pop())), nines), whole(9))
 
 
 def is_matrix(expression: Expression) -> bool:

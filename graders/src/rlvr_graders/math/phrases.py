@@ -24,6 +24,9 @@ _DENIALS = listed(
     "not isn't aren't never no neither nor or either maybe perhaps possibly probably likely unlikely if unless except than between "
     "cannot wrong incorrect false"
 )
+_ORDER = (("<",), (">",), ("\\le",), ("\\ge",))
+_YEAR = listed("in the year")
+_STATEMENTS = listed("statements statement options choices parts both only")
 _ADJECTIVES = listed("open closed half-open ordered unique only required desired straight")
 _NOTES = listed(
     "since because approximately approx rounded reject rejecting discard discarding ignoring excluding as"
@@ -50,7 +53,16 @@ Ranges = tuple[tuple[str, str], ...]
 
 def plain_statement(tokens: Tokens) -> Tokens:
     """The answer without what is said before and behind it."""
-    return _without_note(_without_tail(_without_lead(_last_step(_approximation(tokens)))))
+    return _without_note(_without_tail(_without_lead(_last_step(_approximation(_of_choices(tokens))))))
+
+
+def _of_choices(tokens: Tokens) -> Tokens:
+    """Of "Statements I and III only" I and III."""
+    first, last = (word_of(tokens[at]) in _STATEMENTS for at in (0, -1))
+    kept = tokens[first : len(tokens) - last]
+    names = [word_of(token) or token.lower() for token in kept if token not in "(),."]
+    is_list = names and all(name == "and" or (len(name) < 5 and not name.strip("ivxabcde")) for name in names)
+    return kept if is_list else tokens
 
 
 def _approximation(tokens: Tokens) -> Tokens:
@@ -81,6 +93,8 @@ def _without_lead(tokens: Tokens) -> Tokens:
     while len(tokens) > 1 and tokens[0] in _LEADING_SIGNS:
         tokens = bare(tokens[1:]) or tokens[-1:]
     words = [word_of(token) for token in tokens]
+    if tokens[0] == "\\text{A}" and not words[1:2] > [""]:  # the choice, not the article
+        return tokens
     said = 0
     for index, word in enumerate(words):
         if word in _VERBS or (tokens[index] == ":" and words[index - 1]):
@@ -92,6 +106,8 @@ def _without_lead(tokens: Tokens) -> Tokens:
     end = next((index for index, word in enumerate(words) if not word), len(tokens))
     is_label = end < len(tokens) and tokens[end] == "=" and words[end - 1] in _LABELS
     is_noun = words[:1] == ["the"] and words[end - 1] in _NOUNS and set(words[1 : end - 1]) <= _ADJECTIVES
+    is_year = "year" in words[:end] or (end == 1 and len(tokens) == 2 and len(tokens[1]) == 4)
+    is_noun |= is_year and set(words[:end]) <= _YEAR
     if 0 < end < len(tokens) and (is_label or is_noun or set(words[:end]) <= _EMPTY_WORDS):
         return _without_lead(bare(tokens[end:]) or tokens[-1:])
     return tokens
@@ -116,6 +132,11 @@ def _without_note(tokens: Tokens) -> Tokens:
 
 def take_conditions(tokens: Tokens) -> tuple[Tokens, Ranges, list[Tokens]]:
     r"""The answer without its conditions ("for k > 0", k \in \mathbb{Z}), the number sets of its parameters, its other conditions."""
+    start = next((at for at, token in enumerate(tokens) if not is_word(token)), 0)
+    sets = {_QUANTIFIERS.get(word_of(token), "?") for token in tokens[:start]} - {""}
+    is_ordered = tokens[start].isalpha() and tokens[start + 1 : start + 2] in _ORDER
+    if len(sets) == 1 and is_ordered and not sets & {"?", "N"}:  # all integers n > 2
+        return tokens[start:], ((tokens[start], sets.pop()),), []
     body, *others = split(tokens, _CONDITIONS)
     if not bare(body):
         return tokens, (), []

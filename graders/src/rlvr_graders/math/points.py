@@ -39,7 +39,8 @@ def points(*expressions: Expression) -> Iterator[Point]:
                 point[name] = Fraction(_COUNTS[turn] + 2 * (index // len(_COUNTS)))
             elif name[0] in "zw\\" and _width(name, names, expressions) > 1:
                 point[name] = tuple(
-                    value * (n + 2) / (n * n + 3) - n for n in range(_width(name, names, expressions))
+                    value * (n + 2) / (n * n + 3) - n + place * place * n * n / Fraction(3)
+                    for n in range(_width(name, names, expressions))
                 )
             else:
                 point[name] = value
@@ -86,7 +87,7 @@ def _far_points(names: Sequence[str], expressions: Sequence[Expression]) -> Iter
             value = reals[turn % len(reals)]
             point[name] = Fraction(counts[turn % len(counts)]) if name in _COUNTERS else value
             if width > 1:
-                point[name] = tuple(value * (n + 1) - n for n in range(width))
+                point[name] = tuple(value * (n + 1) - n + place * place * n * n for n in range(width))
         yield point
 
 

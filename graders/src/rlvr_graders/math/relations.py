@@ -11,8 +11,9 @@ from .exact import QUICK_BITS, exact_value
 from .expression import Expression, parse, symbols
 from .families import whole_parameter
 from .leaves import Judge, Sides, is_rounding
+from .parts import whole
 from .phrases import Ranges
-from .structure import FLIPPED, ORDER, Node, is_name, letters, read
+from .structure import BOUND, FLIPPED, ORDER, Node, is_name, letters, read
 from .tokens import Tokens, UnreadableAnswer, commands
 from .words import phrase
 
@@ -55,7 +56,7 @@ def same_in_order(asked: Sequence[Node], given: Sequence[Node], by: Judge) -> bo
 def variables(node: Node) -> set[Tokens]:
     if node.kind == "list":
         return set().union(*map(variables, node.items))
-    name = _variable(node) if node.kind == "relation" else None
+    name = _variable(node) if node.kind == "relation" and node.form != BOUND else None
     return {name} if name is not None else set()
 
 
@@ -83,6 +84,16 @@ def same_residues(asked: Node, given: Node, by: Judge) -> bool:
     if by.same(modulus, modulus_given) and by.same(_last(one), _last(other)):
         return True
     return bool(families[0] and families[1]) and by.algebra.families(families[0], families[1], _PARAMETER)
+
+
+def same_parity(asked: Node, given: Node, by: Judge) -> bool:
+    """The odd integers beside 1 (mod 2) or 2k + 1."""
+    words, other = (asked, given) if asked.kind == "words" else (given, asked)
+    parity = re.fullmatch(r"(?:all)?(even|odd)(?:integers|numbers|wholenumbers)", phrase(words))
+    members = _as_family(other) if parity and other.kind != "words" else []
+    multiple = ("*", whole(2), ("symbol", _PARAMETER))
+    start = whole(int(parity is not None and parity[1] == "odd"))
+    return bool(members) and by.algebra.families([("+", start, multiple)], members, _PARAMETER)
 
 
 def _is_reduced(residue: Node) -> bool:
@@ -254,7 +265,8 @@ def _is_quantity(side: Node, asked: Node) -> bool:
 def _same_relations(asked: Node, given: Node, by: Judge) -> bool:
     spans = _interval(asked), _interval(given)
     if spans[0] is not None and spans[1] is not None:
-        return _variable(asked) == _variable(given) and by.same(spans[0], spans[1])
+        same_name = BOUND in (asked.form, given.form) or _variable(asked) == _variable(given)
+        return same_name and by.same(spans[0], spans[1])
     if set(asked.operators) | set(given.operators) == {"="}:
         return _same_equations(asked, given, by)
     if asked.operators == given.operators and same_in_order(asked.items, given.items, by):
@@ -321,7 +333,11 @@ def _as_less(node: Node) -> tuple[Sides, bool]:
 def _variable(node: Node) -> Tokens | None:
     """What an inequality is about: x in 1 < x < 2 and in |x| < 3."""
     name = next((item.tokens for item in node.items if is_name(item)), None)
-    return name[1:-1] if name and name[0] == name[-1] == "|" else name
+    if name is None:
+        inside = [item.tokens for item in node.items if item.tokens[0] == item.tokens[-1] == "|"]
+        found = {token for tokens in inside for token in tokens if letters((token,))}
+        return tuple(found) if len(found) == 1 else None
+    return name[1:-1] if name[0] == name[-1] == "|" else name
 
 
 def _interval(node: Node) -> Node | None:

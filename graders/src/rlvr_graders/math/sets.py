@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 from functools import reduce
 
-from .expression import parse
+from .exact import exact_value
+from .expression import parse, symbols
 from .numeric import real_value
 from .structure import ALL_WORDS, EMPTY_WORDS, FLIPPED, Node, is_name, plain_words
 
@@ -81,11 +82,11 @@ def _of_relation(node: Node) -> Stretches | None:
         inner = real_set(node.items[1])
         return inner if inner is None or node.operators == ("\\in",) else _complement(inner)
     result = EVERYTHING
-    absolute = False
+    shift: tuple[Fraction, Fraction] | None = None
     for left, operator, right in zip(node.items, node.operators, node.items[1:], strict=False):
-        if is_name(right) and not is_name(left):
+        if _is_unknown(right) and not _is_unknown(left):
             left, right, operator = right, left, FLIPPED.get(operator, operator)
-        if not is_name(left) or operator not in ("<", ">", "\\le", "\\ge", "=", "\\ne"):
+        if not _is_unknown(left) or operator not in ("<", ">", "\\le", "\\ge", "=", "\\ne"):
             return None
         before, behind = _cut(right, False), _cut(right, True)
         if before is None or behind is None:
@@ -101,14 +102,46 @@ def _of_relation(node: Node) -> Stretches | None:
                 "\\ne": ((BELOW, before), (behind, ABOVE)),
             }[operator],
         )
-        absolute |= left.tokens[0] == "|"
-    return _mirrored(result) if absolute else result
+        shift = _inside_bars(left)
+    if shift is None:
+        return result
+    slope, start = shift
+    return _union([tuple(_moved(s, slope, start) for s in _mirrored(result))])
+
+
+def _is_unknown(node: Node) -> bool:
+    return is_name(node) or _inside_bars(node) is not None
+
+
+def _inside_bars(node: Node) -> tuple[Fraction, Fraction] | None:
+    """Of |ax + b| the a and b."""
+    if node.kind != "leaf" or node.tokens[0] != "|":
+        return None
+    expression = parse(node.tokens)
+    names = symbols(expression)
+    if expression[0] != "abs" or len(names) != 1:
+        return None
+    (name,) = names
+    values = [exact_value(expression[1], names={name: Fraction(x)}) for x in (0, 1, 2, 7)]
+    start, first, second, far = values
+    if start is None or first is None or second is None or far is None or first == start:
+        return None
+    slope = first - start
+    return (slope, start) if second - first == slope and far == start + 7 * slope else None
+
+
+def _moved(stretch: tuple[Cut, Cut], slope: Fraction, start: Fraction) -> tuple[Cut, Cut]:
+    """The x for which slope * x + start is in the stretch."""
+    low, high = ((cut[0], (cut[1] - start) / abs(slope) if not cut[0] else cut[1], cut[2]) for cut in stretch)
+    return (low, high) if slope > 0 else (_negated(high), _negated(low))
 
 
 def _members(node: Node) -> list[Stretches] | None:
     return _known(
         [
-            real_set(item) if item.kind != "leaf" or item.text in _NAMED else _point(item)
+            real_set(item)
+            if item.kind != "leaf" or item.text in _NAMED or plain_words(item) in ALL_WORDS
+            else _point(item)
             for item in node.items
         ]
     )

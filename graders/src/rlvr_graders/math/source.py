@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from . import spelling
-from .tokens import is_word
+from .tokens import is_word, split
 
 _TOKEN = re.compile(
     r"""\\(?:begin|end)\s*\{[A-Za-z]+\*?\}
@@ -25,6 +25,8 @@ class Source:
     def __init__(self, text: str) -> None:
         self.pending = _TOKEN.findall(text)[::-1]
         self.depth = 0
+        self.crosses = False
+        r"""Whether letters are vectors although no arrow says so, as in u \cdot (v \times w)."""
         self.tables = 0
         """How many matrices or cases are open: only there a new line is a new row."""
         self.in_unit = False
@@ -67,7 +69,15 @@ class Source:
         )
         if out[-1:] == ["\\nabla"]:
             return True
+        if not some and "\\cdot" in (*out, *rest) and {"(", ")"} & {*out[-2:-1], *rest}:
+            self.crosses |= out[-1:][0].isalpha() and following.isalpha() and len(following) == 1
+        some |= self.crosses
         return some and bool(out) and not out[-1][0].isdigit() and not following[:1].isdigit()
+
+    def is_ohm(self, out: list[str]) -> bool:
+        r"""Whether \Omega stands behind a number, perhaps with a prefix, and ends the answer."""
+        value = out[-2:-1] if out[-1] in spelling.OHMS else out[-1:]
+        return bool(value) and value[0][0].isdigit() and not "".join(self.pending).strip()
 
     def ends_open(self) -> bool:
         rest = [token for token in self.pending if not token.isspace()]
@@ -76,6 +86,23 @@ class Source:
 
 def as_word(word: str) -> str:
     return f"\\text{{{word.lower() if word.lower() in ('and', 'or') else word}}}"
+
+
+def diagonal(inner: list[str]) -> list[str]:
+    """diag(1, 2) as the matrix."""
+    cells = split(tuple(inner), {","})
+    rows = [
+        [token for at in range(len(cells)) for token in ("&", *(cells[row] if at == row else ("0",)))][1:]
+        for row in range(len(cells))
+    ]
+    body = [token for row in rows for token in ("\\newrow", *row)]
+    return ["\\begin{matrix}", *body[1:], "\\end{matrix}"]
+
+
+def mapped(out: list[str]) -> list[str]:
+    r"""What x \mapsto and g : x \mapsto begin, as f(x) = and g(x) =."""
+    function, at = (out[0], 2) if out[1:2] == [":"] else ("f", 0)
+    return [function, "(", *out[at:], ")", "="] if len(out[at:]) == 1 else [*out, "\\to"]
 
 
 def grouped(inner: list[str]) -> list[str]:

@@ -13,7 +13,8 @@ from .tokens import commands, listed
 UNICODE = {
     **dict.fromkeys("·⋅∙•∙⸱", r"\cdot "), **dict.fromkeys("×✕✖⨯╳", r"\times "), **dict.fromkeys("∗⁎＊", "*"),
     **dict.fromkeys("⁄∕／⧸", "/"), **dict.fromkeys("°º˚", r"^\circ "), **dict.fromkeys("∅⌀øØ", r"\emptyset "),
-    **dict.fromkeys("⟨〈❬⟪", r"\langle "), **dict.fromkeys("⟩〉❭⟫", r"\rangle "), **dict.fromkeys("→⟶⟼↦", r"\to "),
+    **dict.fromkeys("⟨〈❬⟪", r"\langle "), **dict.fromkeys("⟩〉❭⟫", r"\rangle "), **dict.fromkeys("→⟶", r"\to "),
+    **dict.fromkeys("⟼↦", r"\mapsto "),
     **dict.fromkeys("⇒⟹∴", r"\Rightarrow "), **dict.fromkeys("⇔⟺↔", r"\iff "), **dict.fromkeys("≈≃∼≅", r"\approx "),
     **dict.fromkeys("…⋯⋮", r"\dots "), **dict.fromkeys("′’‘ʹ´", "'"), **dict.fromkeys("∣｜", "|"), **dict.fromkeys("∥‖", r"\parallel "),
     **dict.fromkeys("“”✓✔✅∎■□\ufe0f", ""), **dict.fromkeys("∶：", ":"), **dict.fromkeys("、，", ","), **dict.fromkeys("≤≦⩽≲", r"\le "),
@@ -90,14 +91,14 @@ ALIASES = {
     **dict.fromkeys(("varnothing", "O"), "emptyset"),
     **dict.fromkeys(("backslash", "smallsetminus"), "setminus"),
     **dict.fromkeys(("implies", "Longrightarrow", "therefore"), "Rightarrow"),
-    **dict.fromkeys(("rightarrow", "longrightarrow", "mapsto"), "to"),
+    **dict.fromkeys(("rightarrow", "longrightarrow"), "to"),
     **dict.fromkeys(("newline", "par", "cr"), "\\"),
     **{f"var{name}": name for name in ("theta", "phi", "epsilon", "rho", "sigma", "kappa")},
     **dict.fromkeys(("asin", "arsin"), "arcsin"), **dict.fromkeys(("atan", "arctg", "artan"), "arctan"), "acos": "arccos",
     **{f"{start}{name}": f"arc{name}" for start in ("ar", "arg", "a") for name in ("sinh", "cosh", "tanh")}, "arsh": "arcsinh",
     **dict.fromkeys(("arcctg", "acot"), "arccot"), "arch": "arccosh", "arth": "arctanh",
     "sh": "sinh", "ch": "cosh", "th": "tanh", "cth": "coth", "cotg": "cot",
-    "tr": "trace", "Tr": "trace", "longmapsto": "to",
+    "tr": "trace", "Tr": "trace", "longmapsto": "mapsto",
     **dict.fromkeys(("Leftrightarrow", "leftrightarrow", "Longleftrightarrow"), "iff"), "dddot": "ddot",
     "neq": "ne", "tg": "tan", "ctg": "cot", "cosec": "csc", "sgn": "sign", "lbrace": "{", "rbrace": "}", "textdegree": "degree",
     "degrees": "degree", "infin": "infty", "dollar": "$", "textdollar": "$", "texteuro": "euro", "bar": "overline",
@@ -156,4 +157,10 @@ WORDS = listed(
 
 NUMBERS_WITH_UNIT = {"SI": 2, "qty": 2, "si": 1, "unit": 1}
 """Its commands: a number and a unit, or a unit alone."""
+OHMS = {
+    name: prefix
+    for sign, prefix in (("k", "kilo"), ("M", "mega"), ("m", "milli"))
+    for name in (sign, f"\\text{{{sign}}}")
+}
+"""Prefixes of \\Omega."""
 UNIT_PREFIXES = listed("nano micro milli centi deci kilo mega giga tera")

@@ -36,10 +36,15 @@ RELATIONS = ORDER | {
     *("=", "\\ne", "\\in", "\\notin", "\\approx", "\\equiv", "\\subset", "\\subseteq", "\\propto", "\\cong"),
     *("\\parallel", "\\perp", "\\nmid", "\\mid", "\\to"),
 }
+BOUND = "bound"
+"""The form of a relation inside of the braces of a set, where its variable has no meaning outside."""
 SET_OPERATIONS = {"\\cup": "union", "\\cap": "intersection", "\\setminus": "difference"}
 _SEPARATORS = frozenset({",", ";", "\\text{and}", "\\text{or}"})
 EMPTY_WORDS = listed("nosolution nosolutions norealsolution norealsolutions emptyset none nosolutionexists")
-ALL_WORDS = listed("allrealnumbers allreals anyrealnumber realnumbers allrealx allrealnumber therealnumbers")
+ALL_WORDS = listed(
+    "allrealnumbers allreals anyrealnumber realnumbers allrealx allrealnumber therealnumbers "
+    "allx everyx anyx allrealvaluesofx allvaluesofx allrealvalues everyrealnumber everyrealx anyrealx"
+)
 """What is said for no number, and for every number, as `plain_words` writes it."""
 
 
@@ -154,11 +159,18 @@ def _described(tokens: Tokens, elements: Tokens, condition: Tokens) -> Node:
     r"""\{x \mid 1 < x < 2\}: where a real number is described, the condition says it all."""
     sides = split(elements, {"\\in"})
     if len(sides[0]) == 1 and sides[0][0] in condition and (len(sides) == 1 or sides[1] == ("\\mathbb{R}",)):
-        return read(condition)
+        return _bound(read(condition))
     parameter = take_conditions((*elements, ",", *condition))
     if parameter[1] and not parameter[2]:  # \{2k+1 \mid k \in \mathbb{Z}\}
         return replace(Node("set", tokens, _expanded([elements])), ranges=parameter[1])
     return Node("described", tokens, (read(elements), read(condition)))
+
+
+def _bound(node: Node) -> Node:
+    """The condition of a set: another letter for its variable is no other set."""
+    if node.kind == "list":
+        return replace(node, items=tuple(map(_bound, node.items)))
+    return replace(node, form=BOUND) if node.kind == "relation" else node
 
 
 def _single(tokens: Tokens) -> Node:

@@ -10,7 +10,8 @@ from .tokens import listed, word_of
 SAME_WORDS = {
     phrase: phrases[0]
     for phrases in (
-        ("doesnotexist", "dne", "doesn'texist", "limitdoesnotexist", "nolimit"),
+        ("doesnotexist", "dne", "doesn'texist", "limitdoesnotexist", "nolimit",
+         "undefined", "notdefined", "limitdne", "doesntexist", "nonexistent"),
         ("\\emptyset", "\\{\\}", *sorted(EMPTY_WORDS)),
         ("\\infty", "infinitelymany", "infinitelymanysolutions", "infinite", "infinity"),
         ("divergent", "diverges", "seriesdiverges"),
@@ -36,4 +37,11 @@ def same_words(asked: Node, given: Node) -> bool:
         words = [word_of(token) for token in given.tokens]
         words = words[: next((n for n, word in enumerate(words) if word in ("because", "since")), len(words))]
         return words[0] == one and not {_OPPOSITES[one], *_DOUBTS}.intersection(words[1:])
+    if word_of(asked.tokens[0]) in _OPPOSITES and asked.tokens[1:2] == (",",):  # "No, it diverges" is asked
+        rest = phrase(replace(asked, tokens=asked.tokens[2:]))
+        given_rest = given.tokens[2:] if given.tokens[1:2] == (",",) else ()
+        if other == word_of(asked.tokens[0]) or other == rest:
+            return True
+        same_start = word_of(given.tokens[0]) == word_of(asked.tokens[0])
+        return same_start and bool(given_rest) and phrase(replace(given, tokens=given_rest)) == rest
     return one == other != "" or plain_words(asked) == plain_words(given) != ""
