@@ -245,7 +245,10 @@ def test_outcomes_say_what_the_weights_did() -> None:
         "weight_negative_mean",
         "update_share_positive",
         "update_share_plain",
+        "weight_gini",
+        "weight_effective_share",
     }
+    assert (first["weight_gini"], first["weight_effective_share"]) == (0.0, 1.0)
     assert second.keys() == set(DIAGNOSTICS)
     kept = _outcome(runs[1], 0.5, Trained(0.5, weighed, None))
     assert kept.diagnostics["batch"] == [0, 5]
@@ -414,7 +417,7 @@ def test_the_command_goes_on_where_it_was_stopped(tmp_path: Path, capsys: Any) -
     for given, told in (
         (["--dtype", "bfloat16"], "holds runs in float32"),
         (["--export", "detla"], "detla is not among the arms dapo, delta"),
-        (["--runs-at-once", "0"], "runs_at_once=0"),
+        (["--runs-at-once", "0"], "--runs-at-once 0: give at least 1"),
     ):
         assert main(["study", str(place), "--output", str(folder), *given]) == 2
         assert told in capsys.readouterr().err

@@ -7,6 +7,7 @@ import inspect
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -44,16 +45,22 @@ def test_nothing_heavy_is_loaded():
     assert done.stdout.strip() == "set()"
 
 
+def run(coroutine):
+    """In a thread of its own: another test of this process may have left an event loop running."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, coroutine).result()
+
+
 @pytest.mark.parametrize("right", [True, False])
 def test_the_shapes_of_engines(right):
     answer = "0.5" if right else "0.7"
     text, chat = r"\boxed{\frac12}", [{"role": "assistant", "content": r"\boxed{\frac12}"}]
     assert rlvr_graders.math_reward(prompts=["p"], completions=[chat], answer=[answer]) == [float(right)]
     assert verl.compute_score("any", text, answer, {"index": 1})["score"] == float(right)
-    assert asyncio.run(verifiers.math_reward(prompt="p", completion=chat, answer=answer, state={})) == right
-    assert asyncio.run(verifiers.choice_reward(completion="Answer: B", answer="B" if right else "C")) == right
+    assert run(verifiers.math_reward(prompt="p", completion=chat, answer=answer, state={})) == right
+    assert run(verifiers.choice_reward(completion="Answer: B", answer="B" if right else "C")) == right
     tests = {"fn_name": "f", "inputs": [[1]], "outputs": [2 if right else 3]}
-    assert asyncio.run(verifiers.code_reward(completion="def f(x):\n    return x + 1", answer=tests)) == right
+    assert run(verifiers.code_reward(completion="def f(x):\n    return x + 1", answer=tests)) == right
 
 
 def test_verifiers_takes_them_for_functions_of_one_response():

@@ -143,6 +143,7 @@ def test_running_centroids_become_those_of_a_batch_that_is_shown_again_and_again
         for logps, advantage, mask in rows:
             weights, state = running_weights(state, logps, advantage, mask, method=method)
             seen.append(weights)
+    # Centroids that run along lag the batch's own by the last few responses.
     torch.testing.assert_close(torch.stack(seen), exact, atol=0.02, rtol=0)
 
 

@@ -157,6 +157,7 @@ def test_delta_scalar_trains_in_every_mode(
             [np.ones(len(row), dtype=bool) for row in logps],
         )
         for one, weights in zip(responses, expected, strict=True):
+            # The run folder keeps log-probs and weights with few digits.
             np.testing.assert_allclose(one["weight"], weights, atol=2e-3)
 
 
