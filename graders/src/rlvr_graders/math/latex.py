@@ -353,7 +353,7 @@ class _Reader(Source):
         if name == "frac" and all(map(is_unit, arguments)):
             out += [*arguments[0], "/", *arguments[1]]  # \frac{\text{m}}{\text{s}}
             return
-        if name == "dot" and out and (out[-1][0].isdigit() or out[-1] == "}"):
+        if name == "dot" and arguments[0] and out and (out[-1][0].isdigit() or out[-1] == "}"):
             first = len(out) - 1 - out[::-1].index("\\overline") if "\\overline" in out else len(out)
             period = [token for token in out[first + 1 :] if token not in "{}"] + arguments[0]
             if out[-1][0].isdigit() or (first < len(out) and all(token.isdigit() for token in period)):
