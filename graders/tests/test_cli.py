@@ -54,6 +54,9 @@ def test_what_cannot_be_read_is_named(tmp_path, capsys):
     (tmp_path / "b.jsonl").write_text('{"completion": "x"\n')
     assert main(["grade", str(tmp_path / "b.jsonl")]) == 2
     assert "b.jsonl:1 is not JSON" in capsys.readouterr().err
+    (tmp_path / "latin.jsonl").write_bytes('{"completion": "x"}\n{"completion": "Ö"}\n'.encode("latin-1"))
+    assert main(["grade", str(tmp_path / "latin.jsonl"), "--answer", "completion"]) == 2
+    assert "latin.jsonl:2 is not UTF-8" in capsys.readouterr().err
     assert main(["grade", str(tmp_path / "missing.jsonl")]) == 2
 
 
@@ -96,7 +99,16 @@ def test_the_audits_page_shows_text_as_text(tmp_path, capsys):
     assert "default-src 'none'" in text
     assert "<b onclick" not in text
     assert "<script" not in text
-    assert "mean reward" in text
+    # Exact match refuses rows 1 and 6 of ROWS; the run paid for row 5, where no answer stands, and not for row 6.
+    against_exact = (
+        "Of 7 responses, exact match refuses 2 that rlvr-graders pays and pays 0 that rlvr-graders refuses."
+    )
+    against_run = (
+        "Of 7 responses, the run refuses 1 that rlvr-graders pays and pays 1 that rlvr-graders refuses."
+    )
+    assert shown.startswith(against_exact)
+    assert against_run in shown
+    assert text.index(against_exact) < text.index("mean reward")
 
 
 def test_the_audit_says_where_answers_stand(tmp_path, capsys):

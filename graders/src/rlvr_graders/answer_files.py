@@ -65,10 +65,14 @@ def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
             raise FileError(f"{path}: reading Parquet needs pyarrow: pip install pyarrow") from error
         yield from parquet.read_table(path).to_pylist()
         return
-    with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as lines:
+    with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
             try:
-                row = json.loads(line) if line.strip() else None
+                row = json.loads(line.decode()) if line.strip() else None
+            except UnicodeDecodeError as error:
+                raise FileError(
+                    f"{path}:{number} is not UTF-8 ({error.reason}): save the file as UTF-8"
+                ) from error
             except ValueError as error:
                 raise FileError(f"{path}:{number} is not JSON: {error}") from error
             if isinstance(row, dict):

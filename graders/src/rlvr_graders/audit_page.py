@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections import Counter
 from html import escape
 
-from .audit import Audit, Judged, differences, summary
+from .audit import OURS, Audit, Judged, differences, summary
 
 EXAMPLES = 20
 """Responses shown of a kind."""
@@ -15,7 +16,9 @@ STYLE = """
 :root { color-scheme: light dark; --line: #8884; --soft: #8881; }
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 75rem; margin: 2rem auto; padding: 0 1rem; }
 table { border-collapse: collapse; width: 100%; margin: .5rem 0 1.5rem; }
-th, td { text-align: left; padding: .3rem .7rem; border-bottom: 1px solid var(--line); vertical-align: top; overflow-wrap: anywhere; }
+th, td { text-align: left; padding: .3rem .7rem; border-bottom: 1px solid var(--line); vertical-align: top; }
+.wide { overflow-x: auto; }
+@media (max-width: 40rem) { th, td { padding: .3rem .35rem; } details table { min-width: 40rem; } }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
 summary { cursor: pointer; padding: .35rem .5rem; background: var(--soft); border-radius: .3rem; }
 details { margin: .4rem 0; }
@@ -33,6 +36,7 @@ def page(result: Audit, title: str) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
         "<meta name='viewport' content='width=device-width'>",
         f"<title>{escape(title)}</title><style>{STYLE}</style></head><body><h1>{escape(title)}</h1>",
+        *(f"<p><b>{escape(sentence)}</b></p>" for sentence in verdict(result)),
         f"<p>{len(result.judged)} responses to {len({each.row.group for each in result.judged})} prompts.</p>",
         _table(summary(result), numbers=(1, 2, 3, 4)),
         "<h2>Where they disagree</h2>",
@@ -46,11 +50,32 @@ def page(result: Audit, title: str) -> str:
             shown = f" ({EXAMPLES} shown)" if len(rows) > EXAMPLES else ""
             parts.append(
                 f"<details><summary><b>{len(rows)}</b> paid by {escape(payer)} alone: {escape(kind)}{shown}</summary>"
-                f"<table><tr><th>reference</th><th>{escape(first)}</th><th>{escape(second)}</th><th>response, its end</th></tr>"
+                "<div class=wide><table>"
+                f"<tr><th>reference</th><th>{escape(first)}</th><th>{escape(second)}</th><th>response, its end</th></tr>"
                 + "".join(_example(each, first, second) for each in rows[:EXAMPLES])
-                + "</table></details>"
+                + "</table></div></details>"
             )
     return "".join(parts) + "</body></html>\n"
+
+
+def verdict(result: Audit) -> list[str]:
+    """What each other grader in the place of ours would change, a sentence each."""
+    sentences = []
+    for first, second in result.pairs():
+        if first != OURS:
+            continue
+        paid: Counter[str] = Counter()
+        for (payer, _), rows in result.disagreements(first, second).items():
+            paid[payer] += len(rows)
+        if not paid:
+            sentences.append(f"{second} and {first} agree on every response.")
+            continue
+        groups = result.changed_groups(first, second)
+        sentences.append(
+            f"Of {len(result.judged)} responses, {second} refuses {paid[first]} that {first} pays and pays {paid[second]} "
+            f"that {first} refuses. The advantages of {groups} prompt{'s' * (groups != 1)} change."
+        )
+    return sentences
 
 
 def _by_pair(result: Audit) -> list[list[str]]:
@@ -71,7 +96,7 @@ def _table(rows: list[list[str]], numbers: tuple[int, ...]) -> str:
             for column, cell in enumerate(row)
         )
         lines.append("<tr>" + "".join(cells) + "</tr>")
-    return "<table>" + "".join(lines) + "</table>"
+    return "<div class=wide><table>" + "".join(lines) + "</table></div>"
 
 
 def _example(each: Judged, first: str, second: str) -> str:
@@ -91,9 +116,9 @@ def _example(each: Judged, first: str, second: str) -> str:
 
 
 def text(result: Audit) -> str:
-    """The same tables for a terminal."""
+    """The verdict and the tables for a terminal."""
     tables = (summary(result), _by_pair(result), differences(result))
-    return "\n\n".join(_aligned(table) for table in tables if len(table) > 1)
+    return "\n\n".join(["\n".join(verdict(result)), *(_aligned(table) for table in tables if len(table) > 1)])
 
 
 def _aligned(rows: list[list[str]]) -> str:
