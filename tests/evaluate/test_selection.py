@@ -114,6 +114,11 @@ def test_half_written_checkpoints_are_named(tmp_path):
     (tmp_path / "checkpoint-7" / "model.safetensors.index.json").write_text(
         json.dumps({"weight_map": {"a": "model.safetensors", "b": "model-2.safetensors"}})
     )
+    # What else TRL saves is no weights.
+    (tmp_path / "checkpoint-9").mkdir()
+    (tmp_path / "checkpoint-9" / "training_args.bin").write_bytes(b"settings")
+    _weights(tmp_path / "checkpoint-10")
+    (tmp_path / "checkpoint-10" / "model.safetensors.index.json").write_text('{"weight_map": {"a"')
     shards = tmp_path / "verl" / "global_step_8" / "actor"
     (shards / "huggingface").mkdir(parents=True)
     (shards / "model_world_size_2_rank_0.pt").write_bytes(b"")
@@ -122,6 +127,8 @@ def test_half_written_checkpoints_are_named(tmp_path):
     for words in (
         "checkpoint-6 is half written: model.safetensors ends before its last weight",
         "checkpoint-7 is half written: model-2.safetensors is not there",
+        "checkpoint-9 holds no weights",
+        "checkpoint-10 is half written: model.safetensors.index.json cannot be read",
         f"python -m verl.model_merger merge --backend fsdp --local_dir {shards} --target_dir {shards / 'huggingface'}",
     ):
         assert any(words in sentence for sentence in said), words

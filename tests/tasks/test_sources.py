@@ -123,7 +123,7 @@ def test_a_file_with_and_without_ids(tmp_path: Path) -> None:
         ([{"problem": "A", "answer": 1}, "", '{"problem": "B",'], r"bad\.jsonl, line 3: not JSON"),
         ([{"answer": 1}], r"line 1: it has no question"),
         ([{"problem": "A", "answer": None}], r"line 1: it has no answer"),
-        ([{"problem": "A", "answer": ""}], r"line 1: its answer is 'empty'"),
+        ([{"problem": "A", "answer": ""}], r"line 1: its answer is empty"),
         ([{"problem": "  ", "answer": 1}], r"line 1: its question is neither text nor"),
         (["[1, 2]"], r"line 1: expected an object .* got list"),
         (

@@ -101,7 +101,7 @@ def checkpoints(run: Path, say: Callable[[str], None] = lambda text: None) -> di
 
 def _unusable(model: Path) -> str | None:
     """Why a folder's weights cannot be loaded; None where they can."""
-    weights = [*model.glob("*.safetensors"), *model.glob("*.bin")]
+    weights = [*model.glob("*.safetensors"), *model.glob("*model*.bin")]  # TRL saves training_args.bin, too
     if not weights:
         shards = model.parent
         if model.name == "huggingface" and any(shards.glob("model_world_size_*.pt")):
@@ -112,7 +112,10 @@ def _unusable(model: Path) -> str | None:
             return f"holds verl's shards and no model that can be loaded (`{merge}` makes one)"
         return "holds no weights"
     for index in model.glob("*.index.json"):
-        named = set(json.loads(index.read_bytes())["weight_map"].values())
+        try:
+            named = set(json.loads(index.read_bytes())["weight_map"].values())
+        except ValueError:
+            return f"is half written: {index.name} cannot be read"
         if missing := sorted(name for name in named if not (model / name).is_file()):
             return f"is half written: {missing[0]} is not there"
     for path in weights:

@@ -172,7 +172,7 @@ def test_problems_become_rows_that_the_reward_function_grades(tmp_path: Path) ->
     ("row", "words", "says"),
     [
         ({"question": "1+1?", "r1_solution_1": "2"}, (), "it has question, r1_solution_1"),
-        ({"question": "1+1?", "final_answer": ""}, (), "its answer is 'empty'"),
+        ({"question": "1+1?", "final_answer": ""}, (), "its answer is empty"),
         ({"question": "1+1?", "answer": "2"}, ("--chat",), "leave chat=true out"),
     ],
 )

@@ -166,7 +166,7 @@ def answer_text(value: Any) -> str:
     else:
         text = str(value)
     if not text or text.lower() in ("nan", "inf", "-inf"):
-        raise RowError(f"its answer is {text or 'empty'!r}")
+        raise RowError(f"its answer is {repr(text) if text else 'empty'}")
     return text
 
 
