@@ -113,11 +113,19 @@ def same_leaf(asked: Node, given: Node, algebra: Algebra, *, in_list: bool = Fal
             ("\\frac", "{", *n.tokens, "}", "{", "100", "}") if n.unit.is_percent else n.tokens
             for n in (asked, given)
         ]
-        number = given.tokens[0] if len(given.tokens) == 1 else ""  # a probability 0.05 is not 0.05 %
-        is_part = given.unit.is_percent and number.startswith("0.")
+        is_part = given.unit.is_percent and _is_below_one(given.tokens)  # a probability 0.05 is not 0.05 %
         is_same = not is_part and _same_value(asked.tokens, given.tokens, algebra)
         return is_same or _same_value(texts[0], texts[1], algebra)
     return _same_value(asked.tokens, given.tokens, algebra)
+
+
+def _is_below_one(tokens: Tokens) -> bool:
+    """Of a decimal number or a fraction of whole numbers; False for anything else."""
+    text = "".join(tokens)
+    if parts := re.fullmatch(r"\\frac\{(\d+)\}\{(\d+)\}|(\d+)/(\d+)", text):
+        top, bottom = (Fraction(part) for part in parts.groups() if part)
+        return top < bottom
+    return text.startswith("0.") and len(tokens) == 1
 
 
 def _with_short_unit(node: Node, unit: Unit) -> Node:

@@ -39,6 +39,8 @@ _AFTER_A = frozenset({*PARTS, *SCALES})
 SIGNS = {"minus": -1, "negative": -1, "plus": 1, "positive": 1}
 NUMBERS = frozenset({*_SMALL, *_TENS})
 SKIPPED = listed("a an and")
+_LONGEST_PART = 12
+"""Words in which a fraction behind "and" ends. Each "and" in them is read twice, so their number bounds the time."""
 
 
 def in_digits(tokens: Tokens) -> Tokens:
@@ -102,7 +104,7 @@ def _number(words: list[str]) -> tuple[Fraction | None, int]:
                 return Fraction(1, PARTS[word]), index + 1
             return (total + group) / PARTS[word], index + 1
         elif word == "and" and said:  # three and a half, two hundred and fifty
-            part, more = _number(words[index + 1 :])
+            part, more = _number(words[index + 1 : index + 1 + _LONGEST_PART])
             if part is not None and 0 < part < 1:
                 return total + group + part, index + 1 + more
         elif word == "point" and said and following in _SMALL:

@@ -81,7 +81,7 @@ UNIT_LETTERS = frozenset("mghslLNJW")
 FONTS = listed("mathbb mathfrak")
 """Make another symbol out of a letter."""
 ALIASES = {
-    **dict.fromkeys(("dfrac", "tfrac", "cfrac"), "frac"),
+    **dict.fromkeys(("dfrac", "tfrac", "cfrac", "sfrac", "nicefrac"), "frac"),
     **dict.fromkeys(("dbinom", "tbinom"), "binom"),
     **dict.fromkeys(("simeq", "doteq", "sim", "thickapprox", "approxeq"), "approx"),
     **dict.fromkeys(("cdotp", "ast", "bullet"), "cdot"),
