@@ -87,20 +87,24 @@ def test_ranks_that_gather_by_a_function_of_the_callers(drawn: dict[str, Any], m
     torch.testing.assert_close(torch.cat(ranks.run(be)), whole, atol=rounding(10), rtol=0)
 
 
-def test_a_refusal_on_one_rank_is_one_on_all(drawn: dict[str, Any]) -> None:
+@pytest.mark.parametrize("bad", ["logps", "advantages"])
+def test_a_refusal_on_one_rank_is_one_on_all(drawn: dict[str, Any], bad: str) -> None:
     given, ranks, refused = arguments(drawn, "delta-scalar"), Ranks(2), []
+    given["advantages"] = given["advantages"][:, None].repeat(1, TIME)
 
     def be(rank: int) -> None:
         mine = {name: value[rank * 6 : rank * 6 + 6].clone() for name, value in given.items()}
         if rank == 1:
-            mine["logps"][:] = float("nan")
+            mine[bad][:, 0] = float("nan") if bad == "logps" else 5.0
         try:
             token_weights(**mine, ranks=ranks.all_gather)
         except ValueError as error:
             refused.append(str(error))
 
     ranks.run(be)
-    assert sorted(text.partition(":")[0] for text in refused) == ["another rank refused its input", "logps"]
+    assert sorted(text.partition(":")[0] for text in refused) == sorted(
+        ["another rank refused its input", bad]
+    )
 
 
 def test_a_group_of_equal_rewards_has_no_signal(drawn: dict[str, Any]) -> None:
@@ -119,7 +123,26 @@ def test_a_group_of_equal_rewards_has_no_signal(drawn: dict[str, Any]) -> None:
         ("dapo-ft", {}, "needs entropy .*pass entropy="),
         ("delta-scalar?scope=group", {}, "pass groups="),
         ("delta-scalar", {"mask": torch.ones(3, dtype=torch.bool)}, r"mask: shape \(3,\) does not fit"),
-        ("delta-scalar", {"logps": -torch.ones(BATCH, 3)}, "does not fit the mask's"),
+        ("delta-scalar", {"logps": -torch.ones(BATCH, 3)}, "logps: .* does not fit; the mask's"),
+        ("delta-scalar", {"logps": [[-1.0]] + [[-1.0, -1.0]] * 11}, "logps: no array of numbers"),
+        ("delta-scalar", {"mask": None}, "mask: shape"),
+        ("delta-scalar", {"mask": [torch.ones(BATCH, TIME)]}, "mask: a list needs one array"),
+        ("delta-scalar", {"mask": torch.full((BATCH, TIME), torch.nan)}, "mask: a token is trained on"),
+        ("delta-scalar", {"mask": torch.full((BATCH, TIME), 0.5)}, "mask: a token is trained on"),
+        (
+            "delta-scalar",
+            {
+                "advantages": torch.tensor([torch.nan] + [1.0] * (TIME - 1)).repeat(BATCH, 1),
+                "mask": torch.ones(BATCH, TIME),
+            },
+            "advantages: not finite",
+        ),
+        ("delta-scalar", {"advantages": torch.ones(BATCH, dtype=torch.int64)}, "advantages: floating-point"),
+        ("delta-scalar", {"groups": ["a"] * BATCH}, "groups: no array of numbers"),
+        ("delta-scalar", {"rewards": [1.0] * BATCH}, "rewards: .*pass groups= too"),
+        ("delta-scalar", {"groups": [0] * BATCH, "rewards": [1.0]}, "rewards: shape"),
+        ("delta-scalar", {"groups": [0] * BATCH, "rewards": [torch.nan] * BATCH}, "rewards: not finite"),
+        ("delta-scalar", {"entropies": -torch.ones(BATCH, TIME)}, "entropies: there is no such array"),
         ("delta-scalar", {"advantages": torch.randn(BATCH, TIME)}, "they differ within response"),
     ],
 )
@@ -129,6 +152,43 @@ def test_bad_input_is_refused_by_name(
     given = {name: drawn[name] for name in ("logps", "advantages", "mask")}
     with pytest.raises(ValueError, match=words):
         token_weights(**{**given, **change}, method=method)
+
+
+def test_numpy_views_of_any_order_and_width(drawn: dict[str, Any]) -> None:
+    given = {name: value.numpy() for name, value in arguments(drawn, "delta-scalar").items()}
+    expected = token_weights(**given)
+    backwards = token_weights(**{name: value[::-1] for name, value in given.items()})
+    np.testing.assert_allclose(backwards[::-1], expected, atol=rounding(10))
+    swapped = given["logps"].astype(">f4")
+    assert np.array_equal(token_weights(**{**given, "logps": swapped}), expected)
+    half = given["logps"].astype(np.float16)
+    same = token_weights(**{**given, "logps": half.astype(np.float64)})
+    assert np.array_equal(token_weights(**{**given, "logps": half}), same)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"logps": torch.tensor([-1.0, torch.nan])}, "logps: not finite"),
+        ({"logps": torch.tensor([-1.0, 0.5])}, "logps: .* positive"),
+        ({"logps": -torch.ones(2, 2)}, "logps: shape"),
+        ({"advantage": float("nan")}, "advantage: not finite"),
+        ({"advantage": torch.tensor([1.0, -1.0])}, "advantage: it differs"),
+        ({"advantage": torch.ones(3)}, "advantage: shape"),
+        ({"mask": torch.ones(3, dtype=torch.bool)}, "mask: shape"),
+        ({"mask": torch.ones(2)}, "mask: bool"),
+    ],
+)
+def test_the_running_form_refuses_what_would_stay_in_its_sums(change: dict[str, Any], words: str) -> None:
+    given: dict[str, Any] = {"logps": -torch.ones(2), "advantage": 1.0}
+    with pytest.raises(ValueError, match=words):
+        running_weights(RunningCentroids(), **{**given, **change})
+
+
+@pytest.mark.parametrize("memory", [0, 0.5, float("nan")])
+def test_a_memory_of_less_than_a_response_is_refused(memory: float) -> None:
+    with pytest.raises(ValueError, match="memory="):
+        RunningCentroids(memory)
 
 
 @pytest.mark.parametrize("method", ["delta-scalar", "delta-scalar?refinements=0&lambda_min=0.5"])

@@ -20,6 +20,7 @@ import torch.distributed as dist
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from delta_rlvr.credit.checks import not_finite, require, require_integer, require_shape
 from delta_rlvr.credit.reduce import Reducer
 from delta_rlvr.credit.rule import NEEDS, TokenRule
 from delta_rlvr.credit.stream import TOKEN_ARRAYS, CreditStream
@@ -59,6 +60,14 @@ def token_weights(
         arrays: `entropy`, `tokens` and the other arrays per token that the rule needs.
     """
     rule = get_method(method).rule
+    for name in arrays:
+        require(
+            name in TOKEN_ARRAYS,
+            f"{name}: there is no such array per token; there are {', '.join(TOKEN_ARRAYS)}",
+        )
+    require(
+        rewards is None or groups is not None, "rewards: they are compared within groups; pass groups= too"
+    )
     given = {name: values for name, values in {"logps": logps, **arrays}.items() if values is not None}
     have = {*given, *(() if groups is None else ("groups",))}
     for need in rule.needs:
@@ -66,23 +75,37 @@ def token_weights(
             names = [*TOKEN_ARRAYS, "groups"]
             way = f"pass {need}=" if need in names else "it takes hidden states (delta_rlvr.CreditStream)"
             raise ValueError(f"method {method!r} needs {NEEDS.get(need, repr(need))}: {way}")
-    layout = _Layout(mask)
-    valid = layout.packed(mask).bool()
-    device = valid.device
-    lengths = layout.counts(valid)
-    per_response = layout.per_response(advantages, valid)
-    ids: dict[str, Any] = {
-        name: _whole(values, device) for name, values in (("groups", groups), ("keys", keys))
-    }
-    reducer = _reducer(ranks, device)
-    if rewards is not None and ids["groups"] is not None:
-        shared = _tensor(rewards, device).double()
+    reducer = _reducer(ranks, _device(mask))
+    problem: ValueError | None = None
+    try:
+        # No collective may stand in here: it raises on one rank alone.
+        layout = _Layout(mask)
+        valid = layout.valid(mask)
+        device = valid.device
+        lengths = layout.counts(valid)
+        per_response = layout.per_response(advantages, valid)
+        ids: dict[str, Any] = {
+            name: None if values is None else _tensor(name, values, device)
+            for name, values in (("groups", groups), ("keys", keys))
+        }
+        shared = None if rewards is None else _tensor("rewards", rewards, device).double()
+        if shared is not None:
+            for name, values in (("groups", ids["groups"]), ("rewards", shared)):
+                require_shape(name, values, (len(lengths),), "[batch]")
+            require_integer("groups", ids["groups"])
+            require(bool(shared.isfinite().all()), "rewards: not finite (NaN or inf)")
+        stream = CreditStream(rule, temperature=temperature, process_group=reducer, device=device)
+        packed: dict[str, Any] = {
+            name: layout.packed(name, values).to(device)[valid]
+            for name, values in given.items()
+            if name in rule.needs
+        }
+        stream.add(None, lengths=lengths, **packed)
+    except ValueError as error:
+        problem = error
+    reducer.agree(problem)
+    if shared is not None:
         per_response = per_response.masked_fill(_alike(shared, ids["groups"], reducer), 0.0)
-    stream = CreditStream(rule, temperature=temperature, process_group=reducer, device=device)
-    packed: dict[str, Any] = {
-        name: layout.packed(values).to(device)[valid] for name, values in given.items() if name in rule.needs
-    }
-    stream.add(None, lengths=lengths, **packed)
     record = stream.solve(per_response, **ids, round_number=round_number)
     flat = torch.zeros(len(valid), dtype=torch.float32, device=device)
     flat[valid] = record.weights
@@ -101,6 +124,8 @@ def response_advantages(
     values = advantages[response_mask]
     shared = torch.zeros(len(response_lengths), dtype=values.dtype, device=values.device)
     shared[row] = values
+    if not values.isfinite().all():
+        raise not_finite("advantages", ~values.isfinite(), row)
     uneven = (values - shared[row]).abs() > 1e-6
     if uneven.any():
         raise ValueError(
@@ -118,25 +143,35 @@ class _Layout:
         first = mask[0] if self.listed and len(mask) else mask
         self.numpy = not isinstance(first, Tensor)
         if self.listed:
+            require(
+                all(np.ndim(row) == 1 for row in mask), "mask: a list needs one array [time] per response"
+            )
             self.lengths = torch.tensor([len(row) for row in mask], dtype=torch.int64)
         else:
-            self.shape = tuple(mask.shape)
+            self.shape = tuple(np.shape(mask))
             if len(self.shape) != 2:
                 raise ValueError(
                     f"mask: shape {self.shape} does not fit; [batch, time] is needed, or a list of [time]"
                 )
             self.lengths = torch.full(self.shape[:1], self.shape[1])
 
-    def packed(self, values: Array) -> Tensor:
+    def packed(self, name: str, values: Array) -> Tensor:
         if not self.listed:
-            flat = _tensor(values)
-            if tuple(flat.shape) != self.shape:
-                raise ValueError(f"shape {tuple(flat.shape)} does not fit the mask's {self.shape}")
+            flat = _tensor(name, values)
+            require_shape(name, flat, self.shape, "the mask's [batch, time]")
             return flat.flatten()
-        rows = [_tensor(row) for row in values]
-        if [len(row) for row in rows] != self.lengths.tolist():
-            raise ValueError("a list of arrays has other lengths than the mask's")
+        rows = [_tensor(name, row) for row in values]
+        require(
+            [tuple(row.shape) for row in rows] == [(length,) for length in self.lengths.tolist()],
+            f"{name}: a list of arrays has other lengths than the mask's",
+        )
         return torch.cat(rows) if rows else torch.zeros(0)
+
+    def valid(self, mask: Array) -> Bool[Tensor, " place"]:
+        values = self.packed("mask", mask)
+        valid = values.bool()
+        require(bool((valid == values).all()), "mask: a token is trained on (1, True) or not (0, False)")
+        return valid
 
     def counts(self, valid: Bool[Tensor, " place"]) -> Int[Tensor, " batch"]:
         """Valid tokens of each response."""
@@ -146,9 +181,9 @@ class _Layout:
     def per_response(self, advantages: Array, valid: Bool[Tensor, " place"]) -> Float[Tensor, " batch"]:
         many = isinstance(advantages, Sequence) and len(advantages) and np.ndim(advantages[0]) == 1
         if many or np.ndim(advantages) == 2:
-            flat = self.packed(advantages).to(valid.device)
+            flat = self.packed("advantages", advantages).to(valid.device)
             return response_advantages(flat, valid, self.lengths.to(valid.device))
-        return _tensor(advantages, valid.device)
+        return _tensor("advantages", advantages, valid.device)
 
     def restored(self, flat: Float[Tensor, " place"]) -> Array:
         rows = flat.split(self.lengths.tolist()) if self.listed else flat.view(self.shape)
@@ -209,10 +244,19 @@ def _alike(
     return torch.isin(groups, all_groups[alike])
 
 
-def _whole(values: Any, device: torch.device) -> Int[Tensor, " batch"] | None:
-    return None if values is None else _tensor(values, device)
+def _device(mask: Array) -> torch.device:
+    first = mask[0] if isinstance(mask, Sequence) and len(mask) else mask
+    return first.device if isinstance(first, Tensor) else torch.device("cpu")
 
 
-def _tensor(values: Any, device: torch.device | None = None) -> Tensor:
-    tensor = values.detach() if isinstance(values, Tensor) else torch.as_tensor(np.asarray(values))
+def _tensor(name: str, values: Any, device: torch.device | None = None) -> Tensor:
+    if isinstance(values, Tensor):
+        tensor = values.detach()
+    else:
+        try:
+            # A copy: torch takes neither views that run backwards nor another machine's byte order.
+            array = np.array(values, order="C")
+            tensor = torch.from_numpy(array.astype(array.dtype.newbyteorder("="), copy=False))
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{name}: no array of numbers can be made of it: {error}") from error
     return tensor if device is None else tensor.to(device)

@@ -17,6 +17,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from delta_rlvr.credit.checks import require, require_mask, require_shape
 from delta_rlvr.credit.pieces import surprise
 from delta_rlvr.credit.rule import RuleError, TokenRule
 from delta_rlvr.credit.rules.delta import Delta
@@ -41,6 +42,9 @@ class RunningCentroids:
     coefficients: float = 0.0
     """The sum of lambda over all tokens."""
 
+    def __post_init__(self) -> None:
+        require(self.memory >= 1, f"memory={self.memory!r}: give how many responses count, at least 1")
+
 
 def running_weights(
     state: RunningCentroids,
@@ -57,9 +61,26 @@ def running_weights(
             f"method {method!r} has no running form: it needs the whole batch at once (delta_rlvr.token_weights); "
             "delta-scalar has one"
         )
+    require(
+        logps.dim() == 1, f"logps: shape {tuple(logps.shape)} does not fit; one response's [time] is needed"
+    )
     mask = torch.ones_like(logps, dtype=torch.bool) if mask is None else mask
-    values = torch.as_tensor(advantage, dtype=torch.float64).expand(len(logps)).cpu()[mask.cpu()]
-    chances = surprise(logps.detach().cpu().double()[mask.cpu()])
+    require_shape("mask", mask, tuple(logps.shape), "[time]")
+    require_mask(mask)
+    given = torch.as_tensor(advantage, dtype=torch.float64)
+    if given.dim():
+        require_shape("advantage", given, tuple(logps.shape), "[time]")
+    values = given.expand(len(logps)).cpu()[mask.cpu()]
+    inside = logps.detach().cpu().double()[mask.cpu()]
+    # A state that has seen NaN would give nothing else from then on.
+    for name, checked in (("logps", inside), ("advantage", values)):
+        require(bool(checked.isfinite().all()), f"{name}: not finite (NaN or inf) at a valid token")
+    require(not (inside > 1e-2).any(), "logps: a log-prob cannot be positive; pass log p, not p")
+    require(
+        not len(values) or float(values.max() - values.min()) <= 1e-6,
+        "advantage: it differs within the response; token credit needs one advantage a response",
+    )
+    chances = surprise(inside)
     keep = 1 - 1 / state.memory
     sides = state.sides * keep
     side, mass = (values < 0).long(), values.abs()
