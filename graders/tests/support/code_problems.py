@@ -41,7 +41,6 @@ PROBLEMS = {
             "twoSmallest",
             (Call(([3, 1, 2],), [1, 2]),),
             tuples_as_lists=True,
-            preamble="from typing import *\n",
         ),
         (
             "class Solution:\n    def twoSmallest(self, x: List[int]) -> List[int]:\n        return sorted(x)[:2]",

@@ -23,6 +23,8 @@ _QUOTED_GROUPS = re.compile(r"(?<![\d.'_])\d{1,3}(?:['_]\d{3})+(?![\d'_])", re.A
 _INDIAN_GROUPS = re.compile(r"(?<![\d.,])\d{1,2}(?:,\d{2})+,\d{3}(?![\d,])", re.ASCII)
 _EUROPEAN = re.compile(r"(\s*-?)(\d{1,3}(?:\.\d{3})+)(?:,(\d+))?(\D*)", re.ASCII)
 _PERIOD_IN_BRACKETS = re.compile(r"((?:.*=)?\s*-?\d+\.\d*)\((\d{1,30})\)\s*", re.ASCII)
+_RAISED_FRACTION = re.compile(r"\^(?:\{(\d+)\}|(\d))\s*/\s*_(?:\{(\d+)\}|(\d))", re.ASCII)
+"""^3/_4, as three quarters are set by hand."""
 _PERIOD_IN_WORDS = re.compile(
     r"(\d+\.\d*?)(?:(\d+)\s*(?:\\text\{)?\s*\(\s*(?:the\s+)?\2|\((\d+))\s+(?:is\s+)?(?:repeat(?:s|ing)|recurring)\s*\)\s*\}?",
     re.ASCII,
@@ -60,8 +62,9 @@ def plain_characters(raw: str) -> str:
         raw = _SCRIPTS.sub(_script, raw)
         raw = _UNICODE_ROOT.sub(lambda m: _root(m[0][0]) + (f"{{{m[1]}}}" if m[1] else " "), raw)
         raw = "".join(map(_plain, raw))
-        raw = re.sub(r"\^\{(\d+)\}\s*/\s*_\{(\d+)\}", r"\\frac{\1}{\2}", raw)
         raw = re.sub(r"(?<![\w)}\]])\^\{(\d)\}\s*\\sqrt(?!\[)", r"\\sqrt[\1]", raw)
+    if "^" in raw:
+        raw = _RAISED_FRACTION.sub(r"\\frac{\1\2}{\3\4}", raw)
     return re.sub(r"[\x00-\x1f\x7f-\xa0]", " ", raw)
 
 

@@ -71,6 +71,9 @@ def _are_free(asked: Node, given: Node, wanted: list[str], spare: list[str]) -> 
         )
     ):
         return True
+    heads = [node.items[0].text if _is_function(node) else "" for node in (asked, given)]
+    if len(wanted) == 1 and heads[0][1:] == f"({wanted[0]})" and heads[1] == f"{heads[0][0]}({spare[0]})":
+        return True  # f(t) = 2t for f(x) = 2x
     if _is_function(asked) and _is_function(given) and both <= _CONSTANTS:
         return True  # f(x) = ax + b
     if len(wanted) == 1 and both <= _WHOLE and asked.kind == given.kind == "relation":

@@ -9,7 +9,8 @@ from .tokens import Tokens, is_word, word_of
 _MONTHS = "january february march april may june july august september october november december".split()  # noqa: SIM905
 _MONTH = "|".join(f"{month[:3]}(?:{month[3:]})?" if month != "may" else "may" for month in _MONTHS)
 _CLOCK = re.compile(
-    r"(?:at )?(\d{1,2})(?: : (\d\d))?(?: : (\d\d))? ?(am|pm|o'clock|o ' clock|noon|midnight)?( sharp)?"
+    r"(?:at )?(\d{1,2})(?: : (\d\d))?(?: : (\d\d))? ?"
+    r"(am|pm|o'clock|o ' clock|noon|midnight|in the (?:morning|afternoon|evening))?( sharp)?"
 )
 _DATES = [
     re.compile(
@@ -54,7 +55,7 @@ def _clock(text: str) -> tuple[tuple[int, int, int], bool] | None:
     if match is None or not (match[2] or match[4]):
         return None
     hour, minute, second = (int(part or 0) for part in match.groups()[:3])
-    half = (match[4] or "")[:1] if match[4] and match[4][0] != "o" else ""
+    half = (match[4] or "").replace("in the morning", "am").replace("in the", "pm")[:1].replace("o", "")
     if hour > 24 or minute > 59 or second > 59 or (half and not 1 <= hour <= 12):
         return None
     hour = hour % 12 + (12 if half in ("p", "n") else 0) if half else hour

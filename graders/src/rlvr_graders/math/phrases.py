@@ -24,6 +24,19 @@ _DENIALS = listed(
     "not isn't aren't never no neither nor or either maybe perhaps possibly probably likely unlikely if unless except than between "
     "cannot wrong incorrect false"
 )
+_VICTORIES = tuple(
+    tuple(end.split())
+    for end in (
+        "always wins",
+        "wins",
+        "wins the game",
+        "will win",
+        "will always win",
+        "won",
+        "has a winning strategy",
+        "is the winner",
+    )
+)
 _ORDER = (("<",), (">",), ("\\le",), ("\\ge",))
 _YEAR = listed("in the year")
 _STATEMENTS = listed("statements statement options choices parts both only")
@@ -65,7 +78,18 @@ def speaks(tokens: Tokens) -> bool:
 
 def plain_statement(tokens: Tokens) -> Tokens:
     """The answer without what is said before and behind it."""
-    return _without_note(_without_tail(_without_lead(_last_step(_approximation(_of_choices(tokens))))))
+    return _without_note(
+        _without_tail(_without_lead(_last_step(_approximation(_of_choices(_without_victory(tokens))))))
+    )
+
+
+def _without_victory(tokens: Tokens) -> Tokens:
+    """Bob wins, Bob has a winning strategy, where Bob is asked for."""
+    words = [word_of(token) for token in tokens]
+    if not all(words):
+        return tokens
+    said = next((end for end in _VICTORIES if tuple(words[-len(end) :]) == end), ())
+    return tokens[: len(tokens) - len(said)] or tokens
 
 
 def _of_choices(tokens: Tokens) -> Tokens:

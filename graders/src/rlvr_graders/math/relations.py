@@ -36,7 +36,11 @@ def describes_set(node: Node) -> bool:
         return not {*ORDER, "\\ne", "\\in", "\\notin"}.isdisjoint(node.operators)
     if node.kind == "list":
         return any(map(describes_set, node.items))
-    return phrase(node) in ("\\mathbb{R}", "\\emptyset") or node.tokens[0] == "\\mathbb{R}"
+    return (
+        phrase(node) == "\\emptyset"
+        or phrase(node).startswith("\\mathbb{R}")
+        or node.tokens[0] == "\\mathbb{R}"
+    )
 
 
 def same_sets(asked: Node, given: Node, by: Judge) -> bool:
@@ -311,7 +315,7 @@ def _same_name(asked: Node, given: Node) -> bool:
     calls = [re.sub(r"(?<=^[a-zA-Z])\([a-z]\)$", "", name) for name in names]
     if (names[0] in calls or names[1] in calls) and calls[0] == calls[1]:  # y(x) and y
         return True
-    if names[0] == names[1] or re.fullmatch(rf"{re.escape(names[0])}_\{{\d\}}", names[1]):
+    if names[0] == names[1] or re.fullmatch(rf"{re.escape(names[0])}_\{{\d(?:,\d)?\}}", names[1]):
         return True
     try:
         return parse(asked.tokens) == parse(given.tokens)  # \Re(z) and \Re z

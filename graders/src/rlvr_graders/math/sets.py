@@ -13,7 +13,8 @@ from functools import reduce
 from .exact import exact_value
 from .expression import parse, symbols
 from .numeric import real_value
-from .structure import ALL_WORDS, EMPTY_WORDS, FLIPPED, Node, is_name, plain_words
+from .structure import FLIPPED, Node, is_name
+from .words import phrase
 
 Cut = tuple[int, Fraction, int]
 """(-1, 0, 0) is below and (1, 0, 0) above every number; (0, value, 0) stands just before a number and (0, value, 1) just behind it."""
@@ -26,6 +27,7 @@ _KEPT_BITS = 256
 _NAMED: dict[str, Stretches] = {
     "\\mathbb{R}": EVERYTHING,
     "\\emptyset": (),
+    "\\mathbb{R}^{*}": ((BELOW, (0, Fraction(0), 0)), ((0, Fraction(0), 1), ABOVE)),
     "\\mathbb{R}^{+}": (((0, Fraction(0), 1), ABOVE),),
     "\\mathbb{R}_{>0}": (((0, Fraction(0), 1), ABOVE),),
     "\\mathbb{R}_{\\ge0}": (((0, Fraction(0), 0), ABOVE),),
@@ -57,10 +59,7 @@ def real_set(node: Node) -> Stretches | None:
         return _of_list(node)
     if node.kind == "relation":
         return _of_relation(node)
-    words = plain_words(node)
-    if words in EMPTY_WORDS:
-        return ()
-    return EVERYTHING if words in ALL_WORDS else _NAMED.get(node.text)
+    return _NAMED.get(phrase(node), _NAMED.get(node.text))
 
 
 def _of_list(node: Node) -> Stretches | None:
@@ -140,7 +139,7 @@ def _members(node: Node) -> list[Stretches] | None:
     return _known(
         [
             real_set(item)
-            if item.kind != "leaf" or item.text in _NAMED or plain_words(item) in ALL_WORDS
+            if item.kind != "leaf" or item.text in _NAMED or phrase(item) in _NAMED
             else _point(item)
             for item in node.items
         ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 
 from .numerals import in_digits
 from .phrases import Ranges, plain_statement, speaks, take_conditions
@@ -40,7 +41,15 @@ BOUND = "bound"
 """The form of a relation inside of the braces of a set, where its variable has no meaning outside."""
 SET_OPERATIONS = {"\\cup": "union", "\\cap": "intersection", "\\setminus": "difference"}
 _SEPARATORS = frozenset({",", ";", "\\text{and}", "\\text{or}"})
-EMPTY_WORDS = listed("nosolution nosolutions norealsolution norealsolutions emptyset none nosolutionexists")
+EMPTY_WORDS = listed("emptyset none") | {
+    f"{lead}no{kind}{noun}{end}"
+    for lead in ("", "has", "equationhas")
+    for kind in ("", "real", "such", "integer", "possible", "valid")
+    for noun, end in product(
+        listed("solution solutions root roots value values number numbers integer integers"),
+        ("", "exist", "exists"),
+    )
+}
 ALL_WORDS = listed(
     "allrealnumbers allreals anyrealnumber realnumbers allrealx allrealnumber therealnumbers "
     "allx everyx anyx allrealvaluesofx allvaluesofx allrealvalues everyrealnumber everyrealx anyrealx"
@@ -84,7 +93,7 @@ class Node:
 
 def read(tokens: Tokens) -> Node:
     """The structure of an answer's tokens."""
-    tokens = bare(tokens)
+    tokens = _inward(bare(tokens))
     step(20 + 2 * len(tokens))
     if not tokens:
         raise UnreadableAnswer("the answer is empty")
@@ -108,6 +117,21 @@ def read(tokens: Tokens) -> Node:
     if conditions:
         return Node("conditional", tokens, (node, *map(read, conditions)))
     return replace(node, ranges=ranges) if ranges else node
+
+
+def _inward(tokens: Tokens) -> Tokens:
+    """]0, 1[, the open interval of the French, as (0, 1), also in a union of such."""
+    if "]" not in tokens and "[" not in tokens:
+        return tokens
+    turned = list(tokens)
+    ends = [at for at, token in enumerate(tokens) if token in SET_OPERATIONS or token == "\\in"]
+    for before, end in zip([-1, *ends], [*ends, len(tokens)], strict=True):
+        first, inside, last = tokens[before + 1 : before + 2], tokens[before + 2 : end - 1], tokens[end - 1]
+        is_interval = len([token for token in inside if token in ",;"]) == 1 and not {"[", "]"} & {*inside}
+        if is_interval and first[0] in "[](" and last in "[])":
+            turned[before + 1] = first[0].replace("]", "(")
+            turned[end - 1] = last.replace("[", ")")
+    return tuple(turned)
 
 
 def _except(tokens: Tokens) -> Node | None:
@@ -168,6 +192,14 @@ def _described(tokens: Tokens, elements: Tokens, condition: Tokens) -> Node:
         described = _bound(read(condition))
         if described.kind == "relation":
             return replace(described, ranges=((sides[0][0], "Z"),))
+    if (
+        ORDER.intersection(elements)
+        and len(names := {*filter(str.isalpha, elements)}) == 1
+        and names <= {*condition}
+    ):
+        return _bound(
+            Node("list", tokens, (read(elements), read(condition)), form="and")
+        )  # x > 0 \mid x \ne 1
     parameter = take_conditions((*elements, ",", *condition))
     if parameter[1] and not parameter[2]:  # \{2k+1 \mid k \in \mathbb{Z}\}
         return replace(Node("set", tokens, _expanded([elements])), ranges=parameter[1])
@@ -189,7 +221,7 @@ def _single(tokens: Tokens) -> Node:
         members = split(tokens, {operation})
         if len(members) > 1 and all(map(bare, members)):
             return Node(kind, tokens, tuple(read(member) for member in members))
-    value = _bracketed(tokens) or _outward(tokens) or matrix(tokens) or _cases(tokens)
+    value = _bracketed(tokens) or matrix(tokens) or _cases(tokens)
     if value is not None:
         return value
     terms = split(tokens, {":", "\\text{to}"})
@@ -219,22 +251,6 @@ def _bracketed(tokens: Tokens) -> Node | None:
     if tokens[0] not in ("(", "[", "\\langle") or not all(map(bare, inside)):
         return None
     form = (tokens[0] + tokens[-1]).replace("\\langle", "(").replace("\\rangle", ")")
-    return Node("tuple", tokens, tuple(map(read, inside)), form=form)
-
-
-def _outward(tokens: Tokens) -> Node | None:
-    """]0, 1[, the open interval of the French."""
-    inside = split(tokens[1:-1], {",", ";"})
-    is_outward = tokens[0] == "]" or tokens[-1] == "["
-    if (
-        not is_outward
-        or tokens[0] not in "[]("
-        or tokens[-1] not in "[])"
-        or len(inside) != 2
-        or not all(map(bare, inside))
-    ):
-        return None
-    form = tokens[0].replace("]", "(") + tokens[-1].replace("[", ")")
     return Node("tuple", tokens, tuple(map(read, inside)), form=form)
 
 
@@ -341,7 +357,7 @@ def letters(tokens: Tokens) -> bool:
     """Whether variables or words stand among the tokens (pi, e, i and functions are none)."""
     return any(
         token in _GREEK
-        or token.startswith(("\\text{", "\\vec{", "\\mathbf{"))
+        or token.startswith(("\\text{", "\\vec{", "\\mathbf{", "\\mathbb{P", "\\mathbb{E"))
         or (len(token) == 1 and token.isalpha() and token not in "ei")
         for token in tokens
     )

@@ -19,10 +19,17 @@ SAME_WORDS = {
         ("\\mathbbn", "\\mathbbz^+", "allpositiveintegers", "positiveintegers", "allnaturalnumbers", "naturalnumbers"),
         ("\\mathbbz", "allintegers", "integers", "everyinteger"),
         ("\\mathbb{R}", *sorted(ALL_WORDS)),
+        *(
+            (name, *(f"{every}{sign}real{noun}" for every in ("", "all", "any", "every") for sign in signs.split()
+                     for noun in ("s", "number", "numbers", "x", "value", "values")))
+            for name, signs in (("\\mathbb{R}^{+}", "positive"), ("\\mathbb{R}^{-}", "negative"),
+                                ("\\mathbb{R}^{*}", "nonzero non-zero"),
+                                ("\\mathbb{R}_{\\ge0}", "nonnegative non-negative"))
+        ),
     )
     for phrase in phrases
 }  # fmt: skip
-_FILLERS = listed("the a an it is are answer there they")
+_FILLERS = listed("the a an it is are answer there they on")
 _OPPOSITES = {"yes": "no", "no": "yes", "true": "false", "false": "true"}
 _DOUBTS = listed("not but or maybe perhaps unless except however")
 

@@ -91,6 +91,8 @@ def load(preamble: str, program: str, entry: str) -> Callable[..., Any]:
     names = module.__dict__
     # Apart, so that `from __future__` may stand first in the program.
     exec(compiled(preamble, "preamble.py"), names)
+    if "class Solution" in program:
+        exec("from typing import *", names)  # LeetCode's programs name List without importing it
     try:
         exec(compiled(program, "candidate.py"), names)
     except (EOFError, AssertionError):
