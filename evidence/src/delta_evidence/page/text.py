@@ -24,6 +24,8 @@ SHARED = ("README.md", "docs/index.md", "docs/faq.md")
 """Pages that have the summary between two marks."""
 EARLIER = "smollm2-chain-sum-controls-200"
 """DAPO and DelTA on the seeds of the learning rates, at 1e-5, a day before `smollm2-explain`."""
+_WHOLE = ("|", "#", "!", "<!--", "    ")
+"""How lines begin that stay whole: tables, headings, images, comments and code."""
 _ITEM = re.compile(r"(?:-|\d+\.) ")
 BEGIN, END = "<!-- evidence: begin -->\n", "<!-- evidence: end -->"
 
@@ -52,17 +54,15 @@ def pages(root: Path) -> dict[Path, str]:
 
 
 def wrapped(text: str) -> str:
-    """Markdown with its paragraphs and items in lines of at most 120 characters; tables, headings, images and code as they are."""
-    lines: list[str] = []
+    """Markdown with its paragraphs and items in lines of at most 120 characters; the other lines as they are."""
+    lines = [""]
     for line in text.splitlines():
-        continues = bool(lines) and line[:1] not in ("", "|", "#", "!") and not line.startswith("    ")
-        if continues and lines[-1][:1] not in ("", "|", "#", "!") and not _ITEM.match(line):
-            lines[-1] += f" {line.strip()}"
-        else:
+        whole = not lines[-1] or not line or line.startswith(_WHOLE) or lines[-1].startswith(_WHOLE)
+        if whole or _ITEM.match(line):
             lines.append(line)
-    return (
-        "\n".join(line if line.startswith(("|", "#", "!", "    ")) else _lines(line) for line in lines) + "\n"
-    )
+        else:
+            lines[-1] += f" {line.strip()}"
+    return "\n".join(line if line.startswith(_WHOLE) else _lines(line) for line in lines[1:]) + "\n"
 
 
 def _lines(text: str) -> str:
