@@ -111,6 +111,8 @@ def read(tokens: Tokens) -> Node:
         return residue
     ranges: Ranges = ()
     conditions: list[Tokens] = []
+    if branches := _said_cases(tokens):
+        return Node("cases", tokens, branches)
     if speaks(tokens):
         tokens, ranges, conditions = take_conditions(tokens)
     node = _except(tokens) or _list(tokens)
@@ -134,6 +136,20 @@ def _inward(tokens: Tokens) -> Tokens:
     return tuple(turned)
 
 
+def _said_cases(tokens: Tokens) -> tuple[Node, ...]:
+    """The branches of "1 if n is even, 0 if n is odd"; none where this is anything else."""
+    if not {"\\text{if}", "\\text{for}", "\\text{when}"} & {*tokens}:
+        return ()
+    parts = [
+        filled(part, {"\\text{if}", "\\text{for}", "\\text{when}"}) for part in filled(tokens, _SEPARATORS)
+    ]
+    if len(parts[-1]) == 1 and word_of(parts[-1][0][-1]) == "otherwise":
+        parts[-1] = [parts[-1][0][:-1], parts[-1][0][-1:]]
+    if len(parts) < 2 or any(len(part) != 2 or not all(map(bare, part)) for part in parts):
+        return ()
+    return tuple(Node("conditional", value, (read(value), read(condition))) for value, condition in parts)
+
+
 def _except(tokens: Tokens) -> Node | None:
     """All real numbers except 1 and 3."""
     sides = [bare(side) for side in split(tokens, {"\\text{except}"})]
@@ -146,9 +162,11 @@ def _except(tokens: Tokens) -> Node | None:
 
 def _list(tokens: Tokens) -> Node:
     parts = filled(tokens, _SEPARATORS)
-    if len(parts) > 1 and ";" in tokens and "," in tokens:  # p=5, q=2; p=7, q=2
-        groups = filled(tokens, {";"})
-        if 1 < len(groups) < len(parts):
+    for separator in {";", "\\text{or}"}.intersection(tokens):  # p=5, q=2; p=7, q=2
+        groups = filled(tokens, {separator})
+        each = {(len(filled(group, _SEPARATORS)), group.count("=")) for group in groups}
+        are_points = separator == ";" or (len(each) == 1 and len({*each.pop()}) == 1)
+        if 1 < len(groups) < len(parts) and are_points:
             return Node("list", tokens, tuple(map(read, groups)), form=",")
     if len(parts) > 1:
         form = "or" if "\\text{or}" in tokens else "and" if "\\text{and}" in tokens else ","
@@ -274,7 +292,7 @@ def _relation(tokens: Tokens) -> tuple[list[Tokens], Tokens]:
     operators, position = [], -1
     for side in sides[:-1]:
         position += len(side) + 1
-        operators.append(tokens[position])
+        operators.append("=" if tokens[position] == "\\equiv" else tokens[position])  # f \\equiv 0
     return sides, tuple(operators)
 
 

@@ -13,10 +13,12 @@ SAME_WORDS = {
         ("doesnotexist", "dne", "doesn'texist", "limitdoesnotexist", "nolimit",
          "undefined", "notdefined", "limitdne", "doesntexist", "nonexistent"),
         ("\\emptyset", "\\{\\}", *sorted(EMPTY_WORDS)),
-        ("\\infty", "infinitelymany", "infinitelymanysolutions", "infinite", "infinity"),
+        ("\\infty", "infinitelymany", "divergesto\\infty", "tendsto\\infty", "infinitelymanysolutions", "infinite", "infinity"),
         ("divergent", "diverges", "seriesdiverges"),
         ("convergent", "converges", "seriesconverges"),
         ("\\mathbbn", "\\mathbbz^+", "allpositiveintegers", "positiveintegers", "allnaturalnumbers", "naturalnumbers"),
+        ("yes", "true"),
+        ("no", "false"),
         ("\\mathbbz", "allintegers", "integers", "everyinteger"),
         ("\\mathbb{R}", *sorted(ALL_WORDS)),
         *(
@@ -30,7 +32,7 @@ SAME_WORDS = {
     for phrase in phrases
 }  # fmt: skip
 _FILLERS = listed("the a an it is are answer there they on")
-_OPPOSITES = {"yes": "no", "no": "yes", "true": "false", "false": "true"}
+_OPPOSITES = {"yes": "no", "no": "yes"}
 _DOUBTS = listed("not but or maybe perhaps unless except however")
 
 
@@ -42,17 +44,21 @@ def phrase(node: Node) -> str:
     return SAME_WORDS.get(plain, plain)
 
 
+def _plain(token: str) -> str:
+    return SAME_WORDS.get(word_of(token), word_of(token))
+
+
 def same_words(asked: Node, given: Node) -> bool:
     one, other = phrase(asked), phrase(given)
     if one in _OPPOSITES and given.tokens[1:2] == (",",):  # "Yes, it converges"
-        words = [word_of(token) for token in given.tokens]
+        words = [_plain(token) for token in given.tokens]
         words = words[: next((n for n, word in enumerate(words) if word in ("because", "since")), len(words))]
         return words[0] == one and not {_OPPOSITES[one], *_DOUBTS}.intersection(words[1:])
-    if word_of(asked.tokens[0]) in _OPPOSITES and asked.tokens[1:2] == (",",):  # "No, it diverges" is asked
+    if _plain(asked.tokens[0]) in _OPPOSITES and asked.tokens[1:2] == (",",):  # "No, it diverges" is asked
         rest = phrase(replace(asked, tokens=asked.tokens[2:]))
         given_rest = given.tokens[2:] if given.tokens[1:2] == (",",) else ()
-        if other == word_of(asked.tokens[0]) or other == rest:
+        if other == _plain(asked.tokens[0]) or other == rest:
             return True
-        same_start = word_of(given.tokens[0]) == word_of(asked.tokens[0])
+        same_start = _plain(given.tokens[0]) == _plain(asked.tokens[0])
         return same_start and bool(given_rest) and phrase(replace(given, tokens=given_rest)) == rest
     return one == other != "" or plain_words(asked) == plain_words(given) != ""
