@@ -14,6 +14,7 @@ from ..extract import choice_letter
 from ..verdict import CORRECT, UNREADABLE_REFERENCE, WRONG
 from .arrows import has_vectors, same_arrows, with_basis
 from .characters import has_thousands
+from .cycles import cycles
 from .exact import TooLarge
 from .expression import Expression, parse
 from .families import renamed, whole_turns, without_constant_word
@@ -36,10 +37,14 @@ from .relations import (
     variables,
 )
 from .structure import ORDER, RELATIONS, Node, letters, read
-from .tokens import Tokens, UnreadableAnswer, split, step, word_of
+from .tokens import Tokens, UnreadableAnswer, is_word, split, step, word_of
 from .words import SAME_WORDS, phrase, same_words
 
 _DECIMAL_COMMA = re.compile(r"-?\d+,\d+", re.ASCII)
+_LABEL = re.compile(
+    r"\\text\{(?:rank|point|quadrant|dimension|degree|order|area|volume|option|case|row|level|page|step|line)\}",
+    re.I,
+)
 _VECTORS = frozenset({"\\begin{matrix}", "(", "\\langle"})
 
 
@@ -61,6 +66,8 @@ class Comparison(Judge):
 def judge(reference: str, prediction: str, algebra: Algebra) -> str:
     """Why the prediction is right ("correct") or not, in words."""
     by = Comparison(algebra)
+    if asked_cycles := cycles(reference):
+        return CORRECT if cycles(prediction, of_permutation=True) == asked_cycles else WRONG
     try:
         reading = tokens_of(prediction)
     except UnreadableAnswer as error:
@@ -79,6 +86,7 @@ def judge(reference: str, prediction: str, algebra: Algebra) -> str:
             if values[1] != reading and not is_choice:
                 return WRONG  # another letter
             expected, reading, is_choice = *values, False
+        expected, reading = _same_bold(expected, reading), _same_bold(reading, expected)
         expected, reading = with_basis(expected, reading), with_basis(reading, expected)
         asked = read(expected)
     except UnreadableAnswer as error:
@@ -102,8 +110,17 @@ def judge(reference: str, prediction: str, algebra: Algebra) -> str:
             return CORRECT
         if any(by.same(asked, read(tokens)) for tokens in renamed(asked, given)):
             return CORRECT
+        if (full := _substituted(given)) is not None and by.same(asked, read(full)):
+            return CORRECT
         if not (asked.ranges or given.ranges) and (turns := whole_turns(asked, given)) and by.same(*turns):
             return CORRECT
+        if (
+            is_word(expected[0])
+            and _LABEL.fullmatch(expected[0])
+            and expected[1:]
+            and by.same(read(expected[1:]), given)
+        ):
+            return CORRECT  # rank 2, point B
         values = _without_domain(asked, ORDER | {"\\ne"}), _without_domain(given, frozenset({"\\ne"}))
         if (values[0] is asked) != (values[1] is given) and by.same(*values):
             return CORRECT
@@ -131,6 +148,31 @@ def judge(reference: str, prediction: str, algebra: Algebra) -> str:
     if given.kind == "list" and asked.kind not in ("list", "tuple", "set", "union", "matrix"):
         return "wrong answer: several answers where one is asked"
     return WRONG
+
+
+def _substituted(node: Node) -> Tokens | None:
+    """1 - q^n where q = 1 - p as 1 - (1 - p)^n."""
+    if node.kind != "conditional":
+        return None
+    tokens = node.items[0].tokens
+    for condition in node.items[1:]:
+        if (
+            condition.operators != ("=",)
+            or len(name := condition.items[0].tokens) > 1
+            or name[0] not in tokens
+        ):
+            return None
+        value = ("(", *condition.items[1].tokens, ")")
+        tokens = tuple(part for token in tokens for part in (value if token == name[0] else (token,)))
+    return tokens
+
+
+def _same_bold(tokens: Tokens, other: Tokens) -> Tokens:
+    r"""\mathbf{Z} as \mathbb{Z} where the other side has that."""
+    return tuple(
+        blackboard if (blackboard := token.replace("\\mathbf", "\\mathbb")) in other else token
+        for token in tokens
+    )
 
 
 def _without_domain(node: Node, operators: frozenset[str]) -> Node:
@@ -203,6 +245,12 @@ def _same_shape(asked: Node, given: Node, by: Judge) -> bool:
         return len(asked.items) == len(given.items) and _same_ratio(asked.items, given.items, by)
     if kinds == {"tuple"}:
         return _same_brackets(asked, given) and same_in_order(asked.items, given.items, by)
+    if kinds == {"list", "matrix"}:  # a column
+        asked, given = (
+            replace(n, kind="tuple", form="()") if n.kind == "matrix" and n.form == "1" else n
+            for n in (asked, given)
+        )
+        kinds = {asked.kind, given.kind}
     if kinds == {"list", "tuple"} and not describes_set(asked if asked.kind == "list" else given):
         # Brackets forgotten on one side: then the order is all that tells a tuple. [1, 2] alone is an interval.
         form = asked.form if asked.kind == "tuple" else given.form
@@ -244,6 +292,7 @@ def _joins_conditions(node: Node) -> bool:
     """Whether "and" and "or" between the items make a difference: not between numbers, nor between values of one name."""
     return (
         letters(node.tokens)
+        and not _are_numbered(node)
         and not _are_alternatives(replace(node, form=""))
         and any(item.kind in ("relation", "words") or letters(item.tokens) for item in node.items)
     )
@@ -252,6 +301,13 @@ def _joins_conditions(node: Node) -> bool:
 def _assigned(node: Node) -> set[str]:
     """The letters that a list of assignments is about: x and y of x = 1, y = 2; x alone of x_1 = 1, x_2 = 2."""
     return {item.items[0].tokens[0] for item in node.items if item.operators == ("=",)}
+
+
+def _are_numbered(node: Node) -> bool:
+    """x_1 = 5, x_2 = -2: values of one quantity."""
+    return len(_assigned(node)) == 1 < len(node.items) and all(
+        item.operators == ("=",) for item in node.items
+    )
 
 
 def _are_alternatives(node: Node) -> bool:
@@ -362,10 +418,7 @@ def _same_unordered(asked: Node, given: Node, by: Judge) -> bool:
     """Every item has its own partner; in a set, any partner. Equality is transitive, so taking the first partner is safe."""
     left = list(given.items)
     if asked.kind == given.kind == "set":
-        same = [
-            [(a.kind == "set") == (g.kind == "set") and by.same(a, g) for g in given.items]
-            for a in asked.items
-        ]
+        same = [[_is_set(a) == _is_set(g) and by.same(a, g) for g in given.items] for a in asked.items]
         both = bool(asked.items) == bool(given.items)
         return (
             both and all(map(any, same)) and all(map(any, zip(*same, strict=True)))
@@ -383,25 +436,20 @@ def _same_unordered(asked: Node, given: Node, by: Judge) -> bool:
     return True
 
 
+def _is_set(node: Node) -> bool:
+    return node.kind == "set" or node.tokens == ("\\emptyset",)
+
+
 def _repeats(node: Node, by: Judge) -> bool:
     return any(by.same(item, other) for at, item in enumerate(node.items) for other in node.items[:at])
 
 
 def _in_order(asked: Node, given: Node) -> bool:
     """Whether one list names its values (x = 1, y = 2) and the other does not: then the order tells which is which."""
-    numbered = any(
-        len(_assigned(node)) == 1 < len(node.items) for node in (asked, given)
-    )  # x_1 = 5, x_2 = -2
-    return (
-        not numbered
-        and (_values(asked) is asked.items) != (_values(given) is given.items)
-        and all(
-            item.kind != "relation"
-            for node in (asked, given)
-            if _values(node) is node.items
-            for item in node.items
-        )
-    )
+    named = [_values(node) is not node.items for node in (asked, given)]
+    if named[0] == named[1] or _are_numbered(asked) or _are_numbered(given):
+        return False
+    return all(item.kind != "relation" for item in (given if named[0] else asked).items)
 
 
 def _values(node: Node) -> Sequence[Node]:

@@ -6,6 +6,8 @@ with it is then another one.
 
 from __future__ import annotations
 
+import re
+
 from .tokens import Tokens, bare, filled, is_word, last_bracket, listed, split, word_of
 
 _LEADING_SIGNS = frozenset({"+", "\\approx", "\\Rightarrow", "=", ":"})
@@ -24,6 +26,7 @@ _DENIALS = listed(
     "not isn't aren't never no neither nor or either maybe perhaps possibly probably likely unlikely if unless except than between "
     "cannot wrong incorrect false"
 )
+_SO = listed("so thus hence therefore")
 _VERDICTS = listed("yes true because since")
 """What follows them is a reason."""
 _SUCH = listed("such that with where satisfying for which")
@@ -55,7 +58,7 @@ _YEAR = listed("in the year")
 _STATEMENTS = listed("statements statement options choices parts both only")
 _ADJECTIVES = listed("open closed half-open ordered unique only required desired straight")
 _NOTES = listed(
-    "since because approximately approx rounded reject rejecting discard discarding ignoring excluding as"
+    "since because approximately approx rounded reject rejecting discard discarding ignoring excluding as attained achieved reached"
 )
 _REJECTED = listed("rejected discarded extraneous invalid excluded ignored")
 _ROUNDED = listed("approximately approx about roughly")
@@ -77,7 +80,7 @@ Ranges = tuple[tuple[str, str], ...]
 """The number set that each parameter runs through: (("k", "Z"),)."""
 
 
-_SPEAKING = frozenset({"\\approx", "\\in", "\\to", *_NEXT_STEPS, *_CONDITIONS})
+_SPEAKING = frozenset({"\\approx", "\\in", "\\to", "\\ne", *_NEXT_STEPS, *_CONDITIONS})
 
 
 def speaks(tokens: Tokens) -> bool:
@@ -91,9 +94,26 @@ def speaks(tokens: Tokens) -> bool:
 
 def plain_statement(tokens: Tokens) -> Tokens:
     """The answer without what is said before and behind it."""
-    for reading in (_compared, _without_signature, _without_victory, _of_choices, _approximation, _last_step):
+    for reading in (
+        _directed,
+        _compared,
+        _without_signature,
+        _without_victory,
+        _of_choices,
+        _approximation,
+        _last_step,
+    ):
         tokens = reading(tokens)
     return _without_note(_without_tail(_without_lead(tokens)))
+
+
+def _directed(tokens: Tokens) -> Tokens:
+    """A decrease of 20 % as 20 % decrease."""
+    said = tokens[1:] if word_of(tokens[0]) in ("a", "an") else tokens
+    if len(said) < 3 or word_of(said[1]) not in ("of", "by"):
+        return tokens
+    direction = re.fullmatch(r"(increase|decrease)[sd]?", word_of(said[0]))
+    return (*said[2:], f"\\text{{{direction[1]}}}") if direction else tokens
 
 
 def _compared(tokens: Tokens) -> Tokens:
@@ -147,6 +167,9 @@ def _last_step(tokens: Tokens) -> Tokens:
     for at in range(len(words) - 2, 0, -1):
         if words[at - 1 : at + 1] == ["answer", "is"] and not _DENIALS.intersection(words):
             return tokens[at + 1 :]  # f(2) = 5, so the answer is 5
+    for at in range(len(tokens) - 2, 1, -1):
+        if tokens[at - 1] == "," and word_of(tokens[at]) in _SO and _DENIALS.isdisjoint(map(word_of, tokens)):
+            return tokens[at + 1 :]  # \\frac{100}{13}, so m + n = 113
     if _NEXT_STEPS.isdisjoint(tokens):
         return tokens
     steps = filled(tokens, _NEXT_STEPS)
@@ -219,9 +242,14 @@ def take_conditions(tokens: Tokens) -> tuple[Tokens, Ranges, list[Tokens]]:
     while len(items) > 1 and _parameter(bare(items[-1])) is not None:
         clauses.append(bare(items.pop()))
         body = tuple(token for item in items for token in (",", *item))[1:]
+    while clauses and len(items) > 1 and len(name := bare(items[-1])) == 1 and name[0] in items[0]:
+        items.pop()  # a, b \in \mathbb{R}
+        body = tuple(token for item in items for token in (",", *item))[1:]
     start = last_bracket(bare(body))
-    if start and _parameter(bare(body)[start + 1 : -1]) is not None:  # (k \in \mathbb{Z})
-        clauses.append(bare(body)[start + 1 : -1])
+    inside = bare(body)[start + 1 : -1]
+    is_domain = start and "\\ne" in inside and not bare(body)[start - 1].isalpha()  # \\frac{a}{b} (b \\ne 0)
+    if start and (is_domain or _parameter(inside) is not None):  # (k \\in \\mathbb{Z})
+        clauses.append(inside)
         body = bare(body)[:start]
     parameters = [_parameter(clause) for clause in clauses]
     ranges = tuple(sorted({parameter for parameter in parameters if parameter and parameter[0]}))

@@ -276,6 +276,8 @@ def _is_quantity(side: Node, asked: Node) -> bool:
         expression = parse(side.tokens) if side.kind == "leaf" else ()
     except UnreadableAnswer:  # \dim V, |\{1, 2\}|
         return True
+    if "\\dots" in side.tokens:  # 1 + 2 + \\dots + n
+        return True
     if not letters(side.tokens) or letters(asked.tokens):
         return False
     is_linear = expression[:1] in (("*",), ("+",), ("/",)) and len(symbols(expression)) == 1
@@ -328,13 +330,13 @@ def _same_equations(asked: Node, given: Node, by: Judge) -> bool:
 def _same_name(asked: Node, given: Node) -> bool:
     """Whether both name the same quantity; one solution of several may have a number: x_1 for x."""
     names = [_SAME_NAMES.get(node.text, _event(node.text)) for node in (asked, given)]
-    calls = [re.sub(r"(?<=^[a-zA-Z])\([a-z]\)$", "", name) for name in names]
+    calls = [re.sub(r"(?<=^[a-zA-Z])\([a-z](?:,[a-z])*\)$", "", name) for name in names]
     if (names[0] in calls or names[1] in calls) and calls[0] == calls[1]:  # y(x) and y
         return True
     if (
         names[0] == names[1]
         or asked.text.split("(")[0] == given.text
-        or re.fullmatch(rf"{re.escape(names[0])}_\{{\d(?:,\d)?\}}", names[1])
+        or any(re.fullmatch(rf"{re.escape(a)}_\{{\d(?:,\d)?\}}", b) for a, b in (names, names[::-1]))
     ):
         return True
     try:

@@ -41,6 +41,8 @@ BOUND = "bound"
 """The form of a relation inside of the braces of a set, where its variable has no meaning outside."""
 SET_OPERATIONS = {"\\cup": "union", "\\cap": "intersection", "\\setminus": "difference"}
 _SEPARATORS = frozenset({",", ";", "\\text{and}", "\\text{or}"})
+_POINT_NAMES = frozenset("ABDEMQRS")
+"""Letters before the coordinates of a point; others call: C(8, 3), P(A), F(2, 3)."""
 EMPTY_WORDS = listed("emptyset none") | {
     f"{lead}no{kind}{noun}{end}"
     for lead in ("", "has", "equationhas")
@@ -204,7 +206,11 @@ def _set(tokens: Tokens) -> Node:
 def _described(tokens: Tokens, elements: Tokens, condition: Tokens) -> Node:
     r"""\{x \mid 1 < x < 2\}: where a real number is described, the condition says it all."""
     sides = split(elements, {"\\in"})
-    if len(sides[0]) == 1 and sides[0][0] in condition and (len(sides) == 1 or sides[1] == ("\\mathbb{R}",)):
+    if (
+        len(sides[0]) == 1
+        and sides[0][0] in condition
+        and (len(sides) == 1 or sides[1] in (("\\mathbb{R}",), ("\\mathbb{C}",)))
+    ):
         return _bound(read(condition))
     if len(sides) == 2 and sides[1] == ("\\mathbb{Z}",) and sides[0][0] in condition:
         described = _bound(read(condition))
@@ -218,6 +224,8 @@ def _described(tokens: Tokens, elements: Tokens, condition: Tokens) -> Node:
         return _bound(
             Node("list", tokens, (read(elements), read(condition)), form="and")
         )  # x > 0 \mid x \ne 1
+    if elements[0] == "(" and all(t in "(,)" or (t.isalpha() and t in condition) for t in elements):
+        return _bound(read(condition))  # (x, y) \\mid x^2 + y^2 < 1
     parameter = take_conditions((*elements, ",", *condition))
     if parameter[1] and not parameter[2]:  # \{2k+1 \mid k \in \mathbb{Z}\}
         return replace(Node("set", tokens, _expanded([elements])), ranges=parameter[1])
@@ -247,6 +255,13 @@ def _single(tokens: Tokens) -> Node:
         return Node("tuple", tokens, tuple(read(term) for term in terms), form=":")
     if all(map(is_word, tokens)):
         return Node("words", tokens)
+    if (
+        tokens[0] in _POINT_NAMES
+        and tokens[1:2] == ("(",)
+        and closes(tokens, 1) == len(tokens) - 1
+        and "," in tokens
+    ):
+        return Node("relation", tokens, (_leaf(tokens[:1]), read(tokens[1:])), operators=("=",))  # A(2, 3)
     return _leaf(tokens)
 
 
@@ -323,6 +338,8 @@ def matrix(tokens: Tokens) -> Node | None:
     if len({len(row) for row in rows}) != 1 or not all(bare(cell) for row in rows for cell in row):
         raise UnreadableAnswer("the rows of a matrix differ in length or have an empty cell")
     cells = tuple(read(cell) for row in rows for cell in row)
+    if len(rows[0]) == 1 and all(cell.operators for cell in cells):  # the lines of a system
+        return Node("list", tokens, cells, form="and")
     return Node("matrix", tokens, cells, form=str(len(rows[0])))
 
 
@@ -401,7 +418,7 @@ def is_name(node: Node) -> bool:
     r"""What may stand before the equals sign of an answer: x, f(x), a_1, AB, \angle ABC, [ABC], P(X > 1), dy/dx, \text{Area}."""
     if node.kind == "words":
         return True
-    if node.kind == "tuple":  # (x, y) = (1, 2)
+    if node.kind in ("tuple", "matrix"):  # (x, y) = (1, 2)
         return all(map(is_name, node.items))
     tokens = node.whole or node.tokens
     if tokens[0] == "\\frac" and tokens[2] in ("d", "\\partial"):
