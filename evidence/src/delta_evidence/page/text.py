@@ -18,7 +18,7 @@ from delta_rlvr.evaluate.bootstrap import Interval
 from delta_rlvr.evaluate.seeds import gap_text, mean_over_seeds
 from delta_rlvr.evaluate.significance import detectable_in_spreads, sign_flip_test
 
-SHARED = ("README.md", "docs/index.md", "docs/faq.md")
+SHARED = ("README.md",)
 """Pages that have the summary between two marks."""
 BEGIN, END = "<!-- evidence: begin -->\n", "<!-- evidence: end -->"
 
