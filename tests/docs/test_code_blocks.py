@@ -103,7 +103,7 @@ LOOK_CLOSER = {
     "docs/first_hour.md": first_hour,
     "docs/report.md": lambda names, said: said == "reward 0.25 -> 0.50 in 2 steps\n",
     "docs/tasks.md": lambda names, said: names["asked"].prompt[0] == names["system"],
-    "docs/own_rule.md": lambda names, said: check_rule(names["Unlikely"]()),
+    "docs/own_rule.md": lambda names, said: check_rule(names["LargeStates"]()),
 }
 
 
