@@ -3,6 +3,7 @@
 import importlib
 import importlib.util
 import re
+import tomllib
 
 import delta_rlvr
 from delta_rlvr.adapters import trl
@@ -47,3 +48,16 @@ def test_borrowed_pages_exist():
     for source, place in site().BORROWED.items():
         assert (ROOT / source).is_file()
         assert place in (ROOT / "mkdocs.yml").read_text()
+
+
+def test_the_badges_are_true():
+    """Python, TRL and verl as pyproject.toml asks for them: the lowest versions."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    asked = {"Python": project["requires-python"], "TRL": extras["trl"][0], "verl": extras["verl"][0]}
+    badges = dict(
+        re.findall(r"^\[!\[(\w+) ([\d.]+)\+?\]\(https://img", (ROOT / "README.md").read_text(), re.MULTILINE)
+    )
+    lowest = {name: re.search(r">=([\d.]+)", text).group(1) for name, text in asked.items()}
+    assert lowest.items() <= badges.items()
+    assert project["license"] == "Apache-2.0"
