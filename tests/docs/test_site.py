@@ -61,3 +61,12 @@ def test_the_badges_are_true():
     lowest = {name: re.search(r">=([\d.]+)", text).group(1) for name, text in asked.items()}
     assert lowest.items() <= badges.items()
     assert project["license"] == "Apache-2.0"
+
+
+def test_search_from_disk_loads_nothing_from_elsewhere():
+    """The offline plug-in takes a script with iframe-worker in its name; where there is none, it loads one from unpkg.com."""
+    config = (ROOT / "mkdocs.yml").read_text()
+    assert re.search(r"^  - offline\b", config, re.MULTILINE)
+    (script,) = re.findall(r"^  polyfills: \[(\S*iframe-worker\S*)\]", config, re.MULTILINE)
+    assert "IFrameWorker" in (ROOT / "docs" / script).read_text()
+    assert "MIT" in (ROOT / "docs" / script).with_name("LICENSE").read_text()
