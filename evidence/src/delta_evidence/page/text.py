@@ -20,10 +20,10 @@ from delta_rlvr.evaluate.bootstrap import Interval
 from delta_rlvr.evaluate.seeds import gap_text, mean_over_seeds
 from delta_rlvr.evaluate.significance import detectable_in_spreads, sign_flip_test
 
-SHARED = ("README.md", "docs/index.md", "docs/faq.md")
+SHARED = ("README.md",)
 """Pages that have the summary between two marks."""
 EARLIER = "smollm2-chain-sum-controls-200"
-"""DAPO and DelTA on the seeds of the learning rates, at 1e-5, a day before `smollm2-explain`."""
+"""DAPO and DelTA at 1e-5 on the seeds of `smollm2-learning-rate`, from before `smollm2-explain`."""
 _WHOLE = ("|", "#", "!", "<!--", "    ")
 """How lines begin that stay whole: tables, headings, images, comments and code."""
 _ITEM = re.compile(r"(?:-|\d+\.) ")
