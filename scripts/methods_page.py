@@ -1,4 +1,4 @@
-"""The tables of docs/methods.md: every method in the groups of `delta-rlvr methods`.
+"""The table of docs/methods.md: every method in the groups of `delta-rlvr methods`.
 
 python scripts/methods_page.py
 """
@@ -15,25 +15,19 @@ from delta_rlvr.objectives import Method, all_methods
 PAGE = Path(__file__).parents[1] / "docs" / "methods.md"
 
 
-def tables(methods: Iterable[Method]) -> str:
-    """One table for each group, under its heading."""
-    parts = []
+def table(methods: Iterable[Method]) -> str:
+    """One row a method, under the heading of its group."""
+    lines = ["| name | what | source | needs |", "|---|---|---|---|"]
     for heading, group in grouped(methods).items():
-        lines = [
-            f"**{heading[0].upper()}{heading[1:]}**",
-            "",
-            "| name | what | source | needs |",
-            "|---|---|---|---|",
-        ]
+        lines.append(f"| **{heading}** | | | |")
         for one in group:
             about, needs = one.about.replace("|", "\\|"), ", ".join(one.rule.needs) or "-"
-            source = "ours" if one.paper == "beyond" else one.paper
+            source = one.paper.replace("beyond", "ours").replace("App. J, ", "").removeprefix("after ")
             lines.append(f"| `{one.name}` | {about} | {source} | {needs} |")
-        parts.append("\n".join(lines))
-    return "\n\n".join(parts) + "\n"
+    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":
     page = PAGE.read_text(encoding="utf-8")
-    PAGE.write_text(replace_table(page, tables(all_methods().values())), encoding="utf-8")
+    PAGE.write_text(replace_table(page, table(all_methods().values())), encoding="utf-8")
     print(PAGE)

@@ -27,15 +27,15 @@ def script():
     return module
 
 
-def test_the_tables_are_what_the_script_makes():
+def test_the_table_is_what_the_script_makes():
     assert len(ours()) > 40
-    tables = script().tables(ours())
-    assert replace_table(PAGE, tables) == PAGE, "run scripts/methods_page.py"
-    assert all(tables.count(f"\n| `{method.name}` | ") == 1 for method in ours())
+    table = script().table(ours())
+    assert replace_table(PAGE, table) == PAGE, "run scripts/methods_page.py"
+    assert all(table.count(f"\n| `{method.name}` | ") == 1 for method in ours())
 
 
 def test_the_order_is_that_of_the_command():
-    names = re.findall(r"^\| `([^`]+)` \|", script().tables(ours()), re.MULTILINE)
+    names = re.findall(r"^\| `([^`]+)` \|", script().table(ours()), re.MULTILINE)
     assert names[:2] == ["delta", "dapo"]
     lines = [line.split()[0] for line in listed(ours()) if re.match(r"  [a-z]", line)]
     assert names == [name for name in lines if name in names]

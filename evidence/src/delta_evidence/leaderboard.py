@@ -30,7 +30,7 @@ _MODELS = {
 _PLANTED = (
     ("right_auroc", "AUROC, right"),
     ("wrong_auroc", "AUROC, wrong"),
-    ("cosine", "cosine to the oracle's update"),
+    ("cosine", "cosine"),
 )
 
 
