@@ -90,13 +90,15 @@ def test_planted_credit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert main(["leaderboard", str(tmp_path), "--json", str(tmp_path / "board.json")]) == 0
     assert "| `delta` | 0.750 | - | - |" in capsys.readouterr().out
     assert json.loads((tmp_path / "board.json").read_text())["rows"][0]["planted"] == {"right_auroc": 0.75}
+    study(tmp_path, "one", [("dapo", 0, 0.5, 0.6), ("delta", 0, 0.6, 0.6)])
     page = tmp_path / "page.md"
     page.write_text("before\n<!-- table: begin -->\nold\n<!-- table: end -->\nafter\n")
     assert main(["leaderboard", str(tmp_path), "--output", str(page)]) == 0
     text = page.read_text()
-    assert text.startswith("before\n<!-- table: begin -->\n## Where the credit lands\n")
+    assert text.startswith("before\n<!-- table: begin -->\n## Tiny policies\n")
     assert text.endswith("<!-- table: end -->\nafter\n")
     assert "old" not in text
+    assert "0.750" not in text, "the page is about learning"
 
 
 def test_mistakes_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -30,14 +30,14 @@ _MODELS = {
 _PLANTED = (
     ("right_auroc", "AUROC, right"),
     ("wrong_auroc", "AUROC, wrong"),
-    ("cosine", "cosine"),
+    ("cosine", "cosine to the oracle's update"),
 )
 
 
 _BY = "wrong_auroc"
 """What the planted table is sorted by."""
 REAL, TINY, PLANTED = "Language models", "Tiny policies", "Where the credit lands"
-"""The page's sections."""
+"""Headings."""
 
 
 @dataclass
@@ -181,17 +181,24 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def markdown(board: Leaderboard) -> str:
-    """The tables as docs/leaderboard.md has them: each column of learning, language models first; then the planted benchmark."""
+    """How runs learn, as docs/leaderboard.md has it: a table for each column, language models first."""
     parts = [_section(REAL, [_learned(board, column) for column in board.real])]
     parts += [_section(TINY, [_learned(board, column) for column in board.tiny])]
-    if planted := [row for row in board.rows if row.planted]:
-        headings = ["method", *(heading for _, heading in _PLANTED)]
-        lines = [
-            [f"`{row.method}`", *(_number(row.planted.get(name), "{:.3f}") for name, _ in _PLANTED)]
-            for row in sorted(planted, key=lambda row: (-row.planted.get(_BY, 0.0), row.method))
-        ]
-        parts.append(_section(PLANTED, [_table(headings, lines)]))
-    return "\n\n".join(filter(None, parts)) + "\n"
+    return "".join(f"{part}\n" for part in "\n\n".join(filter(None, parts)).splitlines())
+
+
+def planted(board: Leaderboard) -> str:
+    """Where the credit lands on the planted benchmark."""
+    rows = sorted(
+        (row for row in board.rows if row.planted),
+        key=lambda row: (-row.planted.get(_BY, 0.0), row.method),
+    )
+    lines = [
+        [f"`{row.method}`", *(_number(row.planted.get(name), "{:.3f}") for name, _ in _PLANTED)]
+        for row in rows
+    ]
+    table = _table(["method", *(heading for _, heading in _PLANTED)], lines)
+    return f"{_section(PLANTED, [table])}\n" if rows else ""
 
 
 def _section(heading: str, tables: Sequence[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from delta_evidence.leaderboard import as_dict, leaderboard, markdown, replace_table
+from delta_evidence.leaderboard import as_dict, leaderboard, markdown, planted, replace_table
 from delta_rlvr.files import write_json, write_text
 
 
@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json is not None:
         write_json(options.json, as_dict(board))
     if options.output is None:
-        print(markdown(board), end="")
+        print("\n".join(filter(None, (markdown(board), planted(board)))), end="")
     else:
         write_text(options.output, replace_table(options.output.read_text(encoding="utf-8"), markdown(board)))
         print(f"{len(board.rows)} methods: {options.output}")
