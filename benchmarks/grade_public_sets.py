@@ -199,8 +199,8 @@ def main() -> None:
     options.page.write_text(
         f"""# Numbers
 
-References of public sets, spelled otherwise and made wrong, so that it is known which answers are right. {versions}; a
-limit of 5 s for both.
+References of public sets, spelled otherwise and made wrong, so that it is known which answers are right.
+{versions}; a limit of 5 s for both.
 
     DELTA_RLVR_DATA=folder python benchmarks/grade_public_sets.py --page graders/docs/numbers.md
 
