@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from command_line import SMALL, metrics, run_info
+from command_line import SMALL, assert_same_run, metrics, run_info
 from delta_rlvr import cli
 from delta_rlvr.adapters.trl.recorded import disk_is_full
 from delta_rlvr.cli import main
@@ -67,31 +67,83 @@ def test_a_rule_that_fails_late_leaves_a_checkpoint_that_its_mended_file_goes_on
     assert "accept_changed" not in run_info(folder)["settings"]
 
 
-@pytest.mark.parametrize("group", [False, True])
-def test_sigterm_is_an_interrupt(tmp_path, group):
-    """`timeout` sends it to the process and then to the whole group."""
-    words = ["train", *SAVED[:-1], "0", "--steps", "400", "--output", str(tmp_path / "run")]
+def interrupted(folder, words, send):
+    """What `train` says, and how it ends, when it has taken three steps and `send` is called with its process."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "delta_rlvr.cli", *words],
+        [sys.executable, "-m", "delta_rlvr.cli", *words, "--output", str(folder)],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
         start_new_session=True,
         stderr=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         text=True,
     )
-    while len(metrics(tmp_path / "run")) < 3:
+    while len(metrics(folder)) < 3:
         assert process.poll() is None
         time.sleep(0.05)
-    os.kill(process.pid, signal.SIGTERM)
-    if group:
-        os.killpg(process.pid, signal.SIGTERM)
+    send(process)
     _, told = process.communicate(timeout=120)
-    assert process.returncode == 128 + signal.SIGTERM, told
-    assert "interrupted; checkpoint-" in told
-    assert f"is kept; go on with: delta-rlvr train --output {tmp_path / 'run'} --resume" in told
-    info = run_info(tmp_path / "run")
+    return told, process.returncode
+
+
+def terminate_the_group(process):
+    """As `timeout` does: it sends the signal to the process and then to the whole group."""
+    process.terminate()
+    os.killpg(process.pid, signal.SIGTERM)
+
+
+@pytest.mark.parametrize(
+    ("send", "code"),
+    [
+        (subprocess.Popen.terminate, 143),
+        (terminate_the_group, 143),
+        (lambda process: os.killpg(process.pid, signal.SIGINT), 130),
+    ],
+)
+def test_an_interrupt_saves_the_step_and_a_resumed_run_is_the_uninterrupted_one(tmp_path, send, code):
+    """Two steps share a rollout batch: the checkpoint is where it ends. Without the interrupt none would be saved before step 10."""
+    words = [*SMALL, "--steps", "10", "--save_steps", "10", "--rollouts_every", "1"]
+    folder = tmp_path / "run"
+    told, ended = interrupted(folder, ["train", *words], send)
+    assert ended == code, told
+    info = run_info(folder)
     assert info["status"] == "interrupted"
-    assert info["steps"] == len(metrics(tmp_path / "run"))
+    steps = info["steps"]
+    assert steps in (4, 6, 8, 10)
+    assert steps == len(metrics(folder))
+    assert "finishing this batch and saving a checkpoint" in told
+    kept = f"checkpoint-{steps} is kept; go on with: delta-rlvr train --output {folder} --resume"
+    assert f"interrupted; {kept}" in told
+    assert main(["train", "--output", str(folder), "--resume"]) == 0
+    assert main(["train", *words, "--output", str(tmp_path / "whole")]) == 0
+    assert_same_run(tmp_path / "whole", folder)
+
+
+SLOW = """
+import time
+from pathlib import Path
+
+def slow(completions, **_):
+    if Path({path!r}).exists() and len(Path({path!r}).read_text().splitlines()) >= 3:
+        time.sleep(60)
+    return [float(len(one) % 2) for one in completions]
+"""
+
+
+def test_a_second_signal_does_not_wait(tmp_path):
+    folder, reward = tmp_path / "run", tmp_path / "slow.py"
+    reward.write_text(SLOW.format(path=str(folder / "metrics.jsonl")))
+
+    def twice(process):
+        process.terminate()
+        time.sleep(2)
+        assert process.poll() is None
+        process.terminate()
+
+    words = ["train", *SAVED, "--reward", f"{reward}:slow"]
+    told, ended = interrupted(folder, words, twice)
+    assert ended == 143, told
+    assert "checkpoint-4 is kept" in told or "checkpoint-2 is kept" in told
+    assert run_info(folder)["status"] == "interrupted"
 
 
 def test_the_handler_of_sigterm_is_given_back(monkeypatch, capsys):

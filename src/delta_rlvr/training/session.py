@@ -13,6 +13,7 @@ import transformers
 from transformers import PrinterCallback, ProgressCallback
 
 from delta_rlvr.adapters.trl import DeltaTrainer, DeltaTrainerConfig
+from delta_rlvr.adapters.trl.interrupts import finishing_the_batch
 from delta_rlvr.adapters.trl.recorded import Recording, recorded
 from delta_rlvr.evaluate import EvaluationResult
 from delta_rlvr.exit_codes import at_work
@@ -222,7 +223,8 @@ class _Session:
         ) as progress:
             if recording.callback.recorder:
                 recording.callback.recorder.listeners.append(progress.show)
-            self.trainer.train(resume_from_checkpoint=str(checkpoint) if done else None)
+            with finishing_the_batch(self.trainer):
+                self.trainer.train(resume_from_checkpoint=str(checkpoint) if done else None)
 
 
 def complete(
