@@ -55,6 +55,7 @@ output
   --report_to wandb       trackers, as in TRL (none)
   --eval_problems N, --eval_samples N
                           held-out score before and after: problems (200), samples per problem (4)
+  --eval_every N          the same score every N steps, and a checkpoint at the best of them (none)
   --eval_temperature X, --eval_greedy
                           its temperature (that of the training; 0: greedy); greedy too, beside the sampled one
   --rollouts_every N, --rollout_groups N
