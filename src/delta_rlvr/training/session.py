@@ -67,10 +67,10 @@ def train(
     teller: Teller | None = None,
     *,
     same_start: Path | None = None,
-    compared: bool = False,
+    compared: str = "",
 ) -> TrainedRun:
     """One run, from start to report. `same_start`: the folder of a run that started from the same weights, whose score before
-    training is taken over. `compared`: the run is one of a comparison, which concludes by itself."""
+    training is taken over. `compared`: which run of a comparison it is, which concludes by itself."""
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
     options, config = request.build()
@@ -97,7 +97,7 @@ class _Session:
         config: DeltaTrainerConfig,
         teller: Teller,
         same_start: Path | None,
-        compared: bool,
+        compared: str,
     ):
         self.request, self.options, self.config, self.teller = request, options, config, teller
         self.same_start, self.compared = same_start, compared
@@ -149,7 +149,7 @@ class _Session:
                 decisive=None if isinstance(self.reward, CustomReward) else self._decisive,
             )
         )  # before it is at work: a folder that cannot be used is bad input
-        with at_work(), how_to_go_on(self.folder), _failure_logged(self.teller), opened:
+        with at_work(), how_to_go_on(self.folder, self.compared), _failure_logged(self.teller), opened:
             self._begin(recording)
             grade = self.reward.grade if isinstance(self.reward, CustomReward) else self.task.grade
             heldout = HeldoutScore(self.options, self.task, self.trainer, self.teller, grade)
