@@ -29,7 +29,9 @@ def test_a_run_that_diverges_ends_in_one_line(tmp_path, capsys, command):
     told = capsys.readouterr().err.strip().splitlines()[-1]
     assert told.startswith(f"delta-rlvr {command}: step ")
     assert "not finite; training stopped there" in told
-    assert "no checkpoint was written yet" in told or "is kept; go on with" in told
+    assert "no checkpoint was written yet" in told or "is kept; " in told
+    assert ("train --output" in told) == (command == "train")
+    assert ("in run 1 of 2 (dapo, seed 42): " in told) == (command == "compare")
     folder = next(folder.glob("dapo-seed*"), folder)
     assert run_info(folder)["status"] == "failed"
     assert "not finite" in metrics(folder)[-1]["note"]
