@@ -42,8 +42,8 @@ def compare(
     **settings: Any,
 ) -> ComparedRuns | None:
     """The same training for each method and seed, and a table with a test paired by seed. Settings are those of `train`. With
-    `learning_rates` each method is compared at the best of them, chosen on other seeds; `parallel`: runs at a time. In a run of several processes, None on ranks
-    other than the first."""
+    `learning_rates` each method is compared at the best of them, chosen on other seeds. `parallel`: runs at a time. In a run of
+    several processes, None on ranks other than the first."""
     from rich.console import Console
 
     from delta_rlvr.training.compare import compare
