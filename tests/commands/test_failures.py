@@ -1,5 +1,6 @@
 """Runs that fail in the middle: one line that says why, and which checkpoint is left."""
 
+import json
 import os
 import signal
 import subprocess
@@ -182,3 +183,41 @@ def test_a_report_does_not_write_over_other_files(finished, tmp_path, capsys):
     assert notes.read_text() == "mine"
     for _ in range(2):
         assert main(["report", str(finished[0]), "--output", str(page)]) == 0
+
+
+def test_an_evaluation_that_is_terminated_goes_on(tmp_path):
+    """Also where the whole group gets the signal: graders have sessions of their own."""
+    words = [
+        "evaluate",
+        "--benchmarks",
+        "task:phrased-sums",
+        "--limit",
+        "200",
+        "-k",
+        "4",
+        "--batch-size",
+        "8",
+    ]
+    words += ["--output", str(tmp_path / "score.json")]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "delta_rlvr.cli", *words],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        start_new_session=True,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+    )
+
+    def kept():
+        return sum(len(path.read_bytes().splitlines()) for path in tmp_path.rglob("*.jsonl"))
+
+    while kept() < 10:
+        assert process.poll() is None
+        time.sleep(0.05)
+    terminate_the_group(process)
+    _, told = process.communicate(timeout=120)
+    assert process.returncode == 143, told
+    assert "interrupted; what was sampled is kept in" in told
+    assert 10 <= kept() < 800
+    assert main(words) == 0
+    assert json.loads((tmp_path / "score.json").read_text())["complete"]

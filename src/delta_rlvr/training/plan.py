@@ -199,8 +199,9 @@ class Making:
     def _side_by_side(self, runs: Sequence[PlannedRun], parallel: int) -> None:
         """Each as a process with a GPU of its own, as far as there are GPUs."""
         waiting = [run for run in runs if not self._is_kept(run, self.plan.request_of(run))]
-        for run in set(runs) - set(waiting):
-            self._check_signal(run)
+        for run in runs:
+            if run not in waiting:
+                self._check_signal(run)
         console, steps = self.teller.console, self.plan.request.build()[1].max_steps
         troubles: list[str] = []
         at_work: dict[int, _Process] = {}
@@ -210,8 +211,8 @@ class Making:
             MofNCompleteColumn(),
             console=console,
             transient=True,
+            disable=not console.is_terminal,
         )
-        bar.disable = not console.is_terminal
         try:
             with bar:
                 while at_work or (waiting and not troubles):
@@ -229,7 +230,9 @@ class Making:
                         if process.popen.poll() is None:
                             continue
                         bar.remove_task(at_work.pop(slot).task)
+                        bar.stop()  # a question may follow
                         troubles += self._end(process)
+                        bar.start()
         except BaseException:
             for process in at_work.values():
                 process.popen.terminate()  # each finishes its batch and saves it

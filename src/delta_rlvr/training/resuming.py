@@ -98,7 +98,7 @@ def how_to_go_on(folder: Path, compared: str = "") -> Iterator[None]:
             raise
         free = shutil.disk_usage(folder).free // 2**20
         raise WorkFailed(
-            f"the disk is full ({free} MB left for {folder}): {_first_line(error)}; free some space, or set `save_total_limit`. "
+            f"the disk is full ({free} MB left for {folder}): {_first_line(error)}; free some space, or set `save_total_limit`; "
             f"{_kept(folder, compared)}"
         ) from error
 

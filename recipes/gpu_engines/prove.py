@@ -1,8 +1,8 @@
 """The engines as people run them, on this machine: each case trains, and is compared with the stock engine in the same sitting.
 
-    python scripts/gpu_engines/prove.py OUT                             # every case that this machine can run
-    python scripts/gpu_engines/prove.py OUT --cases trl-stock,trl-delta --steps 20
-    python scripts/gpu_engines/prove.py OUT --cpu                       # tries the script: bundled policy, no vLLM, verl on gloo
+    python recipes/gpu_engines/prove.py OUT                             # every case that this machine can run
+    python recipes/gpu_engines/prove.py OUT --cases trl-stock,trl-delta --steps 20
+    python recipes/gpu_engines/prove.py OUT --cpu                       # tries the script: bundled policy, no vLLM, verl on gloo
 
 A case that passed is kept in OUT/results.json, so the same command goes on after a sitting that ended; OUT/results.md is the table,
 with what was not run and why. Where TRL and verl live in environments of their own: --trl-python, --verl-python; TRL in a folder

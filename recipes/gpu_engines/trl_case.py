@@ -9,6 +9,7 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
@@ -20,17 +21,17 @@ from transformers import AutoTokenizer, TrainerCallback
 class Clock(TrainerCallback):
     """Seconds of each step, without what is saved between them."""
 
-    def __init__(self):
-        self.seconds = []
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
 
-    def on_step_begin(self, *_, **__):
+    def on_step_begin(self, *_: Any, **__: Any) -> None:
         self._began = time.perf_counter()
 
-    def on_step_end(self, *_, **__):
+    def on_step_end(self, *_: Any, **__: Any) -> None:
         self.seconds.append(time.perf_counter() - self._began)
 
 
-def main(given):
+def main(given: dict[str, Any]) -> None:
     from trl import GRPOConfig, GRPOTrainer
 
     from delta_rlvr.adapters.trl import DeltaTrainer, DeltaTrainerConfig
@@ -44,6 +45,7 @@ def main(given):
         generation.LLM = functools.partial(generation.LLM, enforce_eager=True)  # no minutes of compilation
     task = get_task(given["task"])
     problems = task.problems("train", given["problems"])
+    config: Any
     stock, options = given["method"] is None, dict(given["options"])
     if stock:  # DAPO, in TRL's own words
         config = GRPOConfig(loss_type="dapo", epsilon=0.2, epsilon_high=0.28, **options)
