@@ -117,8 +117,10 @@ class Proof:
         settings.write_text(json.dumps(given, indent=1))
         paths = os.pathsep.join(filter(None, [self.trl_path, os.environ.get("PYTHONPATH")]))
         command = [self.trl_python, "-W", "ignore", str(HERE / "trl_case.py"), str(settings)]
-        self.execute(name, command, PYTHONPATH=paths, MASTER_PORT=str(free_port()))
-        return json.loads(Path(given["result"]).read_text())
+        gpu = {} if self.cpu else {"CUDA_VISIBLE_DEVICES": devices()[0]}
+        self.execute(name, command, PYTHONPATH=paths, MASTER_PORT=str(free_port()), **gpu)
+        measured: Result = json.loads(Path(given["result"]).read_text())
+        return measured
 
     def _trl_options(self, name: str, *, save: bool) -> Result:
         size = {"per_device_train_batch_size": 16, "num_generations": 4, "max_completion_length": 48}
@@ -144,10 +146,7 @@ class Proof:
 
     def trl_resume(self) -> Result:
         """`trl-delta` once more from its checkpoint in the middle."""
-        before = self.out / "trl-delta.settings.json"
-        if not before.exists():
-            raise NotRun("needs trl-delta")
-        given, half = json.loads(before.read_text()), max(1, self.steps // 2)
+        given, half = self._delta_settings(), max(1, self.steps // 2)
         folder = self.out / "trl-resume"
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(self.out / "trl-delta", folder)
@@ -155,14 +154,24 @@ class Proof:
         given |= {"resume": str(folder / f"checkpoint-{half}"), "result": str(self.out / "trl-resume.json")}
         return self._train_trl("trl-resume", given)
 
+    def _delta_settings(self) -> Result:
+        place = self.out / "trl-delta.settings.json"
+        if not place.exists():
+            raise NotRun("needs trl-delta")
+        settings: Result = json.loads(place.read_text())
+        return settings
+
     def trl_server(self) -> Result:
-        if self.cpu or gpu_count() < 2:
+        if self.cpu or len(devices()) < 2:
             raise NotRun("vLLM's server needs a GPU of its own beside the trainer's: two GPUs")
         name, port = "trl-server", free_port()
         need(self.trl_python, "trl", "vllm", path=self.trl_path)
-        command = [self.trl_python, "-m", "trl", "vllm-serve", "--model", self.model, "--port", str(port)]
-        with serving(self.out / "trl-vllm-serve.log", command, f"http://127.0.0.1:{port}/health/", gpu="1"):
-            given = json.loads((self.out / "trl-delta.settings.json").read_text())
+        command = [self.trl_python, "-m", "trl.scripts.vllm_serve", "--model", self.model]
+        command += ["--port", str(port)]
+        given = self._delta_settings()
+        with serving(
+            self.out / "trl-vllm-serve.log", command, f"http://127.0.0.1:{port}/health", devices()[1]
+        ):
             more = {"vllm_mode": "server", "vllm_server_base_url": f"http://127.0.0.1:{port}"}
             given["options"] |= {"output_dir": str(self.out / name), **more}
             return self._train_trl(name, given | {"result": str(self.out / f"{name}.json")})
@@ -467,10 +476,12 @@ def need(python: str, *packages: str, path: str = "") -> None:
         raise NotRun(f"not installed: {missing}")
 
 
-def gpu_count() -> int:
+def devices() -> list[str]:
+    """The GPUs that this process may use, as CUDA_VISIBLE_DEVICES has them."""
     import torch
 
-    return torch.cuda.device_count()
+    given, count = os.environ.get("CUDA_VISIBLE_DEVICES"), torch.cuda.device_count()
+    return given.split(",")[:count] if given else [str(one) for one in range(count)]
 
 
 def free_port() -> int:
@@ -510,7 +521,7 @@ def main(words: list[str] | None = None) -> int:
     given = parser.parse_args(words)
     if unknown := set(given.cases.split(",")) - CASES.keys():
         parser.error(f"no such case: {', '.join(sorted(unknown))} (there are: {', '.join(CASES)})")
-    if not given.cpu and gpu_count() == 0:
+    if not given.cpu and not devices():
         parser.error("there is no GPU here: --cpu tries the script without one")
     from delta_rlvr.models import resolve_model
 
