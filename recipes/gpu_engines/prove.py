@@ -123,7 +123,7 @@ class Proof:
         return measured
 
     def _trl_options(self, name: str, *, save: bool) -> Result:
-        size = {"per_device_train_batch_size": 16, "num_generations": 4, "max_completion_length": 48}
+        size: Result = {"per_device_train_batch_size": 16, "num_generations": 4, "max_completion_length": 48}
         size |= {"use_cpu": True, "bf16": False, "learning_rate": 5e-4}
         if not self.cpu:
             size = {"per_device_train_batch_size": 256, "num_generations": 8, "max_completion_length": 48}
@@ -411,13 +411,12 @@ def table(stored: Result) -> str:
         stock = (cases.get(f"{name.split('-')[0]}-stock") or {}).get("result")
         own, theirs = step_seconds(result), step_seconds(stock) if stock else None
         memory, solves = result.get("memory_gib"), late_solves(result["steps"])
-        compared = name == "trl-dapo" and stock
         cells = (
             f"{own:.2f}" if own else "",
             f"{own / theirs:.2f}" if own and theirs else "",
             f"{memory:.1f}" if memory else "",
             f"{1000 * max(solves):.1f}" if solves else "",
-            f"{max(apart(result, stock)):.1e}" if compared else "",
+            f"{max(apart(result, stock)):.1e}" if stock and name == "trl-dapo" else "",
         )
         lines.append(f"| {name} | {case['outcome']} | {len(result['steps'])} | {' | '.join(cells)} |")
     return "\n".join([*lines, "", f"Command: `{stored['command']}`", ""])

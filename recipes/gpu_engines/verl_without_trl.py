@@ -2,4 +2,4 @@
 
 from verl.utils import import_utils
 
-import_utils.is_trl_available = lambda: False
+import_utils.is_trl_available = lambda: False  # type: ignore[assignment]
