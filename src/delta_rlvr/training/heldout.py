@@ -94,7 +94,6 @@ class HeldoutScore:
         scores = [0.0]
         if trainer.accelerator.is_main_process:
             result = self._sample(model, self.drawn, f"at step {state.global_step}", Progress())
-            result.write(self.folder / f"heldout_step{state.global_step}.json")
             scores = [result.summary()["accuracy"]]
             unit = score_unit(custom_function(self.options.reward))
             teller.say(f"step {state.global_step}: held-out {unit.score} {unit.shown(scores[0])}")
