@@ -375,7 +375,7 @@ def test_variants_change_what_they_say(tmp_path: Path) -> None:
         ("primary: {arm: delta, task: phrased-sums, end_point: {to: 0.5}}", "no setting to"),
         ("primary: {arm: delta, task: [phrased-sums, late-error]}", "primary"),
         ("tasks: [no-such-task]", "no-such-task"),
-        ("tasks: phrased-sums", "tasks are a list"),
+        ("tasks: phrased-sums", "tasks: give a list"),
         ("arms: [dapo, delta]", "number of seeds each"),
         ("training: {learning_rate: 5e-4}", "as in 5.0e-4"),
         ("variants: {a: 3}", r"variants\.a: give key"),

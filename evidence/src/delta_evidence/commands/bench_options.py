@@ -1,71 +1,69 @@
-"""The options that `credit-bench` and `measured-credit` share."""
+"""The options that commands of this distribution share."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from delta_evidence.bench import Cells
+from delta_evidence.judging import MOST_JUDGES
 from delta_rlvr.words import comma_list
 
-SHARED = (
-    *("policies", "tasks", "methods", "batches", "prompts", "group", "seed"),
-    *("learning_rate", "temperature", "rows_at_once"),
-)
-"""Settings that both benchmarks have."""
+ALSO = {"policies": "--model", "tasks": "--task"}
+"""Second names of options."""
 
 
-def add_shared(
-    parser: argparse.ArgumentParser,
-    given: Cells,
-    *,
-    policies: str,
-    tasks: str,
-    rows: str,
-    folders: tuple[Path, Path],
-    quick: str,
+def add_options(
+    parser: argparse.ArgumentParser, settings: type[Cells], folders: tuple[Path, Path], quick: str
 ) -> None:
-    """Each benchmark says which policies and tasks it takes, what passes count, and what `--quick` is."""
-    add = parser.add_argument
-    add("--policies", "--model", type=_names, help=f"{policies} (default: {','.join(given.policies)})")
-    add("--tasks", "--task", type=_names, help=f"{tasks} (default: {','.join(given.tasks)})")
-    add(
-        "--methods",
-        type=_names,
-        help="methods by name, settings after '?' as in 'delta?proxy=head&scope=group&refinements=0', and oracle, "
-        "oracle-wide, oracle-only (default: all, with every proxy and scope)",
-    )
-    add_settings(
-        parser,
-        given,
-        ("--batches", int, "rollout batches per policy and task"),
-        ("--prompts", int, "prompts per batch"),
-        ("--group", int, "responses per prompt"),
-        ("--seed", int, "seed of prompts, samples and noise"),
-        ("--learning-rate", float, "learning rate of the DAPO step after which FIPO's weights are taken"),
-        ("--temperature", float, "sampling temperature"),
-        ("--rows-at-once", int, rows),
-    )
-    add(
-        "--device",
-        default="cuda" if torch.cuda.is_available() else "cpu",
-        help="cpu, cuda or cuda:N (default: cuda where there is one)",
-    )
-    add(
+    """Those of a benchmark: its settings that have words for the command line, device and folder. `quick`: what `--quick` is."""
+    for name, one in options_of(settings).items():
+        default = one.default
+        shown = f"{default:g}" if isinstance(default, float) else default
+        kind: Any = type(default)
+        if isinstance(default, tuple):
+            kind, shown = _names, ",".join(default)
+        elif default is None:
+            kind = int
+        words = one.metadata["help"] + ("" if shown in ("", None) else f" (default: {shown})")
+        flags = [f"--{name.replace('_', '-')}", *([ALSO[name]] if name in ALSO else [])]
+        parser.add_argument(*flags, type=kind, choices=one.metadata["choices"], help=words)
+    add_device(parser)
+    parser.add_argument(
         "--output",
         type=Path,
         help=f"folder of the measurements, tables and figure (default: {folders[0]}, with --quick {folders[1]}); run again to resume",
     )
-    add("--quick", action="store_true", help=f"{quick}, too little to conclude from")
+    parser.add_argument("--quick", action="store_true", help=f"{quick}, too little to conclude from")
 
 
-def shared_settings(options: argparse.Namespace) -> dict[str, Any]:
-    """Those of the shared settings that were given."""
-    return given_settings(options, SHARED)
+def options_of(settings: type[Cells]) -> dict[str, Any]:
+    """The settings of a benchmark that are options, by name."""
+    return {one.name: one for one in fields(settings) if "help" in one.metadata}  # type: ignore[arg-type]
+
+
+def given_settings(options: argparse.Namespace, settings: type[Cells]) -> dict[str, Any]:
+    """What the command line sets of them."""
+    return {name: value for name in options_of(settings) if (value := getattr(options, name)) is not None}
+
+
+def add_device(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--device",
+        default="cuda" if torch.cuda.is_available() else "cpu",
+        help="cpu, cuda or cuda:N (default: cuda where there is one)",
+    )
+
+
+def add_workers(parser: argparse.ArgumentParser) -> None:
+    words = (
+        f"processes that judge responses (default: one per core beside a GPU, at most {MOST_JUDGES}, else 1)"
+    )
+    parser.add_argument("--workers", type=int, help=words)
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -73,16 +71,3 @@ def _names(text: str) -> tuple[str, ...]:
     if not names:
         raise argparse.ArgumentTypeError("give names, separated by commas")
     return names
-
-
-def add_settings(parser: Any, defaults: Any, *rows: tuple[str, Callable[[str], Any], str]) -> None:
-    """Options (name, type, help) for fields of a settings record; the help ends with the record's default."""
-    for flag, kind, words in rows:
-        value = getattr(defaults, flag.removeprefix("--").replace("-", "_"))
-        shown = f"{value:g}" if isinstance(value, float) else value
-        parser.add_argument(flag, type=kind, help=f"{words} (default: {shown})")
-
-
-def given_settings(options: argparse.Namespace, names: Iterable[str]) -> dict[str, Any]:
-    """What the command line sets of these."""
-    return {name: value for name in names if (value := getattr(options, name)) is not None}

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from delta_evidence.commands.bench_options import add_settings, add_shared, given_settings, shared_settings
+from delta_evidence.commands.bench_options import add_options, given_settings
 from delta_evidence.commands.planted_display import show
 from delta_evidence.planted.bench import CreditBench
 from delta_evidence.planted.figure import bench_figure
@@ -30,19 +30,8 @@ QUICK |= {"batches": 2, "prompts": 8, "deep_batches": 1, "update_prompts": 8, "a
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    given = PlantedSettings()
-    add_shared(
-        parser,
-        given,
-        policies="builtin; confident and sharp, which are made from it by a short seeded continuation (confident?seed=9 for "
-        "another draw); a folder; smollm2-135m; a hub id",
-        tasks="built-in tasks, settings after '?'",
-        rows="responses in one forward and backward pass; fewer take less memory",
-        folders=(OUTPUT, QUICK_OUTPUT),
-        quick="one policy, two tasks, small batches: half a minute",
-    )
-    shots = "worked solutions before each question, for a policy that was never shown the task"
-    add_settings(parser, given, ("--shots", int, shots))
+    quick = "one policy, two tasks, small batches: half a minute"
+    add_options(parser, PlantedSettings, (OUTPUT, QUICK_OUTPUT), quick)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -80,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
 
 def bench_settings(options: argparse.Namespace) -> PlantedSettings:
     """The settings that the options stand for."""
-    chosen = (QUICK if options.quick else {}) | shared_settings(options) | given_settings(options, ["shots"])
+    chosen = (QUICK if options.quick else {}) | given_settings(options, PlantedSettings)
     if options.methods is not None:
         chosen["stability"] = options.methods
     return PlantedSettings(**chosen)

@@ -6,11 +6,11 @@ import argparse
 from functools import partial
 from pathlib import Path
 
-import torch
 from rich.console import Console
 from rich.table import Table
 
-from delta_evidence.judging import MOST_JUDGES, judges_beside
+from delta_evidence.commands.bench_options import add_device, add_workers
+from delta_evidence.judging import judges_beside
 from delta_evidence.learning.curves import curves_figure
 from delta_evidence.learning.protocol import read_protocols
 from delta_evidence.learning.runner import Study
@@ -37,11 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--model",
         help="where the protocol's model lies on this machine: a folder or a GGUF file (default: as the protocol names it)",
     )
-    add(
-        "--device",
-        default="cuda" if torch.cuda.is_available() else "cpu",
-        help="cpu, cuda or cuda:N (default: cuda where there is one)",
-    )
+    add_device(parser)
     add(
         "--dtype",
         choices=DTYPES,
@@ -60,11 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="responses of one training pass, over all runs side by side; fewer take less memory "
         "(default: 8192 on a GPU, 512 on a CPU)",
     )
-    add(
-        "--workers",
-        type=int,
-        help=f"processes that judge responses (default: one per core beside a GPU, at most {MOST_JUDGES}, else 1)",
-    )
+    add_workers(parser)
     add(
         "--seconds",
         type=float,

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import torch
 
+from delta_evidence.checks import at_least
 from delta_evidence.judging import Judge
 from delta_evidence.learning.batch_statistics import BatchStatistics
 from delta_evidence.learning.checkpoint import Stack, path_of, write_state
@@ -47,9 +48,7 @@ class Machine:
     """Time between two checkpoints of a stack. There is one too when a study is stopped."""
 
     def __post_init__(self) -> None:
-        for name in ("runs_at_once", "rows_at_once", "workers"):
-            if getattr(self, name) is not None and getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)}: give at least 1")
+        at_least(self, runs_at_once=1, rows_at_once=1, workers=1)
         if self.checkpoint_seconds < 0:
             raise ValueError(f"checkpoint_seconds={self.checkpoint_seconds:g}: give 0 or more")
 

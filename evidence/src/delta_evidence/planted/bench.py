@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import product
 from typing import Any
 from urllib.parse import quote
 
@@ -23,10 +24,10 @@ from delta_evidence.planted.measures import (
     small_sample,
 )
 from delta_evidence.planted.policies import get_continuation, is_variant, make_variant
+from delta_evidence.planted.proxy_agreement import full_gradients, proxy_agreement
 from delta_evidence.planted.settings import BASELINE, REFERENCE, PlantedSettings
 from delta_evidence.planted.updates import (
     cosines,
-    full_gradient_agreement,
     method_weights,
     take_rows,
     update_vectors,
@@ -203,20 +204,21 @@ class CreditBench(Bench[PlantedSettings]):
         if not len(rows):
             return []
         sample = take_rows(rollouts, rows)
-        rules = [
-            Delta(scope=scope, refinements=refinements)  # type: ignore[arg-type]
-            for scope in SCOPES
-            for refinements in (0, 1)
-        ]
-        agreements = full_gradient_agreement(policy, sample, rules=rules, proxies=PROXIES)
+        gradients, head = full_gradients(policy, sample), policy.head[0].detach()
         return [
             {
                 "proxy": proxy,
-                "scope": rule.scope,
-                "refinements": rule.refinements,
+                "scope": scope,
+                "refinements": refinements,
                 "tokens": int(sample.mask.sum()),
                 **asdict(agreement),
             }
-            for rule, by_proxy in zip(rules, agreements, strict=True)
-            for proxy, agreement in by_proxy.items()
+            for scope, refinements in product(SCOPES, (0, 1))
+            for proxy, agreement in proxy_agreement(
+                gradients,
+                sample,
+                head,
+                Delta(scope=scope, refinements=refinements),  # type: ignore[arg-type]
+                PROXIES,
+            ).items()
         ]

@@ -76,7 +76,7 @@ def facts(documents: Sequence[Document]) -> list[dict[str, Any]]:
     for (policy, task), some in _grouped(documents, "policy", "task").items():
         batches = [document["facts"] for document in some]
         keys = dict.fromkeys(key for batch in batches for key in batch)
-        means = {key: _mean(batch.get(key) for batch in batches) for key in keys}
+        means = {key: mean_of_known(batch.get(key) for batch in batches) for key in keys}
         rows.append({"policy": policy, "task": task, "batches": len(batches), **means})
     return rows
 
@@ -91,7 +91,7 @@ def agreement(documents: Sequence[Document]) -> list[dict[str, Any]]:
             "refinements": refinements,
             "cells": len(records),
             "tokens": sum(record["tokens"] for record in records),
-            **{measure: _mean(record[measure] for record in records) for measure in AGREEMENT},
+            **{measure: mean_of_known(record[measure] for record in records) for measure in AGREEMENT},
             **{f"{measure}_range": _range(record[measure] for record in records) for measure in AGREEMENT},
         }
         for (proxy, scope, refinements), records in _grouped(every, "proxy", "scope", "refinements").items()
@@ -199,11 +199,21 @@ def or_nan(given: float | None) -> float:
     return math.nan if given is None else float(given)
 
 
-def _mean(values: Iterable[float | None]) -> float:
-    known = [number for given in values if not math.isnan(number := or_nan(given))]
+def number_text(number: float, digits: int = 3, sign: str = "") -> str:
+    """A number in a table; a dash for NaN."""
+    return "-" if math.isnan(number) else f"{number:{sign}.{digits}f}"
+
+
+def mean_of_known(values: Iterable[float | None]) -> float:
+    """Without those that are NaN; NaN where all are."""
+    known = _known(values)
     return math.fsum(known) / len(known) if known else math.nan
 
 
 def _range(values: Iterable[float | None]) -> list[float]:
-    known = [number for given in values if not math.isnan(number := or_nan(given))]
+    known = _known(values)
     return [min(known), max(known)] if known else [math.nan, math.nan]
+
+
+def _known(values: Iterable[float | None]) -> list[float]:
+    return [number for given in values if not math.isnan(number := or_nan(given))]
