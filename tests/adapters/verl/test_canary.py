@@ -66,14 +66,6 @@ def test_only_fronts_know_a_trainer_and_each_knows_its_own() -> None:
     assert importers(f"{own}.front") == {"internals/v1.py", "internals/classic.py"}
 
 
-def test_the_mode_is_registered_by_importing_verl(verl: Any) -> None:
-    from verl.trainer.ppo.v1 import get_trainer_cls
-
-    from delta_rlvr.adapters.verl.internals.v1 import DeltaTrainerSync
-
-    assert get_trainer_cls("delta_sync") is DeltaTrainerSync
-
-
 def parameters(function: Any) -> list[str]:
     names = inspect.signature(inspect.unwrap(function)).parameters
     return [
@@ -260,16 +252,28 @@ def test_the_loss_that_we_refuse_does_not(verl: Any) -> None:
     )
 
 
-def test_every_setting_that_is_checked_stands_in_verls_config(verl: Any) -> None:
+def test_every_setting_that_is_checked_stands_in_verls_config(
+    verl: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from omegaconf import OmegaConf
-
-    from delta_rlvr.adapters.verl.checks import PATHS, RESPONSE_ADVANTAGES
-    from verl_workers import whole_config
-
-    config = whole_config("anything")
-    for path in PATHS:
-        parent, name = path.rsplit(".", 1)
-        assert name in OmegaConf.select(config, parent), path
     from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY
 
-    assert set(RESPONSE_ADVANTAGES) <= {str(getattr(name, "value", name)) for name in ADV_ESTIMATOR_REGISTRY}
+    from delta_rlvr.adapters.verl import checks
+    from delta_rlvr.adapters.verl.settings import read_settings
+    from verl_workers import whole_config
+
+    config = whole_config("anything", "actor_rollout_ref.actor.ulysses_sequence_parallel_size=2")
+    read: set[str] = set()
+    select = checks.select
+    monkeypatch.setattr(
+        checks, "select", lambda given, path, *rest: read.add(path) or select(given, path, *rest)
+    )
+    for mode in ("sync", "delta_sync"):
+        config.trainer.v1.trainer_mode = mode
+        list(checks.config_problems(config, read_settings({"method": "delta"})))
+    assert len(read) >= 13
+    for path in read:
+        parent, name = path.rsplit(".", 1)
+        assert name in OmegaConf.select(config, parent), path
+    known = {str(getattr(name, "value", name)) for name in ADV_ESTIMATOR_REGISTRY}
+    assert set(checks.RESPONSE_ADVANTAGES) <= known

@@ -137,31 +137,30 @@ def prepare(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_problems_become_rows_that_the_reward_function_grades(tmp_path: Path) -> None:
-    source = tmp_path / "problems.jsonl"
-    source.write_text(
-        json.dumps({"problem": "What is 1+1?", "answer": "2", "solution": "it is long " * 1000})
-        + "\n"
-        + json.dumps({"problem": "What is 1/2?", "answer": "\\frac{1}{2}"})
-        + "\n"
-    )
-    output = tmp_path / "data" / "train.parquet"
-    done = prepare("--source", str(source), "--output", str(output))
-    assert done.returncode == 0, done.stderr
+HALF = {"problem": "What is 1/2?", "answer": "\\frac{1}{2}"}
+
+
+def prepared(folder: Path, problems: list[dict[str, str]], *words: str) -> list[dict[str, Any]]:
+    """The rows that problems become; "{}" in the words is their file."""
     import pyarrow.parquet
 
-    made = pyarrow.parquet.read_table(output).to_pylist()
+    source, output = folder / "problems.jsonl", folder / "data" / "train.parquet"
+    source.write_text("".join(json.dumps(problem) + "\n" for problem in problems))
+    done = prepare(*(word.replace("{}", str(source)) for word in words), "--output", str(output))
+    assert done.returncode == 0, done.stderr
+    return pyarrow.parquet.read_table(output).to_pylist()
+
+
+def test_problems_become_rows_that_the_reward_function_grades(tmp_path: Path) -> None:
+    long = {"problem": "What is 1+1?", "answer": "2", "solution": "it is long " * 1000}
+    made = prepared(tmp_path, [long, HALF], "--source", "{}")
     assert [row["reward_model"]["ground_truth"] for row in made] == ["2", "\\frac{1}{2}"]
     (message,) = made[0]["prompt"]
     assert message["role"] == "user"
     assert message["content"] == PAPER_MATH.fill("What is 1+1?")
     assert "long" not in json.dumps(made), "solutions are left out"
-    right = compute_score(
-        made[1]["data_source"],
-        "so it is \\boxed{0.5}",
-        made[1]["reward_model"]["ground_truth"],
-        made[1]["extra_info"],
-    )
+    truth, extra = made[1]["reward_model"]["ground_truth"], made[1]["extra_info"]
+    right = compute_score(made[1]["data_source"], "so it is \\boxed{0.5}", truth, extra)
     assert (right["score"], right["acc"]) == (1.0, 1.0)
     wrong = compute_score("x", "\\boxed{3}", "2", made[0]["extra_info"])
     assert wrong["score"] == 0.0
@@ -209,13 +208,7 @@ def test_verl_gives_the_model_the_prompt_as_it_stands(verl_environment: None) ->
 
 
 def test_math_verify_judges_where_a_row_says_so(tmp_path: Path) -> None:
-    source, output = tmp_path / "problems.jsonl", tmp_path / "train.parquet"
-    source.write_text(json.dumps({"problem": "Which?", "answer": "1/2"}) + "\n")
-    done = prepare("--source", str(source), "--reward", "math-verify", "--output", str(output))
-    assert done.returncode == 0, done.stderr
-    import pyarrow.parquet
-
-    (row,) = pyarrow.parquet.read_table(output).to_pylist()
+    (row,) = prepared(tmp_path, [HALF], "--source", "{}", "--reward", "math-verify")
     assert row["extra_info"]["grader"] == "math-verify"
     # It finds an answer without a box; ours does not.
     for extra, score in ((row["extra_info"], 1.0), (row["extra_info"] | {"grader": "math"}, 0.0)):
@@ -223,23 +216,11 @@ def test_math_verify_judges_where_a_row_says_so(tmp_path: Path) -> None:
 
 
 def test_an_answer_is_looked_for_where_the_template_asked_for_it(tmp_path: Path) -> None:
-    source = tmp_path / "problems.jsonl"
-    source.write_text(json.dumps({"problem": "What is 1/2?", "answer": "\\frac{1}{2}"}) + "\n")
-    output = tmp_path / "train.parquet"
-    done = prepare("--task", f"{source}?template=math_answer_line", "--output", str(output))
-    assert done.returncode == 0, done.stderr
-    import pyarrow.parquet
-
-    (row,) = pyarrow.parquet.read_table(output).to_pylist()
+    (row,) = prepared(tmp_path, [HALF], "--task", "{}?template=math_answer_line")
     assert 'a line of the form "Answer: X"' in row["prompt"][0]["content"]
-
-    def score(completion: str) -> float:
+    for completion, score in (("Answer: 0.5", 1.0), ("Answer: 0.2", 0.0), ("\\boxed{0.5}", 0.0)):
         truth = row["reward_model"]["ground_truth"]
-        return float(compute_score("x", completion, truth, row["extra_info"])["score"])
-
-    assert score("Half of one.\nAnswer: 0.5") == 1.0
-    assert score("Half of one.\nAnswer: 0.2") == 0.0
-    assert score("Half of one: \\boxed{0.5}") == 0.0
+        assert compute_score("x", f"Half.\n{completion}", truth, row["extra_info"])["score"] == score
 
 
 def test_shots_are_refused_before_anything_is_written(tmp_path: Path) -> None:

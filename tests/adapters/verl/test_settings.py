@@ -190,17 +190,11 @@ def test_what_needs_log_probs_alone_runs_everywhere(method: str, settings: dict[
 
 def test_sequence_parallelism_needs_packed_sequences() -> None:
     config = changed("actor_rollout_ref.actor.ulysses_sequence_parallel_size", 4)
-    check_config(config, read_settings({"method": "delta"}))
+    for method in ("delta", "delta-context"):
+        check_config(config, read_settings({"method": method}))
     config["actor_rollout_ref"]["model"]["use_remove_padding"] = False
     with pytest.raises(SettingsError, match="use_remove_padding=True"):
         check_config(config, read_settings({"method": "delta"}))
-
-
-def test_a_rule_that_looks_at_whole_responses_cannot_have_slices() -> None:
-    config = changed("actor_rollout_ref.actor.ulysses_sequence_parallel_size", 2)
-    check_config(config, read_settings({"method": "delta-context"}))
-    with pytest.raises(SettingsError, match="looks at whole responses"):
-        check_config(config, read_settings({"method": "delta-top50"}))
 
 
 def test_other_stock_losses_may_be_weighed() -> None:
