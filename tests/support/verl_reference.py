@@ -86,19 +86,7 @@ def plain_pass(batch: Batch) -> Plain:
 
 def core_weights(plain: Plain, method: str, keys: torch.Tensor | None = None) -> torch.Tensor:
     rule = get_method(method).rule
-    record = credit_record(
-        plain.hidden,
-        plain.logps,
-        plain.advantages,
-        plain.mask,
-        rule=rule,
-        head=plain.head,
-        tokens=plain.tokens,
-        groups=plain.groups,
-        entropy=plain.entropy,
-        keys=keys,
-        round_number=3,
-    )
+    record = credit_record(**vars(plain), rule=rule, keys=keys, round_number=3)
     assert_clear_cut(rule, record, plain.entropy[plain.mask])
     return record.padded(record.weights, plain.mask)
 

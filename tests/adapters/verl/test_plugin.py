@@ -54,7 +54,10 @@ def classic(config: Any, kind: Any = None) -> Any:
 
 
 def test_a_sound_config_becomes_a_trainer_before_anything_is_started(config: Any) -> None:
+    from delta_rlvr.adapters.verl.internals.v1 import DeltaTrainerSync
+
     trainer = v1(config)
+    assert type(trainer) is DeltaTrainerSync  # what docs/verl.md says to derive from
     assert trainer.trainer_mode == "sync"  # what the stock trainer's branches ask for
     assert config.actor_rollout_ref.delta.method == "delta"  # what workers are told
     trainer._init_resource_pool_mgr()
