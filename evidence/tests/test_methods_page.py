@@ -6,8 +6,6 @@ from pathlib import Path
 
 from delta_evidence.commands.leaderboard import methods_table
 from delta_evidence.leaderboard import leaderboard, replace_table
-from delta_evidence.learning.protocol import Run
-from delta_evidence.learning.runner import Outcome
 from delta_rlvr.cli import main
 from delta_rlvr.objectives import all_methods
 
@@ -33,28 +31,6 @@ def test_the_table_is_what_the_command_makes(tmp_path, capsys):
     assert main(["leaderboard", "--methods", str(RESULTS), "--output", str(page)]) == 0
     assert set(table.splitlines()) < set(page.read_text().splitlines())
     assert "old" not in page.read_text()
-
-
-def test_the_table_has_what_was_measured(tmp_path):
-    runs = [("dapo", 0.5), ("ktae", 0.6)]
-    study = tmp_path / "study"
-    study.mkdir()
-    (study / "protocol.json").write_text(
-        json.dumps({"protocol": {"model": "smollm2-135m", "training": {}, "reward_noise": 0.0}})
-    )
-    outcomes = [Outcome(Run("sums", arm, 0), 0.1, 0.5, [speed] * 2, *[[0.0, 0.0]] * 5) for arm, speed in runs]
-    lines = [outcome.as_dict() for outcome in outcomes]
-    (study / "runs.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    (tmp_path / "rule_costs.json").write_text(json.dumps({"rules": {"ktae": {"share": 0.0123}}}))
-    table = methods_table([all_methods()["ktae"], all_methods()["grpo"]], leaderboard(tmp_path))
-    assert "| `ktae` | arXiv 2505.16826 |" in table
-    assert table.splitlines()[2].endswith("| tokens, groups | 1.2 % | +10.0 |")
-    assert table.splitlines()[3].endswith("| - | - | - |")
-
-
-def test_a_folder_that_is_not_there_is_named(capsys):
-    assert main(["leaderboard", "no-such-folder", "--methods"]) == 2
-    assert "is no folder" in capsys.readouterr().err
 
 
 def test_the_costs_are_the_measured_ones():

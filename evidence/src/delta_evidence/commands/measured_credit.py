@@ -13,7 +13,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from delta_evidence.commands.bench_options import add_options, add_workers, given_settings
+from delta_evidence.commands.options import add_options, add_workers, asked
 from delta_evidence.judging import judges_beside
 from delta_evidence.measured.bench import MeasuredBench
 from delta_evidence.measured.figure import measured_figure
@@ -26,7 +26,7 @@ from delta_rlvr.files import dump, locked, write_text
 from delta_rlvr.models.load import check_device
 from delta_rlvr.terminal import add_columns, make_console, say
 
-OUTPUT, QUICK_OUTPUT = Path("runs/measured"), Path("runs/measured-quick")
+FOLDERS = Path("runs/measured"), Path("runs/measured-quick")
 RESULT, TABLE, FIGURE = "measured_credit.json", "measured_credit.md", "measured_credit.svg"
 
 QUICK: dict[str, Any] = {"batches": 2, "prompts": 4, "responses": 4, "budget": 64}
@@ -36,7 +36,7 @@ QUICK |= {"update_batches": 4, "gradient_rollouts": 64}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     quick = "small batches and few continuations: a minute"
-    add_options(parser, MeasuredSettings, (OUTPUT, QUICK_OUTPUT), quick)
+    add_options(parser, MeasuredSettings, FOLDERS, quick)
     add_workers(parser)
     add = parser.add_argument
     add(
@@ -58,10 +58,9 @@ def run(options: argparse.Namespace) -> int:
     """The subcommand."""
     check_device(options.device)
     console = make_console()
-    chosen = (QUICK if options.quick else {}) | given_settings(options, MeasuredSettings)
+    chosen, folder = asked(options, MeasuredSettings, QUICK, FOLDERS)
     server = _server(options, chosen.get("policies", MeasuredSettings.policies))
     settings = MeasuredSettings(**chosen, served=None if server is None else server.model)
-    folder: Path = options.output or (QUICK_OUTPUT if options.quick else OUTPUT)
     tell = partial(say, console)
     stop = Stop(options.seconds, tell)
     workers = options.workers if options.workers is not None else judges_beside(options.device)
@@ -73,11 +72,12 @@ def run(options: argparse.Namespace) -> int:
         with at_work():
             done = bench.go()
         result = measured_result(bench.documents(), bench.fidelities(), settings)
-        for name, text in (
-            (RESULT, dump(result, indent=1)),
-            (TABLE, markdown(result)),
-            (FIGURE, measured_figure(result)),
-        ):
+        files = {
+            RESULT: dump(result, indent=1),
+            TABLE: markdown(result),
+            FIGURE: measured_figure(result),
+        }
+        for name, text in files.items():
             write_text(folder / name, text)
     show(result, console)
     if bench.phases.seconds:
@@ -85,7 +85,7 @@ def run(options: argparse.Namespace) -> int:
         tell("seconds: " + ", ".join(f"{name} {seconds:.1f}" for name, seconds in taken))
     if not done:
         tell("stopped before all was measured: the same command goes on from here")
-    for name in (RESULT, TABLE, FIGURE):
+    for name in files:
         tell(str(folder / name))
     return 0 if stop.signal is None else 128 + stop.signal
 

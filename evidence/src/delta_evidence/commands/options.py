@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -46,9 +47,12 @@ def options_of(settings: type[Cells]) -> dict[str, Any]:
     return {one.name: one for one in fields(settings) if "help" in one.metadata}  # type: ignore[arg-type]
 
 
-def given_settings(options: argparse.Namespace, settings: type[Cells]) -> dict[str, Any]:
-    """What the command line sets of them."""
-    return {name: value for name in options_of(settings) if (value := getattr(options, name)) is not None}
+def asked(
+    options: argparse.Namespace, settings: type[Cells], quick: Mapping[str, Any], folders: tuple[Path, Path]
+) -> tuple[dict[str, Any], Path]:
+    """What the command line sets of them, with `--quick` beside what that is, and the folder."""
+    given = {name: value for name in options_of(settings) if (value := getattr(options, name)) is not None}
+    return {**(quick if options.quick else {}), **given}, options.output or folders[options.quick]
 
 
 def add_device(parser: argparse.ArgumentParser) -> None:

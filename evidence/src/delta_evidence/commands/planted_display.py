@@ -51,18 +51,18 @@ def show(result: dict[str, Any], settings: PlantedSettings, console: Console) ->
         names = dict.fromkeys(name for some in by_part.values() for name in some)
         columns = [(part, [_sides(some.get(name, {})) for name in names]) for part, some in by_part.items()]
         _print(console, "By policy and by task: AUROC on right and wrong responses", names, columns)
-    control = by_method(result, condition=SHUFFLED.name)
+    control = by_method(result, condition=SHUFFLED)
     if control:
         columns = [
             (name, [_stability(some.get(method, {})) for method in control])
-            for name in (CLEAN.name, *(condition.name for condition in PERTURBED), *TERCILES)
+            for name in (CLEAN, *PERTURBED, *TERCILES)
             for some in (by_method(result, condition=name),)
         ]
         _print(console, "Stability: AUROC on right and wrong responses", control, columns)
         say(
             "Second line: rank correlation with the clean weights on the same tokens. noise: share of the verdicts that is flipped. "
             "sparse: one right response a group is kept. shuffled: rewards permuted within groups, so that they say nothing. Thirds by "
-            f"length: the clean weights on those responses. {CLEAN.name} is over all batches; the perturbed rewards, and the "
+            f"length: the clean weights on those responses. {CLEAN} is over all batches; the perturbed rewards, and the "
             "differences in the next table, are over the batches in which they were measured, so that columns need not subtract."
         )
         found = {name: row for name, row in rows.items() if name in control}
@@ -102,7 +102,7 @@ def sentences(result: dict[str, Any]) -> list[str]:
             )
             + (f"Below chance: {listed(worse_than_chance)}." if worse_than_chance else "")
         )
-    control = by_method(result, condition=SHUFFLED.name)
+    control = by_method(result, condition=SHUFFLED)
     for side in SIDES:  # which of the weights above 1 - p stay above it where the reward says nothing
         above = _above_zero([name for name in control if name in rows], rows, f"{side}_gain")
         without = _above_zero(above, control, f"{side}_gain")

@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from delta_evidence.commands.bench_options import add_device, add_workers
+from delta_evidence.commands.options import add_device, add_workers
 from delta_evidence.judging import judges_beside
 from delta_evidence.learning.curves import curves_figure
 from delta_evidence.learning.protocol import read_protocols
@@ -83,6 +83,14 @@ def run(options: argparse.Namespace) -> int:
     console = make_console()
     tell = partial(say, console)
     stop = Stop(options.seconds, tell)
+    machine = Machine(
+        options.device,
+        DTYPES[options.dtype],
+        options.runs_at_once,
+        options.rows_at_once,
+        options.workers if options.workers is not None else judges_beside(options.device),
+        options.checkpoint_seconds,
+    )
     for protocol in read_protocols(options.protocol):
         # A variant's name is STUDY/VARIANT, and its folder is one within the study's.
         variant = protocol.name.partition("/")[2]
@@ -95,7 +103,7 @@ def run(options: argparse.Namespace) -> int:
             if missing and not stop.due():
                 with stop:
                     export = comma_list(options.export)
-                    done = study.go(_machine(options), tell, export=export, stop=stop)
+                    done = study.go(machine, tell, export=export, stop=stop)
                 if not done:
                     left = len(study.missing())
                     tell(f"stopped with {left} runs to go: the same command goes on from here")
@@ -109,18 +117,6 @@ def run(options: argparse.Namespace) -> int:
         write_text(study.folder / "curves.svg", curves_figure(protocol, study.outcomes()))
         tell(f"table: {study.folder / 'table.md'}, curves: {study.folder / 'curves.svg'}")
     return 0 if stop.signal is None else 128 + stop.signal
-
-
-def _machine(options: argparse.Namespace) -> Machine:
-    workers = options.workers if options.workers is not None else judges_beside(options.device)
-    return Machine(
-        device=options.device,
-        compute_dtype=DTYPES[options.dtype],
-        runs_at_once=options.runs_at_once,
-        rows_at_once=options.rows_at_once,
-        workers=workers,
-        checkpoint_seconds=options.checkpoint_seconds,
-    )
 
 
 def show(table: StudyTable, console: Console) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor
 from delta_evidence.bench import Bench, PlannedBatch
 from delta_evidence.judging import Judge, knows_decisive
 from delta_evidence.methods import PROXIES, SCOPES
-from delta_evidence.planted.conditions import CLEAN, PERTURBED
+from delta_evidence.planted.conditions import CLEAN, PERTURBED, perturbed_advantages
 from delta_evidence.planted.measures import (
     batch_facts,
     drift,
@@ -87,7 +87,7 @@ class CreditBench(Bench[PlantedSettings]):
             records = [
                 {
                     "method": name,
-                    "condition": CLEAN.name,
+                    "condition": CLEAN,
                     **measure_weights(rho, rollouts, rollouts.advantages),
                     **updates.get(name, {}),
                 }
@@ -172,7 +172,9 @@ class CreditBench(Bench[PlantedSettings]):
         chosen = settings.perturbed
         records = []
         for condition in PERTURBED:
-            moved = condition.advantages(rollouts, group=settings.group, seed=settings.seed, number=number)
+            moved = perturbed_advantages(
+                condition, rollouts, group=settings.group, seed=settings.seed, number=number
+            )
             if not bool((moved != 0).any()):
                 continue
             both = rollouts.mask & ((moved != 0) & (rollouts.advantages != 0))[:, None]
@@ -181,7 +183,7 @@ class CreditBench(Bench[PlantedSettings]):
                 records.append(
                     {
                         "method": method.name,
-                        "condition": condition.name,
+                        "condition": condition,
                         **measure_weights(rho, rollouts, moved),
                         **drift(rho[both], clean[method.name][both]),
                     }

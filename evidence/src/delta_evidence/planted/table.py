@@ -144,12 +144,12 @@ def value(row: Row, measure: str) -> Spread:
     return Spread(mean, low, high, one.get("batches", 0))
 
 
-def select(result: dict[str, Any], part: str = "all", condition: str = CLEAN.name) -> list[Row]:
+def select(result: dict[str, Any], part: str = "all", condition: str = CLEAN) -> list[Row]:
     """The rows of one slice and condition, in the order of the methods."""
     return [row for row in result["rows"] if row["slice"] == part and row["condition"] == condition]
 
 
-def by_method(result: dict[str, Any], part: str = "all", condition: str = CLEAN.name) -> dict[str, Row]:
+def by_method(result: dict[str, Any], part: str = "all", condition: str = CLEAN) -> dict[str, Row]:
     """The same rows by their method."""
     return {row["method"]: row for row in select(result, part, condition)}
 
@@ -171,7 +171,7 @@ def _with_gains(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     every = []
     for record in records:
         method, condition = record["method"], record["condition"]
-        by_reward = gaps("by_reward", record, method, SHUFFLED.name) if condition == CLEAN.name else {}
+        by_reward = gaps("by_reward", record, method, SHUFFLED) if condition == CLEAN else {}
         every.append({**record, **gaps("gain", record, RIVAL, condition), **by_reward})
     return every
 

@@ -40,7 +40,7 @@ def weigh(
     rule = settings.method.rule
     lengths = response_lengths(data)
     mask = packed(data, "response_mask").bool()
-    responses = asked(data)
+    responses: dict[str, Any] = {**asked(data)}
     # A group of equal rewards has no side: what verl gives it is of rounding alone. The loss keeps verl's.
     alike = rewarded_alike(responses.pop("rewards"), responses["groups"].unique(return_inverse=True)[1])
     responses["advantages"] = responses["advantages"].masked_fill(alike, 0.0)
