@@ -99,12 +99,21 @@ def test_it_opens_on_a_weighted_method(browser, compared):
     with opened(browser, compared) as page:
         assert page.locator("#tokens select >> nth=0").input_value() == "3"  # delta, the third run
         assert page.input_value(SHADE) == "weight"
-        assert "delta" in page.text_content("#comparison .verdict")
+        assert "Cannot tell" in page.text_content("#lede")
         # A method that weighs all tokens alike is shaded by what the optimizer sees of them.
         page.select_option("#tokens select >> nth=0", "1")
         show_tokens(page)
         assert page.input_value(SHADE) == "share:weight"
         assert page.locator("#tokens .t:not(.q0)").count() > 0
+
+
+def test_it_opens_on_the_readers_own_rule(browser, make_run, tmp_path):
+    runs = [
+        make_run(tmp_path / name, method=method, steps=1, prompts=2)
+        for name, method in (("d", "delta"), ("m", "my.py:Mine"))
+    ]
+    with opened(browser, write_report(runs, tmp_path / "report.html")) as page:
+        assert page.locator("#tokens select >> nth=0").input_value() == "2"
 
 
 def test_no_section_without_content(browser, make_run, tmp_path):
@@ -179,7 +188,7 @@ def test_scores_of_two_kinds_have_a_table_each(browser, make_run, tmp_path):
     shares = make_run(tmp_path / "shares", method="dapo", steps=1, prompts=1, after=0.55)
     rewards = judged_by_own_reward(make_run(tmp_path / "rewards", steps=1, prompts=1, after=1.7))
     with opened(browser, write_report([shares, rewards], tmp_path / "report.html")) as page:
-        assert "not compared" in page.text_content("#comparison .verdict")
+        assert "not compared" in page.text_content("#lede")
         tables = page.locator("#comparison .forest").all()
         headings = [table.locator("thead th").nth(1).text_content() for table in tables]
         assert headings == ["○\N{NO-BREAK SPACE}Before", "○\N{NO-BREAK SPACE}Mean reward before"]

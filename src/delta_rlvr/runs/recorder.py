@@ -8,6 +8,7 @@ from typing import Any
 from delta_rlvr.models.token_texts import token_texts, vocabulary_texts
 from delta_rlvr.rewards import OVERLONG
 from delta_rlvr.runs.writer import RunWriter
+from delta_rlvr.weight_words import weights_in_effect
 
 Decisive = Callable[[list[str]], list[int] | None]
 """Token texts of a response -> 0/1 a token, or None where the task cannot know."""
@@ -41,8 +42,8 @@ class Recorder:
         """Called with every line of metrics."""
 
     def log(self, line: Mapping[str, Any]) -> None:
-        """The metrics of a step, with a note where it taught nothing."""
-        note = no_signal(line, IN_FOLDER, *self._names)
+        """The metrics of a step, with a note where it taught nothing, or the weights do nothing."""
+        note = no_signal(line, IN_FOLDER, *self._names) or _in_effect(line)
         whole = {**line, "note": note} if note else dict(line)
         written = self.writer.log(whole)
         for listener in self.listeners:
@@ -100,6 +101,11 @@ def no_signal(
     else:
         cause = f"within every group all responses got the same reward: sample more responses per prompt ({group_size}), or warmer"
     return f"no learning signal: {cause}"
+
+
+def _in_effect(line: Mapping[str, Any]) -> str | None:
+    mean, std = line.get("weight_signal_mean"), line.get("weight_signal_std")
+    return None if mean is None or std is None else weights_in_effect(mean, std)
 
 
 def came_to_nothing(metrics: Iterable[Mapping[str, Any]], scores: Sequence[float] = ()) -> str | None:

@@ -1,7 +1,7 @@
 // Fill the page's head, then its sections in their order; the ones that are seen first are drawn first.
 
 document.getElementById("title").append(...breakable(page.title));
-document.getElementById("lede").textContent = visible(page.lede);
+document.getElementById("lede").append(...coded(page.lede));
 document.getElementById("colophon").textContent = `Made ${page.made} by delta-rlvr. One file, no network: keep it, mail it, open it anywhere.`;
 
 const STATUS = { finished: "finished", running: "not finished", interrupted: "interrupted", failed: "failed" };

@@ -110,8 +110,9 @@ class TokenView {
   #chooseShadings(fresh = false) {
     const { shadings, weighted } = this.run;
     const named = (key) => shadings.find((shading) => shading.key === key);
-    // Coefficients that are all one show nothing; what the optimizer sees of the tokens differs all the same.
-    const first = (weighted ? null : named("share:weight")) ?? shadings[0] ?? { key: "weight", label: "coefficient", centre: 1, span: 0.2 };
+    // Coefficients that are all one show nothing, and saturated ones sides; what the optimizer sees of the tokens differs all the same.
+    const plain = weighted && !this.run.weights.at(-1)?.tells_sides;
+    const first = (plain ? null : named("share:weight")) ?? shadings[0] ?? { key: "weight", label: "coefficient", centre: 1, span: 0.2 };
     const shading = named(this.asked.shade) ?? first;
     const beside = named(this.asked.beside);
     if (!fresh && shading === this.shading && beside === this.beside) return;
