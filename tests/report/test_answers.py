@@ -472,15 +472,48 @@ def test_bands_go_on_over_steps_without_a_value(browser, compared):
     with opened(browser, compared) as page:
         page.locator("#dynamics").scroll_into_view_if_needed()
         # The fill of a band is the only thing on the canvas that is faint: it has an alpha of 0x2e.
-        faint = page.locator("#dynamics .panel canvas").first.evaluate(
-            """(canvas) => {
+        count_faint = """(canvas) => {
               const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
               let count = 0;
               for (let at = 3; at < pixels.length; at += 4) if (pixels[at] > 35 && pixels[at] < 100) count += 1;
               return count / (canvas.width * canvas.height);
             }"""
+        canvas = page.locator("#dynamics .panel canvas").first
+        assert canvas.evaluate(count_faint) < 0.01  # several bands over each other are a grey: lines alone
+        page.locator("#dynamics .uplot").first.focus()
+        page.keyboard.press("Home")
+        line = page.locator("#dynamics .panel").first.locator(".u-cursor-pt").nth(1).bounding_box()
+        page.mouse.move(line["x"] + 3, line["y"] + 3)
+        page.mouse.move(line["x"] + 4, line["y"] + 3)
+        page.wait_for_timeout(200)
+        assert canvas.evaluate(count_faint) > 0.05
+
+
+def test_the_navigation_marks_the_last_section_at_the_end(browser, report):
+    """The last section is shorter than a screen, and the one before it stayed marked."""
+    with opened(browser, report) as page:
+        page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
+        page.wait_for_timeout(300)
+        assert page.text_content("nav.sections a[aria-current]") == "Result"
+
+
+def test_the_table_of_weights_fits_1280(browser, report):
+    with opened(browser, report) as page:
+        inside, whole = page.locator("#weights .table-holder").evaluate(
+            "one => [one.clientWidth, one.scrollWidth]"
         )
-        assert faint > 0.05
+        assert whole <= inside
+
+
+def test_a_legend_says_nothing_until_a_step_is_pointed_at(browser, report):
+    """Every chart said "step: - reward: -"."""
+    with opened(browser, report) as page:
+        panel = page.locator("#dynamics .panel").first
+        assert not panel.locator(".u-legend").is_visible()  # one line, named by the title
+        assert not page.locator("#dynamics .panel .u-value").first.is_visible()
+        page.locator("#dynamics .uplot").first.focus()
+        page.keyboard.press("Home")
+        assert panel.locator(".u-legend .u-value").first.is_visible()
 
 
 # Readout and search.
