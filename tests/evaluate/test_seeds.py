@@ -142,7 +142,7 @@ def test_what_enough_seeds_tell():
     assert told.startswith("Cannot tell grpo from dapo: 6 seeds. ")  # their means are equal
     mixed = seed_table(by_seed(dapo=DAPO, delta=DELTA, grpo=[0.5])).sentence
     assert mixed.startswith(
-        "delta is ahead of dapo by 5.3 points (+3.5 to +7.2), p = 0.031; cannot tell grpo from dapo: 1 to 6 seeds."
+        "delta is ahead of dapo by 5.3 points (+3.5 to +7.2), p = 0.006; cannot tell grpo from dapo: 1 to 6 seeds."
     )
     assert mixed.endswith("Too few seeds for a test: grpo.")
 

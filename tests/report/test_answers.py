@@ -473,7 +473,9 @@ def test_bands_go_on_over_steps_without_a_value(browser, compared):
         page.locator("#dynamics").scroll_into_view_if_needed()
         # The fill of a band is the only thing on the canvas that is faint: it has an alpha of 0x2e.
         count_faint = """(canvas) => {
-              const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+              const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d", { willReadFrequently: true });
+              copy.drawImage(canvas, 0, 0);
+              const pixels = copy.getImageData(0, 0, canvas.width, canvas.height).data;
               let count = 0;
               for (let at = 3; at < pixels.length; at += 4) if (pixels[at] > 35 && pixels[at] < 100) count += 1;
               return count / (canvas.width * canvas.height);

@@ -254,10 +254,8 @@ class TestComparison:
         (run.path / "evaluations").mkdir()
         (run.path / "evaluations" / "heldout_after.json").write_text(json.dumps(document))
         runs = [read_run(run.path)]
-        sentence = comparison(runs, group_runs(runs))["sentence"]
-        assert sentence.startswith(
-            "There is no held-out score. The mean reward over the first step of training is:"
-        )
+        verdict = comparison(runs, group_runs(runs))["verdict"]
+        assert "has no held-out score; its mean reward over the first step of training is" in verdict
         assert any("heldout_after.json" in problem and words in problem for problem in runs[0].problems)
 
     def test_methods_are_adjusted_together(self, tmp_path):

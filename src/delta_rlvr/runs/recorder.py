@@ -40,6 +40,8 @@ class Recorder:
         self._names = (length_limit, group_size)
         self.listeners: list[Callable[[dict[str, Any]], None]] = []
         """Called with every line of metrics."""
+        self.viewers: list[Callable[[int, list[dict[str, Any]]], None]] = []
+        """Called with every step's rollouts that are written."""
 
     def log(self, line: Mapping[str, Any]) -> None:
         """The metrics of a step, with a note where it taught nothing, or the weights do nothing."""
@@ -55,7 +57,10 @@ class Recorder:
 
     def write_rollouts(self, step: int, responses: Iterable[Mapping[str, Any]]) -> None:
         """The responses of a step, each with its `ids` and what else is known of it. `decisive` may be a function of the texts."""
-        self.writer.write_rollouts(step, [self._line(step, one) for one in responses])
+        lines = [self._line(step, one) for one in responses]
+        self.writer.write_rollouts(step, lines)
+        for viewer in self.viewers:
+            viewer(step, lines)
 
     def save_tokens(self, step: int | None = None) -> None:
         """Write the token sums; with `step`, a copy into its checkpoint."""
