@@ -21,7 +21,6 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -235,7 +234,7 @@ def _problem(answer: object, batch: TokenBatch, rule: TokenRule) -> RuleError | 
             f"{name}.weigh gave shape {tuple(weights.shape)}: give one weight per valid token of the batch, [{len(batch.row)}] here "
             "(batch.row says which response a token belongs to)"
         )
-    if weights.is_complex() or weights.dtype == torch.bool:
+    if not weights.is_floating_point():
         return RuleError(f"{name}.weigh gave {weights.dtype}: give floating-point weights, as with .float()")
     low, high = extremes(weights)
     if low >= 0 and high < math.inf:
