@@ -45,6 +45,10 @@ _LABEL = re.compile(
     r"\\text\{(?:rank|point|quadrant|dimension|degree|order|area|volume|option|case|row|level|page|step|line)\}",
     re.I,
 )
+_BASIS = frozenset("jk")
+_EXCEPTIONS = frozenset({"\\ne"})
+_DOMAINS = ORDER | _EXCEPTIONS
+_CHOSEN = frozenset("ABCDEFGH(\\{$")
 _VECTORS = frozenset({"\\begin{matrix}", "(", "\\langle"})
 
 
@@ -86,8 +90,10 @@ def judge(reference: str, prediction: str, algebra: Algebra) -> str:
             if values[1] != reading and not is_choice:
                 return WRONG  # another letter
             expected, reading, is_choice = *values, False
-        expected, reading = _same_bold(expected, reading), _same_bold(reading, expected)
-        expected, reading = with_basis(expected, reading), with_basis(reading, expected)
+        if "mathbb" in reference + prediction:
+            expected, reading = _same_bold(expected, reading), _same_bold(reading, expected)
+        if not _BASIS.isdisjoint(expected) or not _BASIS.isdisjoint(reading):
+            expected, reading = with_basis(expected, reading), with_basis(reading, expected)
         asked = read(expected)
     except UnreadableAnswer as error:
         return f"{UNREADABLE_REFERENCE}: {error}"
@@ -121,7 +127,7 @@ def judge(reference: str, prediction: str, algebra: Algebra) -> str:
             and by.same(read(expected[1:]), given)
         ):
             return CORRECT  # rank 2, point B
-        values = _without_domain(asked, ORDER | {"\\ne"}), _without_domain(given, frozenset({"\\ne"}))
+        values = _without_domain(asked, _DOMAINS), _without_domain(given, _EXCEPTIONS)
         if (values[0] is asked) != (values[1] is given) and by.same(*values):
             return CORRECT
         is_comma = _DECIMAL_COMMA.fullmatch(prediction.strip()) and not has_thousands(prediction)
@@ -481,7 +487,11 @@ def _without_label(tokens: Tokens) -> Tokens:
 
 def _choices(text: str) -> str:
     """A, C and D, (A)(C)(D) or ACD: the letters, where several are chosen in their order."""
-    chosen = re.sub(r"\\(?:text|math)[a-z]*|\band\b|[(){},;.\s$&]", "", text) if len(text) < 100 else ""
+    chosen = (
+        re.sub(r"\\(?:text|math)[a-z]*|\band\b|[(){},;.\s$&]", "", text)
+        if len(text) < 100 and text[:1] in _CHOSEN
+        else ""
+    )
     is_several = re.fullmatch(r"[A-H]{2,8}", chosen) and "".join(sorted({*chosen})) == chosen
     return chosen if is_several else ""
 

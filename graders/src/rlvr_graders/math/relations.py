@@ -95,9 +95,13 @@ def same_residues(asked: Node, given: Node, by: Judge) -> bool:
 
 def parity(node: Node) -> tuple[int, str] | None:
     """Of "all odd integers", "n is even", "odd n" the remainder and the name, if one is said; None for anything else."""
-    words = [word_of(token) or token for token in node.whole or node.tokens]
-    if "even" not in words and "odd" not in words:
+    tokens = node.whole or node.tokens
+    if len(tokens) == 1 and tokens[0][0] != "\\":
         return None
+    text = "".join(tokens).lower()
+    if "{even}" not in text and "{odd}" not in text:
+        return None
+    words = [word_of(token) or token for token in tokens]
     said = [word for word in words if word not in _WHOLE_NUMBERS]
     names = [word for word in said if len(word) == 1 and word.isalpha()]
     return (int("odd" in said), "".join(names)) if len(said) == 1 + len(names) <= 2 else None
@@ -106,6 +110,8 @@ def parity(node: Node) -> tuple[int, str] | None:
 def same_parity(asked: Node, given: Node, by: Judge) -> bool | None:
     """The odd integers beside n \\equiv 1 \\pmod 2 or 2k + 1; None where no parity is said."""
     said = parity(asked), parity(given)
+    if said == (None, None):
+        return None
     if said[0] and said[1]:
         return said[0][0] == said[1][0] and (said[0][1] == said[1][1] or "" in (said[0][1], said[1][1]))
     known = said[0] or said[1]

@@ -41,6 +41,7 @@ BOUND = "bound"
 """The form of a relation inside of the braces of a set, where its variable has no meaning outside."""
 SET_OPERATIONS = {"\\cup": "union", "\\cap": "intersection", "\\setminus": "difference"}
 _SEPARATORS = frozenset({",", ";", "\\text{and}", "\\text{or}"})
+_IF = frozenset({"\\text{if}", "\\text{for}", "\\text{when}"})
 _POINT_NAMES = frozenset("ABDEMQRS")
 """Letters before the coordinates of a point; others call: C(8, 3), P(A), F(2, 3)."""
 EMPTY_WORDS = listed("emptyset none") | {
@@ -140,11 +141,9 @@ def _inward(tokens: Tokens) -> Tokens:
 
 def _said_cases(tokens: Tokens) -> tuple[Node, ...]:
     """The branches of "1 if n is even, 0 if n is odd"; none where this is anything else."""
-    if not {"\\text{if}", "\\text{for}", "\\text{when}"} & {*tokens}:
+    if _IF.isdisjoint(tokens):
         return ()
-    parts = [
-        filled(part, {"\\text{if}", "\\text{for}", "\\text{when}"}) for part in filled(tokens, _SEPARATORS)
-    ]
+    parts = [filled(part, _IF) for part in filled(tokens, _SEPARATORS)]
     if len(parts[-1]) == 1 and word_of(parts[-1][0][-1]) == "otherwise":
         parts[-1] = [parts[-1][0][:-1], parts[-1][0][-1:]]
     if len(parts) < 2 or any(len(part) != 2 or not all(map(bare, part)) for part in parts):
