@@ -13,7 +13,7 @@ from string import ascii_lowercase
 from ..extract import choice_letter
 from ..verdict import CORRECT, UNREADABLE_REFERENCE, WRONG
 from .arrows import has_vectors, same_arrows, with_basis
-from .characters import has_thousands
+from .characters import MAX_LENGTH, has_thousands
 from .cycles import cycles
 from .exact import TooLarge
 from .expression import Expression, parse
@@ -45,6 +45,8 @@ _LABEL = re.compile(
     r"\\text\{(?:rank|point|quadrant|dimension|degree|order|area|volume|option|case|row|level|page|step|line)\}",
     re.I,
 )
+_ROOTS = frozenset({*"xyztwrkmn", "\\lambda"})
+"""Letters whose numbered values are solutions; a_1 and a_2 are terms, in their order."""
 _BASIS = frozenset("jk")
 _EXCEPTIONS = frozenset({"\\ne"})
 _DOMAINS = ORDER | _EXCEPTIONS
@@ -166,6 +168,7 @@ def _substituted(node: Node) -> Tokens | None:
             condition.operators != ("=",)
             or len(name := condition.items[0].tokens) > 1
             or name[0] not in tokens
+            or len(tokens) > MAX_LENGTH  # a = bb, b = cc, c = dd, ...
         ):
             return None
         value = ("(", *condition.items[1].tokens, ")")
@@ -311,8 +314,11 @@ def _assigned(node: Node) -> set[str]:
 
 def _are_numbered(node: Node) -> bool:
     """x_1 = 5, x_2 = -2: values of one quantity."""
-    return len(_assigned(node)) == 1 < len(node.items) and all(
-        item.operators == ("=",) for item in node.items
+    names = _assigned(node)
+    return (
+        len(names) == 1 < len(node.items)
+        and names <= _ROOTS
+        and all(item.operators == ("=",) for item in node.items)
     )
 
 
