@@ -58,7 +58,8 @@ _YEAR = listed("in the year")
 _STATEMENTS = listed("statements statement options choices parts both only")
 _ADJECTIVES = listed("open closed half-open ordered unique only required desired straight")
 _NOTES = listed(
-    "since because approximately approx rounded reject rejecting discard discarding ignoring excluding as attained achieved reached"
+    "since because approximately approx rounded reject rejecting discard discarding ignoring excluding as attained achieved "
+    "reached double triple repeated multiplicity"
 )
 _REJECTED = listed("rejected discarded extraneous invalid excluded ignored")
 _ROUNDED = listed("approximately approx about roughly")

@@ -227,9 +227,10 @@ def _whole_numbers(node: Node, ranges: Ranges) -> Node:
 def same_relation(asked: Node, given: Node, by: Judge) -> bool:
     if asked.kind == "relation" and given.kind == "relation":
         return _same_relations(asked, given, by)
-    span = _interval(given if given.kind == "relation" else asked)
+    inequality, other = (given, asked) if given.kind == "relation" else (asked, given)
+    ends = frozenset(item.tokens for item in other.items) if other.kind == "tuple" else frozenset()
+    span = _interval(inequality, ends)
     if span is not None:
-        other = asked if given.kind == "relation" else given
         if span.kind == "tuple" and other.kind in ("list", "matrix") and not describes_set(other):
             return False  # -1 < x < 3 is an interval, not the two numbers
         return by.same(asked, span) if given.kind == "relation" else by.same(span, given)
@@ -378,15 +379,16 @@ def _variable(node: Node) -> Tokens | None:
     return name[1:-1] if name[0] == name[-1] == "|" else name
 
 
-def _interval(node: Node) -> Node | None:
-    r"""x > 2, 1 < x \le 2 and x \in S as the interval or set they describe; None for any other relation."""
+def _interval(node: Node, ends: frozenset[Tokens] = frozenset()) -> Node | None:
+    r"""x > 2, 1 < x \le 2, x \in S as the interval or set they describe, with letters only in these `ends`; None for the rest."""
     if node.operators == ("\\in",) and is_name(node.items[0]):
         return node.items[1]
     if not set(node.operators) <= ORDER:
         return None
     items, operators = list(node.items), list(node.operators)
-    named = [i for i, item in enumerate(items) if is_name(item)]
-    if len(named) != 1 or any(letters(item.tokens) for i, item in enumerate(items) if i != named[0]):
+    named = [i for i, item in enumerate(items) if is_name(item) and item.tokens not in ends]
+    others = [item for i, item in enumerate(items) if i not in named and item.tokens not in ends]
+    if len(named) != 1 or any(letters(item.tokens) for item in others):
         return None
     if items[named[0]].tokens[0] == "|":  # |x| < 3 is left to `sets`
         return None
@@ -395,7 +397,7 @@ def _interval(node: Node) -> Node | None:
         operators = [FLIPPED[operator] for operator in reversed(operators)]
     if not set(operators) <= {"<", "\\le"} or len(items) > 3:
         return None
-    at = next(i for i, item in enumerate(items) if is_name(item))
+    at = next(i for i, item in enumerate(items) if is_name(item) and item.tokens not in ends)
     if len(items) == 3 and at != 1:
         return None
     low = items[at - 1] if at > 0 else read(("-", "\\infty"))
