@@ -129,8 +129,8 @@ def judge(reference: str, prediction: str, algebra: Algebra) -> str:
             and by.same(read(expected[1:]), given)
         ):
             return CORRECT  # rank 2, point B
-        values = _without_domain(asked, _DOMAINS), _without_domain(given, _EXCEPTIONS)
-        if (values[0] is asked) != (values[1] is given) and by.same(*values):
+        formulas = _without_domain(asked, _DOMAINS), _without_domain(given, _EXCEPTIONS)
+        if (formulas[0] is asked) != (formulas[1] is given) and by.same(*formulas):
             return CORRECT
         is_comma = _DECIMAL_COMMA.fullmatch(prediction.strip()) and not has_thousands(prediction)
         if is_comma and "." in asked.text and asked.kind == "leaf":

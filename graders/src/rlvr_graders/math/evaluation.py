@@ -27,7 +27,7 @@ _WEIGHTS = [pow(3, n, 31) for n in range(25)]
 """Of a sum without an end the first terms are added, each so many times: so only sums of the same terms are the same."""
 _LARGEST_ARGUMENT = 64
 """Bits of the largest argument of exp, sin and the like."""
-_MOST_TERMS = 2000
+_MOST_TERMS = 5000
 _MOST_CELLS = 400
 
 Value = Any
@@ -80,7 +80,7 @@ class Evaluation:
         self.work_out(expressions)
 
     def work_out(self, expressions: Sequence[Expression]) -> None:
-        self.spread = Spread()
+        self.spread, self.terms = Spread(), 0
         with mp.workprec(self.bits):
             self.values = [self.value(expression) for expression in expressions]
 
@@ -227,7 +227,8 @@ class Evaluation:
         high = low + len(_WEIGHTS) - 1 if is_endless else high
         if low != int(low) or high != int(high):
             raise NoValue
-        if high - low > _MOST_TERMS:
+        self.terms += max(int(high - low), 0)  # of all sums, those inside others too
+        if self.terms > _MOST_TERMS:
             raise TooLarge
         before = self.point
         total = mp.mpf(head == "prod")

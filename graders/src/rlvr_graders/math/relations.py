@@ -25,6 +25,7 @@ _PARAMETER = "\\kappa"
 _WHOLE_NUMBERS = listed(
     "all every any the is are an a if for when integer integers number numbers whole values of"
 )
+_PLACES = frozenset({"\\text{at}", "\\text{when}", "\\text{for}", "\\text{if}", "\\text{where}"})
 _FEW = 30
 """Whole numbers between two ends that are listed."""
 _SAME_NAMES = {"f(x)": "y", "f^{-1}(x)": "y", "f'(x)": "y'", "\\frac{dy}{dx}": "y'", "f''(x)": "y''"}
@@ -80,6 +81,14 @@ def same_residues(asked: Node, given: Node, by: Judge) -> bool:
         value, other = (asked.items[0], given) if asked.kind == "residue" else (asked, given.items[0])
         if given.kind == "residue" and not _is_reduced(given):
             return False  # 6 mod 4 is still to be worked out
+        if (
+            not _is_value(value)
+            or not _is_value(other)
+            or (given.kind == "residue" and asked.kind == "tuple")
+        ):
+            return False
+        if value.kind == other.kind == "relation" and not _same_name(value.items[0], other.items[0]):
+            return False
         is_congruence = (
             value.kind in ("relation", "leaf") and asked.kind == "residue" and letters(_last(value).tokens)
         )  # a \equiv b \pmod 5 is not a = b
@@ -122,6 +131,14 @@ def same_parity(asked: Node, given: Node, by: Judge) -> bool | None:
     return by.algebra.families([("+", whole(known[0]), multiple)], members, _PARAMETER)
 
 
+def _is_value(node: Node) -> bool:
+    """x = 3 and 3, but neither x < 3 nor a condition on the name, as in "all primes p = 3"."""
+    if node.kind != "relation":
+        return True
+    words = {word_of(token) for token in node.items[0].tokens} - {"", *_WHOLE_NUMBERS}
+    return set(node.operators) == {"="} and not words
+
+
 def _is_reduced(residue: Node) -> bool:
     leaves = [_last(residue.items[0]), residue.items[1]]
     value, modulus = (exact_value(parse(x.tokens), QUICK_BITS) if x.kind == "leaf" else None for x in leaves)
@@ -132,6 +149,8 @@ def _as_family(node: Node) -> list[Expression]:
     """The members of a residue class, or of a list like 8k + 3, as expressions in one parameter; nothing for any other answer."""
     try:
         if node.kind == "residue":
+            if not _is_value(node.items[0]):
+                return []
             values = _last(node.items[0])
             modulus = parse(node.items[1].tokens)
             step = ("*", modulus, ("symbol", _PARAMETER))
@@ -279,6 +298,8 @@ def _answers_with_name(asked: Node, given: Node, by: Judge) -> bool:
 
 def _is_quantity(side: Node, asked: Node) -> bool:
     r"""Whether an equation's left side may be what is asked for: a + b, AB^2, \sin x. Not 2x or x + 1: there x is still unknown."""
+    if not _PLACES.isdisjoint(side.tokens):  # 5 at x = 2
+        return False
     try:
         expression = parse(side.tokens) if side.kind == "leaf" else ()
     except UnreadableAnswer:  # \dim V, |\{1, 2\}|
@@ -287,8 +308,14 @@ def _is_quantity(side: Node, asked: Node) -> bool:
         return True
     if not letters(side.tokens) or letters(asked.tokens):
         return False
+    if expression[:1] == ("+",) and any(_is_number(part) for part in expression[1:]):  # x^2 - 6x + 5 = 0
+        return "(" in side.tokens
     is_linear = expression[:1] in (("*",), ("+",), ("/",)) and len(symbols(expression)) == 1
     return not (is_linear and all(part[0] in ("number", "symbol", "-") for part in expression[1:]))
+
+
+def _is_number(expression: Expression) -> bool:
+    return expression[0] == "number" or (expression[0] == "-" and _is_number(expression[1]))
 
 
 def _same_relations(asked: Node, given: Node, by: Judge) -> bool:

@@ -196,18 +196,20 @@ def _labelled(tokens: Tokens) -> tuple[Node, ...] | None:
     """The parts of "center (2, 3), radius 5" and of "Alice: 5, Bob: 3", each as label = value."""
     if not (is_word(tokens[0]) or tokens[0] in _EXTREMES) or _SEPARATORS.isdisjoint(tokens):
         return None
-    nodes: dict[str, Node] = {}
-    parts = filled(tokens, _SEPARATORS - {"\\text{or}"})
-    for part in parts:
+    sides: list[tuple[Tokens, Tokens]] = []
+    for part in filled(tokens, _SEPARATORS - {"\\text{or}"}):
         end = next((at for at, t in enumerate(part) if not is_word(t) and t not in _EXTREMES), len(part))
-        label = tuple(_EXTREMES.get(token, token.lower()) for token in part[:end])
         value = bare(part[end:])
         value = bare(value[1:]) if value[:1] == ("=",) else value
         if not 0 < end <= _LONGEST_LABEL or not value or "\\text{or}" in part:
             return None
-        sides = Node("words", label), read(value)
-        nodes[join(label)] = Node("relation", (*label, "=", *value), sides, operators=("=",))
-    return tuple(nodes.values()) if len(nodes) == len(parts) > 1 else None
+        sides.append((tuple(_EXTREMES.get(token, token.lower()) for token in part[:end]), value))
+    if len(sides) < 2 or len({label for label, _ in sides}) < len(sides):
+        return None
+    return tuple(
+        Node("relation", (*label, "=", *value), (Node("words", label), read(value)), operators=("=",))
+        for label, value in sides
+    )
 
 
 def _said_cases(tokens: Tokens) -> tuple[Node, ...]:
