@@ -5,7 +5,6 @@ import math
 import pytest
 
 from delta_rlvr.credit.rules.stare import SurprisalTail
-from delta_rlvr.testing import check_rule
 from support_rules import assert_weights, random_lists, weights_of, weights_on
 
 # Seven right tokens, four wrong ones, one without an advantage; the mean entropy is 3/12 = 0.25.
@@ -15,14 +14,6 @@ BATCH = {
     "entropy": [[0.0, 1.0, 0.0], [0.0, 0.0, 2.0, 0.0], [0.0, 0.0, 0.0, 0.0], [0.0]],
 }
 ONES = [[1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1], [1]]
-
-
-@pytest.mark.parametrize(
-    "rule",
-    [SurprisalTail(target_entropy=math.inf), SurprisalTail(0.5, 1.5, 0.25, target_entropy=100.0)],
-)
-def test_it_keeps_to_the_rules(rule):
-    check_rule(rule)
 
 
 def test_the_tail_by_hand():
@@ -85,17 +76,3 @@ def test_against_loops(seed):
 def test_a_batch_without_a_side():
     for advantages in ([0.0] * 4, [-1.0] * 4):
         assert weights_of(SurprisalTail(), **BATCH | {"advantages": advantages}) == ONES
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"share": 0.0}, r"share=0.0: give a share above 0 and up to 1"),
-        ({"positive": -1.0}, r"positive=-1.0: give a finite number of at least 0"),
-        ({"negative": math.inf}, r"negative=inf: give a finite number of at least 0"),
-        ({"target_entropy": math.nan}, r"target_entropy=nan: give at least 0 nats"),
-    ],
-)
-def test_bad_settings(settings, message):
-    with pytest.raises(ValueError, match=message):
-        SurprisalTail(**settings)
