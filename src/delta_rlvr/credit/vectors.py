@@ -164,13 +164,13 @@ class RowVectors:
     ) -> None:
         if self.factor is not None:
             weights = weights * self.factor.to(weights.dtype)
+        if slots.count == 2 and self._fused:
+            for read in self._parts():
+                kernels.add_side_sums(total, weights, slots.of, read)
+            return
         if slots.count == 2:
             # Two slots, the whole batch: the operand is made once, and a chunk costs one product.
             sides = torch.stack([weights * side for side in slots.sides])
-            if self._fused:
-                for read in self._parts():
-                    kernels.add_side_sums(total, sides, read)
-                return
             spread = split(sides, self.rows.dtype)
             parts = total.new_zeros(len(spread), total.shape[1])
             for place, x in self.rows.read(self.wanted):
