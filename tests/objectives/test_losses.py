@@ -16,8 +16,7 @@ from credit_reference import (
 )
 from credit_reference import sequence_mean as loop_sequence_mean
 from credit_reference import token_mean as loop_token_mean
-from delta_rlvr.credit import Delta, token_coefficients
-from delta_rlvr.credit.rules.uncertainty import Surprise
+from delta_rlvr.credit import token_coefficients
 from delta_rlvr.credit.rules.uniform import ResponseMean, Uniform
 from delta_rlvr.objectives import (
     Clip,
@@ -182,11 +181,3 @@ def test_every_method_of_the_paper_has_a_name():
     assert expected <= set(all_methods())
     assert get_method("dapo").rule == Uniform()
     assert get_method("grpo").surrogate.low == get_method("grpo").surrogate.high
-    with pytest.raises(ValueError, match="did you mean 'delta-topk'"):
-        get_method("delta-topK")
-    assert get_method("delta?lambda_min=0.5&lambda_max=1.5").rule == Delta(0.5, 1.5)
-    assert get_method("surprise?lambda_max=1.5").rule == Surprise(0.8, 1.5)
-    with pytest.raises(ValueError, match="'surprise' has no setting 'proxy'"):
-        get_method("surprise?proxy=head")
-    with pytest.raises(ValueError, match="'dapo' has no setting 'refinements'"):
-        get_method("dapo?refinements=2")

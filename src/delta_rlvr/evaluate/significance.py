@@ -81,7 +81,7 @@ def sign_flip_test(a: Sequence[float], b: Sequence[float], *, seed: int = 0) -> 
     block = max(1, 4_000_000 // len(moved))
     for start in range(0, _DRAWS, block):
         signs = generator.choice(np.array([-1.0, 1.0]), (min(block, _DRAWS - start), len(moved)))
-        hits += int(_extreme(signs @ moved, observed).sum())
+        hits += int((np.abs(signs @ moved) >= abs(observed) - _slack(observed)).sum())
     method = f"{_DRAWS} random sign flips, seed {seed}"
     return TestResult((hits + 1) / (_DRAWS + 1), "two-sided", method, mean)
 
@@ -167,6 +167,12 @@ def holm(p_values: Sequence[float]) -> list[float]:
         running = max(running, min(1.0, (len(p_values) - rank) * p_values[number]))
         adjusted[number] = running
     return adjusted
+
+
+def holm_of_known(p_values: Sequence[float | None]) -> list[float | None]:
+    """The same over the tests that could be made; None for the others."""
+    adjusted = iter(holm([p for p in p_values if p is not None]))
+    return [None if p is None else next(adjusted) for p in p_values]
 
 
 def detectable_difference(differences: Sequence[float]) -> float | None:
@@ -266,7 +272,3 @@ def _enumerated_p(moved: NDArray[np.float64], observed: float) -> float:
 def _slack(observed: float) -> float:
     # Sums of the same floats in another order differ in their last digits: those are ties, not wins.
     return 1e-9 * max(1.0, abs(observed))
-
-
-def _extreme(sums: NDArray[np.float64], observed: float) -> NDArray[np.bool_]:
-    return np.asarray(np.abs(sums) >= abs(observed) - _slack(observed))
