@@ -146,7 +146,7 @@ def compare_many(
         for name, results in candidates.items()
     ]
     paired = holm([comparison.paired.p for comparison in comparisons])
-    repeated = holm_of_known([comparison.repeated and comparison.repeated.p for comparison in comparisons])
+    repeated = holm_of_known([one.repeated.p if one.repeated else None for one in comparisons])
     adjusted = [
         replace(comparison, paired_adjusted=p, repeated_adjusted=other)
         for comparison, p, other in zip(comparisons, paired, repeated, strict=True)

@@ -32,6 +32,7 @@ _ENUMERATION_LIMIT = 44  # two halves of 2^22 sums
 # The exact distribution of a rank sum with ties is counted in a table of at most this many cells: up to 68 values on each side.
 _RANK_SUM_LIMIT = 1_000_000
 _DRAWS = 100_000
+_POWER = 0.8
 
 
 @dataclass(frozen=True)
@@ -184,12 +185,12 @@ def detectable_difference(differences: Sequence[float]) -> float | None:
     return detectable_in_spreads(len(values)) * float(values.std(ddof=1))
 
 
-def detectable_in_spreads(pairs: int, power: float = 0.8) -> float:
+def detectable_in_spreads(pairs: int) -> float:
     """The same for so many pairs, in standard deviations of their differences."""
     freedom = pairs - 1
     beyond = stats.t.ppf(1 - SIGNIFICANCE / 2, freedom)
     # The other tail has next to nothing at this power. Student's quantiles lie on both sides of the answer.
-    shift = optimize.brentq(lambda size: stats.nct.sf(beyond, freedom, size) - power, 0.5, 2 * beyond + 4)
+    shift = optimize.brentq(lambda size: stats.nct.sf(beyond, freedom, size) - _POWER, 0.5, 2 * beyond + 4)
     return float(shift) / math.sqrt(pairs)
 
 

@@ -1,11 +1,7 @@
-"""STARE: the tail of ten tokens by hand, the gate, and loops."""
-
-import math
-
-import pytest
+"""STARE: the tail of ten tokens by hand, and the gate."""
 
 from delta_rlvr.credit.rules.stare import SurprisalTail
-from support_rules import assert_weights, random_lists, weights_of, weights_on
+from support_rules import assert_weights, weights_of
 
 # Seven right tokens, four wrong ones, one without an advantage; the mean entropy is 3/12 = 0.25.
 BATCH = {
@@ -42,35 +38,6 @@ def test_the_gate():
     assert weights_of(SurprisalTail(target_entropy=0.25), **BATCH) == ONES
     assert weights_of(SurprisalTail(target_entropy=0.2500001), **BATCH) != ONES
     assert weights_of(SurprisalTail(target_entropy=0.0), **BATCH) == ONES
-
-
-def looped(batch, share, positive, negative, target):
-    entropies = [h for row in batch.entropy for h in row]
-    weights = [[1.0] * len(row) for row in batch.logps]
-    if sum(entropies) / len(entropies) >= target:
-        return weights
-    for wanted, weight in ((lambda a: a > 0, positive), (lambda a: a < 0, negative)):
-        tokens = sorted(
-            (logp, row, place)
-            for row, logps in enumerate(batch.logps)
-            if wanted(batch.advantages[row])
-            for place, logp in enumerate(logps)
-        )
-        for _, row, place in tokens[: math.ceil(share * len(tokens))]:
-            weights[row][place] = weight
-    return weights
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_against_loops(seed):
-    batch = random_lists(seed)
-    for settings in (
-        (0.3, 1.1, 1.0, 100.0),
-        (0.17, 2.0, 0.5, 100.0),
-        (0.3, 1.1, 0.9, 0.3),
-        (1.0, 0.0, 3.0, math.inf),
-    ):
-        assert_weights(weights_on(SurprisalTail(*settings), batch), looped(batch, *settings))
 
 
 def test_a_batch_without_a_side():

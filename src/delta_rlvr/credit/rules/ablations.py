@@ -231,10 +231,6 @@ class RandomWeights(Ranged):
 
     mean_one = True
 
-    def __post_init__(self) -> None:
-        check_declared(self)
-        super().__post_init__()
-
     def weigh(self, batch: TokenBatch) -> Float[Tensor, " token"]:
         if self.lambda_min == self.lambda_max:
             return batch.ones()

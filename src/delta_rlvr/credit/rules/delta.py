@@ -21,7 +21,6 @@ from torch import Tensor
 
 from delta_rlvr.credit import proxies
 from delta_rlvr.credit.batch import TokenBatch
-from delta_rlvr.credit.checks import check_declared
 from delta_rlvr.credit.diagnostics import rank_correlation
 from delta_rlvr.credit.draws import uniform_draws
 from delta_rlvr.credit.estimator import estimate
@@ -69,10 +68,6 @@ class Delta(Ranged):
     """Vocabulary entries in the "topk_hidden" proxy (the paper does not give its K)."""
     scope: Literal["batch", "group"] = "batch"
     """Centroids over the whole rollout batch, or one pair per prompt."""
-
-    def __post_init__(self) -> None:
-        check_declared(self)
-        super().__post_init__()
 
     @property
     def flat(self) -> bool:

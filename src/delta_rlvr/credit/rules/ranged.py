@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from delta_rlvr.credit.batch import TokenBatch
-from delta_rlvr.credit.checks import require
+from delta_rlvr.credit.checks import check_declared, require
 from delta_rlvr.credit.pieces import range_weights
 from delta_rlvr.credit.rule import TokenRule, setting
 
@@ -23,6 +23,7 @@ class Ranged(TokenRule):
     """Largest coefficient before normalisation (lambda_max)."""
 
     def __post_init__(self) -> None:
+        check_declared(self)
         super().__post_init__()
         require(
             self.lambda_min <= self.lambda_max,
