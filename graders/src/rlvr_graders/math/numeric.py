@@ -190,7 +190,7 @@ def real_value(expression: Expression) -> Fraction | None:
     value = exact_value(expression)
     if value is not None or symbols(expression):
         return value
-    if has_head(expression, _UNKNOWN):  # f(2) is no number
+    if has_head(expression, _UNKNOWN) or has_head(expression, frozenset({"sum"})):  # f(2) is no number
         return None
     for point in evaluations([expression]):
         number = point.values[0]

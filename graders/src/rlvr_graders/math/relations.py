@@ -14,7 +14,7 @@ from .leaves import Judge, Sides, is_rounding
 from .parts import whole
 from .phrases import Ranges
 from .structure import BOUND, FLIPPED, ORDER, Node, is_name, letters, read
-from .tokens import Tokens, UnreadableAnswer, commands
+from .tokens import Tokens, UnreadableAnswer, commands, listed, word_of
 from .words import phrase
 
 # A prediction that only restates the task (\int_0^1 x dx where 1/2 is asked) is not an answer, although it equals one.
@@ -22,6 +22,9 @@ TASKS = commands("int iint iiint oint sum prod lim limsup liminf max min sup inf
 OF_VARIABLES = commands("max min gcd lcm")
 """Those of them that an answer with variables may have."""
 _PARAMETER = "\\kappa"
+_WHOLE_NUMBERS = listed(
+    "all every any the is are an a if for when integer integers number numbers whole values of"
+)
 _FEW = 30
 """Whole numbers between two ends that are listed."""
 _SAME_NAMES = {"f(x)": "y", "f^{-1}(x)": "y", "f'(x)": "y'", "\\frac{dy}{dx}": "y'", "f''(x)": "y''"}
@@ -90,14 +93,27 @@ def same_residues(asked: Node, given: Node, by: Judge) -> bool:
     return bool(families[0] and families[1]) and by.algebra.families(families[0], families[1], _PARAMETER)
 
 
-def same_parity(asked: Node, given: Node, by: Judge) -> bool:
-    """The odd integers beside 1 (mod 2) or 2k + 1."""
-    words, other = (asked, given) if asked.kind == "words" else (given, asked)
-    parity = re.fullmatch(r"(?:all)?(even|odd)(?:integers|numbers|wholenumbers)", phrase(words))
-    members = _as_family(other) if parity and other.kind != "words" else []
+def parity(node: Node) -> tuple[int, str] | None:
+    """Of "all odd integers", "n is even", "odd n" the remainder and the name, if one is said; None for anything else."""
+    words = [word_of(token) or token for token in node.whole or node.tokens]
+    if "even" not in words and "odd" not in words:
+        return None
+    said = [word for word in words if word not in _WHOLE_NUMBERS]
+    names = [word for word in said if len(word) == 1 and word.isalpha()]
+    return (int("odd" in said), "".join(names)) if len(said) == 1 + len(names) <= 2 else None
+
+
+def same_parity(asked: Node, given: Node, by: Judge) -> bool | None:
+    """The odd integers beside n \\equiv 1 \\pmod 2 or 2k + 1; None where no parity is said."""
+    said = parity(asked), parity(given)
+    if said[0] and said[1]:
+        return said[0][0] == said[1][0] and (said[0][1] == said[1][1] or "" in (said[0][1], said[1][1]))
+    known = said[0] or said[1]
+    members = _as_family(given if said[0] else asked) if known else []
+    if known is None or not members:
+        return None
     multiple = ("*", whole(2), ("symbol", _PARAMETER))
-    start = whole(int(parity is not None and parity[1] == "odd"))
-    return bool(members) and by.algebra.families([("+", start, multiple)], members, _PARAMETER)
+    return by.algebra.families([("+", whole(known[0]), multiple)], members, _PARAMETER)
 
 
 def _is_reduced(residue: Node) -> bool:
@@ -231,7 +247,7 @@ def same_relation(asked: Node, given: Node, by: Judge) -> bool:
 def _answers_with_name(asked: Node, given: Node, by: Judge) -> bool:
     r"""x = 5, x = 2 + 3 = 5, 2 + 3 = 5, \frac{1}{3} \approx 0.33 where a value is asked."""
     sides = list(given.items)
-    if set(given.operators) <= {"=", "\\equiv"}:
+    if set(given.operators) == {"="}:
         if is_name(sides[0]) or TASKS.intersection(sides[0].tokens) or _is_quantity(sides[0], asked):
             sides = sides[1:]
         elif is_name(sides[-1]):  # 5 = x
@@ -259,6 +275,8 @@ def _is_quantity(side: Node, asked: Node) -> bool:
     try:
         expression = parse(side.tokens) if side.kind == "leaf" else ()
     except UnreadableAnswer:  # \dim V, |\{1, 2\}|
+        return True
+    if "\\dots" in side.tokens:  # 1 + 2 + \\dots + n
         return True
     if not letters(side.tokens) or letters(asked.tokens):
         return False
@@ -311,16 +329,26 @@ def _same_equations(asked: Node, given: Node, by: Judge) -> bool:
 
 def _same_name(asked: Node, given: Node) -> bool:
     """Whether both name the same quantity; one solution of several may have a number: x_1 for x."""
-    names = [_SAME_NAMES.get(node.text, node.text) for node in (asked, given)]
-    calls = [re.sub(r"(?<=^[a-zA-Z])\([a-z]\)$", "", name) for name in names]
+    names = [_SAME_NAMES.get(node.text, _event(node.text)) for node in (asked, given)]
+    calls = [re.sub(r"(?<=^[a-zA-Z])\([a-z](?:,[a-z])*\)$", "", name) for name in names]
     if (names[0] in calls or names[1] in calls) and calls[0] == calls[1]:  # y(x) and y
         return True
-    if names[0] == names[1] or re.fullmatch(rf"{re.escape(names[0])}_\{{\d(?:,\d)?\}}", names[1]):
+    if (
+        names[0] == names[1]
+        or asked.text.split("(")[0] == given.text
+        or any(re.fullmatch(rf"{re.escape(a)}_\{{\d(?:,\d)?\}}", b) for a, b in (names, names[::-1]))
+    ):
         return True
     try:
         return parse(asked.tokens) == parse(given.tokens)  # \Re(z) and \Re z
     except UnreadableAnswer:
         return False
+
+
+def _event(name: str) -> str:
+    """E[X] and \\mathbb{P}(A) as E(X) and P(A)."""
+    name = re.sub(r"^\\(?:mathbb\{([EP])\}|(P)r)", r"\1\2", name)
+    return name.replace("[", "(").replace("]", ")") if name[:1] in "EPV" else name
 
 
 def _sides(node: Node) -> Sides:

@@ -41,6 +41,8 @@ BOUND = "bound"
 """The form of a relation inside of the braces of a set, where its variable has no meaning outside."""
 SET_OPERATIONS = {"\\cup": "union", "\\cap": "intersection", "\\setminus": "difference"}
 _SEPARATORS = frozenset({",", ";", "\\text{and}", "\\text{or}"})
+_POINT_NAMES = frozenset("ABDEMQRS")
+"""Letters before the coordinates of a point; others call: C(8, 3), P(A), F(2, 3)."""
 EMPTY_WORDS = listed("emptyset none") | {
     f"{lead}no{kind}{noun}{end}"
     for lead in ("", "has", "equationhas")
@@ -111,6 +113,8 @@ def read(tokens: Tokens) -> Node:
         return residue
     ranges: Ranges = ()
     conditions: list[Tokens] = []
+    if branches := _said_cases(tokens):
+        return Node("cases", tokens, branches)
     if speaks(tokens):
         tokens, ranges, conditions = take_conditions(tokens)
     node = _except(tokens) or _list(tokens)
@@ -134,6 +138,20 @@ def _inward(tokens: Tokens) -> Tokens:
     return tuple(turned)
 
 
+def _said_cases(tokens: Tokens) -> tuple[Node, ...]:
+    """The branches of "1 if n is even, 0 if n is odd"; none where this is anything else."""
+    if not {"\\text{if}", "\\text{for}", "\\text{when}"} & {*tokens}:
+        return ()
+    parts = [
+        filled(part, {"\\text{if}", "\\text{for}", "\\text{when}"}) for part in filled(tokens, _SEPARATORS)
+    ]
+    if len(parts[-1]) == 1 and word_of(parts[-1][0][-1]) == "otherwise":
+        parts[-1] = [parts[-1][0][:-1], parts[-1][0][-1:]]
+    if len(parts) < 2 or any(len(part) != 2 or not all(map(bare, part)) for part in parts):
+        return ()
+    return tuple(Node("conditional", value, (read(value), read(condition))) for value, condition in parts)
+
+
 def _except(tokens: Tokens) -> Node | None:
     """All real numbers except 1 and 3."""
     sides = [bare(side) for side in split(tokens, {"\\text{except}"})]
@@ -146,9 +164,11 @@ def _except(tokens: Tokens) -> Node | None:
 
 def _list(tokens: Tokens) -> Node:
     parts = filled(tokens, _SEPARATORS)
-    if len(parts) > 1 and ";" in tokens and "," in tokens:  # p=5, q=2; p=7, q=2
-        groups = filled(tokens, {";"})
-        if 1 < len(groups) < len(parts):
+    for separator in {";", "\\text{or}"}.intersection(tokens):  # p=5, q=2; p=7, q=2
+        groups = filled(tokens, {separator})
+        each = {(len(filled(group, _SEPARATORS)), group.count("=")) for group in groups}
+        are_points = separator == ";" or (len(each) == 1 and len({*each.pop()}) == 1)
+        if 1 < len(groups) < len(parts) and are_points:
             return Node("list", tokens, tuple(map(read, groups)), form=",")
     if len(parts) > 1:
         form = "or" if "\\text{or}" in tokens else "and" if "\\text{and}" in tokens else ","
@@ -186,7 +206,11 @@ def _set(tokens: Tokens) -> Node:
 def _described(tokens: Tokens, elements: Tokens, condition: Tokens) -> Node:
     r"""\{x \mid 1 < x < 2\}: where a real number is described, the condition says it all."""
     sides = split(elements, {"\\in"})
-    if len(sides[0]) == 1 and sides[0][0] in condition and (len(sides) == 1 or sides[1] == ("\\mathbb{R}",)):
+    if (
+        len(sides[0]) == 1
+        and sides[0][0] in condition
+        and (len(sides) == 1 or sides[1] in (("\\mathbb{R}",), ("\\mathbb{C}",)))
+    ):
         return _bound(read(condition))
     if len(sides) == 2 and sides[1] == ("\\mathbb{Z}",) and sides[0][0] in condition:
         described = _bound(read(condition))
@@ -200,6 +224,8 @@ def _described(tokens: Tokens, elements: Tokens, condition: Tokens) -> Node:
         return _bound(
             Node("list", tokens, (read(elements), read(condition)), form="and")
         )  # x > 0 \mid x \ne 1
+    if elements[0] == "(" and all(t in "(,)" or (t.isalpha() and t in condition) for t in elements):
+        return _bound(read(condition))  # (x, y) \\mid x^2 + y^2 < 1
     parameter = take_conditions((*elements, ",", *condition))
     if parameter[1] and not parameter[2]:  # \{2k+1 \mid k \in \mathbb{Z}\}
         return replace(Node("set", tokens, _expanded([elements])), ranges=parameter[1])
@@ -229,6 +255,13 @@ def _single(tokens: Tokens) -> Node:
         return Node("tuple", tokens, tuple(read(term) for term in terms), form=":")
     if all(map(is_word, tokens)):
         return Node("words", tokens)
+    if (
+        tokens[0] in _POINT_NAMES
+        and tokens[1:2] == ("(",)
+        and closes(tokens, 1) == len(tokens) - 1
+        and "," in tokens
+    ):
+        return Node("relation", tokens, (_leaf(tokens[:1]), read(tokens[1:])), operators=("=",))  # A(2, 3)
     return _leaf(tokens)
 
 
@@ -274,7 +307,7 @@ def _relation(tokens: Tokens) -> tuple[list[Tokens], Tokens]:
     operators, position = [], -1
     for side in sides[:-1]:
         position += len(side) + 1
-        operators.append(tokens[position])
+        operators.append("=" if tokens[position] == "\\equiv" else tokens[position])  # f \\equiv 0
     return sides, tuple(operators)
 
 
@@ -305,6 +338,8 @@ def matrix(tokens: Tokens) -> Node | None:
     if len({len(row) for row in rows}) != 1 or not all(bare(cell) for row in rows for cell in row):
         raise UnreadableAnswer("the rows of a matrix differ in length or have an empty cell")
     cells = tuple(read(cell) for row in rows for cell in row)
+    if len(rows[0]) == 1 and all(cell.operators for cell in cells):  # the lines of a system
+        return Node("list", tokens, cells, form="and")
     return Node("matrix", tokens, cells, form=str(len(rows[0])))
 
 
@@ -383,7 +418,7 @@ def is_name(node: Node) -> bool:
     r"""What may stand before the equals sign of an answer: x, f(x), a_1, AB, \angle ABC, [ABC], P(X > 1), dy/dx, \text{Area}."""
     if node.kind == "words":
         return True
-    if node.kind == "tuple":  # (x, y) = (1, 2)
+    if node.kind in ("tuple", "matrix"):  # (x, y) = (1, 2)
         return all(map(is_name, node.items))
     tokens = node.whole or node.tokens
     if tokens[0] == "\\frac" and tokens[2] in ("d", "\\partial"):
