@@ -236,3 +236,25 @@ def test_a_bug_is_not_taken_for_a_mistake_of_the_users(monkeypatch):
     monkeypatch.setitem(COMMANDS, "train", wrong)
     with pytest.raises(RuntimeError, match="a bug"):
         main(["train"])
+
+
+def test_a_check_says_what_the_weights_come_to(capsys, tmp_path):
+    """A rule of zeros passed all 11 checks, and so did one of weights that hardly differ."""
+    file = tmp_path / "nothing.py"
+    file.write_text(
+        "from dataclasses import dataclass\nfrom delta_rlvr import TokenRule\n\n\n"
+        "@dataclass(frozen=True)\nclass Same(TokenRule):\n    size: float = 0.0\n    slope: float = 0.0\n\n"
+        "    def weigh(self, batch):\n        return self.size + self.slope * batch.position.float()\n"
+    )
+    for settings, said in (
+        ("size=0", "mean 0, standard deviation 0.\nwarning: every weight is 0: nothing is learnt"),
+        (
+            "size=1&slope=0.001",
+            "warning: the weights hardly differ from each other: in effect, this is DAPO\n",
+        ),
+        ("size=1000", "their mean is about 1000, which scales the loss"),
+    ):
+        assert main(["methods", f"{file}:Same?{settings}", "--check"]) == 0
+        assert said in capsys.readouterr().out
+    assert main(["methods", "delta", "--check"]) == 0
+    assert "warning" not in capsys.readouterr().out

@@ -93,10 +93,10 @@ def accept(words, monkeypatch):
         case ["delta-rlvr", "train", *rest]:
             accept_train(rest)
         case ["delta-rlvr", "compare", *rest]:
-            monkeypatch.setattr("delta_rlvr.training.compare._one", lambda *_: None)
-            monkeypatch.setattr("delta_rlvr.training.compare._score", lambda *_: 0.0)
+            monkeypatch.setattr("delta_rlvr.training.plan.Making.all", lambda *_: None)
+            monkeypatch.setattr("delta_rlvr.training.plan.Making.only", lambda *_: None)
+            monkeypatch.setattr("delta_rlvr.training.plan.score", lambda _: 0.5)
             monkeypatch.setattr("delta_rlvr.training.compare.conclude", lambda *_: None)
-            monkeypatch.setattr("delta_rlvr.training.compare._score", lambda _: 0.5)
             compare.run(rest)
         case ["delta-rlvr", "doctor", *rest]:
             accept_doctor(rest)

@@ -12,8 +12,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from delta_evidence.learning.outcome import RUNS, read_outcomes
 from delta_evidence.learning.protocol import TrainingSettings
-from delta_evidence.learning.runner import PROTOCOL, RUNS, read_outcomes
+from delta_evidence.learning.runner import PROTOCOL
 from delta_rlvr.evaluate.bootstrap import Interval
 from delta_rlvr.evaluate.seeds import gap_text, mean_over_seeds
 from delta_rlvr.hints import near_path

@@ -12,6 +12,7 @@ from dataclasses import fields
 
 from delta_rlvr.adapters.engines import engines_for
 from delta_rlvr.objectives import Method, all_methods, get_method
+from delta_rlvr.weight_words import weights_in_effect
 
 _COLUMNS = 80
 _FIRST = ("delta", "dapo")
@@ -85,7 +86,7 @@ def listed(methods: Iterable[Method]) -> list[str]:
 
 def check(method: Method) -> int:
     """Try the method's rule; what it was tried on, or what it broke."""
-    from delta_rlvr.testing import RuleBroken, check_rule
+    from delta_rlvr.testing import RuleBroken, check_rule, spread_of_weights
 
     try:
         checks = check_rule(method.rule)
@@ -95,6 +96,11 @@ def check(method: Method) -> int:
     for one in checks:
         print(f"ok  {one}")
     print(f"{method.name} passes all {len(checks)} checks.")
+    if not method.rule.constant:
+        mean, std = spread_of_weights(method.rule)
+        print(f"Its weights on random batches: mean {mean:.4g}, standard deviation {std:.3g}.")
+        if warning := weights_in_effect(mean, std):
+            print(f"warning: {warning}")
     return 0
 
 

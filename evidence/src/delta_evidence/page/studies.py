@@ -10,8 +10,8 @@ from pathlib import Path
 
 import yaml
 
+from delta_evidence.learning.outcome import Outcome, read_outcomes
 from delta_evidence.learning.protocol import Protocol, read_protocols
-from delta_evidence.learning.runner import Outcome, read_outcomes
 from delta_evidence.learning.table import StudyTable, study_table
 
 MODELS = {

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from scipy import stats
 
-from delta_evidence.learning.runner import read_outcomes
+from delta_evidence.learning.outcome import read_outcomes
 from delta_evidence.learning.table import Measure
 from delta_evidence.page.figures import forest, paths
 from delta_evidence.page.studies import KeptStudy, Pair, read_studies, short_task

@@ -11,7 +11,7 @@ BASIS = {letter: f"\\vec{{{letter}}}" for letter in "ijk"}
 def with_basis(tokens: Tokens, other: Tokens) -> Tokens:
     """3i - 2j beside a vector of numbers, or beside the unit vectors in bold: there its letters are the unit vectors."""
     names, others = ({token for token in side if token.isalpha()} for side in (tokens, other))
-    if others or not {"j", "k"} & names or not names <= BASIS.keys():
+    if others or len(names) < 2 or not names <= BASIS.keys():
         return tokens
     is_vector = other[:1] in (("(",), ("\\langle",), ("\\begin{matrix}",)) or not {
         *BASIS.values()

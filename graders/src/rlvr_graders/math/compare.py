@@ -13,7 +13,7 @@ from string import ascii_lowercase
 from ..extract import choice_letter
 from ..verdict import CORRECT, UNREADABLE_REFERENCE, WRONG
 from .arrows import has_vectors, same_arrows, with_basis
-from .characters import has_thousands
+from .characters import MAX_LENGTH, has_thousands
 from .cycles import cycles
 from .exact import TooLarge
 from .expression import Expression, parse
@@ -45,6 +45,12 @@ _LABEL = re.compile(
     r"\\text\{(?:rank|point|quadrant|dimension|degree|order|area|volume|option|case|row|level|page|step|line)\}",
     re.I,
 )
+_ROOTS = frozenset({*"xyztwrkmn", "\\lambda"})
+"""Letters whose numbered values are solutions; a_1 and a_2 are terms, in their order."""
+_BASIS = frozenset("jk")
+_EXCEPTIONS = frozenset({"\\ne"})
+_DOMAINS = ORDER | _EXCEPTIONS
+_CHOSEN = frozenset("ABCDEFGH(\\{$")
 _VECTORS = frozenset({"\\begin{matrix}", "(", "\\langle"})
 
 
@@ -86,8 +92,10 @@ def judge(reference: str, prediction: str, algebra: Algebra) -> str:
             if values[1] != reading and not is_choice:
                 return WRONG  # another letter
             expected, reading, is_choice = *values, False
-        expected, reading = _same_bold(expected, reading), _same_bold(reading, expected)
-        expected, reading = with_basis(expected, reading), with_basis(reading, expected)
+        if "mathbb" in reference + prediction:
+            expected, reading = _same_bold(expected, reading), _same_bold(reading, expected)
+        if not _BASIS.isdisjoint(expected) or not _BASIS.isdisjoint(reading):
+            expected, reading = with_basis(expected, reading), with_basis(reading, expected)
         asked = read(expected)
     except UnreadableAnswer as error:
         return f"{UNREADABLE_REFERENCE}: {error}"
@@ -121,8 +129,8 @@ def judge(reference: str, prediction: str, algebra: Algebra) -> str:
             and by.same(read(expected[1:]), given)
         ):
             return CORRECT  # rank 2, point B
-        values = _without_domain(asked, ORDER | {"\\ne"}), _without_domain(given, frozenset({"\\ne"}))
-        if (values[0] is asked) != (values[1] is given) and by.same(*values):
+        formulas = _without_domain(asked, _DOMAINS), _without_domain(given, _EXCEPTIONS)
+        if (formulas[0] is asked) != (formulas[1] is given) and by.same(*formulas):
             return CORRECT
         is_comma = _DECIMAL_COMMA.fullmatch(prediction.strip()) and not has_thousands(prediction)
         if is_comma and "." in asked.text and asked.kind == "leaf":
@@ -160,6 +168,7 @@ def _substituted(node: Node) -> Tokens | None:
             condition.operators != ("=",)
             or len(name := condition.items[0].tokens) > 1
             or name[0] not in tokens
+            or len(tokens) > MAX_LENGTH  # a = bb, b = cc, c = dd, ...
         ):
             return None
         value = ("(", *condition.items[1].tokens, ")")
@@ -305,8 +314,11 @@ def _assigned(node: Node) -> set[str]:
 
 def _are_numbered(node: Node) -> bool:
     """x_1 = 5, x_2 = -2: values of one quantity."""
-    return len(_assigned(node)) == 1 < len(node.items) and all(
-        item.operators == ("=",) for item in node.items
+    names = _assigned(node)
+    return (
+        len(names) == 1 < len(node.items)
+        and names <= _ROOTS
+        and all(item.operators == ("=",) for item in node.items)
     )
 
 
@@ -481,7 +493,11 @@ def _without_label(tokens: Tokens) -> Tokens:
 
 def _choices(text: str) -> str:
     """A, C and D, (A)(C)(D) or ACD: the letters, where several are chosen in their order."""
-    chosen = re.sub(r"\\(?:text|math)[a-z]*|\band\b|[(){},;.\s$&]", "", text) if len(text) < 100 else ""
+    chosen = (
+        re.sub(r"\\(?:text|math)[a-z]*|\band\b|[(){},;.\s$&]", "", text)
+        if len(text) < 100 and text[:1] in _CHOSEN
+        else ""
+    )
     is_several = re.fullmatch(r"[A-H]{2,8}", chosen) and "".join(sorted({*chosen})) == chosen
     return chosen if is_several else ""
 

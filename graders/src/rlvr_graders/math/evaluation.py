@@ -23,11 +23,11 @@ from .tokens import listed
 FIRST_BITS = 512
 """Precision of the first attempt: enough for numbers whose sizes differ by a factor of 2^64."""
 MOST_BITS = 60_000
-_WEIGHTS = [1 + math.sin(7 * n + 2) / 3 for n in range(25)]
-"""Of a sum without an end the first terms are added, each with a weight of its own: so only sums of the same terms are the same."""
+_WEIGHTS = [pow(3, n, 31) for n in range(25)]
+"""Of a sum without an end the first terms are added, each so many times: so only sums of the same terms are the same."""
 _LARGEST_ARGUMENT = 64
 """Bits of the largest argument of exp, sin and the like."""
-_MOST_TERMS = 2000
+_MOST_TERMS = 5000
 _MOST_CELLS = 400
 
 Value = Any
@@ -80,7 +80,7 @@ class Evaluation:
         self.work_out(expressions)
 
     def work_out(self, expressions: Sequence[Expression]) -> None:
-        self.spread = Spread()
+        self.spread, self.terms = Spread(), 0
         with mp.workprec(self.bits):
             self.values = [self.value(expression) for expression in expressions]
 
@@ -223,11 +223,12 @@ class Evaluation:
 
     def repeated(self, head: str, parts: list[Any]) -> Value:
         name, low, high = parts[0], self.value(parts[1]), self.value(parts[2])
-        is_endless = high == mp.inf and head == "sum" and not mp.isinf(low)
+        is_endless = high == mp.inf and not mp.isinf(low)
         high = low + len(_WEIGHTS) - 1 if is_endless else high
         if low != int(low) or high != int(high):
             raise NoValue
-        if high - low > _MOST_TERMS:
+        self.terms += max(int(high - low), 0)  # of all sums, those inside others too
+        if self.terms > _MOST_TERMS:
             raise TooLarge
         before = self.point
         total = mp.mpf(head == "prod")
@@ -235,7 +236,8 @@ class Evaluation:
             self.point = {**before, name: Fraction(counter)}
             term = self.value(parts[3])
             if is_endless:
-                term *= _WEIGHTS[counter - int(low)]
+                weight = _WEIGHTS[counter - int(low)]
+                term = term**weight if head == "prod" else term * weight
             total = total * term if head == "prod" else total + term
         self.point = before
         return total

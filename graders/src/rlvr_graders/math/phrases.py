@@ -58,7 +58,8 @@ _YEAR = listed("in the year")
 _STATEMENTS = listed("statements statement options choices parts both only")
 _ADJECTIVES = listed("open closed half-open ordered unique only required desired straight")
 _NOTES = listed(
-    "since because approximately approx rounded reject rejecting discard discarding ignoring excluding as attained achieved reached"
+    "since because approximately approx rounded reject rejecting discard discarding ignoring excluding as attained achieved "
+    "reached double triple repeated multiplicity"
 )
 _REJECTED = listed("rejected discarded extraneous invalid excluded ignored")
 _ROUNDED = listed("approximately approx about roughly")
@@ -118,17 +119,19 @@ def _directed(tokens: Tokens) -> Tokens:
 
 def _compared(tokens: Tokens) -> Tokens:
     r"""x is at least 2 as x \ge 2."""
-    words = [word_of(token) for token in tokens]
-    if not tokens[0].isalpha() or words[1:2] != ["is"]:
+    if not tokens[0].isalpha() or tokens[1:2] != ("\\text{is}",):
         return tokens
+    words = [word_of(token) for token in tokens]
     said = next((said for said in _COMPARED if tuple(words[2 : 2 + len(said)]) == said), ())
     return (tokens[0], _COMPARED[said], *tokens[2 + len(said) :]) if said else tokens
 
 
 def _without_signature(tokens: Tokens) -> Tokens:
     r"""f : \mathbb{R} \to \mathbb{R}, f(x) = 2x as f(x) = 2x."""
+    if tokens[1:2] != (":",):
+        return tokens
     head, *rest = split(tokens, {","})
-    is_signature = head[1:2] == (":",) and "\\to" in head and len(rest) == 1 and "=" in rest[0]
+    is_signature = "\\to" in head and len(rest) == 1 and "=" in rest[0]
     return bare(rest[0]) if is_signature else tokens
 
 

@@ -25,6 +25,7 @@ _PARAMETER = "\\kappa"
 _WHOLE_NUMBERS = listed(
     "all every any the is are an a if for when integer integers number numbers whole values of"
 )
+_PLACES = frozenset({"\\text{at}", "\\text{when}", "\\text{for}", "\\text{if}", "\\text{where}"})
 _FEW = 30
 """Whole numbers between two ends that are listed."""
 _SAME_NAMES = {"f(x)": "y", "f^{-1}(x)": "y", "f'(x)": "y'", "\\frac{dy}{dx}": "y'", "f''(x)": "y''"}
@@ -80,6 +81,14 @@ def same_residues(asked: Node, given: Node, by: Judge) -> bool:
         value, other = (asked.items[0], given) if asked.kind == "residue" else (asked, given.items[0])
         if given.kind == "residue" and not _is_reduced(given):
             return False  # 6 mod 4 is still to be worked out
+        if (
+            not _is_value(value)
+            or not _is_value(other)
+            or (given.kind == "residue" and asked.kind == "tuple")
+        ):
+            return False
+        if value.kind == other.kind == "relation" and not _same_name(value.items[0], other.items[0]):
+            return False
         is_congruence = (
             value.kind in ("relation", "leaf") and asked.kind == "residue" and letters(_last(value).tokens)
         )  # a \equiv b \pmod 5 is not a = b
@@ -95,9 +104,13 @@ def same_residues(asked: Node, given: Node, by: Judge) -> bool:
 
 def parity(node: Node) -> tuple[int, str] | None:
     """Of "all odd integers", "n is even", "odd n" the remainder and the name, if one is said; None for anything else."""
-    words = [word_of(token) or token for token in node.whole or node.tokens]
-    if "even" not in words and "odd" not in words:
+    tokens = node.whole or node.tokens
+    if len(tokens) == 1 and tokens[0][0] != "\\":
         return None
+    text = "".join(tokens).lower()
+    if "{even}" not in text and "{odd}" not in text:
+        return None
+    words = [word_of(token) or token for token in tokens]
     said = [word for word in words if word not in _WHOLE_NUMBERS]
     names = [word for word in said if len(word) == 1 and word.isalpha()]
     return (int("odd" in said), "".join(names)) if len(said) == 1 + len(names) <= 2 else None
@@ -106,6 +119,8 @@ def parity(node: Node) -> tuple[int, str] | None:
 def same_parity(asked: Node, given: Node, by: Judge) -> bool | None:
     """The odd integers beside n \\equiv 1 \\pmod 2 or 2k + 1; None where no parity is said."""
     said = parity(asked), parity(given)
+    if said == (None, None):
+        return None
     if said[0] and said[1]:
         return said[0][0] == said[1][0] and (said[0][1] == said[1][1] or "" in (said[0][1], said[1][1]))
     known = said[0] or said[1]
@@ -114,6 +129,14 @@ def same_parity(asked: Node, given: Node, by: Judge) -> bool | None:
         return None
     multiple = ("*", whole(2), ("symbol", _PARAMETER))
     return by.algebra.families([("+", whole(known[0]), multiple)], members, _PARAMETER)
+
+
+def _is_value(node: Node) -> bool:
+    """x = 3 and 3, but neither x < 3 nor a condition on the name, as in "all primes p = 3"."""
+    if node.kind != "relation":
+        return True
+    words = {word_of(token) for token in node.items[0].tokens} - {"", *_WHOLE_NUMBERS}
+    return set(node.operators) == {"="} and not words
 
 
 def _is_reduced(residue: Node) -> bool:
@@ -126,6 +149,8 @@ def _as_family(node: Node) -> list[Expression]:
     """The members of a residue class, or of a list like 8k + 3, as expressions in one parameter; nothing for any other answer."""
     try:
         if node.kind == "residue":
+            if not _is_value(node.items[0]):
+                return []
             values = _last(node.items[0])
             modulus = parse(node.items[1].tokens)
             step = ("*", modulus, ("symbol", _PARAMETER))
@@ -221,9 +246,10 @@ def _whole_numbers(node: Node, ranges: Ranges) -> Node:
 def same_relation(asked: Node, given: Node, by: Judge) -> bool:
     if asked.kind == "relation" and given.kind == "relation":
         return _same_relations(asked, given, by)
-    span = _interval(given if given.kind == "relation" else asked)
+    inequality, other = (given, asked) if given.kind == "relation" else (asked, given)
+    ends = frozenset(item.tokens for item in other.items) if other.kind == "tuple" else frozenset()
+    span = _interval(inequality, ends)
     if span is not None:
-        other = asked if given.kind == "relation" else given
         if span.kind == "tuple" and other.kind in ("list", "matrix") and not describes_set(other):
             return False  # -1 < x < 3 is an interval, not the two numbers
         return by.same(asked, span) if given.kind == "relation" else by.same(span, given)
@@ -272,6 +298,8 @@ def _answers_with_name(asked: Node, given: Node, by: Judge) -> bool:
 
 def _is_quantity(side: Node, asked: Node) -> bool:
     r"""Whether an equation's left side may be what is asked for: a + b, AB^2, \sin x. Not 2x or x + 1: there x is still unknown."""
+    if not _PLACES.isdisjoint(side.tokens):  # 5 at x = 2
+        return False
     try:
         expression = parse(side.tokens) if side.kind == "leaf" else ()
     except UnreadableAnswer:  # \dim V, |\{1, 2\}|
@@ -280,8 +308,14 @@ def _is_quantity(side: Node, asked: Node) -> bool:
         return True
     if not letters(side.tokens) or letters(asked.tokens):
         return False
+    if expression[:1] == ("+",) and any(_is_number(part) for part in expression[1:]):  # x^2 - 6x + 5 = 0
+        return "(" in side.tokens
     is_linear = expression[:1] in (("*",), ("+",), ("/",)) and len(symbols(expression)) == 1
     return not (is_linear and all(part[0] in ("number", "symbol", "-") for part in expression[1:]))
+
+
+def _is_number(expression: Expression) -> bool:
+    return expression[0] == "number" or (expression[0] == "-" and _is_number(expression[1]))
 
 
 def _same_relations(asked: Node, given: Node, by: Judge) -> bool:
@@ -372,15 +406,16 @@ def _variable(node: Node) -> Tokens | None:
     return name[1:-1] if name[0] == name[-1] == "|" else name
 
 
-def _interval(node: Node) -> Node | None:
-    r"""x > 2, 1 < x \le 2 and x \in S as the interval or set they describe; None for any other relation."""
+def _interval(node: Node, ends: frozenset[Tokens] = frozenset()) -> Node | None:
+    r"""x > 2, 1 < x \le 2, x \in S as the interval or set they describe, with letters only in these `ends`; None for the rest."""
     if node.operators == ("\\in",) and is_name(node.items[0]):
         return node.items[1]
     if not set(node.operators) <= ORDER:
         return None
     items, operators = list(node.items), list(node.operators)
-    named = [i for i, item in enumerate(items) if is_name(item)]
-    if len(named) != 1 or any(letters(item.tokens) for i, item in enumerate(items) if i != named[0]):
+    named = [i for i, item in enumerate(items) if is_name(item) and item.tokens not in ends]
+    others = [item for i, item in enumerate(items) if i not in named and item.tokens not in ends]
+    if len(named) != 1 or any(letters(item.tokens) for item in others):
         return None
     if items[named[0]].tokens[0] == "|":  # |x| < 3 is left to `sets`
         return None
@@ -389,7 +424,7 @@ def _interval(node: Node) -> Node | None:
         operators = [FLIPPED[operator] for operator in reversed(operators)]
     if not set(operators) <= {"<", "\\le"} or len(items) > 3:
         return None
-    at = next(i for i, item in enumerate(items) if is_name(item))
+    at = next(i for i, item in enumerate(items) if is_name(item) and item.tokens not in ends)
     if len(items) == 3 and at != 1:
         return None
     low = items[at - 1] if at > 0 else read(("-", "\\infty"))

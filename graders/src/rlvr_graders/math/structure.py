@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import product
+from itertools import pairwise, product
 
 from .numerals import in_digits
 from .phrases import Ranges, plain_statement, speaks, take_conditions
 from .tokens import (
     CLOSERS,
+    MAX_ITEMS,
     OPENERS,
     Tokens,
     UnreadableAnswer,
@@ -41,6 +42,13 @@ BOUND = "bound"
 """The form of a relation inside of the braces of a set, where its variable has no meaning outside."""
 SET_OPERATIONS = {"\\cup": "union", "\\cap": "intersection", "\\setminus": "difference"}
 _SEPARATORS = frozenset({",", ";", "\\text{and}", "\\text{or}"})
+_IF = frozenset({"\\text{if}", "\\text{for}", "\\text{when}"})
+_EXTREMES = {
+    **dict.fromkeys(("\\max", "\\text{max}", "\\text{Max}"), "\\text{maximum}"),
+    **dict.fromkeys(("\\min", "\\text{min}", "\\text{Min}"), "\\text{minimum}"),
+}
+_FOR = frozenset({"\\text{for}", "\\text{where}", "\\text{with}"})
+_LONGEST_LABEL = 3
 _POINT_NAMES = frozenset("ABDEMQRS")
 """Letters before the coordinates of a point; others call: C(8, 3), P(A), F(2, 3)."""
 EMPTY_WORDS = listed("emptyset none") | {
@@ -101,6 +109,8 @@ def read(tokens: Tokens) -> Node:
         raise UnreadableAnswer("the answer is empty")
     if len(tokens) == 1 and not is_word(tokens[0]):
         return _single(tokens)
+    if (parts := _labelled(tokens)) is not None:
+        return Node("list", tokens, parts, form="and")
     if speaks(tokens):
         tokens = in_digits(plain_statement(tokens))
     measures = compound(tokens)
@@ -115,6 +125,8 @@ def read(tokens: Tokens) -> Node:
     conditions: list[Tokens] = []
     if branches := _said_cases(tokens):
         return Node("cases", tokens, branches)
+    if members := _members(tokens):
+        return Node("list", tokens, members, form="or")
     if speaks(tokens):
         tokens, ranges, conditions = take_conditions(tokens)
     node = _except(tokens) or _list(tokens)
@@ -138,13 +150,73 @@ def _inward(tokens: Tokens) -> Tokens:
     return tuple(turned)
 
 
+def _continued(parts: list[Tokens]) -> list[Tokens]:
+    r"""1, 2, \dots, 5 with all its numbers; where they do not end, or not in a number, its first two."""
+    if ("\\dots",) not in parts:
+        return parts
+    at = parts.index(("\\dots",))
+    texts = ["".join(part) for part in parts]
+    if not at or not all(re.fullmatch(r"-?\d{1,9}", text) for text in texts[:at]) or len(parts) > at + 2:
+        return parts
+    numbers = [int(text) for text in texts[:at]]
+    steps = {second - first for first, second in pairwise(numbers)} or {1}
+    step = steps.pop()
+    if steps or not step or len(parts) == 2:
+        return parts
+    count = 2
+    if re.fullmatch(r"-?\d{1,9}", texts[-1]):
+        count, rest = divmod(int(texts[-1]) - numbers[0] + step, step)
+        if rest or not 2 <= count <= MAX_ITEMS:
+            return parts
+        at = len(parts)
+    listed_numbers = (str(numbers[0] + step * n) for n in range(count))
+    return [*(("-", t[1:]) if t[0] == "-" else (t,) for t in listed_numbers), *parts[at:]]
+
+
+def _members(tokens: Tokens) -> tuple[Node, ...]:
+    r"""Of e^{2\pi i k/3}, k = 0, 1, 2 the three numbers; none for anything else."""
+    if "=" not in tokens or tokens[-1] == "\\dots" or _SEPARATORS.isdisjoint(tokens):
+        return ()
+    value, *parts = filled(tokens, _SEPARATORS | _FOR)
+    name = parts[0][:1] if parts and parts[0][1:2] == ("=",) else ("",)
+    if name[0] not in value or not name[0].isalpha() or "_" in value:
+        return ()
+    numbers = _continued([parts[0][2:], *parts[1:]])
+    if len(numbers) < 2 or not all("".join(number).lstrip("-").isdigit() for number in numbers):
+        return ()
+    return tuple(
+        read(
+            tuple(part for token in value for part in (("(", *number, ")") if token == name[0] else (token,)))
+        )
+        for number in numbers
+    )
+
+
+def _labelled(tokens: Tokens) -> tuple[Node, ...] | None:
+    """The parts of "center (2, 3), radius 5" and of "Alice: 5, Bob: 3", each as label = value."""
+    if not (is_word(tokens[0]) or tokens[0] in _EXTREMES) or _SEPARATORS.isdisjoint(tokens):
+        return None
+    sides: list[tuple[Tokens, Tokens]] = []
+    for part in filled(tokens, _SEPARATORS - {"\\text{or}"}):
+        end = next((at for at, t in enumerate(part) if not is_word(t) and t not in _EXTREMES), len(part))
+        value = bare(part[end:])
+        value = bare(value[1:]) if value[:1] == ("=",) else value
+        if not 0 < end <= _LONGEST_LABEL or not value or "\\text{or}" in part:
+            return None
+        sides.append((tuple(_EXTREMES.get(token, token.lower()) for token in part[:end]), value))
+    if len(sides) < 2 or len({label for label, _ in sides}) < len(sides):
+        return None
+    return tuple(
+        Node("relation", (*label, "=", *value), (Node("words", label), read(value)), operators=("=",))
+        for label, value in sides
+    )
+
+
 def _said_cases(tokens: Tokens) -> tuple[Node, ...]:
     """The branches of "1 if n is even, 0 if n is odd"; none where this is anything else."""
-    if not {"\\text{if}", "\\text{for}", "\\text{when}"} & {*tokens}:
+    if _IF.isdisjoint(tokens):
         return ()
-    parts = [
-        filled(part, {"\\text{if}", "\\text{for}", "\\text{when}"}) for part in filled(tokens, _SEPARATORS)
-    ]
+    parts = [filled(part, _IF) for part in filled(tokens, _SEPARATORS)]
     if len(parts[-1]) == 1 and word_of(parts[-1][0][-1]) == "otherwise":
         parts[-1] = [parts[-1][0][:-1], parts[-1][0][-1:]]
     if len(parts) < 2 or any(len(part) != 2 or not all(map(bare, part)) for part in parts):
@@ -163,7 +235,7 @@ def _except(tokens: Tokens) -> Node | None:
 
 
 def _list(tokens: Tokens) -> Node:
-    parts = filled(tokens, _SEPARATORS)
+    parts = _continued(filled(tokens, _SEPARATORS))
     for separator in {";", "\\text{or}"}.intersection(tokens):  # p=5, q=2; p=7, q=2
         groups = filled(tokens, {separator})
         each = {(len(filled(group, _SEPARATORS)), group.count("=")) for group in groups}
@@ -198,7 +270,7 @@ def _set(tokens: Tokens) -> Node:
         condition = bare(inside[len(elements) + 1 :])
         if bare(elements) and condition and len(split(elements, {","})) == 1:
             return _described(tokens, bare(elements), condition)
-    items = _expanded(filled(inside, {",", ";"}))
+    items = _expanded(_continued(filled(inside, {",", ";"})))
     named = len(items) > 1 and all(item.operators == ("=",) and is_name(item.items[0]) for item in items)
     return Node("list", tokens, items, form="and") if named else Node("set", tokens, items)  # {x = 4, y = -1}
 
