@@ -1,4 +1,4 @@
-"""`delta-rlvr completion SHELL`: what bash, zsh or fish needs to complete commands, options and methods."""
+"""`delta-rlvr completion SHELL`: what a shell needs to complete what you type."""
 
 from __future__ import annotations
 

@@ -217,7 +217,7 @@ def conclude(
         **({"tuning": {one.method: one.as_dict() for one in tuned}, "tuned": words} if tuned else {}),
     }
     write_json(folder / "comparison.json", stored)
-    page = write_report([*infos], folder / "report.html", lede=_lede(further, pass_at, words))
+    page = write_report([*infos], folder / "report.html", note=_beside(further, pass_at, words))
     return ComparedRuns(folder, compared, title, page, further, pass_at, words)
 
 
@@ -275,7 +275,7 @@ def _last_entropy(place: Path) -> float | None:
     return statistics.fmean(values) if values else None
 
 
-def _lede(further: Sequence[Further], pass_at: int | None, words: str | None) -> str | None:
+def _beside(further: Sequence[Further], pass_at: int | None, words: str | None) -> str | None:
     """For the page: what was tuned, and the scores beside the one that decides."""
     shown = []
     for row in further:

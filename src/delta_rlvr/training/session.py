@@ -15,6 +15,7 @@ from transformers import PrinterCallback, ProgressCallback
 from delta_rlvr.adapters.trl import DeltaTrainer, DeltaTrainerConfig
 from delta_rlvr.adapters.trl.interrupts import finishing_the_batch
 from delta_rlvr.adapters.trl.recorded import Recording, recorded
+from delta_rlvr.adapters.trl.sharing import push_page
 from delta_rlvr.evaluate import EvaluationResult
 from delta_rlvr.exit_codes import at_work
 from delta_rlvr.models import load_policy
@@ -131,8 +132,8 @@ class _Session:
         )
         for noisy in (PrinterCallback, ProgressCallback):
             self.trainer.remove_callback(noisy)
-        # TRL's card would say nothing of what this run is; ours is written at the end.
-        self.trainer.create_model_card = lambda *_, **__: None  # type: ignore[method-assign]
+        if not config.push_to_hub:  # the card is written with the model, at the end
+            self.trainer.create_model_card = lambda *_, **__: None  # type: ignore[method-assign]
 
     def run(self) -> TrainedRun:
         """Score, train, score again, report."""
@@ -185,6 +186,8 @@ class _Session:
 
             page = write_report([self.folder], self.folder / "report.html")
             self.teller.say(f"report: {page}")
+        if self.config.push_to_hub:
+            push_page(self.trainer, self.folder)
         if trouble:
             self.teller.say(trouble)
         return TrainedRun(self.folder, before, after, page)
