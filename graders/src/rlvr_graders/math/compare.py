@@ -236,6 +236,11 @@ def _same_shape(asked: Node, given: Node, by: Judge) -> bool:
     kinds = {asked.kind, given.kind}
     if kinds == {"list"} and _in_order(asked, given):
         return same_in_order(_values(asked), _values(given), by)
+    named = kinds == {"list"} and _values(asked) is not asked.items and not _are_numbered(asked)
+    if named and any(item.kind != "relation" for item in given.items):
+        return False  # a = 1, b = 2 is not 1 or 2
+    if kinds == {"list", "conditional"} and "," in (asked.form, given.form):  # C e^x, C > 0
+        return same_in_order(asked.items, given.items, by)
     if kinds == {"list"} and asked.form != given.form and _joins_conditions(asked):
         are_sets = describes_set(asked) and describes_set(given)
         if "," not in (asked.form, given.form):
@@ -461,7 +466,8 @@ def _in_order(asked: Node, given: Node) -> bool:
     named = [_values(node) is not node.items for node in (asked, given)]
     if named[0] == named[1] or _are_numbered(asked) or _are_numbered(given):
         return False
-    return all(item.kind != "relation" for item in (given if named[0] else asked).items)
+    plain = given if named[0] else asked
+    return plain.form != "or" and all(item.kind != "relation" for item in plain.items)
 
 
 def _values(node: Node) -> Sequence[Node]:

@@ -100,6 +100,8 @@ class _Reader(Source):
             out.append("\\dots")
         elif token == "." and out and is_word(out[-1]):
             pass  # sq. units
+        elif token == "-" and out and out[-1].startswith("\\mathbb{") and self.following() == "\\{":
+            out.append("\\setminus")
         elif not (text and token in '".?!*-'):
             out.append(_SIGNS.get(token, token))
         elif token == "-" and self.pending and self.pending[-1][0].isdigit():
