@@ -116,7 +116,9 @@ def judge(reference: str, prediction: str, algebra: Algebra) -> str:
             return f"not worked out: {sorted(unworked)[0]} is left in the answer"
         if by.same(asked, given):
             return CORRECT
-        if any(by.same(asked, read(tokens)) for tokens in renamed(asked, given)):
+        sets = [{numbers for _, numbers in node.ranges} for node in (asked, given)]
+        may_rename = sets[0] == sets[1] or set() in sets
+        if may_rename and any(by.same(asked, read(tokens)) for tokens in renamed(asked, given)):
             return CORRECT
         if (full := _substituted(given)) is not None and by.same(asked, read(full)):
             return CORRECT
