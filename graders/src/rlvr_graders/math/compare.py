@@ -117,7 +117,7 @@ def judge(reference: str, prediction: str, algebra: Algebra) -> str:
         if by.same(asked, given):
             return CORRECT
         sets = [{numbers for _, numbers in node.ranges} for node in (asked, given)]
-        may_rename = sets[0] == sets[1] or set() in sets
+        may_rename = (sets[0] == sets[1] or set() in sets) and parity(asked) is None
         if may_rename and any(by.same(asked, read(tokens)) for tokens in renamed(asked, given)):
             return CORRECT
         if (full := _substituted(given)) is not None and by.same(asked, read(full)):
@@ -230,7 +230,8 @@ def _same(asked: Node, given: Node, by: Judge, in_list: bool) -> bool:
             and given.items[1].text[:5] == "\\frac"
         ):
             return by.same(asked, Node("leaf", given.items[0].tokens + given.items[1].tokens))  # 2 and 3/4
-        return all(by.same(asked, item) for item in given.items)  # 1/2 or 0.5 is one answer
+        is_one = len(_assigned(given)) < 2
+        return is_one and all(by.same(asked, item) for item in given.items)  # 1/2 or 0.5 is one answer
     return _same_shape(_plain(asked), _plain(given), by)
 
 
@@ -401,7 +402,12 @@ def _as_matrix(node: Node) -> Node:
 
 def _quotient(node: Node) -> Node:
     """A ratio 3:4 as the fraction 3/4, for where a number stands on the other side. Two ratios (or times) are compared as they are."""
-    if node.kind != "tuple" or node.form != ":" or len(node.items) != 2:
+    if (
+        node.kind != "tuple"
+        or node.form != ":"
+        or len(node.items) != 2
+        or any(item.unit.words for item in node.items)
+    ):
         return node
     top, bottom = node.items
     return Node("leaf", ("\\frac", "{", *top.tokens, "}", "{", *bottom.tokens, "}"))
