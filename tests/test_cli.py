@@ -4,15 +4,16 @@ import errno
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from delta_rlvr import __version__
 from delta_rlvr.cli import COMMANDS, EXTRAS, IN_EVIDENCE, main
+from delta_rlvr.commands.names import method_names
 from delta_rlvr.evaluate.errors import EvaluationError, EvaluationFailed
 from delta_rlvr.exit_codes import ExitCode, WorkFailed, at_work, exit_code_of
-from delta_rlvr.objectives import all_methods
 from delta_rlvr.runs import RunFolderError
 
 
@@ -39,14 +40,18 @@ def test_help_imports_nothing_that_is_slow():
 def test_help_of_train_does_not_wait_for_trl():
     told, imported = run_fresh(["train", "--help"], "trl", "transformers", "datasets", "accelerate")
     assert imported == ""
-    assert max(map(len, told.splitlines())) <= 120
-    # In another process: other tests register methods in this one. The first line is the heading, others go on in the next.
-    listed = [line for line in run_fresh(["methods"])[0].splitlines()[1:] if not line.startswith(" ")]
-    assert len(listed) > 40
-    for line in listed:
-        assert line.split()[0] in told
     for flag in ("--model", "--task", "--steps", "--resume", "--output", "--config", "--lora_rank"):
         assert flag in told
+
+
+@pytest.mark.parametrize("command", [None, *COMMANDS])
+def test_help_fits_80_columns(command, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    with suppress(SystemExit):  # argparse's way
+        main([command, "--help"] if command else ["--help"])
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) > 5
+    assert [line for line in lines if len(line) > 80] == []
 
 
 @pytest.mark.parametrize("arguments", [[], ["-h"], ["help"], ["--help"]])
@@ -66,14 +71,16 @@ def test_compare_help(capsys):
     assert "--methods NAMES" in capsys.readouterr().out
 
 
-def test_methods(capsys):
-    assert main(["methods"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split() == ["name", "paper", "needs", "what"]
-    assert [line.split()[0] for line in lines[1:] if not line.startswith(" ")] == list(all_methods())
-    assert max(map(len, lines)) <= 100
+def test_methods_lead_with_those_to_begin_with():
+    # In another process: other tests register methods in this one.
+    lines = run_fresh(["methods"])[0].splitlines()
+    assert [line for line in lines if len(line) > 80] == []
+    names = [line.split()[0] for line in lines if line.startswith("  ") and line[2] != " "]
+    assert names[:2] == ["delta", "dapo"]
+    assert sorted(names) == sorted(set(method_names()))
     words = " ".join(" ".join(lines).split())
-    assert "arXiv 2505.16826 tokens groups adds to A" in words
+    assert "methods of other papers: entropy-advantage adds a bounded" in words
+    assert "of its group (arXiv 2505.16826)" in words
 
 
 def test_a_method_says_on_which_engines_it_runs(capsys):
@@ -229,3 +236,25 @@ def test_a_bug_is_not_taken_for_a_mistake_of_the_users(monkeypatch):
     monkeypatch.setitem(COMMANDS, "train", wrong)
     with pytest.raises(RuntimeError, match="a bug"):
         main(["train"])
+
+
+def test_a_check_says_what_the_weights_come_to(capsys, tmp_path):
+    """A rule of zeros passed all 11 checks, and so did one of weights that hardly differ."""
+    file = tmp_path / "nothing.py"
+    file.write_text(
+        "from dataclasses import dataclass\nfrom delta_rlvr import TokenRule\n\n\n"
+        "@dataclass(frozen=True)\nclass Same(TokenRule):\n    size: float = 0.0\n    slope: float = 0.0\n\n"
+        "    def weigh(self, batch):\n        return self.size + self.slope * batch.position.float()\n"
+    )
+    for settings, said in (
+        ("size=0", "mean 0, standard deviation 0.\nwarning: every weight is 0: nothing is learnt"),
+        (
+            "size=1&slope=0.001",
+            "warning: the weights hardly differ from each other: in effect, this is DAPO\n",
+        ),
+        ("size=1000", "their mean is about 1000, which scales the loss"),
+    ):
+        assert main(["methods", f"{file}:Same?{settings}", "--check"]) == 0
+        assert said in capsys.readouterr().out
+    assert main(["methods", "delta", "--check"]) == 0
+    assert "warning" not in capsys.readouterr().out

@@ -22,24 +22,25 @@ from delta_rlvr.hints import did_you_mean
 
 USAGE = """usage: delta-rlvr COMMAND [OPTION ...]
 
-  train            train a policy by reinforcement learning from verifiable rewards (DelTA, DAPO, GRPO, ...)
-  doctor           check a run before it starts: will it fit, how long will it take? It takes two real steps
-  compare          run several methods with several seeds, and end with a table and a test
-  evaluate         sample a model on benchmarks, grade its answers, compare results
-  report           make one page for one or more runs: which tokens got the credit, and how training went
-  explain          show which tokens of your own rollouts would get the credit, without training
-  credit-bench     measure whether each method's weights land on the tokens that decided
-  measured-credit  measure token credit by continuations, and what each method's weights make of it
-  study            train many methods and seeds side by side in one process, with a table and tests
-  leaderboard      rank the methods by the kept results of study and credit-bench
-  methods          list the methods, show the settings of one, or check a rule of your own
-  completion       print what a shell needs to complete commands and options: delta-rlvr completion bash
+  train            train a policy by RL from verifiable rewards: DelTA, DAPO
+  compare          run several methods with several seeds; a table and a test
+  report           one page for runs: which tokens got the credit, how it went
+  explain          which tokens of your own rollouts would get the credit
+  methods          list the methods, or check a rule of your own
+  doctor           before a run: will it fit, how long will it take?
+  evaluate         sample a model on benchmarks, grade its answers, compare
+  credit-bench     do each method's weights land on the tokens that decided?
+  measured-credit  token credit measured by continuations, beside the weights
+  study            train many methods and seeds side by side in one process
+  leaderboard      rank the methods by kept results of study and credit-bench
+  completion       complete commands and options in a shell
 
-`delta-rlvr COMMAND --help` says more; `delta-rlvr --version` prints the version.
-Options may be written with dashes or underscores: --max-tokens is --max_tokens.
-Without options, `delta-rlvr train` trains the bundled tiny policy in a few minutes.
-Exit codes: 0 done, 1 failed at work, 2 bad input, 3 done in part (the same command goes on), 130 interrupted, 143 by SIGTERM.
-DELTA_RLVR_TRACEBACK=1 in the environment shows where in the code an error came from.
+`delta-rlvr COMMAND --help` says more; `delta-rlvr --version` its version.
+Options may be written with dashes or underscores: --max-tokens, --max_tokens.
+Without options, `delta-rlvr train` trains a tiny bundled policy in minutes.
+Exit codes: 0 done, 1 failed at work, 2 bad input, 3 done in part (the same
+command goes on), 130 interrupted, 143 by SIGTERM.
+DELTA_RLVR_TRACEBACK=1 in the environment shows where in the code an error was.
 """
 
 
@@ -119,9 +120,10 @@ def _flags(command: str) -> dict[str, str]:
     from delta_rlvr.training.options import TrainOptions
 
     names = {*TrainOptions.__dataclass_fields__, "config", "report_to", "methods", "seeds"}
+    names |= {"parallel", "only"}
     if request := sys.modules.get("delta_rlvr.training.request"):
         names |= request.known_options()
-    return {name: f"--{name}" for name in names}
+    return {name: f"--{name}" for name in names} | {"without_signal": "--without-signal"}
 
 
 def _train_like(command: str, arguments: list[str]) -> int:

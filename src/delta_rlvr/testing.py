@@ -12,6 +12,7 @@ token, and give finite weights that are not negative, with a mean of one where i
 
 from __future__ import annotations
 
+import statistics
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -56,6 +57,20 @@ def check_rule(rule: TokenRule, *, batches: int = 3, seed: int = 0) -> list[str]
         _weights(rule, batch, name)
     checked = ["number of calls", *LAYOUTS, *degenerate_batches(seed), "finite weights that are not negative"]
     return [*checked, "mean one"] if rule.mean_one else checked
+
+
+def spread_of_weights(rule: TokenRule, *, batches: int = 3, seed: int = 0) -> tuple[float, float]:
+    """Mean and standard deviation of the weights that a rule gives to tokens with an advantage, on the batches of `check_rule`."""
+    kept: list[float] = []
+    for batch in map(random_batch, range(seed, seed + batches)):
+        weights = _weights(rule, batch, "a random batch")
+        kept += [
+            one
+            for row, side in zip(weights, batch["advantages"].tolist(), strict=True)
+            if side
+            for one in row
+        ]
+    return statistics.fmean(kept), statistics.pstdev(kept)
 
 
 def random_batch(seed: int) -> Padded:

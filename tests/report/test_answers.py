@@ -99,12 +99,21 @@ def test_it_opens_on_a_weighted_method(browser, compared):
     with opened(browser, compared) as page:
         assert page.locator("#tokens select >> nth=0").input_value() == "3"  # delta, the third run
         assert page.input_value(SHADE) == "weight"
-        assert "delta" in page.text_content("#comparison .verdict")
+        assert "Cannot tell" in page.text_content("#lede")
         # A method that weighs all tokens alike is shaded by what the optimizer sees of them.
         page.select_option("#tokens select >> nth=0", "1")
         show_tokens(page)
         assert page.input_value(SHADE) == "share:weight"
         assert page.locator("#tokens .t:not(.q0)").count() > 0
+
+
+def test_it_opens_on_the_readers_own_rule(browser, make_run, tmp_path):
+    runs = [
+        make_run(tmp_path / name, method=method, steps=1, prompts=2)
+        for name, method in (("d", "delta"), ("m", "my.py:Mine"))
+    ]
+    with opened(browser, write_report(runs, tmp_path / "report.html")) as page:
+        assert page.locator("#tokens select >> nth=0").input_value() == "2"
 
 
 def test_no_section_without_content(browser, make_run, tmp_path):
@@ -179,7 +188,7 @@ def test_scores_of_two_kinds_have_a_table_each(browser, make_run, tmp_path):
     shares = make_run(tmp_path / "shares", method="dapo", steps=1, prompts=1, after=0.55)
     rewards = judged_by_own_reward(make_run(tmp_path / "rewards", steps=1, prompts=1, after=1.7))
     with opened(browser, write_report([shares, rewards], tmp_path / "report.html")) as page:
-        assert "not compared" in page.text_content("#comparison .verdict")
+        assert "not compared" in page.text_content("#lede")
         tables = page.locator("#comparison .forest").all()
         headings = [table.locator("thead th").nth(1).text_content() for table in tables]
         assert headings == ["○\N{NO-BREAK SPACE}Before", "○\N{NO-BREAK SPACE}Mean reward before"]
@@ -463,15 +472,50 @@ def test_bands_go_on_over_steps_without_a_value(browser, compared):
     with opened(browser, compared) as page:
         page.locator("#dynamics").scroll_into_view_if_needed()
         # The fill of a band is the only thing on the canvas that is faint: it has an alpha of 0x2e.
-        faint = page.locator("#dynamics .panel canvas").first.evaluate(
-            """(canvas) => {
-              const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+        count_faint = """(canvas) => {
+              const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d", { willReadFrequently: true });
+              copy.drawImage(canvas, 0, 0);
+              const pixels = copy.getImageData(0, 0, canvas.width, canvas.height).data;
               let count = 0;
               for (let at = 3; at < pixels.length; at += 4) if (pixels[at] > 35 && pixels[at] < 100) count += 1;
               return count / (canvas.width * canvas.height);
             }"""
+        canvas = page.locator("#dynamics .panel canvas").first
+        assert canvas.evaluate(count_faint) < 0.01  # several bands over each other are a grey: lines alone
+        page.locator("#dynamics .uplot").first.focus()
+        page.keyboard.press("Home")
+        line = page.locator("#dynamics .panel").first.locator(".u-cursor-pt").nth(1).bounding_box()
+        page.mouse.move(line["x"] + 3, line["y"] + 3)
+        page.mouse.move(line["x"] + 4, line["y"] + 3)
+        page.wait_for_timeout(200)
+        assert canvas.evaluate(count_faint) > 0.05
+
+
+def test_the_navigation_marks_the_last_section_at_the_end(browser, report):
+    """The last section is shorter than a screen, and the one before it stayed marked."""
+    with opened(browser, report) as page:
+        page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
+        page.wait_for_timeout(300)
+        assert page.text_content("nav.sections a[aria-current]") == "Result"
+
+
+def test_the_table_of_weights_fits_1280(browser, report):
+    with opened(browser, report) as page:
+        inside, whole = page.locator("#weights .table-holder").evaluate(
+            "one => [one.clientWidth, one.scrollWidth]"
         )
-        assert faint > 0.05
+        assert whole <= inside
+
+
+def test_a_legend_says_nothing_until_a_step_is_pointed_at(browser, report):
+    """Every chart said "step: - reward: -"."""
+    with opened(browser, report) as page:
+        panel = page.locator("#dynamics .panel").first
+        assert not panel.locator(".u-legend").is_visible()  # one line, named by the title
+        assert not page.locator("#dynamics .panel .u-value").first.is_visible()
+        page.locator("#dynamics .uplot").first.focus()
+        page.keyboard.press("Home")
+        assert panel.locator(".u-legend .u-value").first.is_visible()
 
 
 # Readout and search.

@@ -474,7 +474,7 @@ def test_runs_without_a_held_out_score_are_compared_by_reward(browser, make_run,
         rewards = [np.mean(read_run(run).series("reward")[1]) for run in runs]
         means = [spoken(text) for text in shown.locator("tbody td:nth-child(2)").all_text_contents()]
         assert means == pytest.approx([np.mean(rewards[:2]), np.mean(rewards[2:])], rel=FOUR_DIGITS)
-        assert "There is no held-out score." in page.text_content("#comparison .verdict")
+        assert "There is no held-out score:" in page.text_content("#comparison .verdict")
         commands = page.text_content("#comparison pre code").splitlines()
         assert [shlex.split(line)[3] for line in commands] == [str(run / "model") for run in runs]
 
@@ -514,8 +514,6 @@ def test_the_page_rounds_as_the_terminal_does(browser, make_run, tmp_path, own_r
         unit = REWARD if own_reward else POINTS
         plain = [text.replace("\N{MINUS SIGN}", "-") for text in texts]
         assert plain == [unit.shown(score) for score in scores]
-        sentence = page.text_content("#comparison .verdict")
-        assert all(text in sentence for text in plain)
 
 
 @pytest.mark.parametrize(
@@ -547,8 +545,8 @@ def test_several_runs_are_overlaid_and_compared(browser, make_run, tmp_path):
             "delta · seeds 0, 1 · finished",
             "dapo · seeds 0, 1 · finished",
         ]
-        keys = page.locator(".run-key li").all_text_contents()
-        assert keys == ["delta (2 seeds: mean, lowest to highest)", "dapo (2 seeds: mean, lowest to highest)"]
+        keys = page.locator(".run-key li:not(.note)").all_text_contents()
+        assert keys == ["delta (2 seeds: mean)", "dapo (2 seeds: mean)"]
         metrics = [read_run(run).metrics for run in runs]
         page.locator("#dynamics .uplot").first.focus()
         page.keyboard.press("Home")
@@ -561,12 +559,19 @@ def test_several_runs_are_overlaid_and_compared(browser, make_run, tmp_path):
         assert [spoken(value) for value in values[1:]] == pytest.approx(means, rel=FOUR_DIGITS)
         page.check("input[name=bands][value=runs]", force=True)
         assert page.locator(".run-key li").count() == 4
-        assert "delta ends at 60.5 %, dapo at 51.0 %" in page.text_content("#comparison .verdict")
+        # The verdict leads: 8.5 and 10 +- 0.7 points would need three pairs, and the test can show nothing below six.
+        assert (
+            page.text_content("#lede")
+            == "Cannot tell dapo from delta: 2 seeds, about 6 needed for the difference seen."
+        )
+        assert "With 2 seeds and 1 comparison" in page.text_content("#comparison .verdict")
         assert page.locator("#comparison .verdict-and-scores tbody tr").count() == 2
         assert page.locator("#comparison .folds .forest tbody tr").count() == 4
         rows = page.locator("#comparison .settings tbody th").all_text_contents()
         assert "method" in rows
-        assert "seed" in rows
+        assert "seed" not in rows
+        columns = page.locator("#comparison .settings thead th").all_text_contents()
+        assert columns == ["Setting", "delta", "dapo"]  # one per method, not per run
         assert "learning_rate" not in rows
         assert not page.get_by_text("learning_rate").first.is_visible()  # folded
         page.click("text=settings on which all runs agree")

@@ -84,7 +84,8 @@ class TestComparison:
         # Student's t with 4 degrees of freedom: 2.7764 * sd / sqrt(5), sd = sqrt(0.001 / 4).
         assert result["groups"][0]["high"] - 0.62 == pytest.approx(2.77645 * (0.001 / 4 / 5) ** 0.5, rel=1e-4)
         by_seed = {method: dict(enumerate(values)) for method, values in scores.items()}
-        assert result["sentence"] == seed_table(by_seed).sentence
+        table = seed_table(by_seed)
+        assert (result["verdict"], result["sentence"]) == (table.verdict, table.basis)
         (test,) = result["tests"]
         # Five differences of one sign: 2 of 32 sign flips are as extreme.
         assert (test["pair"], test["p"], test["p_adjusted"]) == ("dapo against delta", "0.062", "0.062")
@@ -117,10 +118,7 @@ class TestComparison:
         # All four of one above all four of the other: exact two-sided p = 2 / C(8, 4) = 2 / 70.
         assert result["tests"][0]["p"] == "0.029"
         assert result["tests"][0]["test"] == "Mann-Whitney U, unpaired"
-        assert (
-            "delta ends at 61.5 %, dapo at 51.5 %. dapo differs from delta by -10.0 points"
-            in result["sentence"]
-        )
+        assert result["verdict"] == "dapo is behind delta by 10.0 points, p = 0.029."
 
     def test_single_runs_settle_nothing(self, tmp_path):
         runs = [
@@ -140,7 +138,7 @@ class TestComparison:
             (run.path / "run.json").write_text(json.dumps(info))
             runs.append(read_run(run.path))
         result = comparison(runs, group_runs(runs))
-        assert result["sentence"].startswith("delta (a/run) ends at 60.0 %, delta (b/run) at 50.0 %.")
+        assert result["verdict"].startswith("Cannot tell delta (b/run) from delta (a/run): 1 seed")
 
     @pytest.mark.parametrize(
         ("other", "words"),
@@ -158,7 +156,7 @@ class TestComparison:
             bare_run(tmp_path / "b", after=0.7, **other),
         ]
         result = comparison(runs, group_runs(runs))
-        assert words in result["sentence"]
+        assert words in result["verdict"]
         assert result["tests"] == []
 
     def test_runs_without_a_score_are_named(self, tmp_path):
@@ -201,7 +199,7 @@ class TestComparison:
 
     def test_nothing_to_compare_is_said(self, tmp_path):
         runs = [bare_run(tmp_path / "a")]
-        assert comparison(runs, group_runs(runs))["sentence"].startswith("No run has a held-out score")
+        assert comparison(runs, group_runs(runs))["verdict"].startswith("No run has a held-out score")
 
     def test_runs_of_a_script_are_compared_by_their_rewards(self, tmp_path):
         # Every second step has no reward of its own; what one run trained longer than the others does not count.
@@ -219,10 +217,8 @@ class TestComparison:
         assert result["reward_steps"] == 3
         assert [run["after"]["accuracy"] for run in result["runs"]] == pytest.approx([0.2, 0.3, 0.4, 0.45])
         assert [group["mean"] for group in result["groups"]] == pytest.approx([0.25, 0.425])
-        assert (
-            "over the first 3 steps of training is: dapo 0.250, delta 0.425. With 2 seeds"
-            in result["sentence"]
-        )
+        assert result["verdict"].startswith("Cannot tell delta from dapo: 2 seeds, ")
+        assert "these are mean rewards over the first 3 steps of training. With 2 seeds" in result["sentence"]
         # What gives them scores is apart from the sentence, a line per run that can be copied.
         assert "evaluate" not in result["sentence"]
         first, *others = result["how_to_score"]["commands"].splitlines()
@@ -243,7 +239,7 @@ class TestComparison:
             (run.path / "evaluations" / "heldout_after.json").write_text(json.dumps(document))
         runs = [read_run(run.path) for run in runs]
         result = comparison(runs, group_runs(runs))
-        assert result["sentence"].startswith("dapo ends at 25.0 %, delta at 75.0 %.")
+        assert [group["mean"] for group in result["groups"]] == [0.25, 0.75]
         # All questions scored the same: the two ends are no interval.
         assert result["runs"][0]["after"] == {
             "accuracy": 0.25, "low": None, "high": None, "problems": 8, "samples": 4, "own_reward": False, "interval_note": None
@@ -258,10 +254,8 @@ class TestComparison:
         (run.path / "evaluations").mkdir()
         (run.path / "evaluations" / "heldout_after.json").write_text(json.dumps(document))
         runs = [read_run(run.path)]
-        sentence = comparison(runs, group_runs(runs))["sentence"]
-        assert sentence.startswith(
-            "There is no held-out score. The mean reward over the first step of training is:"
-        )
+        verdict = comparison(runs, group_runs(runs))["verdict"]
+        assert "has no held-out score; its mean reward over the first step of training is" in verdict
         assert any("heldout_after.json" in problem and words in problem for problem in runs[0].problems)
 
     def test_methods_are_adjusted_together(self, tmp_path):

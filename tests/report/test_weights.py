@@ -12,6 +12,7 @@ from delta_rlvr.objectives import get_method
 from delta_rlvr.report.shading import Scales
 from delta_rlvr.report.weights import (
     MOST,
+    OWN,
     SATURATED,
     numbers,
     points_for,
@@ -59,7 +60,11 @@ class TestNumbers:
     def test_every_weight_one(self):
         report = numbers(step_tokens(RESPONSES), "plain")
         # .5 + .25 + .1 = .85 and 2 * (.5 + .1) = 1.2.
-        assert report == {"weight_signal_mean": 1, "update_share_positive": pytest.approx(0.85 / 2.05)}
+        assert report == {
+            "weight_signal_mean": 1,
+            "weight_signal_std": 0,
+            "update_share_positive": pytest.approx(0.85 / 2.05),
+        }
 
     def test_a_method_that_some_responses_lack(self):
         tokens = step_tokens(RESPONSES)
@@ -86,7 +91,12 @@ class TestNumbers:
         bare = [{key: value for key, value in one.items() if key != "logps"} for one in RESPONSES]
         tokens = step_tokens(bare)
         assert tokens.totals() == {}
-        assert set(numbers(tokens, "weight")) == {"weight_signal_mean", "saturated", "between_sides"}
+        assert set(numbers(tokens, "weight")) == {
+            "weight_signal_mean",
+            "weight_signal_std",
+            "saturated",
+            "between_sides",
+        }
 
     @pytest.mark.parametrize("method", ["delta", "surprise", "dapo-ft"])
     def test_as_the_core_has_it(self, method):
@@ -132,6 +142,38 @@ class TestNumbers:
         assert ("saturated" in core) == ("saturated" in ours) == (method == "delta")
 
 
+def weighted(weights, advantages=(1.0, -1.0)):
+    """Two responses with these weights, of which the policy was less and less sure."""
+    return [
+        {"tokens": ["a"] * len(own), "advantage": advantage, "reward": float(advantage > 0), "weight": own,
+         "logps": [-0.1 * (place + 1) for place in range(len(own))]}
+        for own, advantage in zip(weights, advantages, strict=True)
+    ]  # fmt: skip
+
+
+class TestWeightsThatDoNothing:
+    def test_weights_that_hardly_differ_are_dapo_and_have_no_correlations(self):
+        """Their standard deviation was 0.004, and the page said that they rise with 1 - p."""
+        tokens = step_tokens(weighted([[0.998, 1.0, 1.002, 1.004], [0.996, 0.998, 1.0, 1.002]]))
+        told = numbers(tokens, OWN)
+        assert not [name for name in told if name.startswith(("rank", "between"))]
+        assert step_weights(tokens, 1, "mine.py:Flat", 10, {}) is None
+        assert sentences({OWN: told})[:2] == [
+            "This run weighs all tokens alike.",
+            "The weights hardly differ from each other: in effect, this is DAPO.",
+        ]
+
+    def test_zero_is_said(self):
+        told = numbers(step_tokens(weighted([[0.0] * 4, [0.0] * 4])), OWN)
+        assert "Every weight is 0: nothing is learnt." in sentences({OWN: told})
+
+    def test_saturated_by_side(self):
+        shown = step_weights(step_tokens(weighted([[1.2, 1.2, 1.2, 1.1], [0.8] * 4])), 1, "delta", 10, {})
+        assert shown["tells_sides"]
+        shown = step_weights(step_tokens(weighted([[1.2, 0.8, 1.2, 0.8]] * 2)), 1, "delta", 10, {})
+        assert not shown["tells_sides"]
+
+
 class TestSentences:
     def test_saturated_sides(self):
         own = {
@@ -144,7 +186,8 @@ class TestSentences:
         said = sentences({"weight": own, "plain": {"update_share_positive": 0.487}}, reliability=0.7)
         assert said == [
             "71 % of the coefficients are at the ends of their range; on this batch the weights tell sides, not tokens "
-            "(the side alone explains 91 % of their variance).",
+            "(the side alone explains 91 % of their variance). "
+            "Shaded by the coefficient, tokens show their side; the share of the update tells them apart.",
             "On right responses the weight falls with 1 \N{MINUS SIGN} p: rank correlation \N{MINUS SIGN}0.99; on wrong ones it "
             "hardly follows 1 \N{MINUS SIGN} p: rank correlation +0.02.",
             "Right responses have 44.1 % of the update, and 48.7 % with every weight one.",

@@ -2,7 +2,8 @@
 
 import pytest
 
-from delta_rlvr.runs.recorder import came_to_nothing, is_sampled
+from delta_rlvr.runs import RunDescription, RunWriter
+from delta_rlvr.runs.recorder import Recorder, came_to_nothing, is_sampled
 
 
 @pytest.mark.parametrize(
@@ -40,3 +41,19 @@ def test_a_run_that_came_to_nothing(steps, scores, said):
     lines = [{"step": 1, "reward": reward, "signal_groups": signal} for reward, signal in steps]
     told = came_to_nothing([*lines, {"step": 9, "loss": 0.0}], scores)
     assert told is None if said is None else said in told
+
+
+def test_weights_that_do_nothing_are_noted(tmp_path):
+    lines = [
+        {"step": 1, "signal_groups": 0.5, "weight_signal_mean": 1.0, "weight_signal_std": 0.004},
+        {"step": 2, "signal_groups": 0.5, "weight_signal_mean": 1.0, "weight_signal_std": 0.1},
+        {"step": 3, "signal_groups": 0.5},  # a method without weights
+    ]
+    with RunWriter.create(tmp_path / "run", RunDescription("trl", "mine", 0, "m", "t", {})) as writer:
+        heard = []
+        recorder = Recorder(writer, None)
+        recorder.listeners.append(heard.append)
+        for line in lines:
+            recorder.log(line)
+    notes = [line.get("note") for line in heard]
+    assert notes == ["the weights hardly differ from each other: in effect, this is DAPO", None, None]

@@ -1,4 +1,4 @@
-"""`delta-rlvr completion SHELL`: what bash, zsh or fish needs to complete commands, options and methods."""
+"""`delta-rlvr completion SHELL`: what a shell needs to complete what you type."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ def options_of(command: str) -> list[str]:
 
         own = {
             "train": ["--help-all"],
-            "compare": ["--methods", "--seeds", "--learning-rates", "--tuning-seeds", "--pass-at"],
+            "compare": [
+                *("--methods", "--seeds", "--learning-rates", "--tuning-seeds", "--pass-at"),
+                *("--parallel", "--only", "--list", "--without-signal"),
+            ],
         }
         own["doctor"] = ["--no-steps", "--processes"]
         return sorted({f"--{name}" for name in known_options()} | {"--config", "--help", *own[command]})

@@ -87,7 +87,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a prompt of your own, with {question} where the question goes; it asks for \\boxed{}, 'Answer: X' or '#### X', "
         "or --extract says where the answer stands",
     )
-    asked("--extract", choices=list(EXTRACTORS), help="where the answer to --template_text stands")
+    asked(
+        "--extract",
+        choices=list(EXTRACTORS),
+        metavar="WHERE",
+        help=f"where the answer to --template_text stands: {', '.join(EXTRACTORS)}",
+    )
     asked(
         "--reward",
         metavar="PLACE",
@@ -95,7 +100,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
     drawn = parser.add_argument_group(
-        "sampling (default: the preset's, a built-in task's own, else the paper's for mathematics)"
+        "sampling (default: the preset's, a built-in task's, else the paper's)"
     ).add_argument
     drawn("-k", "--samples-per-question", type=int, metavar="K", dest="k")
     drawn("--max-tokens", type=int, metavar="N")

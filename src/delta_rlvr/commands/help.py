@@ -5,7 +5,6 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable
 
-from delta_rlvr.commands.names import method_names
 from delta_rlvr.models import DEFAULT_POLICY
 from delta_rlvr.tasks import DEFAULT_TASK
 from delta_rlvr.tasks.templates import TEMPLATES
@@ -13,88 +12,135 @@ from rlvr_graders.extract import EXTRACTORS
 
 TRAIN = """usage: delta-rlvr train [--config FILE.yaml] [--OPTION VALUE ...]
 
-Trains a language model with reinforcement learning from verifiable rewards. Without options it trains the
-bundled tiny policy on the built-in task: a few minutes on a laptop's CPU.
+Trains a language model with reinforcement learning from verifiable rewards.
+Without options it trains the bundled tiny policy on the built-in task: a few
+minutes on a laptop's CPU.
 
-what to train
-  --model NAME            {default_policy} (bundled, the default), smollm2-135m, a GGUF file, a folder, or a hub id
-  --task NAME             {default_task} (the default), another built-in task, reasoning-gym:NAME,
-                          a file (.jsonl, .jsonl.gz, .json, .csv, .parquet), or a hub data set; settings follow
-                          as ?key=value&key=value
-  --template NAME         prompt template for rows of a file or data set: {templates}
-  --template_text TEXT    a prompt of your own, with {{question}} where the question goes; it asks for \\boxed{{}},
-                          'Answer: X' or '#### X', or --extract says where the answer stands: {extractors}
-  --reward PLACE          a reward function of your own in the place of the task's grader: my.py:function or
-                          package.module:function, with TRL's signature (docs/tasks.md)
-  --train_problems N      training problems (default: as many as the steps need, or all there are)
-  --method NAME           {methods}
-                          (`delta-rlvr methods` says what each is). Settings follow the name, as in
-                          'delta?lambda_min=0.5&lambda_max=1.5'; a rule of your own is my_rules.py:MyRule
-  --show_methods NAMES    methods whose weights the token view shows too, with commas between them
-how to train              (in brackets: the default; after a semicolon: the bundled policy's default)
-  --steps N               optimizer steps (give it, or --num_train_epochs; 80)
-  --seed N                seed of everything (42)
-  --learning_rate X       step size (1e-06; 0.0005)
-  --num_generations N     responses per prompt (8; 8)
+what people set (in brackets: the default; after a semicolon: the bundled
+policy's)
+  --model NAME        {default_policy} (bundled, the default), smollm2-135m, a folder,
+                      a GGUF file, or a hub id
+  --task NAME         {default_task} (the default), another built-in task,
+                      reasoning-gym:NAME, a file (.jsonl, .jsonl.gz, .json,
+                      .csv, .parquet), or a hub data set; settings follow as
+                      ?key=value&key=value
+  --method NAME       delta (the default), dapo, grpo, ...: `delta-rlvr methods`
+                      lists them. Settings follow the name:
+                      'delta?lambda_min=0.5&lambda_max=1.5'. A rule of your own
+                      is my_rules.py:MyRule
+  --reward PLACE      a reward function of your own in the place of the task's
+                      grader: my.py:function or package.module:function, with
+                      TRL's signature (docs/tasks.md)
+  --steps N           optimizer steps (give it, or --num_train_epochs; 80)
+  --learning_rate X   step size (1e-06; 0.0005)
+  --num_generations N
+                      responses per prompt (8; 8)
   --per_device_train_batch_size N
-                          responses per pass (8; 128)
+                      responses per pass (8; 128)
   --gradient_accumulation_steps N
-                          passes per step (1; 1)
-  --steps_per_generation N
-                          passes per rollout batch (as many as a step has; 2)
-  --num_iterations N      times over a rollout batch (1)
+                      passes per step (1; 1)
   --max_completion_length N
-                          longest response, in tokens (the task's own, or what the context leaves)
-  --temperature X         sampling temperature (1)
-  --lora_rank N           train a LoRA adapter of this rank (all weights)
-  --overlong_buffer N     DAPO's soft overlong penalty over the last N tokens (none)
-output
-  --output DIR            run folder (runs/train, and for the next runs runs/train-2, runs/train-3, ...)
-  --resume                go on from its last whole checkpoint; options that are not given stay as they were
-  --save_steps N          steps between checkpoints (500; 20)
-  --report_to wandb       trackers, as in TRL (none)
+                      longest response, in tokens (the task's own, or what the
+                      context leaves)
+  --seed N            seed of everything (42)
+  --output DIR        run folder (runs/train, and for the next runs
+                      runs/train-2, runs/train-3, ...)
+  --resume            go on from its last whole checkpoint; options that are not
+                      given stay as they were
+  --report_to wandb   trackers, as in TRL (none)
+data
+  --template NAME     prompt template for rows of a file or data set:
+                      {templates}
+  --template_text TEXT
+                      a prompt of your own, with {{question}} where the question
+                      goes; it asks for \\boxed{{}}, 'Answer: X' or '#### X', or
+                      --extract says where the answer stands:
+                      {extractors}
+  --train_problems N  training problems (as many as the steps need, or all)
+how to train
+  --steps_per_generation N
+                      passes per rollout batch (as many as a step has; 2)
+  --num_iterations N  times over a rollout batch (1)
+  --temperature X     sampling temperature (1)
+  --lora_rank N       train a LoRA adapter of this rank (all weights)
+  --overlong_buffer N
+                      DAPO's soft overlong penalty over the last N tokens (none)
+scores, checkpoints and page
   --eval_problems N, --eval_samples N
-                          held-out score before and after: problems (200), samples per problem (4)
+                      held-out score before and after: problems (200), samples
+                      per problem (4)
+  --eval_every N      the same score every N steps, and a checkpoint at the best
+                      of them (none)
   --eval_temperature X, --eval_greedy
-                          its temperature (that of the training; 0: greedy); greedy too, beside the sampled one
+                      its temperature (that of the training; 0: greedy); greedy
+                      too, beside the sampled one
+  --save_steps N      steps between checkpoints (500; 20)
   --rollouts_every N, --rollout_groups N
-                          what the token view is made from: steps between dumps (10), prompts per dump (4)
+                      what the token view is made from: steps between dumps
+                      (10), prompts per dump (4)
+  --show_methods NAMES
+                      methods whose weights the token view shows too, with
+                      commas between them
 
-Every option of TRL's GRPOConfig works here and in the YAML file; `delta-rlvr train --help-all` lists them.
-Several processes: torchrun --nproc_per_node N -m delta_rlvr train ...   (see docs/training.md)
+Every option of TRL's GRPOConfig works here and in the YAML file;
+`delta-rlvr train --help-all` lists them.
+Several processes (docs/training.md):
+  torchrun --nproc_per_node N -m delta_rlvr train ...
 """
 
-DOCTOR = """usage: delta-rlvr doctor [CONFIG] [--no-steps] [--processes N] [OPTION OF train ...]
+DOCTOR = """usage: delta-rlvr doctor [CONFIG] [--no-steps] [--processes N]
+                         [OPTION OF train ...]
 
-Checks a run before it starts: do the installed versions go together, are model and data there, do prompts and responses
-fit the context, do weights, optimizer, logits and stored hidden states fit the memory and checkpoints the disk? Then it takes two
-real steps in a folder that is deleted afterwards, and says how long the run will take. Nothing is written elsewhere.
+Checks a run before it starts: do the installed versions go together, are model
+and data there, do prompts and responses fit the context, do weights, optimizer,
+logits and stored hidden states fit the memory and checkpoints the disk? Then it
+takes two real steps in a folder that is deleted afterwards, and says how long
+the run will take. Nothing is written elsewhere.
 
-  CONFIG                  a settings file of train (YAML), or of verl: a config with a `delta` block, or its overrides, one per line
-                          (DRY_RUN=1 bash recipes/verl/qwen3_8b_base.sh delta > launch.txt); no steps are taken for verl
-  --no-steps              only check, take no steps
-  --processes N           the run will be launched on N processes that share the model (FSDP, ZeRO-3): sizes are per process, and no
-                          steps are taken
+  CONFIG         a settings file of train (YAML), or of verl: a config with a
+                 `delta` block, or its overrides, one per line, as from
+                 DRY_RUN=1 bash recipes/verl/qwen3_8b_base.sh delta > launch.txt
+                 No steps are taken for verl
+  --no-steps     only check, take no steps
+  --processes N  the run will be launched on N processes that share the model
+                 (FSDP, ZeRO-3): sizes are per process, and no steps are taken
 
-Every option of `delta-rlvr train` works here too, except --resume. It ends with "ready" (exit code 0) or with a numbered list of
-what to change (exit code 2; 1 where the steps failed).
+Every option of `delta-rlvr train` works here too, except --resume. It ends with
+"ready" (exit code 0) or with a numbered list of what to change (exit code 2; 1
+where the steps failed).
 """
 
-COMPARE = """usage: delta-rlvr compare --methods NAME,NAME[,...] [--seeds N] [--learning-rates X,Y,...] [OPTION OF train ...]
+COMPARE = """usage: delta-rlvr compare --methods NAME,NAME[,...] [--seeds N]
+                          [--learning-rates X,Y,...] [OPTION OF train ...]
 
-Makes the same training run for each method and seed, one after another, and ends with one table: the held-out score of
-each method, the difference to the first method in points, and a test paired by seed. You can interrupt it and start it
-again with the same options: finished runs are kept, and an unfinished one goes on from its last whole checkpoint.
+Makes the same training run for each method and seed, and ends with one table:
+the held-out score of each method, the difference to the first method in points,
+and a test paired by seed. You can interrupt it and start it again with the same
+options: finished runs are kept, and an unfinished one goes on from its last
+whole checkpoint.
 
-  --methods NAMES         names with commas between them; the others are compared with the first
-  --seeds N               how many seeds, from --seed upwards (default: 3; 6 or more to tell two methods apart)
-  --learning-rates RATES  as 5e-6,1e-5,2e-5: every method first runs at each, and is compared at the one that is best for it
-  --tuning-seeds N        seeds for that choice, after those of the comparison (default: 1)
-  --pass-at K             the k of pass@k (default: --eval_samples)
-  --output DIR            folder of the runs (default: runs/compare)
+  --methods NAMES    names with commas between them; the others are compared
+                     with the first
+  --seeds N          how many seeds, from --seed upwards (default: 3; 6 or more
+                     to tell two methods apart)
+  --learning-rates RATES
+                     as 5e-6,1e-5,2e-5: every method first runs at each, and is
+                     compared at the one that is best for it
+  --tuning-seeds N   seeds for that choice, after those of the comparison
+                     (default: 1)
+  --pass-at K        the k of pass@k (default: --eval_samples)
+  --output DIR       folder of the runs (default: runs/compare)
+  --parallel N       runs at a time, each a process with a GPU of its own, or
+                     sharing one (default: as many as there are GPUs)
+  --list             print the runs as one command a line, for a job array, and
+                     the command that concludes
+  --only K           make run K of these alone
+  --without-signal   go on though the rewards of a run never differ, which stops
+                     a comparison otherwise
 
-The score that decides is sampled; the greedy one, pass@k and the entropy stand beside it (--eval_greedy false leaves it out).
-All runs start from the same weights, which are scored once.
+The score that decides is sampled; the greedy one, pass@k and the entropy stand
+beside it (--eval_greedy false leaves it out). All runs start from the same
+weights, which are scored once.
 
 Every option of `delta-rlvr train` works here too, except --method and --resume.
 """
@@ -104,13 +150,15 @@ def train_help() -> str:
     return TRAIN.format(
         default_policy=DEFAULT_POLICY,
         default_task=DEFAULT_TASK,
-        methods=_listed(method_names()),
-        templates=_listed(TEMPLATES, first=46),
-        extractors=_listed(EXTRACTORS, first=58),
+        templates=_listed(TEMPLATES),
+        extractors=_listed(EXTRACTORS),
     )
 
 
-def _listed(names: Iterable[str], first: int = 0) -> str:
-    """Names with commas, broken into lines under the second column; `first`: how much of the first line is taken."""
-    lines = textwrap.fill(", ".join(names), 84, break_on_hyphens=False, initial_indent=" " * first)
-    return lines.lstrip().replace("\n", "\n" + " " * 26)
+def _listed(names: Iterable[str]) -> str:
+    """Names with commas, broken into lines under the second column."""
+    indent = " " * 22
+    lines = textwrap.fill(
+        ", ".join(names), 80, break_on_hyphens=False, initial_indent=indent, subsequent_indent=indent
+    )
+    return lines.lstrip()

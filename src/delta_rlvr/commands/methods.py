@@ -7,14 +7,32 @@ import ast
 import inspect
 import sys
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import fields
-from itertools import zip_longest
 
 from delta_rlvr.adapters.engines import engines_for
 from delta_rlvr.objectives import Method, all_methods, get_method
+from delta_rlvr.weight_words import weights_in_effect
 
-_COLUMNS = 100
+_COLUMNS = 80
+_FIRST = ("delta", "dapo")
+_PAPERS = ("arXiv", "after arXiv")
+_GROUPS: tuple[tuple[str, Callable[[Method], bool]], ...] = (
+    ("to begin with", lambda one: one.name in _FIRST),
+    ("baselines of the DelTA paper", lambda one: one.paper.startswith("App. J")),
+    ("DelTA, changed in one place", lambda one: one.name.startswith("delta-")),
+    ("methods of other papers", lambda one: one.paper.startswith("arXiv")),
+    (
+        "what perfect or measured credit would do",
+        lambda one: not {"decisive", "measured"}.isdisjoint(one.rule.needs),
+    ),
+    ("others", lambda one: True),
+)
+"""What `delta-rlvr methods` groups by: a method is in the first group that it belongs to."""
+_FURTHER = (
+    "`delta-rlvr methods NAME`: what it needs, where it runs, what can be set.",
+    "A rule of your own: `delta-rlvr methods my_rules.py:MyRule --check` tries it.",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,23 +61,32 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+def grouped(methods: Iterable[Method]) -> dict[str, list[Method]]:
+    """The methods by heading: those to begin with lead."""
+    groups: dict[str, list[Method]] = {heading: [] for heading, _ in _GROUPS}
+    for one in methods:
+        groups[next(heading for heading, belongs in _GROUPS if belongs(one))].append(one)
+    groups[_GROUPS[0][0]].sort(key=lambda one: _FIRST.index(one.name))
+    return {heading: group for heading, group in groups.items() if group}
+
+
 def listed(methods: Iterable[Method]) -> list[str]:
-    """Every method with its paper, what it needs and what it is, in lines that fit a terminal."""
-    rows = [("name", "paper", "needs", "what")]
-    rows += [(one.name, one.paper, " ".join(one.rule.needs) or "-", one.about) for one in methods]
-    widths = [max(len(row[0]) for row in rows), 16, max(len(row[2]) for row in rows)]
-    widths.append(max(20, _COLUMNS - sum(widths) - 2 * len(widths)))
+    """Every method with what it is and where it is from, in groups."""
+    groups = grouped(methods)
+    column = max(len(one.name) for group in groups.values() for one in group) + 4
     lines = []
-    for row in rows:
-        cells = [textwrap.wrap(text, width) for text, width in zip(row, widths, strict=True)]
-        laid_out = zip_longest(*cells, fillvalue="")
-        lines += ["  ".join(map(str.ljust, parts, widths)).rstrip() for parts in laid_out]
-    return lines
+    for heading, group in groups.items():
+        lines.append(f"{heading}:")
+        for one in group:
+            said = f"{one.about} ({one.paper})" if one.paper.startswith(_PAPERS) else one.about
+            lead = f"  {one.name}".ljust(column)
+            lines += textwrap.wrap(said, _COLUMNS, initial_indent=lead, subsequent_indent=" " * column)
+    return [*lines, "", *_FURTHER]
 
 
 def check(method: Method) -> int:
     """Try the method's rule; what it was tried on, or what it broke."""
-    from delta_rlvr.testing import RuleBroken, check_rule
+    from delta_rlvr.testing import RuleBroken, check_rule, spread_of_weights
 
     try:
         checks = check_rule(method.rule)
@@ -69,6 +96,11 @@ def check(method: Method) -> int:
     for one in checks:
         print(f"ok  {one}")
     print(f"{method.name} passes all {len(checks)} checks.")
+    if not method.rule.constant:
+        mean, std = spread_of_weights(method.rule)
+        print(f"Its weights on random batches: mean {mean:.4g}, standard deviation {std:.3g}.")
+        if warning := weights_in_effect(mean, std):
+            print(f"warning: {warning}")
     return 0
 
 

@@ -21,12 +21,11 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from delta_rlvr.credit.batch import TokenBatch
-from delta_rlvr.credit.checks import extremes, first_bad_row
+from delta_rlvr.credit.checks import check_intervals, extremes, first_bad_row
 from delta_rlvr.credit.record import CreditRecord
 from delta_rlvr.credit.reduce import AnotherRankRefused
 from delta_rlvr.hints import did_you_mean
@@ -70,9 +69,17 @@ class HiddenStates:
         return "hidden states"
 
 
+def setting(default: float, interval: str) -> Any:
+    """A rule's setting and where it must lie: `share: float = setting(0.2, "(0, 1]")` refuses 0 and takes 1."""
+    return dataclasses.field(default=default, metadata={"interval": interval})
+
+
 @dataclass(frozen=True)
 class TokenRule:
     """A way to weigh tokens. Subclass it as a frozen dataclass and write `weigh`; override the rest where it is not so."""
+
+    def __post_init__(self) -> None:
+        check_intervals(self)
 
     @property
     def needs(self) -> Collection[str]:
@@ -235,7 +242,7 @@ def _problem(answer: object, batch: TokenBatch, rule: TokenRule) -> RuleError | 
             f"{name}.weigh gave shape {tuple(weights.shape)}: give one weight per valid token of the batch, [{len(batch.row)}] here "
             "(batch.row says which response a token belongs to)"
         )
-    if weights.is_complex() or weights.dtype == torch.bool:
+    if not weights.is_floating_point():
         return RuleError(f"{name}.weigh gave {weights.dtype}: give floating-point weights, as with .float()")
     low, high = extremes(weights)
     if low >= 0 and high < math.inf:

@@ -20,8 +20,9 @@ from delta_rlvr.evaluate.significance import (
     SIGNIFICANCE,
     EffectSize,
     detectable_difference,
+    detectable_in_spreads,
     effect_size,
-    holm,
+    holm_of_known,
     mann_whitney,
     sign_flip_test,
 )
@@ -79,15 +80,11 @@ def compare_seeds(scores: Mapping[str, SeedScores], baseline: str) -> list[SeedC
 
 def adjust(family: Sequence[SeedComparison]) -> list[SeedComparison]:
     """Holm's correction over all comparisons of a family (a primary comparison, declared before, is not part of it)."""
-    paired = iter(holm([row.p_paired for row in family if row.p_paired is not None]))
-    unpaired = iter(holm([row.p_mann_whitney for row in family if row.p_mann_whitney is not None]))
+    paired = holm_of_known([row.p_paired for row in family])
+    unpaired = holm_of_known([row.p_mann_whitney for row in family])
     return [
-        replace(
-            row,
-            p_holm=None if row.p_paired is None else next(paired),
-            p_mann_whitney_holm=None if row.p_mann_whitney is None else next(unpaired),
-        )
-        for row in family
+        replace(row, p_holm=p, p_mann_whitney_holm=other)
+        for row, p, other in zip(family, paired, unpaired, strict=True)
     ]
 
 
@@ -168,35 +165,76 @@ class SeedTable:
 
     @property
     def sentence(self) -> str:
-        """Where the methods end, and what the test can and cannot tell."""
+        """The verdict, where the methods end, and how far the test reaches."""
         baseline, *others = self.rows
         what = "" if self.unit.sign else f" a {self.unit.score} of"
         ends = [f"{baseline.method} ends at{what} {self.unit.shown(baseline.mean)}"]
         ends += [f"{row.method} at {self.unit.shown(row.mean)}" for row in others]
         start = None if self.start is None else f"All started at {self.unit.shown(self.start)}."
-        return " ".join(filter(None, [f"{', '.join(ends)}.", start, self.verdict, self.note]))
+        return " ".join(filter(None, [self.verdict, f"{', '.join(ends)}.", start, self.basis]))
 
     @property
     def verdict(self) -> str:
-        """What the test can and cannot tell."""
-        if too_few := too_few_seeds([row.seeds for row in self.rows], self.test):
-            return too_few
+        """Which methods are ahead or behind; or how many seeds would tell."""
         baseline, *others = self.rows
-        how = f"({self.test_name}, two-sided, Holm's correction)"
-        apart = [
-            f"{row.method} differs from {baseline.method} by {gap_text(row.difference, self.unit, named=True)}, "
-            f"{p_words(self.p_adjusted(row))}"
-            for row in others
-            if is_significant(self.p_adjusted(row))
+        apart = [row for row in others if is_significant(self.p_adjusted(row))]
+        alike = [row for row in others if row not in apart]
+        clauses = [
+            f"{row.method} is {'ahead of' if row.difference.mean > 0 else 'behind'} {baseline.method} by "
+            f"{gap_text(row.difference, self.unit, named=True).lstrip('+-')}, {p_words(self.p_adjusted(row))}"
+            for row in apart
+            if row.difference
         ]
-        untested = [row.method for row in others if self.p(row) is None]
-        rest = f" Too few seeds for a test: {', '.join(untested)}." if untested else ""
-        if apart:
-            return f"{'; '.join(apart)} {how}.{rest}"
-        return (
-            f"No method differs from {baseline.method} at the 5 % level {how}: the differences are indistinguishable from "
-            f"seed-to-seed variation.{rest}"
-        )
+        if alike:
+            names = " or ".join(row.method for row in alike)
+            least, most = min(row.seeds for row in self.rows), max(row.seeds for row in self.rows)
+            seeds = counted(most, "seed") if least == most else f"{least} to {most} seeds"
+            said = f"cannot tell {names} from {baseline.method}: {seeds}"
+            clauses.append(f"{said}, {needed}" if (needed := self._needed(alike)) else said)
+        text = f"{'; '.join(clauses)}."
+        return text if apart else text[:1].upper() + text[1:]
+
+    def _needed(self, alike: Sequence[SeedComparison]) -> str | None:
+        """How many seeds the clearest of these differences would need."""
+        fewest = enough_seeds(len(self.rows) - 1, self.test)
+        known = [(seeds_needed(row), row) for row in alike]
+        sizes = [(max(seeds, fewest), row) for seeds, row in known if seeds is not None]
+        if not sizes:
+            too_few = too_few_seeds([row.seeds for row in self.rows], self.test)
+            return f"at least {fewest} needed" if too_few else None
+        seeds, row = min(sizes, key=lambda one: one[0])
+        if seeds > MANY_SEEDS:
+            return f"more than {MANY_SEEDS} needed for a difference as small as what was seen"
+        seen = "the difference seen" if len(alike) == 1 else f"the clearest difference seen, {row.method}'s"
+        return f"about {seeds} needed for {seen}" if seeds > row.seeds else None
+
+    @property
+    def basis(self) -> str:
+        """The test, and what else is to be said of the scores."""
+        too_few = too_few_seeds([row.seeds for row in self.rows], self.test)
+        test = too_few or f"Test: {self.test_name}, two-sided, at the 5 % level after Holm's correction."
+        untested = [row.method for row in self.rows[1:] if self.p(row) is None]
+        rest = f"Too few seeds for a test: {', '.join(untested)}." if untested and not too_few else None
+        return " ".join(filter(None, [test, rest, self.note]))
+
+
+MANY_SEEDS = 100
+"""More than anybody will train."""
+
+
+def seeds_needed(row: SeedComparison) -> int | None:
+    """Pairs of seeds with which a difference like the one seen, with the spread seen, would be found in four of five comparisons; None
+    where nothing was seen to differ or to spread, `MANY_SEEDS` + 1 for any number above it."""
+    if not row.detectable or row.difference is None or row.difference.mean == 0:
+        return None
+    spread = row.detectable / detectable_in_spreads(row.pairs)
+    wanted = abs(row.difference.mean) / spread
+    return next((n for n in range(2, MANY_SEEDS + 1) if detectable_in_spreads(n) <= wanted), MANY_SEEDS + 1)
+
+
+def enough_seeds(comparisons: int, test: Test = "paired") -> int:
+    """The fewest seeds with which the test can show anything."""
+    return next(n for n in count(2) if comparisons * _floor(n, n, test) < SIGNIFICANCE)
 
 
 def too_few_seeds(seeds: Sequence[int], test: Test = "paired") -> str | None:
@@ -206,7 +244,7 @@ def too_few_seeds(seeds: Sequence[int], test: Test = "paired") -> str | None:
     least = min(1.0, len(others) * min(_floor(own, baseline, test) for own in others))
     if least < SIGNIFICANCE:
         return None
-    enough = next(n for n in count(2) if len(others) * _floor(n, n, test) < SIGNIFICANCE)
+    enough = enough_seeds(len(others), test)
     fewest, most = min(seeds), max(seeds)
     with_seeds = counted(most, "seed") if fewest == most else f"{fewest} to {most} seeds"
     corrected = " after Holm's correction" if len(others) > 1 else ""

@@ -18,7 +18,7 @@ from delta_rlvr.evaluate.seeds import (
     student_interval,
 )
 from delta_rlvr.files import is_number
-from delta_rlvr.report.groups import RunGroup, compare_settings, run_labels
+from delta_rlvr.report.groups import RunGroup, run_labels, settings_by_group
 from delta_rlvr.runs import RunReader
 from delta_rlvr.runs.layout import EVALUATIONS
 from delta_rlvr.score_units import POINTS, REWARD, ScoreUnit, score_unit
@@ -53,7 +53,7 @@ def comparison(runs: Sequence[RunReader], groups: Sequence[RunGroup]) -> dict[st
     starts = [(score["before"] or {}).get("accuracy") for score in scores if score["after"]]
     compared = seed_table(by_group, unit, rough[0] if rough else None, starts) if comparable else None
     labels = run_labels(runs)
-    differing, agreeing = compare_settings(runs)
+    differing, agreeing = settings_by_group(runs, groups)
     return {
         "runs": [
             {"label": label, "unit": _shown(unit), **score}
@@ -71,8 +71,8 @@ def comparison(runs: Sequence[RunReader], groups: Sequence[RunGroup]) -> dict[st
         "gap": compared.gap_name if compared else None,
         "reward_steps": steps,
         "unit": _shown(unit),
-        "sentence": _sentence(by_group, compared, steps, scores, asked, unit, _change(runs))
-        + _without_score(labels, scores),
+        "verdict": _verdict(by_group, compared, steps, scores, asked, unit, _change(runs)),
+        "sentence": _basis(compared, steps, labels, scores),
         "how_to_score": _how_to_score(runs) if steps else None,
         "differing": differing,
         "agreeing": agreeing,
@@ -95,7 +95,7 @@ def _asked(runs: Sequence[RunReader]) -> list[str]:
     return list(kinds.values())
 
 
-def _sentence(
+def _verdict(
     by_group: Mapping[str, Mapping[int, float]],
     compared: SeedTable | None,
     steps: int | None,
@@ -104,11 +104,31 @@ def _sentence(
     unit: ScoreUnit,
     change: str | None,
 ) -> str:
-    if compared is None and len(by_group) > 1:
+    """What the page leads with."""
+    if compared:
+        return compared.verdict
+    if len(by_group) > 1:
         return f"These runs are not compared: their scores are of {len(asked)} tasks or rewards ({'; '.join(asked)})."
-    if steps:
-        return _reward_sentence(by_group, compared, steps)
-    return compared.sentence if compared else _alone(by_group, scores, unit, change)
+    return _alone_in_training(by_group, steps) if steps else _alone(by_group, scores, unit, change)
+
+
+def _basis(
+    compared: SeedTable | None, steps: int | None, labels: Sequence[str], scores: Sequence[dict[str, Any]]
+) -> str:
+    """What the verdict stands on, beside the scores."""
+    missing = [label for label, score in zip(labels, scores, strict=True) if not score["after"]]
+    said = [
+        f"There is no held-out score: these are mean rewards over the first {_steps(steps)} of training."
+        if steps and compared
+        else None,
+        compared.basis if compared else None,
+        f"Without a score, and left out: {', '.join(missing)}." if 0 < len(missing) < len(labels) else None,
+    ]
+    return " ".join(filter(None, said))
+
+
+def _steps(steps: int) -> str:
+    return "step" if steps == 1 else f"{steps} steps"
 
 
 def _own_reward(run: RunReader, score: Mapping[str, Any]) -> bool:
@@ -122,13 +142,6 @@ def _few_problems(run: RunReader, score: Mapping[str, Any]) -> str | None:
     settings = run.info.get("settings")
     wanted = settings.get("eval_problems") if isinstance(settings, dict) else None
     return few_problems(score["after"]["problems"], wanted) if score["after"] else None
-
-
-def _without_score(labels: Sequence[str], scores: Sequence[dict[str, Any]]) -> str:
-    missing = [label for label, score in zip(labels, scores, strict=True) if not score["after"]]
-    if not missing or len(missing) == len(labels):
-        return ""
-    return f" Without a score, and left out: {', '.join(missing)}."
 
 
 def _scores(run: RunReader) -> dict[str, Any]:
@@ -251,17 +264,10 @@ def _tests(compared: SeedTable) -> list[dict[str, str]]:
     ]
 
 
-def _reward_sentence(
-    by_group: Mapping[str, Mapping[int, float]], compared: SeedTable | None, steps: int
-) -> str:
-    means = [
-        f"{label} {REWARD.plain(statistics.fmean(by_seed.values()))}" for label, by_seed in by_group.items()
-    ]
-    verdict = f" {compared.verdict}" if compared else ""
-    return (
-        f"There is no held-out score. The mean reward over the first {'step' if steps == 1 else f'{steps} steps'} of training is: "
-        f"{', '.join(means)}.{verdict}"
-    )
+def _alone_in_training(by_group: Mapping[str, Mapping[int, float]], steps: int) -> str:
+    ((label, by_seed),) = by_group.items()
+    mean = REWARD.plain(statistics.fmean(by_seed.values()))
+    return f"{label} has no held-out score; its mean reward over the first {_steps(steps)} of training is {mean}."
 
 
 def _how_to_score(runs: Sequence[RunReader]) -> dict[str, str]:
@@ -275,8 +281,8 @@ def _how_to_score(runs: Sequence[RunReader]) -> dict[str, str]:
     ]
     return {
         "words": "To compare held-out scores, run this, with your file of problems for FILE, and make the page again (add "
-        "--reward FILE.py:NAME if you have a reward of your own, --template_text with your prompt, and --max-tokens and -k for the "
-        "length and number of the responses):",
+        "`--reward FILE.py:NAME` if you have a reward of your own, `--template_text` with your prompt, and `--max-tokens` and `-k` for "
+        "the length and number of the responses):",
         "commands": "\n".join(commands),
     }
 
@@ -314,7 +320,7 @@ def _alone(
     change = change or f"{unit.signed(after - before)} {unit.name}"
     return (
         f"{label} goes from {what}{unit.shown(before)} to {unit.shown(after)} on held-out problems: {change}. "
-        "What the token weights add to it, a comparison of methods shows: delta-rlvr compare --methods dapo,delta."
+        "What the token weights add to it, a comparison of methods shows: `delta-rlvr compare --methods dapo,delta`."
     )
 
 

@@ -89,6 +89,18 @@ def compare_settings(runs: Sequence[RunReader]) -> tuple[dict[str, list[Any]], d
     return differing, agreeing
 
 
+def settings_by_group(
+    runs: Sequence[RunReader], groups: Sequence[RunGroup]
+) -> tuple[dict[str, list[Any]], dict[str, Any]]:
+    """Settings that differ, with one value per group, and those on which all runs agree. What a run has of its own (seed, folder) is
+    neither."""
+    differing, agreeing = compare_settings([runs[group.members[0]] for group in groups])
+    own = _OWN if len(runs) > 1 else ()
+    return tuple(
+        {key: value for key, value in part.items() if key not in own} for part in (differing, agreeing)
+    )  # type: ignore[return-value]
+
+
 def run_label(run: RunReader) -> str:
     method = run.info.get("method")
     if method and "explained" in run.info:

@@ -16,15 +16,18 @@ from scipy import stats
 
 from delta_rlvr.files import is_number
 from delta_rlvr.runs.layout import round_significant
+from delta_rlvr.weight_words import hardly_differ, weights_in_effect
 
 OWN, PLAIN, OTHER = "weight", "plain", "other:"
 """Keys of weights: the run's own; every weight one; before another method's name."""
 SATURATED = 0.05
 """An assignment (alpha) that is this close to an end of its range counts as saturated."""
 SAME = 1e-4
-"""Weights that are all this close to each other tell no token from another."""
+"""Weights that are all this close to each other tell no token of a response from another."""
 SURE, UNSURE = 0.1, 0.5
 """1 - p of tokens that the policy was sure of is below the first, of those that it was unsure of above the second."""
+MOSTLY_SIDES = 0.6
+"""Where the side explains this share of the weights' variance, shading by weight shows sides, not tokens."""
 _SEEN = 0.02
 """A difference between two mean weights that an eye sees in the figure: a twentieth of DelTA's range."""
 # Tokens in the figure: of one side at one step, at least and at most; and of the whole page, so that it stays light.
@@ -68,8 +71,9 @@ class StepTokens:
         return {key: total for key, total in sums.items() if total > 0}
 
     def varies(self, key: str) -> bool:
-        """Whether these weights tell any token that has an advantage from another."""
-        return _spread(self.weights[key][self.side != 0]) > SAME
+        """Whether these weights tell tokens that have an advantage from one another."""
+        known = self.weights[key][(self.side != 0) & np.isfinite(self.weights[key])]
+        return len(known) > 0 and not hardly_differ(float(known.mean()), float(known.std()))
 
     def tells_responses(self, key: str) -> bool:
         """Whether the weights tell responses apart and no token of a response from another."""
@@ -132,6 +136,7 @@ def step_weights(
             tokens.sides,
         ),
         "sides": tokens.sides,
+        "tells_sides": any(row["key"] == OWN and row.get("between_sides", 0) >= MOSTLY_SIDES for row in rows),
         "rows": rows,
         "drawn": {"key": drawn, "name": names[drawn]},
         "points": {name: _sample(tokens, drawn, sign, points) for name, sign in _SIDES},
@@ -151,6 +156,7 @@ def numbers(tokens: StepTokens, key: str) -> dict[str, float]:
     report: dict[str, float] = {}
     if np.any(counted := (side != 0) & np.isfinite(weights)):
         report["weight_signal_mean"] = float(weights[counted].mean())
+        report["weight_signal_std"] = float(weights[counted].std())
     if key == OWN and np.any(known := (side != 0) & np.isfinite(tokens.alpha)):
         alpha = tokens.alpha[known]
         report["saturated"] = float(np.mean((alpha < SATURATED) | (alpha > 1 - SATURATED)))
@@ -163,7 +169,7 @@ def numbers(tokens: StepTokens, key: str) -> dict[str, float]:
     update = tokens.update(key)
     if (total := float(np.nansum(update))) > 0:
         report["update_share_positive"] = float(np.nansum(update[side > 0])) / total
-    for name, sign in _SIDES:
+    for name, sign in _SIDES if tokens.varies(key) else ():
         for label, values in (("rank", tokens.uncertain), ("measured", sign * tokens.measured)):
             correlation = _rank_correlation(weights[side == sign], values[side == sign])
             if correlation is not None:
@@ -197,8 +203,15 @@ def sentences(
             f"on this batch the weights tell {what} (the side alone explains {share:.0%} of their variance)."
         )
         said.append(_percent(_capital(ends + tells)))
+        if share >= MOSTLY_SIDES and not tells_responses:
+            said[-1] += (
+                " Shaded by the coefficient, tokens show their side; the share of the update tells them apart."
+            )
     elif own:
         said.append("This run weighs all tokens alike.")
+    if "weight_signal_std" in own and (own["weight_signal_mean"], own["weight_signal_std"]) != (1, 0):
+        warning = weights_in_effect(own["weight_signal_mean"], own["weight_signal_std"])
+        said += [f"{_capital(warning)}."] if warning else []
     if clauses := [
         _follows(own, name, word)
         for name, word in (

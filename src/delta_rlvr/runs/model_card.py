@@ -55,5 +55,5 @@ def card(info: Mapping[str, Any], drawn: str | None = None) -> str:
     lines += [f"| {name} | {value} |" for name, value in shown.items() if value is not None]
     versions = ", ".join(f"{name} {number}" for name, number in (info.get("versions") or {}).items())
     versions = versions or "not recorded"
-    lines += ["", f"Every setting stands in `run.json` of the run's folder. Versions: {versions}.", ""]
+    lines += ["", f"Versions: {versions}.", ""]
     return "\n".join(lines)

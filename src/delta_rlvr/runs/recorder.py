@@ -8,6 +8,7 @@ from typing import Any
 from delta_rlvr.models.token_texts import token_texts, vocabulary_texts
 from delta_rlvr.rewards import OVERLONG
 from delta_rlvr.runs.writer import RunWriter
+from delta_rlvr.weight_words import weights_in_effect
 
 Decisive = Callable[[list[str]], list[int] | None]
 """Token texts of a response -> 0/1 a token, or None where the task cannot know."""
@@ -39,10 +40,12 @@ class Recorder:
         self._names = (length_limit, group_size)
         self.listeners: list[Callable[[dict[str, Any]], None]] = []
         """Called with every line of metrics."""
+        self.viewers: list[Callable[[int, list[dict[str, Any]]], None]] = []
+        """Called with every step's rollouts that are written."""
 
     def log(self, line: Mapping[str, Any]) -> None:
-        """The metrics of a step, with a note where it taught nothing."""
-        note = no_signal(line, IN_FOLDER, *self._names)
+        """The metrics of a step, with a note where it taught nothing, or the weights do nothing."""
+        note = no_signal(line, IN_FOLDER, *self._names) or _in_effect(line)
         whole = {**line, "note": note} if note else dict(line)
         written = self.writer.log(whole)
         for listener in self.listeners:
@@ -54,7 +57,10 @@ class Recorder:
 
     def write_rollouts(self, step: int, responses: Iterable[Mapping[str, Any]]) -> None:
         """The responses of a step, each with its `ids` and what else is known of it. `decisive` may be a function of the texts."""
-        self.writer.write_rollouts(step, [self._line(step, one) for one in responses])
+        lines = [self._line(step, one) for one in responses]
+        self.writer.write_rollouts(step, lines)
+        for viewer in self.viewers:
+            viewer(step, lines)
 
     def save_tokens(self, step: int | None = None) -> None:
         """Write the token sums; with `step`, a copy into its checkpoint."""
@@ -102,12 +108,25 @@ def no_signal(
     return f"no learning signal: {cause}"
 
 
+def learnt_nothing(metrics: Iterable[Mapping[str, Any]]) -> str | None:
+    """Of a whole run: a sentence where it had nothing to learn from."""
+    shares = [line["signal_groups"] for line in metrics if line.get("signal_groups") is not None]
+    if shares and not any(shares):
+        return "Nothing was learnt: in no step did the rewards of a group differ (the notes of the steps say why)."
+    return None
+
+
+def _in_effect(line: Mapping[str, Any]) -> str | None:
+    mean, std = line.get("weight_signal_mean"), line.get("weight_signal_std")
+    return None if mean is None or std is None else weights_in_effect(mean, std)
+
+
 def came_to_nothing(metrics: Iterable[Mapping[str, Any]], scores: Sequence[float] = ()) -> str | None:
     """Of a whole run: a sentence where it had nothing to learn from, or where the policy collapsed. `scores`: held-out, before and
     after."""
     lines = [line for line in metrics if None not in (line.get("signal_groups"), line.get("reward"))]
-    if lines and not any(line["signal_groups"] for line in lines):
-        return "Nothing was learnt: in no step did the rewards of a group differ (the notes of the steps say why)."
+    if silence := learnt_nothing(lines):
+        return silence
     end = lines[-max(2, len(lines) // 4) :]
     first, last = (sum(line["reward"] for line in part) / max(1, len(part)) for part in (lines[:1], end))
     silent = len(lines) > 2 and last < first and not any(line["signal_groups"] for line in end)

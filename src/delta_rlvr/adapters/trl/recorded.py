@@ -68,7 +68,7 @@ def recorded(
             settings=settings,
             rule=None if method.rule.constant else dataclasses.asdict(method.rule),
             steps_planned=trainer.planned_steps,
-            versions={key.replace("-", "_"): one for key, one in installed_versions(*_PACKAGES).items()},
+            versions=_versions(),
         )
         if step is None:
             writer = RunWriter.create(folder, description)
@@ -103,22 +103,35 @@ def recorded(
 @contextmanager
 def recorded_script(trainer: DeltaTrainer, checkpoint: Path | None) -> Iterator[Recording]:
     """`recorded` for `DeltaTrainer.train` in a user's script, of which the trainer alone is known."""
-    config = trainer.args
+    config, facts = trainer.args, script_facts(trainer)
     resumed = checkpoint is not None and (Path(str(config.output_dir)) / RUN).exists()
-    settings = {
-        **config.to_dict(),
-        "reward": ", ".join(trainer.reward_func_names),
-        f"method{CONTENT}": rule_digest(config.resolved_method.rule),
-    }
-    data = getattr(trainer.train_dataset, "info", None)
     with recorded(
         trainer,
-        settings=settings,
-        model=trainer.model_name,
-        task=getattr(data, "dataset_name", None) or "a data set of the script",
+        settings={**facts["settings"], f"method{CONTENT}": rule_digest(config.resolved_method.rule)},
+        model=facts["model"],
+        task=facts["task"],
         step=_step_of(checkpoint) if checkpoint and resumed else None,
     ) as recording:
         yield recording
+
+
+def script_facts(trainer: DeltaTrainer) -> dict[str, Any]:
+    """What `run.json` would say of a run of a script, for its model card."""
+    config = trainer.args
+    data = getattr(trainer.train_dataset, "info", None)
+    return {
+        "model": trainer.model_name,
+        "method": config.method,
+        "task": getattr(data, "dataset_name", None) or "a data set of the script",
+        "seed": config.seed,
+        "steps": trainer.state.global_step,
+        "settings": {**config.to_dict(), "reward": ", ".join(trainer.reward_func_names)},
+        "versions": _versions(),
+    }
+
+
+def _versions() -> dict[str, str]:
+    return {key.replace("-", "_"): one for key, one in installed_versions(*_PACKAGES).items()}
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from delta_rlvr.adapters.metrics import untracked
 from delta_rlvr.adapters.trl.resume import read_seal, seal
 from delta_rlvr.adapters.trl.rollout_batch import RolloutBatch
+from delta_rlvr.adapters.trl.sharing import track_tokens
 from delta_rlvr.files import is_number
 from delta_rlvr.runs import RunWriter
 from delta_rlvr.runs.layout import shown_text
@@ -73,6 +74,7 @@ class RunFolderCallback(TrainerCallback):
         self._trainer = trainer
         if self.recorder is not None:
             self.recorder.tokenizer = trainer.processing_class
+            self.recorder.viewers.append(partial(track_tokens, trainer.args.report_to))
         trainer.looks_closely = self.is_sampled
         trainer.observers.append(self.observe)
         trainer.add_callback(self)

@@ -46,7 +46,7 @@ from delta_rlvr.adapters.trl.checks import refuse_infinite, refusing_empty
 from delta_rlvr.adapters.trl.config import DeltaTrainerConfig
 from delta_rlvr.adapters.trl.finite import FiniteTraining
 from delta_rlvr.adapters.trl.head import check_head, logit_scale, whole_head
-from delta_rlvr.adapters.trl.recorded import checkpoint_named, last_checkpoint, recorded_script
+from delta_rlvr.adapters.trl.recorded import checkpoint_named, last_checkpoint, recorded_script, script_facts
 from delta_rlvr.adapters.trl.resume import ExactResume
 from delta_rlvr.adapters.trl.rollout_batch import RolloutBatch
 from delta_rlvr.adapters.trl.version import VERSION_HELP, check_trl_version
@@ -54,6 +54,7 @@ from delta_rlvr.adapters.trl.weighing import BatchFacts, Weigher
 from delta_rlvr.credit import CreditStream, RowStore
 from delta_rlvr.models.finite import sampled
 from delta_rlvr.objectives import Method, group_numbers, rewarded_alike
+from delta_rlvr.runs.model_card import write_card
 
 Plan: TypeAlias = Literal["stock", "late", "forced", "none"]
 
@@ -137,9 +138,9 @@ class DeltaTrainer(GRPOTrainer):
             return super().train(str(checkpoint) if checkpoint else None, *args, **kwargs)
 
     def create_model_card(self, *args: Any, **kwargs: Any) -> None:
-        # TRL's card would say nothing of what the run is; a run folder has ours, with the model.
-        if not self.args.run_folder:
-            super().create_model_card(*args, **kwargs)
+        # TRL's card would say nothing of what the run is; a run folder has ours with the model, and the hub shows the one beside it.
+        if self.is_world_process_zero() and (self.args.push_to_hub or not self.args.run_folder):
+            write_card(Path(str(self.args.output_dir)), script_facts(self))
 
     @property
     def model_name(self) -> str:

@@ -21,14 +21,18 @@ class Charts {
     this.plots = [];
   }
 
-  /** One panel. `lines`: {label, colour, line, values, low, high}; a line with low and high gets a band. Some steps have no value (a
-   * rollout batch may last several steps, and some numbers are taken at few of them): lines and bands go on over them. */
-  add(holder, { title, steps, lines, log, height = 190 }) {
+  /** One panel. `lines`: {label, colour, line, values, low, high}; a line with low and high gets a band: while one points at the line,
+   * where several would lie over each other. `known`: the lines are told elsewhere, so the legend shows while one reads values. Some
+   * steps have no value (a rollout batch may last several steps, and some numbers are taken at few of them): lines and bands go on. */
+  add(holder, { title, steps, lines, log, known = false, height = 190 }) {
     const ink = colour("--soft");
     const rule = colour("--rule");
     const series = [{ label: "step", value: (_, value) => (value === null ? "–" : number(value)) }];
     const data = [steps];
     const bands = [];
+    const owners = [null]; // the line of each series
+    const several = lines.filter(({ low }) => low).length > 1;
+    let pointed = null;
     // A log scale has no place for zero and below.
     const fit = (values) => (log ? values.map((value) => (value > 0 ? value : null)) : values);
     for (const line of lines) {
@@ -37,23 +41,34 @@ class Charts {
         points: { show: line.values.filter((value) => value !== null).length < 12, size: 5, fill: line.colour }, value: (_, value) => number(value, 4),
       });
       data.push(fit(line.values));
+      owners.push(line, ...(line.low ? [line, line] : []));
       if (!line.low) continue;
       const at = data.length;
       data.push(fit(line.high), fit(line.low));
       for (const edge of ["highest", "lowest"]) {
         series.push({ label: `${line.label} ${edge}`, stroke: "transparent", width: 0, spanGaps: true, points: { show: false }, class: "edge", value: (_, value) => number(value, 4) });
       }
-      bands.push({ series: [at, at + 1], fill: line.colour.startsWith("#") ? line.colour + "2e" : line.colour });
+      const fill = line.colour.startsWith("#") ? line.colour + "2e" : line.colour;
+      bands.push({ series: [at, at + 1], fill: () => (!several || pointed === line ? fill : "transparent") });
     }
     const axis = { stroke: ink, grid: { stroke: rule, width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
     const plot = new uPlot({
       width: Math.max(240, inside(holder)), height, padding: [10, 14, 0, 0],
       scales: { x: { time: false }, y: log ? { distr: 3 } : {} },
-      axes: [{ ...axis, grid: { show: false }, size: 26 },
+      axes: [{ ...axis, grid: { show: false }, size: 26, incrs: [1, 2, 5].flatMap((first) => [1, 10, 100, 1e3, 1e4, 1e5].map((ten) => first * ten)).sort((a, b) => a - b) },
         { ...axis, size: 56, values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : number(tick, 4))) }],
-      cursor: { sync: { key: this.key }, drag: { x: true, y: false }, points: { size: 6 } },
+      cursor: { sync: { key: this.key }, drag: { x: true, y: false }, points: { size: 6 }, focus: { prox: 24 } },
+      focus: { alpha: 1 }, // nothing fades: the band alone says which line it is
       series, bands,
-      hooks: { setScale: [(self, scale) => { if (scale === "x") this.#followZoom(self); }] },
+      hooks: {
+        setScale: [(self, scale) => { if (scale === "x") this.#followZoom(self); }],
+        setCursor: [(self) => self.root.classList.toggle("read", self.cursor.idx !== null && self.cursor.idx !== undefined)],
+        setSeries: [(self, place) => {
+          if (pointed === (owners[place] ?? null)) return;
+          pointed = owners[place] ?? null;
+          if (several) self.redraw(false);
+        }],
+      },
     }, data, holder);
     // uPlot marks every line of its legend alike; here the mark has the line's own dashes.
     plot.root.querySelectorAll(".u-legend .u-series").forEach((row, place) => {
@@ -61,6 +76,7 @@ class Charts {
       row.querySelector(".u-marker")?.replaceWith(stroke ? svg("svg", { class: "u-marker", "aria-hidden": "true" },
         svg("line", { x1: 0, x2: "100%", y1: "50%", y2: "50%", stroke, "stroke-width": 2.5, "stroke-dasharray": dash.join(" ") })) : "");
     });
+    plot.root.classList.toggle("known", known);
     plot.root.setAttribute("role", "application");
     plot.root.setAttribute("aria-label", `Chart of ${title}. Arrow keys read values, plus and minus zoom, zero resets.`);
     plot.root.tabIndex = 0;

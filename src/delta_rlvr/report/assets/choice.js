@@ -61,10 +61,12 @@ class RunAndStep {
     this.fields[0].hidden = runs.length === 1;
   }
 
-  /** Go where the page is, if this section has it; else stay, or start with the first run that has weights, at its last step that has a signal. */
+  /** Go where the page is, if this section has it; else stay, or start at the last step with a signal of the first run that has weights, before others one of
+   * a rule of the reader's own (`my_rules.py:MyRule`). */
   follow(shown) {
     const run = this.runs.find(({ place }) => place + 1 === Number(shown.run))
-      ?? this.run ?? this.runs.find(({ weighted }) => weighted) ?? this.runs[0];
+      ?? this.run ?? this.runs.find(({ weighted, info }) => weighted && info.method?.includes(":"))
+      ?? this.runs.find(({ weighted }) => weighted) ?? this.runs[0];
     const steps = this.stepsOf(run);
     let at = steps.indexOf(Number(shown.step));
     if (at < 0 && run === this.run) ({ at } = this);

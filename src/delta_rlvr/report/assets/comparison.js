@@ -24,7 +24,8 @@ function comparisonView(root, model) {
   const over = [...new Set(comparison.groups.filter(({ scored }) => scored).map(spread))].filter(Boolean).join(", or ");
   root.append(el("div", { className: "verdict-and-scores" },
     runs.length > 1 ? el("p", { className: "verdict" }, visible(comparison.sentence)) : null, scored ? forests(rows, over, rewards) : null));
-  if (comparison.how_to_score) root.append(el("p", {}, comparison.how_to_score.words), el("pre", { tabIndex: 0 }, el("code", {}, comparison.how_to_score.commands.split("\n").map(visible).join("\n"))));
+  if (comparison.note) root.append(el("p", { className: "note" }, visible(comparison.note)));
+  if (comparison.how_to_score) root.append(el("p", {}, ...coded(comparison.how_to_score.words)), el("pre", { tabIndex: 0 }, el("code", {}, comparison.how_to_score.commands.split("\n").map(visible).join("\n"))));
   const folds = el("div", { className: "folds" });
   if (scored && grouped) folds.append(fold("Every run", forests(groups.flatMap((group, place) => group.members.map((member) => ({ ...comparison.runs[member], place }))), overProblems, rewards)));
   if (comparison.tests.length) folds.append(testsTable(comparison));
@@ -111,14 +112,14 @@ function evaluations(root, model) {
   if (folds.length) root.append(fold(plural(folds.length, "evaluation"), ...folds));
 }
 
-function settings(root, { comparison, runs }) {
+function settings(root, { comparison, groups, runs }) {
   const differing = Object.entries(comparison.differing);
   const agreeing = Object.entries(comparison.agreeing).filter(([, value]) => value !== null);
   if (runs.length > 1 && differing.length) {
     root.append(fold(`${plural(differing.length, "setting")} that ${differing.length === 1 ? "differs" : "differ"}: ${differing.slice(0, 3).map(([key]) => key).join(", ")}${differing.length > 3 ? ", ..." : ""}`,
       el("div", { className: "table-holder wide", tabIndex: 0, role: "region", "aria-label": "Settings that differ" },
         el("table", { className: "settings" },
-          el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Setting"), ...runs.map((run) => el("th", { scope: "col", className: "text" }, visible(run.label))))),
+          el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Setting"), ...groups.map(({ label }) => el("th", { scope: "col", className: "text" }, visible(label))))),
           el("tbody", {}, ...differing.map(([key, values]) => el("tr", {}, el("th", { scope: "row" }, visible(key)),
             ...values.map((value) => el("td", { className: "words" }, setting(value))))))))));
   }

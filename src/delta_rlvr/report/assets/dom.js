@@ -49,6 +49,11 @@ function breakable(name) {
   return visible(name).split(/(?<=[:?&])/).flatMap((part, place) => place ? [el("wbr"), part] : [part]);
 }
 
+/** Text as children, with what stands between backticks as code. */
+function coded(text) {
+  return visible(text).split("`").map((part, place) => (place % 2 ? el("code", {}, part) : part));
+}
+
 /** A token on its own: spaces shown, no line breaks. */
 function visibleToken(text) {
   return text === "" ? "⟨empty⟩" : visible(text).replace(/ /g, "␣").replace(/[\n\t]/g, "");

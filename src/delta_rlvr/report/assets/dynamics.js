@@ -43,9 +43,9 @@ class DynamicsView {
     this.key.replaceChildren(...units.map((unit) => {
       const mark = el("i");
       mark.style.background = runColour(unit.place);
-      const seeds = unit.members.length > 1 ? ` (${unit.members.length} seeds: mean, lowest to highest)` : "";
+      const seeds = unit.members.length > 1 ? ` (${unit.members.length} seeds: mean)` : "";
       return el("li", {}, mark, unit.label + seeds);
-    }));
+    }), ...(this.bands ? [el("li", { className: "note" }, "Pointing at a line shows the lowest and the highest of its seeds.")] : []));
     // A chart with many lines for each of several runs cannot be read at a glance.
     const first = ({ primary, lines }) => primary && (units.length === 1 || lines.length < 5);
     for (const holder of [this.primary, this.secondary]) holder.replaceChildren();
@@ -75,7 +75,7 @@ class DynamicsView {
       const base = { label, colour: shade, line: line.line };
       return own.length > 1 ? { ...base, ...band(own) } : { ...base, values: own[0] };
     });
-    this.charts.add(box, { title: panel.title, steps, lines, log: this.log });
+    this.charts.add(box, { title: panel.title, steps, lines, log: this.log, known: panel.lines.length === 1 });
   }
 }
 

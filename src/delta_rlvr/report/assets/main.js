@@ -1,7 +1,7 @@
 // Fill the page's head, then its sections in their order; the ones that are seen first are drawn first.
 
 document.getElementById("title").append(...breakable(page.title));
-document.getElementById("lede").textContent = visible(page.lede);
+document.getElementById("lede").append(...coded(page.lede));
 document.getElementById("colophon").textContent = `Made ${page.made} by delta-rlvr. One file, no network: keep it, mail it, open it anywhere.`;
 
 const STATUS = { finished: "finished", running: "not finished", interrupted: "interrupted", failed: "failed" };
@@ -58,18 +58,24 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
   for (const view of charted) view.draw();
 });
 
-// The section that is being read is marked in the navigation.
+// The section that is being read is marked in the navigation: at the end of the page the last one, which may be too short to get there.
 const links = new Map([...document.querySelectorAll("nav.sections a")].map((link) => [link.hash.slice(1), link]));
 const reading = new IntersectionObserver((entries) => {
-  for (const { target, isIntersecting } of entries) if (isIntersecting) {
-    for (const link of links.values()) link.removeAttribute("aria-current");
-    const link = links.get(target.id);
-    link.setAttribute("aria-current", "true");
-    link.parentElement.scrollLeft = link.offsetLeft - 40; // on a narrow screen the navigation scrolls
-    const moved = looking.shown.section !== undefined && looking.shown.section !== target.id;
-    looking.note({ section: target.id });
-    if (moved) looking.remember();
-  }
+  for (const { target, isIntersecting } of entries) if (isIntersecting && !atTheEnd()) mark(target.id);
 }, { rootMargin: "-30% 0px -60% 0px" });
+const atTheEnd = () => innerHeight + scrollY >= document.documentElement.scrollHeight - 2;
+function mark(id) {
+  const link = links.get(id);
+  if (link.hasAttribute("aria-current")) return;
+  for (const one of links.values()) one.removeAttribute("aria-current");
+  link.setAttribute("aria-current", "true");
+  link.parentElement.scrollLeft = link.offsetLeft - 40; // on a narrow screen the navigation scrolls
+  const moved = looking.shown.section !== undefined && looking.shown.section !== id;
+  looking.note({ section: id });
+  if (moved) looking.remember();
+}
+addEventListener("scroll", () => {
+  if (scrollY && atTheEnd()) mark([...links.keys()].at(-1));
+}, { passive: true });
 for (const id of links.keys()) reading.observe(document.getElementById(id));
 document.documentElement.dataset.ready = "true";

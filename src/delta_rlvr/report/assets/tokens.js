@@ -48,7 +48,8 @@ class TokenView {
     this.note = el("p", { className: "note" });
     this.promptBox = el("div", { className: "prompt" });
     this.responses = el("div", { className: "responses" });
-    this.details = el("div", { className: "details", role: "status", "aria-live": "polite", "aria-label": "Token details" });
+    this.details = el("div", { className: "details", role: "status", "aria-live": "polite", "aria-label": "Token details",
+      onclick: () => this.details.classList.toggle("whole") });
     this.root.append(el("div", { className: "token-body" },
       el("div", { className: "toolbar" }, ...this.picker.fields, field("Prompt", this.promptChoice)),
       el("aside", { className: "inspector", "aria-label": "Shading, details and search" },
@@ -110,8 +111,9 @@ class TokenView {
   #chooseShadings(fresh = false) {
     const { shadings, weighted } = this.run;
     const named = (key) => shadings.find((shading) => shading.key === key);
-    // Coefficients that are all one show nothing; what the optimizer sees of the tokens differs all the same.
-    const first = (weighted ? null : named("share:weight")) ?? shadings[0] ?? { key: "weight", label: "coefficient", centre: 1, span: 0.2 };
+    // Coefficients that are all one show nothing, and saturated ones sides; what the optimizer sees of the tokens differs all the same.
+    const plain = weighted && !this.run.weights.at(-1)?.tells_sides;
+    const first = (plain ? null : named("share:weight")) ?? shadings[0] ?? { key: "weight", label: "coefficient", centre: 1, span: 0.2 };
     const shading = named(this.asked.shade) ?? first;
     const beside = named(this.asked.beside);
     if (!fresh && shading === this.shading && beside === this.beside) return;
@@ -268,8 +270,8 @@ class TokenView {
     const facts = [
       ["coefficient", number(value("weight"), 5)],
       ["update share", valueText({ key: "share:" }, share, 3)],
-      ["of its response", valueText({ key: "share:" }, share === undefined || !whole ? undefined : share / whole, 3)],
       ["probability", number(read("probability"), 4)],
+      ["of its response", valueText({ key: "share:" }, share === undefined || !whole ? undefined : share / whole, 3)],
       ["entropy", number(value("entropy"), 4)],
       ...(response.measured ? [["measured credit", value("measured") === undefined ? "not measured" : signed(value("measured"), 3) + (error === undefined ? "" : ` ± ${number(error, 2)}`)]] : []),
       ...(response.alpha ? [["alpha", number(value("alpha"), 4)]] : []),

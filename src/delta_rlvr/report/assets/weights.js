@@ -38,7 +38,7 @@ class WeightsView {
       .filter(([, key]) => rows.some((row) => row[key] !== undefined));
     const values = () => [["method", ...columns.map(([name]) => name)], ...rows.map((row) => [row.name, ...columns.map(([, key]) => row[key])])];
     this.table.replaceChildren(
-      el("table", {}, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Weights of", csvButton(`Weights at step ${step}`, values)), ...columns.map(([name]) => el("th", { scope: "col" }, name)))),
+      el("table", { className: "weights" }, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Weights of", csvButton(`Weights at step ${step}`, values)), ...columns.map(([name]) => el("th", { scope: "col" }, name)))),
         el("tbody", {}, ...rows.map((row) => el("tr", { className: row.key === "weight" ? "strong" : "" }, el("th", { scope: "row" }, ...breakable(row.name)),
           ...columns.map(([, key, shown]) => el("td", {}, shown(row[key]))))))));
   }

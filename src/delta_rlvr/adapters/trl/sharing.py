@@ -1,0 +1,43 @@
+"""What others are to see of a run: the token view in the trackers that show pages, card and report on the hub."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from delta_rlvr.adapters.metrics import PREFIX
+from delta_rlvr.runs.layout import MODEL
+from delta_rlvr.runs.tokens_html import tokens_html
+
+if TYPE_CHECKING:
+    from delta_rlvr.adapters.trl.trainer import DeltaTrainer
+
+_SHOW_PAGES = ("wandb", "trackio")
+"""Trackers with `Html` and `log`."""
+
+
+def track_tokens(trackers: Iterable[str], step: int, responses: Sequence[Mapping[str, Any]]) -> None:
+    """The token view of a step in the trackers that the run reports to, which are open while it trains."""
+    for name in set(trackers) & set(_SHOW_PAGES):
+        tracker = import_module(name)
+        view = tracker.Html(tokens_html(step, responses), inject=False)
+        tracker.log({f"{PREFIX}tokens": view, "train/global_step": step})
+
+
+def push_page(trainer: DeltaTrainer, folder: Path) -> None:
+    """The finished card and the report to the hub, where the trainer has put the weights."""
+    from huggingface_hub import HfApi
+
+    assert trainer.hub_model_id is not None
+    api = HfApi(token=trainer.args.hub_token)
+    for file, name in ((folder / MODEL / "README.md", "README.md"), (folder / "report.html", "report.html")):
+        if file.exists():
+            api.upload_file(
+                path_or_fileobj=file,
+                path_in_repo=name,
+                repo_id=trainer.hub_model_id,
+                revision=trainer.args.hub_revision,
+                commit_message=f"delta-rlvr: {name}",
+            )

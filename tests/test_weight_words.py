@@ -1,0 +1,23 @@
+"""Weights that look like a method and do nothing are called so."""
+
+import pytest
+
+from delta_rlvr.weight_words import weights_in_effect
+
+
+@pytest.mark.parametrize(
+    ("mean", "std", "said"),
+    [
+        (1.0, 0.1, None),
+        (0.78, 0.57, None),
+        (1.0, 0.004, "the weights hardly differ from each other: in effect, this is DAPO"),
+        (0.0, 0.0, "every weight is 0: nothing is learnt"),
+        (0.05, 0.1, "the weights are far from one; their mean is about 0.05, which scales the loss"),
+        (1000.0, 0.0, "in effect, this is DAPO; their mean is about 1000, which scales the loss"),
+    ],
+)
+def test_weights_that_do_not_do_what_they_look_like(mean, std, said):
+    if said is None:
+        assert weights_in_effect(mean, std) is None
+    else:
+        assert said in weights_in_effect(mean, std)
