@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
+from common import wait
 from delta_rlvr import CreditStream, Delta, RowStore
 
 SHAPES = {
@@ -103,15 +104,11 @@ class Bench:
         self.capture().solve(self.advantages)
         self.store.clear()
 
-    def wait(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize()
-
     def seconds(self, way: Callable[[], Any]) -> float:
-        self.wait()
+        wait(self.device)
         start = time.perf_counter()
         way()
-        self.wait()
+        wait(self.device)
         return time.perf_counter() - start
 
     def peak(self, way: Callable[[], Any]) -> int | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 import transformers
-from transformers import LlamaConfig
+from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedModel
 
 
 def smollm_config() -> LlamaConfig:
@@ -26,6 +26,18 @@ def smollm_config() -> LlamaConfig:
         max_position_embeddings=8192,
         tie_word_embeddings=True,
     )
+
+
+def smollm_shape() -> PreTrainedModel:
+    """Random weights of that shape."""
+    torch.manual_seed(0)
+    return AutoModelForCausalLM.from_config(smollm_config())
+
+
+def wait(device: str | torch.device) -> None:
+    """Until the device has done what it was given."""
+    if torch.device(device).type == "cuda":
+        torch.cuda.synchronize(device)
 
 
 def model_parser(about: str | None, models: Collection[str]) -> argparse.ArgumentParser:

@@ -20,9 +20,9 @@ from typing import Any
 
 import torch
 import transformers
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers import PreTrainedModel
 
-from common import circumstances, keep, model_parser, parse, smollm_config
+from common import circumstances, keep, model_parser, parse, smollm_shape, wait
 from delta_evidence.stack.policy import StackedPolicy
 from delta_evidence.stack.sampling import StackedSampler
 from delta_rlvr.models import load_policy
@@ -44,12 +44,6 @@ class Size:
     """New tokens of every response."""
     cuda_dtype: torch.dtype
     """Of the products, on a GPU; float32 on a CPU."""
-
-
-def smollm_shape() -> PreTrainedModel:
-    """Random weights of the shape of SmolLM2-135M."""
-    torch.manual_seed(0)
-    return AutoModelForCausalLM.from_config(smollm_config())
 
 
 SIZES = {
@@ -120,10 +114,10 @@ def measure(size: Size, device: str, runs: int, rounds: int, warm_up: int) -> di
     tokens: dict[str, int] = {}
     for number in range(warm_up + rounds):
         for name in arms if number % 2 else reversed(arms):
-            _wait(device)
+            wait(device)
             start = time.perf_counter()
             tokens[name] = arms[name]()
-            _wait(device)
+            wait(device)
             if number >= warm_up:
                 speeds[name].append(tokens[name] / (time.perf_counter() - start))
     for name, count in tokens.items():
@@ -140,11 +134,6 @@ def measure(size: Size, device: str, runs: int, rounds: int, warm_up: int) -> di
         "runs": runs,
         "rounds": rounds,
     }
-
-
-def _wait(device: str) -> None:
-    if device == "cuda":
-        torch.cuda.synchronize()
 
 
 def main() -> None:

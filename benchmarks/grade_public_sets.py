@@ -1,4 +1,4 @@
-"""Ours against math-verify on public problem sets: wrong accepts, wrong rejects and time. Writes the page of numbers.
+"""Ours against math-verify on public problem sets: wrong accepts and wrong rejects. Writes the page of numbers.
 
     DELTA_RLVR_DATA=folder python benchmarks/grade_public_sets.py --page graders/docs/numbers.md
 
@@ -15,7 +15,7 @@ import json
 import os
 import random
 import re
-import time
+import textwrap
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -134,20 +134,33 @@ GRADERS: dict[str, Callable[[list[str], list[str]], list[Verdict]]] = {
 }
 
 
-def measure(rows: list[Pair]) -> dict[str, tuple[Counter[tuple[str, bool]], float]]:
-    """For each grader: the errors by (way, whether the answer is right), and milliseconds a pair."""
+def measure(rows: list[Pair]) -> dict[str, Counter[tuple[str, bool]]]:
+    """For each grader: the errors by (way, whether the answer is right)."""
     results = {}
     for name, grade in GRADERS.items():
-        grade(["\\boxed{\\sqrt{8}+x}"], ["x+2\\sqrt{2}"])  # its worker starts off the clock
-        start = time.perf_counter()
         verdicts = grade([row.completion for row in rows], [row.reference for row in rows])
-        milliseconds = 1000 * (time.perf_counter() - start) / len(rows)
         judged = zip(rows, verdicts, strict=True)
-        errors = Counter(
+        results[name] = Counter(
             (row.way, row.is_right) for row, verdict in judged if bool(verdict.score) != row.is_right
         )
-        results[name] = (errors, milliseconds)
     return results
+
+
+def errors_by_way(
+    count: Counter[tuple[str, bool]], errors: dict[str, Counter[tuple[str, bool]]]
+) -> list[str]:
+    """The ways of spelling that a grader got wrong, one a row, and all others in one sentence."""
+    lines = ["| answer | is | pairs | ours: errors | math-verify: errors |", "|---|---|---|---|---|"]
+    others = []
+    for (way, is_right), number in count.items():
+        cells = [f"{wrong[way, is_right]:,}" for wrong in errors.values()]
+        kind = "right" if is_right else "wrong"
+        if any(wrong[way, is_right] for wrong in errors.values()):
+            lines.append(f"| {way} | {kind} | {number:,} | {' | '.join(cells)} |")
+        else:
+            others.append(f"{way} ({kind}, {number:,})")
+    words = f"Neither grader errs on the others: {', '.join(others)}."
+    return [*lines, "", *textwrap.wrap(words, 120, break_on_hyphens=False)]
 
 
 def main() -> None:
@@ -159,8 +172,8 @@ def main() -> None:
     options = parser.parse_args()
     folder = Path(os.environ["DELTA_RLVR_DATA"])
     lines = [
-        "| set | pairs (right, wrong) | ours: wrong accepts, wrong rejects | math-verify | ours, ms a pair | math-verify, ms |",
-        "|---|---|---|---|---|---|",
+        "| set | pairs (right, wrong) | ours: wrong accepts, wrong rejects | math-verify |",
+        "|---|---|---|---|",
     ]
     count: Counter[tuple[str, bool]] = Counter()
     errors: dict[str, Counter[tuple[str, bool]]] = {name: Counter() for name in GRADERS}
@@ -169,23 +182,15 @@ def main() -> None:
         results = measure(rows)
         count.update((row.way, row.is_right) for row in rows)
         right = sum(row.is_right for row in rows)
-        cells, times = [], []
-        for grader, (wrong, milliseconds) in results.items():
+        cells = []
+        for grader, wrong in results.items():
             errors[grader].update(wrong)
             accepts = sum(number for (_, is_right), number in wrong.items() if not is_right)
             cells.append(f"{accepts}, {wrong.total() - accepts}")
-            times.append(f"{milliseconds:.2f}")
-        lines.append(
-            f"| {name} | {len(rows):,} ({right:,}, {len(rows) - right:,}) | {' | '.join([*cells, *times])} |"
-        )
-    lines += ["", "| answer | is | pairs | ours: errors | math-verify: errors |", "|---|---|---|---|---|"]
-    for (way, is_right), number in count.items():
-        cells = [f"{wrong[way, is_right]:,}" for wrong in errors.values()]
-        lines.append(f"| {way} | {'right' if is_right else 'wrong'} | {number:,} | {' | '.join(cells)} |")
+        lines.append(f"| {name} | {len(rows):,} ({right:,}, {len(rows) - right:,}) | {' | '.join(cells)} |")
+    lines += ["", *errors_by_way(count, errors)]
     shutdown_workers()
-    versions = (
-        f"math-verify {importlib.metadata.version('math-verify')}, {len(os.sched_getaffinity(0))} cores"
-    )
+    versions = f"math-verify {importlib.metadata.version('math-verify')}"
     text = "\n".join(lines)
     if options.page is None:
         print(f"{versions}\n{text}")
@@ -194,14 +199,15 @@ def main() -> None:
     options.page.write_text(
         f"""# Numbers
 
-References of public sets, spelled otherwise, as equal values and made wrong, so that it is known which answers are right. The last
-box of a response counts. {versions}; both graders run in worker processes with a limit of 5 s.
+References of public sets, spelled otherwise and made wrong, so that it is known which answers are right.
+{versions}; a limit of 5 s for both.
+
+    DELTA_RLVR_DATA=folder python benchmarks/grade_public_sets.py --page graders/docs/numbers.md
 
 {text}
 
-Made by `DELTA_RLVR_DATA=folder python benchmarks/grade_public_sets.py --page graders/docs/numbers.md`, which also says how each
-answer is made. One way of spelling can make most of a grader's errors: look at the second table before the first. These are easy
-pairs: they show what a plain run meets, not what an adversary finds.
+One way of spelling can make most of a grader's errors: look at the second table before the first. These are easy pairs:
+they show what a plain run meets, not what an adversary finds.
 """
     )
 

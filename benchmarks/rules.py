@@ -24,9 +24,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from common import circumstances, keep, model_parser, parse, smollm_config
+from common import circumstances, keep, model_parser, parse, smollm_shape, wait
 from delta_rlvr import CreditStream, TokenRule
 from delta_rlvr.credit.rule import REGISTERED
 from delta_rlvr.models import load_policy
@@ -42,11 +41,6 @@ SPELLED = {"stare": "stare?target_entropy=inf"}
 
 MicroBatch = dict[str, Tensor]
 """What is known of some responses [batch, time], by name."""
-
-
-def smollm_shape() -> PreTrainedModel:
-    torch.manual_seed(0)
-    return AutoModelForCausalLM.from_config(smollm_config())
 
 
 MODELS: dict[str, Callable[[], Any]] = {
@@ -76,12 +70,11 @@ class Bench:
 
     def timed(self, name: str, work: Callable[..., Any], *arguments: Any) -> Any:
         """Note the processor time of the work (on an accelerator: its time)."""
-        wait = torch.cuda.synchronize if self.device.type == "cuda" else lambda: None
         clock = time.perf_counter if self.device.type == "cuda" else time.process_time
-        wait()
+        wait(self.device)
         start = clock()
         result = work(*arguments)
-        wait()
+        wait(self.device)
         self.seconds[name].append(clock() - start)
         return result
 

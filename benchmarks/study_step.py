@@ -28,7 +28,7 @@ from delta_evidence.rollouts import make_collector
 from delta_rlvr.models import load_policy
 from delta_rlvr.tasks import get_task
 
-RECIPES = Path(__file__).parents[1] / "recipes" / "study"
+FOLDER = Path(__file__).parents[1] / "evidence" / "protocols"
 PROTOCOLS = {"builtin": "cpu.yaml", "smollm2-135m": "smollm2-chain-sum.yaml"}
 
 
@@ -86,7 +86,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1, help="processes that judge responses")
     parser.add_argument("--checkpoint", action="store_true", help="write one checkpoint, too")
     arguments = parse(parser)
-    (protocol,) = read_protocols(RECIPES / PROTOCOLS[arguments.model])
+    (protocol,) = read_protocols(FOLDER / PROTOCOLS[arguments.model])
     result = {**circumstances(arguments), **measure(protocol, arguments)}
     keep(result, arguments.json)
     _show(result, protocol.training.batches)

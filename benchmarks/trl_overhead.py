@@ -30,7 +30,7 @@ from datasets import Dataset
 from transformers import AutoTokenizer, PretrainedConfig, Qwen2Config
 from trl import GRPOConfig, GRPOTrainer
 
-from common import circumstances, keep, model_parser, parse, smollm_config
+from common import circumstances, keep, model_parser, parse, smollm_config, wait
 from delta_rlvr.adapters.trl import DeltaTrainer, DeltaTrainerConfig
 from delta_rlvr.models.load import resolve_model
 
@@ -222,7 +222,7 @@ class Arm:
 
     def round(self) -> tuple[float, float]:
         """Seconds, and seconds of processor time, of one rollout batch with all of its updates."""
-        self._wait()
+        wait(self.device)
         start, processor_start = time.perf_counter(), time.process_time()
         self.model.train()
         for _ in range(self.updates):
@@ -232,12 +232,8 @@ class Arm:
             self.optimizer.step()
             self.model.zero_grad()
             self.trainer.state.global_step += 1
-        self._wait()
+        wait(self.device)
         return time.perf_counter() - start, time.process_time() - processor_start
-
-    def _wait(self) -> None:
-        if self.device == "cuda":
-            torch.cuda.synchronize()
 
 
 def measure(size: Size, device: str, rounds: int, warm_up: int, only: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ BORROWED = {
     **{f"graders/docs/{name}.md": f"graders/{name}.md" for name in ("math", "code", "numbers")},
     **{
         f"evidence/docs/{name}.md": f"details/{name}.md"
-        for name in ("smollm2", "qwen", "tiny_policies", "credit")
+        for name in ("smollm2", "qwen", "tiny_policies", "credit", "studies")
     },
 }
 """Files outside docs/ that are pages of the site, and where they stand there."""

@@ -26,7 +26,8 @@ from typing import Any
 import numpy as np
 import yaml
 
-from delta_evidence.learning.runner import PROTOCOL, Outcome, read_outcomes
+from delta_evidence.learning.outcome import Outcome, read_outcomes
+from delta_evidence.learning.runner import PROTOCOL
 
 
 @dataclass(frozen=True)

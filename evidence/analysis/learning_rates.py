@@ -14,7 +14,8 @@ import json
 from pathlib import Path
 from statistics import fmean
 
-from delta_evidence.learning.runner import PROTOCOL, Outcome, read_outcomes
+from delta_evidence.learning.outcome import Outcome, read_outcomes
+from delta_evidence.learning.runner import PROTOCOL
 from delta_rlvr.evaluate.seeds import (
     SeedComparison,
     adjust,

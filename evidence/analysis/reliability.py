@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from untrained import GROUP, TASK, untrained_rollouts
 
+from delta_evidence.planted.updates import take_rows
 from delta_evidence.rollouts import Rollouts
 from delta_evidence.weighing import BatchWeigher, study_method
 
@@ -29,12 +30,7 @@ AT_ONCE = 64
 def parts(whole: Rollouts, prompts: int) -> Iterator[Rollouts]:
     """Batches of so many prompts, as many as there are."""
     for first in range(0, len(whole.rewards) // GROUP - prompts + 1, prompts):
-        rows = slice(first * GROUP, (first + prompts) * GROUP)
-        cut: dict[str, Any] = {}
-        for field in dataclasses.fields(whole):
-            value = getattr(whole, field.name)
-            cut[field.name] = value[rows] if isinstance(value, list | torch.Tensor) else value
-        yield Rollouts(**cut)
+        yield take_rows(whole, torch.arange(first * GROUP, (first + prompts) * GROUP))
 
 
 def joined(made: list[Rollouts]) -> Rollouts:
@@ -50,11 +46,12 @@ def joined(made: list[Rollouts]) -> Rollouts:
             return values[0]
         if name == "groups":
             return torch.cat([value + number * AT_ONCE for number, value in enumerate(values)])
+        if values[0].dim() == 1:
+            return torch.cat(values)
         length = prompt if name.startswith("prompt") else time
-        padding = [(0, length - value.shape[1]) if value.dim() > 1 else () for value in values]
-        deep = [(0, 0, *pad) if value.dim() == 3 else pad for pad, value in zip(padding, values, strict=True)]
+        deep = (0, 0) * (values[0].dim() - 2)
         return torch.cat(
-            [torch.nn.functional.pad(value, pad) for pad, value in zip(deep, values, strict=True)]
+            [torch.nn.functional.pad(value, (*deep, 0, length - value.shape[1])) for value in values]
         )
 
     return Rollouts(**{field.name: whole(field.name) for field in dataclasses.fields(Rollouts)})

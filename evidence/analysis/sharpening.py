@@ -9,7 +9,7 @@ import argparse
 from pathlib import Path
 from statistics import fmean
 
-from delta_evidence.learning.runner import Outcome, read_outcomes
+from delta_evidence.learning.outcome import Outcome, read_outcomes
 
 STAGES = 5
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from delta_evidence.page.studies import read_studies, short_task
-from delta_evidence.page.text import fill, pages
+from delta_evidence.page.text import fill, pages, wrapped
 
 ROOT = Path(__file__).parents[2]
 EVIDENCE = ROOT / "evidence"
@@ -23,13 +23,30 @@ def made() -> dict[Path, str]:
 
 
 def test_the_pages_are_what_the_outcomes_say(made: dict[Path, str]) -> None:
-    assert len(made) == 6
+    assert len(made) == 4
     for path, text in made.items():
         assert path.read_text(encoding="utf-8") == text, f"{path}: run python -m delta_evidence.page"
 
 
 def test_the_page_is_short(made: dict[Path, str]) -> None:
-    assert len(made[ROOT / "docs" / "evidence.md"].split()) < 2400
+    assert len(made[ROOT / "docs" / "evidence.md"].split()) < 2000
+
+
+def test_lines_are_short_and_stay_what_they_are() -> None:
+    """At most 120 characters; what would begin an item (`- p`, `1. Then`) never begins a line of a paragraph."""
+    words = "word " * 23  # 115 characters
+    text = f"{words}so 1 - p is small.\n{words}T = 1. Then\n\n- {words}\n  more\n| {words * 2}|\n    code {words * 2}\n# {words * 2}\n"
+    lines = wrapped(text).splitlines()
+    prose = [line for line in lines if not line.startswith(("|", "#", "    "))]
+    assert max(map(len, prose)) <= 120
+    assert not [line for line in prose if re.match(r"\s*([-+*]|\d+\.) (?!word)", line)]
+    assert wrapped(wrapped(text)) == wrapped(text)
+    assert " ".join(wrapped(text).split()) == " ".join(text.split())
+
+
+def test_the_made_pages_have_short_lines(made: dict[Path, str]) -> None:
+    text = made[ROOT / "docs" / "evidence.md"]
+    assert not [line for line in text.splitlines() if len(line) > 120 and not line.startswith(("|", "!"))]
 
 
 @pytest.mark.parametrize("name", ["page.md", "summary.md"])

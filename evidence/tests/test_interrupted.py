@@ -21,14 +21,14 @@ import torch
 
 from delta_evidence.judging import Judge, Judged
 from delta_evidence.learning import training as training_module
-from delta_evidence.learning.batch_statistics import BatchStatistics
 from delta_evidence.learning.checkpoint import begun_stacks, path_of, write_state
+from delta_evidence.learning.outcome import BatchStatistics
 from delta_evidence.learning.protocol import Protocol, Run, TrainingSettings, read_protocols
 from delta_evidence.learning.runner import Study
 from delta_evidence.learning.session import Machine
 from delta_evidence.learning.training import StackedTraining
 from delta_evidence.phases import Phases, ProgressLines
-from delta_evidence.rollouts import draws, make_collector
+from delta_evidence.rollouts import draws
 from delta_evidence.stack.memory import bytes_per_run, runs_that_fit
 from delta_evidence.stack.model_weights import shape_of
 from delta_evidence.stack.policy import StackedPolicy
@@ -37,6 +37,7 @@ from delta_rlvr.cli import main
 from delta_rlvr.files import InUse, locked
 from delta_rlvr.models import load_policy
 from killed import killed, running
+from stacks import bundled_collector
 
 PROTOCOL = """
 question: does it survive
@@ -76,6 +77,12 @@ def study_command(written: Path, folder: Path, *more: str) -> list[str]:
     return ["study", str(written), "--output", str(folder), "--runs-at-once", "2", *more]
 
 
+def goes_on(given: list[str], expected: str) -> None:
+    """The same command again comes to what was expected."""
+    assert main(given) == 0
+    assert (Path(given[3]) / "runs.jsonl").read_text() == expected
+
+
 def test_a_study_that_is_killed_inside_a_stack_ends_with_the_same_outcomes(
     written: Path, expected: str, tmp_path: Path, capsys: Any
 ) -> None:
@@ -86,9 +93,8 @@ def test_a_study_that_is_killed_inside_a_stack_ends_with_the_same_outcomes(
     (left,) = (tmp_path / "stacks").glob("*.pt")
     assert torch.load(left)["done"] == 2
     (tmp_path / "stacks" / f".{left.name}.1234.draft").write_bytes(b"torn")
-    assert main(given) == 0
+    goes_on(given, expected)
     assert "going on after batch 2 of 4" in capsys.readouterr().out
-    assert (tmp_path / "runs.jsonl").read_text() == expected
     assert not list((tmp_path / "stacks").iterdir())
 
 
@@ -99,9 +105,8 @@ def test_a_signal_stops_where_nothing_is_lost(
 
     def update_and_signal(self: StackedTraining, *given: Any) -> Any:
         calls.append(self.done)
-        if (
-            len(calls) == 3
-        ):  # the first update of the second batch; the second one is made before the study stops
+        # The first update of the second batch; the second one is made before the study stops.
+        if len(calls) == 3:
             os.kill(os.getpid(), signal.SIGTERM)
         return update(self, *given)
 
@@ -113,8 +118,7 @@ def test_a_signal_stops_where_nothing_is_lost(
     assert len(calls) in (3, 4)
     monkeypatch.undo()
     assert list((tmp_path / "stacks").glob("*.pt"))
-    assert main(study_command(written, tmp_path)) == 0
-    assert (tmp_path / "runs.jsonl").read_text() == expected
+    goes_on(study_command(written, tmp_path), expected)
 
 
 SIGNALS_ITS_GROUP = """
@@ -151,9 +155,8 @@ def test_a_signal_to_the_whole_group_stops_as_one_to_the_study_does(
     )
     assert study.returncode == 128 + number, study.stderr
     assert "stopped with 4 runs to go" in study.stdout
-    assert main(given) == 0
+    goes_on(given, expected)
     assert "going on after batch" in capsys.readouterr().out
-    assert (tmp_path / "runs.jsonl").read_text() == expected
 
 
 def test_time_that_is_up_ends_with_a_checkpoint(
@@ -172,8 +175,7 @@ def test_time_that_is_up_ends_with_a_checkpoint(
     assert "stopped with 2 runs to go" in capsys.readouterr().out
     monkeypatch.undo()
     assert list((tmp_path / "stacks").glob("*.pt"))
-    assert main(study_command(written, tmp_path)) == 0
-    assert (tmp_path / "runs.jsonl").read_text() == expected
+    goes_on(study_command(written, tmp_path), expected)
 
 
 def test_a_limit_counts_what_is_still_needed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,15 +195,13 @@ def test_a_checkpoint_that_cannot_be_written_or_read(
     written: Path, expected: str, tmp_path: Path, capsys: Any
 ) -> None:
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(
-        resource.RLIMIT_FSIZE, (1 << 20, limits[1])
-    )  # a checkpoint has more than ten megabytes
+    # A checkpoint has more than ten megabytes.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, limits[1]))
     try:
-        assert main(study_command(written, tmp_path / "full", "--checkpoint-seconds", "0")) == 0
+        goes_on(study_command(written, tmp_path / "full", "--checkpoint-seconds", "0"), expected)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert "no checkpoint could be written (File too large)" in capsys.readouterr().out
-    assert (tmp_path / "full" / "runs.jsonl").read_text() == expected
     (tmp_path / "torn" / "stacks").mkdir(parents=True)
     (tmp_path / "torn" / "stacks" / "0.pt").write_bytes(b"torn")
     assert main(study_command(written, tmp_path / "torn")) == 2
@@ -274,15 +274,8 @@ def test_nothing_of_a_finished_stack_stays_alive(
     def watched(self: StackedTraining, collector: Any, *given: Any, **settings: Any) -> None:
         assert not [kept() for kept in alive if kept() is not None]
         build(self, collector, *given, **settings)
-        parts = [
-            self,
-            self.optimizer,
-            collector,
-            collector.sampler,
-            collector.policy,
-            *self.policy.parameters(),
-        ]
-        alive.extend(weakref.ref(part) for part in parts)
+        parts = self, self.optimizer, collector, collector.sampler, collector.policy
+        alive.extend(weakref.ref(part) for part in (*parts, *self.policy.parameters()))
 
     monkeypatch.setattr(StackedTraining, "__init__", watched)
     settings = TrainingSettings(steps=1, prompts=2, group=2, updates=1, max_tokens=8)
@@ -321,14 +314,9 @@ def test_as_many_runs_as_half_of_the_free_memory_holds(monkeypatch: pytest.Monke
     token = 2 * shape.layers * shape.kv_heads * shape.head_width  # keys and values
     sampling = {"rows": 12, "prompts": 3, "prompt_time": 32, "time": 64}
     logits = 12 * model.config.vocab_size * 28
-    assert (
-        bytes_per_run(model, torch.float32, **sampling)
-        == 16 * weights + 4 * token * (12 * 64 + 3 * 32) + logits
-    )
-    assert (
-        bytes_per_run(model, torch.bfloat16, **sampling)
-        == 20 * weights + 2 * token * (12 * 64 + 3 * 32) + logits
-    )
+    for dtype, of_weight, of_number in ((torch.float32, 16, 4), (torch.bfloat16, 20, 2)):
+        whole = of_weight * weights + of_number * token * (12 * 64 + 3 * 32) + logits
+        assert bytes_per_run(model, dtype, **sampling) == whole
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (1000, 2000))
     assert [runs_that_fit(torch.device("cuda"), each, 100) for each in (1, 70, 600)] == [100, 7, 1]
 
@@ -347,11 +335,8 @@ def test_a_second_process_is_refused_and_a_dead_one_leaves_no_lock(
         assert said == "held"
         assert main(study_command(written, tmp_path)) == 2
         assert f"is in use by process {holder.pid} on " in capsys.readouterr().err
-    with (
-        locked(tmp_path),
-        pytest.raises(InUse, match=f"in use by process {os.getpid()}"),
-        locked(tmp_path),
-    ):
+    mine = pytest.raises(InUse, match=f"in use by process {os.getpid()}")
+    with locked(tmp_path), mine, locked(tmp_path):
         pass
 
 
@@ -386,9 +371,7 @@ class Coins(Judge):
 def training_of(runs: list[Run]) -> StackedTraining:
     """All responses are cut at 8 tokens, so that what one run samples cannot change the others' padding."""
     settings = TrainingSettings(steps=6, prompts=2, group=4, updates=2, max_tokens=8)
-    model, tokenizer = load_policy("builtin")
-    made = make_collector(model, tokenizer, runs=len(runs), one_line=False, judge=Coins(tokenizer))
-    return StackedTraining(made, runs, settings)
+    return StackedTraining(bundled_collector(len(runs), Coins)[0], runs, settings)
 
 
 def runs_of(*arms: str) -> list[Run]:
@@ -536,11 +519,3 @@ def test_phases_add_up_their_seconds() -> None:
         pass
     assert phases.now == "judging"
     assert phases.seconds["sampling"] >= 0.02 > phases.seconds["judging"]
-
-
-def test_a_protocol_without_runs_at_once_chooses_them() -> None:
-    assert Machine().rows == 512
-    assert Machine(device="cuda").rows == 8192
-    with pytest.raises(ValueError, match="checkpoint_seconds"):
-        Machine(checkpoint_seconds=-1)
-    assert Protocol("p", "q", ("phrased-sums",), {"dapo": 1}).runs()

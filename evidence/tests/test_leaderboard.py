@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from delta_evidence.commands.leaderboard import methods_table
 from delta_evidence.leaderboard import leaderboard, markdown, replace_table
+from delta_evidence.learning.outcome import Outcome
 from delta_evidence.learning.protocol import Run
-from delta_evidence.learning.runner import Outcome
 from delta_rlvr.cli import main
+from delta_rlvr.objectives import all_methods
 
 ROOT = Path(__file__).parents[2]
 
@@ -45,7 +47,10 @@ def test_pairs_by_hand(tmp_path: Path) -> None:
     assert row.learning["bundled policy"].mean == pytest.approx(0.02)
     assert row.held_out["bundled policy"] == pytest.approx(-0.05)
     # Student's t with one degree of freedom: 12.706 times the standard error, 1 point.
-    assert "| `delta` | +2.0 (-10.7 to +14.7) | -5.0 | 2 | - | - | - | - |" in markdown(board)
+    assert markdown(board) == (
+        "## Tiny policies\n\n**bundled policy**\n\n| method | over training | at the end | pairs |\n|---|---|---|---|\n"
+        "| `delta` | +2.0 (-10.7 to +14.7) | -5.0 | 2 |\n"
+    )
 
 
 def test_other_settings_are_other_columns(tmp_path: Path) -> None:
@@ -62,23 +67,51 @@ def test_other_settings_are_other_columns(tmp_path: Path) -> None:
     assert board.tiny == ["bundled policy, steps 2", "bundled policy, steps 4"]
     assert [row.method for row in board.rows] == ["delta"]
     assert board.rows[0].pairs == dict.fromkeys(board.columns, 1)
-    real, tiny = markdown(board).split("\n\n")
-    assert real.startswith(
-        "| method | large.gguf, lr own: over training | at the end | pairs | large.gguf, lr 0"
-    )
-    assert "AUROC, right" in tiny
+    headings = [line for line in markdown(board).splitlines() if line.startswith(("#", "*"))]
+    assert headings == [
+        "## Language models",
+        *("**large.gguf, lr own**", "**large.gguf, lr 0.0005**"),
+        "## Tiny policies",
+        *("**bundled policy, steps 2**", "**bundled policy, steps 4**"),
+    ]
 
 
-def test_planted_credit_and_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_largest_gain_comes_first(tmp_path: Path) -> None:
+    runs = [("dapo", 0, 0.5, 0.6), ("delta", 0, 0.4, 0.6), ("ktae", 0, 0.7, 0.6), ("grpo", 0, 0.5, 0.6)]
+    study(tmp_path, "one", runs)
+    rows = [line.split("`")[1] for line in markdown(leaderboard(tmp_path)).splitlines() if "`" in line]
+    assert rows == ["ktae", "grpo", "delta"]
+
+
+def test_planted_credit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = [
         {"slice": "all", "condition": "clean", "method": "delta", "right_auroc": {"mean": 0.75}},
         {"slice": "all", "condition": "noisy", "method": "dapo", "right_auroc": {"mean": 0.25}},
     ]
     (tmp_path / "credit_bench.json").write_text(json.dumps({"rows": rows}))
-    (tmp_path / "rule_costs.json").write_text(json.dumps({"rules": {"delta": {"share": 0.0123}}}))
     assert main(["leaderboard", str(tmp_path), "--json", str(tmp_path / "board.json")]) == 0
-    assert "| `delta` | 0.750 | - | - | 1.2 % |" in capsys.readouterr().out
-    assert json.loads((tmp_path / "board.json").read_text())["rows"][0]["cost"] == 0.0123
+    assert "| `delta` | 0.750 | - | - |" in capsys.readouterr().out
+    assert json.loads((tmp_path / "board.json").read_text())["rows"][0]["planted"] == {"right_auroc": 0.75}
+    study(tmp_path, "one", [("dapo", 0, 0.5, 0.6), ("delta", 0, 0.6, 0.6)])
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- table: begin -->\nold\n<!-- table: end -->\nafter\n")
+    assert main(["leaderboard", str(tmp_path), "--output", str(page)]) == 0
+    text = page.read_text()
+    assert text.startswith("before\n<!-- table: begin -->\n## Tiny policies\n")
+    assert text.endswith("<!-- table: end -->\nafter\n")
+    assert "old" not in text
+    assert "0.750" not in text, "the page is about learning"
+
+
+def test_the_table_of_methods_has_what_was_measured(tmp_path: Path) -> None:
+    runs = [("dapo", 0, 0.5, 0.5), ("ktae", 0, 0.6, 0.5)]
+    study(tmp_path, "study", runs, model="smollm2-135m", training={})
+    (tmp_path / "rule_costs.json").write_text(json.dumps({"rules": {"ktae": {"share": 0.0123}}}))
+    methods = [all_methods()["ktae"], all_methods()["grpo"]]
+    *_, measured, other = methods_table(methods, leaderboard(tmp_path)).splitlines()
+    assert measured.startswith("| `ktae` | arXiv 2505.16826 |")
+    assert measured.endswith("| tokens, groups | 1.2 % | +10.0 |")
+    assert other.endswith("| - | - | - |")
 
 
 def test_mistakes_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,18 +17,17 @@ import torch
 import yaml
 
 from delta_evidence.judging import Asked, Judge, _light
-from delta_evidence.learning.batch_statistics import DIAGNOSTICS
 from delta_evidence.learning.curves import curves_figure
 from delta_evidence.learning.heldout import Decoding, HeldoutSettings, heldout_scores
+from delta_evidence.learning.outcome import DIAGNOSTICS, Outcome
 from delta_evidence.learning.protocol import ArmSettings, Protocol, Run, TrainingSettings, read_protocols
-from delta_evidence.learning.runner import Machine, Outcome, Study, _outcome
-from delta_evidence.learning.session import Trained
+from delta_evidence.learning.runner import Study
+from delta_evidence.learning.session import Machine
 from delta_evidence.learning.table import StudyTable, markdown, sentences, study_table
 from delta_evidence.learning.training import StackedTraining
-from delta_evidence.rollouts import Batch, Collector, flip, make_collector
+from delta_evidence.rollouts import Batch, flip
 from delta_evidence.weighing import BatchWeigher, study_method
 from delta_rlvr.cli import main
-from delta_rlvr.credit.rules.ablations import Ablation
 from delta_rlvr.evaluate import evaluate_policy
 from delta_rlvr.evaluate.seeds import SeedComparison
 from delta_rlvr.models import load_policy
@@ -36,6 +35,7 @@ from delta_rlvr.objectives import group_advantages
 from delta_rlvr.tasks import Problem, get_task
 from delta_rlvr.tasks.problem_set import ProblemSet
 from rounding import MODEL, rounding
+from stacks import bundled_collector
 
 # The same stack is held to its shapes in test_against_train.py and test_sampling.py.
 pytestmark = pytest.mark.usefixtures("unchecked_shapes")
@@ -43,15 +43,9 @@ pytestmark = pytest.mark.usefixtures("unchecked_shapes")
 TASK = get_task("phrased-sums")
 
 
-def collector(runs: int) -> tuple[Collector, Any, Any]:
-    model, tokenizer = load_policy("builtin")
-    made = make_collector(model, tokenizer, runs=runs, one_line=False, judge=Judge(tokenizer))
-    return made, model, tokenizer
-
-
 @pytest.mark.parametrize("decoding", [Decoding(1.0, 3), Decoding(0.6, 2), Decoding(0.0)], ids=str)
 def test_held_out_scores_are_those_of_evaluate_policy(decoding: Decoding) -> None:
-    made, model, tokenizer = collector(2)
+    made, model, tokenizer = bundled_collector(2)
     with torch.no_grad():  # the second policy differs
         for weight in made.policy.parameters():
             weight[1] += 0.02 * torch.randn(weight[1].shape, generator=torch.Generator().manual_seed(1))
@@ -81,7 +75,7 @@ def test_held_out_scores_are_those_of_evaluate_policy(decoding: Decoding) -> Non
 
 def one_batch(arms: dict[str, ArmSettings]) -> tuple[StackedTraining, list[Any]]:
     """A run of each arm with the same seed, after one batch of two updates; how far its weights went."""
-    made, _, _ = collector(len(arms))
+    made, _, _ = bundled_collector(len(arms))
     start = [weight.detach().clone() for weight in made.policy.parameters()]
     settings = TrainingSettings(steps=2, prompts=4, group=4, updates=2)
     training = StackedTraining(made, [Run("phrased-sums", arm, 7) for arm in arms], settings, arms=arms)
@@ -110,7 +104,7 @@ def test_each_arm_has_its_own_learning_rate() -> None:
 
 
 def test_an_entropy_bonus_is_the_entropys_gradient() -> None:
-    made, model, _ = collector(2)
+    made, model, _ = bundled_collector(2)
     settings = TrainingSettings(steps=1, prompts=3, group=4, updates=1)
     runs = [Run("phrased-sums", arm, 3) for arm in ("dapo", "penalty")]
     arms = {"penalty": ArmSettings("dapo", entropy_bonus=-0.3)}
@@ -145,8 +139,8 @@ def test_an_entropy_bonus_is_the_entropys_gradient() -> None:
 
 def test_a_run_does_not_depend_on_what_runs_beside_it() -> None:
     settings = TrainingSettings(steps=2, prompts=4, group=4, updates=2)
-    alone, _, _ = collector(1)
-    beside, _, _ = collector(3)
+    alone, _, _ = bundled_collector(1)
+    beside, _, _ = bundled_collector(3)
     run = Run("phrased-sums", "delta", 7)
     others = [Run("long-filler", "dapo", 3), run, Run("phrased-sums", "oracle", 8, reward_noise=0.3)]
     first = StackedTraining(alone, [run], settings).train()
@@ -166,7 +160,7 @@ def test_whole_prompts_are_the_same_update_read_once() -> None:
     # One update has all responses in either split: the same gradient, by way of prompts that are read once or eight times.
     norms = {}
     for split in ("responses", "prompts"):
-        made, _, _ = collector(1)
+        made, _, _ = bundled_collector(1)
         settings = TrainingSettings(steps=1, prompts=3, group=4, updates=1, split=split)  # type: ignore[arg-type]
         statistics = StackedTraining(
             made, [Run("phrased-sums", "delta", 3)], settings, rows_at_once=5
@@ -176,7 +170,7 @@ def test_whole_prompts_are_the_same_update_read_once() -> None:
 
 
 def test_mini_batches_of_prompts_hold_whole_groups() -> None:
-    made, _, _ = collector(1)
+    made, _, _ = bundled_collector(1)
     settings = TrainingSettings(steps=2, prompts=4, group=3, updates=2, split="prompts")
     parts = list(StackedTraining(made, [Run("phrased-sums", "dapo", 3)], settings)._mini_batches(0))
     assert sorted(torch.cat(parts, dim=1)[0].tolist()) == list(range(12))
@@ -191,7 +185,7 @@ def test_mini_batches_of_prompts_hold_whole_groups() -> None:
 
 
 def test_two_methods_with_one_seed_see_the_same_problems_and_draws() -> None:
-    made, _, _ = collector(2)
+    made, _, _ = bundled_collector(2)
     problems = TASK.problems("train", 3, 5)
     first, second = made.collect(
         [Batch(TASK, problems, 5, 64), Batch(TASK, problems, 5, 64, reward_noise=0.4)], group=4
@@ -202,7 +196,7 @@ def test_two_methods_with_one_seed_see_the_same_problems_and_draws() -> None:
 
 
 def test_a_limit_cuts_a_response_and_no_other() -> None:
-    made, _, _ = collector(2)
+    made, _, _ = bundled_collector(2)
     problems = TASK.problems("train", 2, 5)
     long, short = made.collect([Batch(TASK, problems, 5, 64), Batch(TASK, problems, 5, 9)], group=2)
     assert short.mask.sum(1).max() == 9
@@ -231,7 +225,7 @@ def test_noise_flips_its_share_and_always_the_same() -> None:
 
 def test_outcomes_say_what_the_weights_did() -> None:
     settings = TrainingSettings(steps=12, prompts=4, group=4, updates=2)
-    made, _, _ = collector(2)
+    made, _, _ = bundled_collector(2)
     runs = [Run("phrased-sums", "dapo", 3), Run("phrased-sums", "delta", 3)]
     with made.judge:
         plain, weighed = StackedTraining(made, runs, settings).train()
@@ -250,7 +244,7 @@ def test_outcomes_say_what_the_weights_did() -> None:
     }
     assert (first["weight_gini"], first["weight_effective_share"]) == (0.0, 1.0)
     assert second.keys() == set(DIAGNOSTICS)
-    kept = _outcome(runs[1], 0.5, Trained(0.5, weighed, None))
+    kept = Outcome.of(runs[1], weighed, before=0.5, after=0.5)
     assert kept.diagnostics["batch"] == [0, 5]
     # Outcomes keep four digits.
     assert kept.diagnostics["saturated"][0] == pytest.approx(second["saturated"], rel=1e-3)
@@ -258,7 +252,7 @@ def test_outcomes_say_what_the_weights_did() -> None:
 
 
 def test_oracle_weights_by_hand() -> None:
-    made, _, _ = collector(1)
+    made, _, _ = bundled_collector(1)
     rollouts = made.collect([Batch(TASK, TASK.problems("train", 4, 1), 1, 64, decisive=True)], group=4)[0]
     assert rollouts.decisive is not None
     weigher = BatchWeigher(rollouts, made.policy.head[0], number=0)
@@ -278,7 +272,7 @@ def test_oracle_weights_by_hand() -> None:
 
 
 def test_judging_in_processes_is_the_same() -> None:
-    made, _, tokenizer = collector(2)
+    made, _, tokenizer = bundled_collector(2)
     problems = TASK.problems("train", 2, 5)
     batches = [Batch(TASK, problems, seed, 64, decisive=True) for seed in (1, 2)]
     alone = made.collect(batches, group=3)
@@ -326,35 +320,42 @@ def test_processes_are_not_sent_the_problems_that_nobody_asked() -> None:
 # ---------------------------------------------------------------- protocols
 
 
-def write(folder: Path, text: str) -> Path:
+TINY = {
+    "question": "does it run",
+    "tasks": ["phrased-sums"],
+    "arms": {"dapo": 2, "delta": 1},
+    "training": {"steps": 2, "prompts": 2, "group": 2, "updates": 2},
+    "heldout": {"problems": 2, "samples": 1},
+}
+
+
+def write(folder: Path, **changes: Any) -> Path:
+    """A protocol's file, but for what is changed."""
     place = folder / "tiny.yaml"
-    place.write_text(text)
+    place.write_text(yaml.safe_dump(TINY | changes, sort_keys=False))
     return place
 
 
-TINY = """
-question: does it run
-tasks: [phrased-sums]
-arms: {dapo: 2, delta: 1}
-training: {steps: 2, prompts: 2, group: 2, updates: 2}
-heldout: {problems: 2, samples: 1}
-"""
+def protocol_of(folder: Path, **changes: Any) -> Protocol:
+    (protocol,) = read_protocols(write(folder, **changes))
+    return protocol
+
+
+def primary_on(task: str | list[str], end_point: Any = "held_out") -> dict[str, Any]:
+    return {"arm": "delta", "task": task, "end_point": end_point}
 
 
 def test_runs_come_seed_by_seed(tmp_path: Path) -> None:
-    (protocol,) = read_protocols(write(tmp_path, TINY))
+    protocol = protocol_of(tmp_path)
     assert [(run.arm, run.seed) for run in protocol.runs()] == [("dapo", 0), ("delta", 0), ("dapo", 1)]
-    text = TINY.replace("[phrased-sums]", "[phrased-sums, late-error]").replace(
-        "dapo: 2, delta: 1", "dapo: 3"
-    )
-    (protocol,) = read_protocols(write(tmp_path, text + "seeds_in_turn: 2\n"))
+    protocol = protocol_of(tmp_path, tasks=["phrased-sums", "late-error"], arms={"dapo": 3}, seeds_in_turn=2)
     found = [(run.task[0], run.seed) for run in protocol.runs()]
     assert found == [("p", 0), ("p", 1), ("l", 0), ("l", 1), ("p", 2), ("l", 2)]
 
 
 def test_variants_change_what_they_say(tmp_path: Path) -> None:
-    text = TINY + "variants:\n  a: {}\n  b: {reward_noise: 0.1, training: {learning_rate: 0.001}}\n"
-    plain, noisy = read_protocols(write(tmp_path, text))
+    variants = {"a": {}, "b": {"reward_noise": 0.1, "training": {"learning_rate": 0.001}}}
+    plain, noisy = read_protocols(write(tmp_path, variants=variants))
     assert (plain.name, noisy.name) == ("tiny/a", "tiny/b")
     assert (noisy.reward_noise, noisy.training.learning_rate, noisy.training.group) == (0.1, 0.001, 2)
     assert plain.training.learning_rate == 5e-4
@@ -375,7 +376,7 @@ def test_variants_change_what_they_say(tmp_path: Path) -> None:
         ("primary: {arm: delta, task: phrased-sums, end_point: {to: 0.5}}", "no setting to"),
         ("primary: {arm: delta, task: [phrased-sums, late-error]}", "primary"),
         ("tasks: [no-such-task]", "no-such-task"),
-        ("tasks: phrased-sums", "tasks are a list"),
+        ("tasks: phrased-sums", "tasks: give a list"),
         ("arms: [dapo, delta]", "number of seeds each"),
         ("training: {learning_rate: 5e-4}", "as in 5.0e-4"),
         ("variants: {a: 3}", r"variants\.a: give key"),
@@ -392,14 +393,12 @@ def test_variants_change_what_they_say(tmp_path: Path) -> None:
     ],
 )
 def test_mistakes_are_named(tmp_path: Path, change: str, words: str) -> None:
-    key = change.partition(":")[0]
-    kept = [line for line in TINY.strip().splitlines() if not line.startswith(f"{key}:")]
     with pytest.raises(ValueError, match=words):
-        read_protocols(write(tmp_path, "\n".join([*kept, change])))
+        read_protocols(write(tmp_path, **yaml.safe_load(change)))
 
 
 def test_the_command_goes_on_where_it_was_stopped(tmp_path: Path, capsys: Any) -> None:
-    place, folder = write(tmp_path, TINY), tmp_path / "out"
+    place, folder = write(tmp_path), tmp_path / "out"
     assert main(["study", str(place), "--output", str(folder), "--runs-at-once", "1"]) == 0
     lines = (folder / "runs.jsonl").read_text().splitlines()
     assert len(lines) == 3
@@ -410,10 +409,10 @@ def test_the_command_goes_on_where_it_was_stopped(tmp_path: Path, capsys: Any) -
     assert "3 runs, 2 to go" in capsys.readouterr().out
     again = (folder / "runs.jsonl").read_text().splitlines()
     assert [json.loads(line)["curve"] for line in again] == [json.loads(line)["curve"] for line in lines]
-    place.write_text(TINY.replace("steps: 2", "steps: 4"))
+    write(tmp_path, training=TINY["training"] | {"steps": 4})
     assert main(["study", str(place), "--output", str(folder)]) == 2
     assert "another training" in capsys.readouterr().err
-    place.write_text(TINY.replace("dapo: 2", "dapo: 3"))
+    write(tmp_path, arms={"dapo": 3, "delta": 1})
     for given, told in (
         (["--dtype", "bfloat16"], "holds runs in float32"),
         (["--export", "detla"], "detla is not among the arms dapo, delta"),
@@ -428,24 +427,22 @@ def test_a_study_with_a_name_of_its_own_has_its_variants_in_its_folder(
     tmp_path: Path, monkeypatch: Any, capsys: Any
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    text = TINY + "name: other\nvariants:\n  a: {}\n  b: {reward_noise: 0.1}\n"
+    place = write(tmp_path, name="other", variants={"a": {}, "b": {"reward_noise": 0.1}})
     for variant, score in (("a", 0.4), ("b", 0.2)):
         for folder in (tmp_path / "runs" / "other" / variant, tmp_path / "out" / variant):
             folder.mkdir(parents=True)
             (folder / "runs.jsonl").write_text(json.dumps(outcome("dapo", 0, score, 0.0).as_dict()) + "\n")
     for given in ([], ["--output", "out"]):
-        assert main(["study", str(write(tmp_path, text)), "--table", *given]) == 0
+        assert main(["study", str(place), "--table", *given]) == 0
         told = capsys.readouterr().out
         assert "40.0" in told
         assert "20.0" in told
 
 
 def test_exported_weights_of_two_settings_of_a_task_stand_apart(tmp_path: Path) -> None:
-    text = TINY.replace("[phrased-sums]", "['long-filler?filler=1', 'long-filler?filler=2']")
-    text = text.replace("dapo: 2, delta: 1", "dapo: 1").replace(
-        "prompts: 2, group: 2", "prompts: 8, group: 4"
-    )
-    (protocol,) = read_protocols(write(tmp_path, text))
+    tasks = ["long-filler?filler=1", "long-filler?filler=2"]
+    training = {"steps": 2, "prompts": 8, "group": 4, "updates": 2}
+    protocol = protocol_of(tmp_path, tasks=tasks, arms={"dapo": 1}, training=training)
     Study(protocol, tmp_path / "out").go(Machine(), lambda _: None, export=["dapo"])
     folders = sorted(place.name for place in (tmp_path / "out" / "models").iterdir())
     assert folders == [f"dapo-long-filler%3Ffiller%3D{number}-seed0" for number in (1, 2)]
@@ -471,10 +468,8 @@ def test_a_task_that_no_run_ever_solved_says_why() -> None:
 
 
 def test_a_table_by_hand(tmp_path: Path) -> None:
-    protocol = Protocol(
-        "p", "q", ("phrased-sums",), {"dapo": 6, "delta": 6, "grpo": 6, "sapo": 5},
-        primary=read_protocols(write(tmp_path, TINY + "primary: {arm: delta, task: phrased-sums}"))[0].primary,
-    )  # fmt: skip
+    arms = {"dapo": 6, "delta": 6, "grpo": 6, "sapo": 5}
+    protocol = protocol_of(tmp_path, arms=arms, primary=primary_on("phrased-sums"))
     found = []
     for seed in range(6):
         found.append(outcome("dapo", seed, 0.50 + 0.01 * seed, 0.4))
@@ -511,11 +506,9 @@ def test_the_end_point_is_what_the_primary_comparison_is_on(tmp_path: Path) -> N
         for seed in range(3)
     ]
 
-    def primary(end_point: str) -> tuple[StudyTable, SeedComparison]:
-        text = TINY.replace("dapo: 2, delta: 1", "dapo: 3, delta: 3, grpo: 3")
-        text += f"primary: {{arm: delta, task: phrased-sums, end_point: {end_point}}}"
-        (protocol,) = read_protocols(write(tmp_path, text))
-        table = study_table(protocol, found)
+    def primary(end_point: Any) -> tuple[StudyTable, SeedComparison]:
+        arms, declared = dict.fromkeys(("dapo", "delta", "grpo"), 3), primary_on("phrased-sums", end_point)
+        table = study_table(protocol_of(tmp_path, arms=arms, primary=declared), found)
         assert table.primary is not None
         return table, table.primary
 
@@ -530,20 +523,21 @@ def test_the_end_point_is_what_the_primary_comparison_is_on(tmp_path: Path) -> N
     assert table.as_dict()["primary"]["end_point"] == "accuracy over training"
     # Means over five batches reach 0.5 in batch 4 (0.4 + 3 x 0.8 over 5: 0.56) for delta, for dapo in batch 6 (0.4 + 3 x 0.8 over 5),
     # and never for grpo: one more than there are batches.
-    table, batches = primary("{batches_to: 0.5}")
+    table, batches = primary({"batches_to": 0.5})
     assert batches.difference.mean == pytest.approx(-2.0)  # type: ignore[union-attr]
     assert [row.mean for row in table.tasks[0].columns[2].rows] == [6.0, 4.0, 9.0]
     assert "rollout batches to 50 %, 3 paired seeds: -2.0 batches" in sentences(table)[0]
 
 
 def test_scores_during_training_have_columns_of_their_own(tmp_path: Path) -> None:
-    text = TINY.replace("steps: 2", "steps: 8").replace("dapo: 2, delta: 1", "dapo: 3, delta: 3")
-    text = text.replace(
-        "samples: 1}",
-        "samples: 1, also: [{temperature: 0, after: [2, 4]}, {temperature: 0.6, samples: 5}]}",
+    also = [{"temperature": 0, "after": [2, 4]}, {"temperature": 0.6, "samples": 5}]
+    protocol = protocol_of(
+        tmp_path,
+        arms={"dapo": 3, "delta": 3},
+        training=TINY["training"] | {"steps": 8},
+        heldout={"also": also},
+        primary=primary_on("phrased-sums", {"temperature": 0}),
     )
-    text += "primary: {arm: delta, task: phrased-sums, end_point: {temperature: 0}}"
-    (protocol,) = read_protocols(write(tmp_path, text))
 
     def scored(arm: str, seed: int, gain: float) -> Outcome:
         greedy = [
@@ -568,14 +562,15 @@ def test_scores_during_training_have_columns_of_their_own(tmp_path: Path) -> Non
 
 def test_the_best_rate_of_each_method_by_hand(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
     """Scores that are quadratics in the log of the rate, with peaks at 2, beyond the grid, and, of the penalised, at 1."""
-    text = "question: q\ntasks: [phrased-sums]\nbaseline: dapo1\narms:\n"
+    arms: dict[str, Any] = {}
     peaks = {("dapo", 0): 2.0, ("delta-scalar", 0): 9.0, ("dapo", 0.01): 1.0, ("dapo", 0.02): 1.0}
     entropies = {("dapo", 0): 0.4, ("delta-scalar", 0): 0.2, ("dapo", 0.01): 0.21, ("dapo", 0.02): 0.1}
     found = []
     for (method, penalty), peak in peaks.items():
         for rate in (0.5, 1.0, 4.0):
             name = f"{method}{penalty or ''}{rate:g}"
-            text += f"  {name}: {{seeds: 2, method: {method}, learning_rate: {rate}, entropy_bonus: {-penalty}}}\n"
+            own = {"seeds": 2, "method": method, "learning_rate": rate, "entropy_bonus": -penalty}
+            arms[name] = own
             for seed in range(2):
                 score = 0.5 - 0.05 * math.log(rate / peak) ** 2 + (0.01 if seed else -0.01)
                 at = [
@@ -583,8 +578,11 @@ def test_the_best_rate_of_each_method_by_hand(tmp_path: Path, monkeypatch: Any, 
                 ]
                 entropy = [entropies[method, penalty] * (1 + seed)]
                 found.append(replace(outcome(name, seed, 0.5, 0.4), heldout=at, entropy=entropy))
-    text += "training: {steps: 4, prompts: 2, group: 2}\nheldout: {also: [{temperature: 0, after: [1, 2]}]}\n"
-    (protocol,) = read_protocols(write(tmp_path, text))
+    training, heldout = (
+        {"steps": 4, "prompts": 2, "group": 2},
+        {"also": [{"temperature": 0, "after": [1, 2]}]},
+    )
+    protocol = protocol_of(tmp_path, arms=arms, baseline="dapo1", training=training, heldout=heldout)
     study = Study(protocol, tmp_path / "tune")
     study.write_protocol(Machine())
     study._keep(found)
@@ -610,11 +608,9 @@ def test_the_best_rate_of_each_method_by_hand(tmp_path: Path, monkeypatch: Any, 
 
 
 def test_one_test_over_several_tasks(tmp_path: Path) -> None:
-    text = TINY.replace("[phrased-sums]", "[phrased-sums, late-error]").replace(
-        "dapo: 2, delta: 1", "dapo: 3, delta: 3"
-    )
-    text += "primary: {arm: delta, task: [phrased-sums, late-error], end_point: over_training}"
-    (protocol,) = read_protocols(write(tmp_path, text))
+    tasks = ["phrased-sums", "late-error"]
+    declared = primary_on(tasks, "over_training")
+    protocol = protocol_of(tmp_path, tasks=tasks, arms={"dapo": 3, "delta": 3}, primary=declared)
     found = [
         outcome(arm, seed, 0.5, 0.4 + (arm == "delta") * (0.01 + 0.001 * seed), task)
         for task in protocol.tasks
@@ -645,8 +641,8 @@ def test_runs_that_diverged_are_counted_and_left_out() -> None:
 
 
 def test_retired_arms_are_read_and_not_run(tmp_path: Path) -> None:
-    text = TINY.replace("delta: 1", "gone: 1") + "retired: {gone: an arm that was patched in}\n"
-    (protocol,) = read_protocols(write(tmp_path, text))
+    retired = {"gone": "an arm that was patched in"}
+    protocol = protocol_of(tmp_path, arms={"dapo": 2, "gone": 1}, retired=retired)
     study = Study(protocol, tmp_path)
     assert [run.arm for run in study.missing()] == ["dapo", "dapo"]
     study._keep([outcome(arm, 0, 0.4, 0.4) for arm in ("dapo", "gone")])
@@ -657,7 +653,7 @@ def test_retired_arms_are_read_and_not_run(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_there_is_missed_when_runs_are_made(tmp_path: Path, capsys: Any) -> None:
-    place = write(tmp_path, TINY.replace("[phrased-sums]", "[nowhere/problems.jsonl]"))
+    place = write(tmp_path, tasks=["nowhere/problems.jsonl"])
     (protocol,) = read_protocols(place)
     assert protocol.tasks == ("nowhere/problems.jsonl",)
     assert main(["study", str(place), "--output", str(tmp_path / "out")]) == 2
@@ -678,27 +674,14 @@ def test_a_run_is_kept_once(tmp_path: Path) -> None:
     assert len(study.outcomes()) == 2
 
 
-def test_an_arm_may_have_settings_of_its_own() -> None:
-    rule = study_method("delta-context?lambda_min=0.5&lambda_max=1.5").rule
-    assert rule == Ablation(0.5, 1.5, refinements=0, contrast="alignment")
-    with pytest.raises(ValueError, match="no setting 'lamda_min'; did you mean 'lambda_min'"):
-        study_method("delta?lamda_min=0.5")
-    with pytest.raises(ValueError, match="unknown method 'oracle-all'"):
-        study_method("oracle-all")
-
-
 def test_a_folder_of_another_protocol_is_refused(tmp_path: Path) -> None:
-    (protocol,) = read_protocols(write(tmp_path, TINY))
-    Study(protocol, tmp_path / "out").write_protocol(Machine())
-    (other,) = read_protocols(write(tmp_path, TINY.replace("samples: 1", "samples: 2")))
+    Study(protocol_of(tmp_path), tmp_path / "out").write_protocol(Machine())
     with pytest.raises(ValueError, match="another heldout"):
-        Study(other, tmp_path / "out")
-    slower = (
-        "delta: {seeds: 1, learning_rate: 0.0001}, grpo: 1"  # another arm may come, but delta is another now
-    )
-    (other,) = read_protocols(write(tmp_path, TINY.replace("delta: 1", slower)))
+        Study(protocol_of(tmp_path, heldout={"problems": 2, "samples": 2}), tmp_path / "out")
+    # Another arm may come, but delta is another now.
+    arms = {"dapo": 2, "delta": {"seeds": 1, "learning_rate": 0.0001}, "grpo": 1}
     with pytest.raises(ValueError, match=r"another arms\.delta:"):
-        Study(other, tmp_path / "out")
+        Study(protocol_of(tmp_path, arms=arms), tmp_path / "out")
 
 
 def test_runs_of_a_rule_that_has_changed_since_are_not_added_to(tmp_path: Path) -> None:

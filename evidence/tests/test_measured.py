@@ -41,11 +41,10 @@ from delta_rlvr.cli import main
 from delta_rlvr.evaluate.errors import EvaluationFailed
 from delta_rlvr.evaluate.server_sampler import ServerSettings
 from delta_rlvr.exit_codes import ExitCode
-from delta_rlvr.models import load_policy
 from delta_rlvr.tasks import Problem, get_task
 from killed import killed
 from rounding import MODEL, rounding
-from stacks import row_hidden, small_model
+from stacks import bundled_collector, row_hidden, small_model
 from stub_server import stub_server, text_answer
 
 # The same stack is held to its shapes in test_against_train.py and test_sampling.py.
@@ -91,27 +90,21 @@ class SumIsOdd:
 
 
 def toy_model():
-    return small_model(
-        "llama",
-        vocab_size=VOCAB,
-        hidden_size=8,
-        intermediate_size=12,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        initializer_range=0.6,
-        eos_token_id=END,
-        bos_token_id=None,
-        pad_token_id=None,
-    )
+    sizes = {"hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 1, "initializer_range": 0.6}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 1}
+    tokens = {"vocab_size": VOCAB, "eos_token_id": END, "bos_token_id": None, "pad_token_id": None}
+    return small_model("llama", **sizes, **heads, **tokens)
+
+
+def toy_collector(runs=1):
+    tokenizer = DigitTokenizer()
+    return make_collector(toy_model(), tokenizer, runs=runs, one_line=False, judge=Judge(tokenizer))
 
 
 @pytest.fixture(scope="module")
 def toy():
     torch.manual_seed(3)
-    model, tokenizer = toy_model(), DigitTokenizer()
-    collector = make_collector(model, tokenizer, runs=1, one_line=False, judge=Judge(tokenizer))
-    return collector, SumIsOdd()
+    return toy_collector(), SumIsOdd()
 
 
 def sequences():
@@ -423,8 +416,7 @@ def test_rewards_beyond_the_bound_are_refused():
 
 
 def test_a_policy_of_a_stack_alone_follows_it(toy):
-    model = toy_model()
-    collector = make_collector(model, DigitTokenizer(), runs=2, one_line=False, judge=Judge(DigitTokenizer()))
+    collector = toy_collector(runs=2)
     second = collector.alone(1)
     ids, mask = torch.tensor([[PROMPT]]), torch.ones(1, 1, 2, dtype=torch.bool)
     with torch.no_grad():
@@ -437,14 +429,11 @@ def test_a_policy_of_a_stack_alone_follows_it(toy):
 
 def test_a_study_arm_weighs_by_measured_credit():
     """One batch of the bundled policy beside a plain arm: the credit is there, and the other arm does not notice."""
-    model, tokenizer = load_policy()
     settings = TrainingSettings(steps=1, prompts=2, group=4, updates=1, continuations=16)
     task = "phrased-sums"
 
     def train(*arms):
-        collector = make_collector(
-            model, tokenizer, runs=len(arms), one_line=False, judge=Judge(tokenizer), rows_at_once=64
-        )
+        collector, _, _ = bundled_collector(len(arms), rows_at_once=64)
         training = StackedTraining(collector, [Run(task, arm, 3) for arm in arms], settings)
         seen = []
         weigh = training.weigh
@@ -515,10 +504,7 @@ def test_the_command_goes_on_and_gives_the_same_tables(tmp_path, capsys):
 def test_refusals_in_words(tmp_path, capsys):
     for given, words in (
         (["--concurrency", "2"], "belongs to --server"),
-        (
-            ["--server", "http://h/v1", "--model", "builtin,sharp"],
-            "holds one model",
-        ),
+        (["--server", "http://h/v1", "--model", "builtin,sharp"], "holds one model"),
         (["--methods", "measured"], "needs continuations of whole rollout batches"),
         (["--budget", "4"], "at least 16 continuations"),
         (["--update-batches", "1"], "bias from variance"),
@@ -539,9 +525,8 @@ def test_a_task_without_a_verdict_is_refused():
 def test_measured_credit_singles_out_the_planted_tokens():
     """On wrong responses of the bundled policy, among those that could still have been right: a slip in a response whose problem the
     policy never solves decides nothing, whatever the planted label says."""
-    model, tokenizer = load_policy()
     task = get_task("phrased-sums")
-    collector = make_collector(model, tokenizer, runs=1, one_line=False, judge=Judge(tokenizer))
+    collector, _, _ = bundled_collector(1)
     batch = Batch(task, task.problems("train", 16), 0, task.max_tokens, decisive=True)
     rollouts = collector.collect([batch], group=8)[0]
     wrong = [row for row in choose(rollouts, 8) if rollouts.correct[row] == 0]

@@ -21,15 +21,6 @@ def flags(*values):
     return torch.tensor(values, dtype=torch.bool)
 
 
-def test_auroc_by_hand():
-    # decisive 3 and 1, others 2 and 0: pairs (3,2) (3,0) (1,0) won, (1,2) lost
-    assert auroc(torch.tensor([3.0, 2.0, 1.0, 0.0]), flags(1, 0, 1, 0)) == 0.75
-    # a tie is half a win: (2,2) half, (2,1) won
-    assert auroc(torch.tensor([2.0, 2.0, 1.0]), flags(1, 0, 0)) == 0.75
-    assert auroc(torch.ones(5), flags(1, 0, 0, 1, 0)) == 0.5
-    assert math.isnan(auroc(torch.ones(3), flags(1, 1, 1)))
-
-
 def test_average_precision_by_hand():
     # order of labels 1 0 1 0: precision 1/1 and 2/3 where recall rises by a half
     assert average_precision(torch.tensor([4.0, 3.0, 2.0, 1.0]), flags(1, 0, 1, 0)) == pytest.approx(

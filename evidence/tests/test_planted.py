@@ -8,13 +8,12 @@ import pytest
 import torch
 
 from delta_evidence.methods import bench_method, every_method, grid, label
-from delta_evidence.planted.conditions import NOISE, SHUFFLED, one_right_a_group
+from delta_evidence.planted.conditions import NOISE, SHUFFLED, one_right_a_group, perturbed_advantages
 from delta_evidence.planted.measures import batch_facts, length_terciles, measure_weights, small_sample
-from delta_evidence.planted.proxy_agreement import proxy_agreement
+from delta_evidence.planted.proxy_agreement import proxy_agreement, same_inner_products
 from delta_evidence.planted.updates import (
     cosines,
     response_logps,
-    same_inner_products,
     take_rows,
     update_vectors,
     weights_after_a_step,
@@ -44,6 +43,24 @@ def policy(model):
     return StackedPolicy.from_model(model, 1)
 
 
+def rollouts_of(mask, **known):
+    """A rollout batch of which only this is known."""
+    count, time = mask.shape
+    blank = {
+        "problems": [Problem(str(row), "", "", "") for row in range(count)],
+        "texts": [str(row) for row in range(count)],
+        "prompt_ids": torch.zeros(count, 1, dtype=torch.long),
+        "prompt_mask": torch.ones(count, 1, dtype=torch.bool),
+        "completion_ids": torch.zeros(count, time, dtype=torch.long),
+        "hidden": torch.zeros(count, time, 1),
+        "groups": torch.zeros(count, dtype=torch.long),
+        "decisive": None,
+        **{name: torch.zeros(count, time) for name in ("logps", "entropy")},
+        **{name: torch.zeros(count) for name in ("correct", "rewards", "advantages")},
+    }
+    return Rollouts(mask=mask, **blank | known)
+
+
 @pytest.fixture
 def rollouts(policy):
     """Four groups of four; group 3 is all wrong."""
@@ -54,18 +71,13 @@ def rollouts(policy):
     correct = torch.tensor([1.0, 0, 0, 0, 1, 1, 0, 1, 0, 1, 0, 1, 0, 0, 0, 0])
     prompt_mask = torch.ones(count, 3, dtype=torch.bool)
     prompt_mask[::2, 0] = False
-    blank = Rollouts(
-        problems=[Problem(str(row), "", "", "") for row in range(count)],
-        texts=[str(row) for row in range(count)],
+    blank = rollouts_of(
+        mask,
         prompt_ids=torch.randint(0, 31, (count, 3), generator=generator),
         prompt_mask=prompt_mask,
         completion_ids=torch.randint(0, 31, (count, time), generator=generator),
-        mask=mask,
-        hidden=torch.zeros(count, time, 16),
-        logps=torch.zeros(count, time),
         entropy=torch.rand(count, time, generator=generator),
         correct=correct,
-        rewards=correct,
         advantages=group_advantages(correct, GROUP),
         groups=torch.arange(4).repeat_interleave(GROUP),
         decisive=mask & (torch.rand(count, time, generator=generator) < 0.3),
@@ -94,20 +106,22 @@ def test_one_right_response_is_kept_by_hand():
 
 
 def test_shuffled_rewards_keep_their_group_and_lose_their_response(rollouts):
-    moved = SHUFFLED.advantages(rollouts, group=GROUP, seed=0, number=0)
-    clean = rollouts.advantages
+    def shuffled(number):
+        return perturbed_advantages(SHUFFLED, rollouts, group=GROUP, seed=0, number=number)
+
+    moved, clean = shuffled(0), rollouts.advantages
     torch.testing.assert_close(moved.view(-1, GROUP).sort(1).values, clean.view(-1, GROUP).sort(1).values)
-    orders = [SHUFFLED.advantages(rollouts, group=GROUP, seed=0, number=number) for number in range(20)]
-    assert any(not torch.equal(order, clean) for order in orders)
-    assert torch.equal(moved, SHUFFLED.advantages(rollouts, group=GROUP, seed=0, number=0))
+    assert any(not torch.equal(shuffled(number), clean) for number in range(20))
+    assert torch.equal(moved, shuffled(0))
 
 
 def test_noise_flips_its_share_of_the_verdicts(rollouts):
     many = dataclasses.replace(rollouts, correct=torch.zeros(40_000))
-    for condition in NOISE:
-        flipped = (condition.advantages(many, group=GROUP, seed=0, number=0) > 0).float().mean().item()
+    for condition, noise in NOISE.items():
+        moved = perturbed_advantages(condition, many, group=GROUP, seed=0, number=0)
+        flipped = (moved > 0).float().mean().item()
         # a flipped verdict has a positive advantage unless all four of its group are flipped
-        assert flipped == pytest.approx(condition.noise * (1 - condition.noise**3), abs=0.01)
+        assert flipped == pytest.approx(noise * (1 - noise**3), abs=0.01)
 
 
 # ------------------------------------------------------------------ methods
@@ -191,23 +205,13 @@ def test_grpo_is_a_mean_over_responses(policy, rollouts):
 def test_only_tokens_with_an_advantage_count():
     # two groups of two: the first has both outcomes, the second none; rows 0 and 1 have 3 tokens
     mask = torch.tensor([[1, 1, 1], [1, 1, 1], [1, 1, 0], [1, 1, 1]], dtype=torch.bool)
-    decisive = torch.tensor([[0, 1, 0], [1, 0, 0], [1, 1, 0], [1, 1, 1]], dtype=torch.bool)
-    correct = torch.tensor([1.0, 0.0, 0.0, 0.0])
-    batch = Rollouts(
-        problems=[],
-        texts=[],
-        prompt_ids=torch.zeros(4, 1, dtype=torch.long),
-        prompt_mask=torch.ones(4, 1, dtype=torch.bool),
-        completion_ids=torch.zeros(4, 3, dtype=torch.long),
-        mask=mask,
-        hidden=torch.zeros(4, 3, 1),
+    batch = rollouts_of(
+        mask,
         logps=torch.log(torch.tensor([[0.1, 0.2, 0.3]] * 4)),
-        entropy=torch.zeros(4, 3),
-        correct=correct,
-        rewards=correct,
+        correct=torch.tensor([1.0, 0.0, 0.0, 0.0]),
         advantages=torch.tensor([1.0, -2.0, 0.0, 0.0]),
         groups=torch.tensor([0, 0, 1, 1]),
-        decisive=decisive,
+        decisive=torch.tensor([[0, 1, 0], [1, 0, 0], [1, 1, 0], [1, 1, 1]], dtype=torch.bool),
     )
     weights = torch.tensor([[1.0, 2.0, 3.0], [4.0, 1.0, 1.0], [9.0, 9.0, 9.0], [9.0, 9.0, 9.0]])
     found = measure_weights(weights, batch, batch.advantages)
@@ -316,14 +320,12 @@ def test_proxies_agree_less_with_the_full_gradient_than_it_does_with_itself():
     mask = torch.rand(6, 8) < 0.8
     advantages = torch.tensor([1.0, -0.7, 0.4, -1.2, 0.0, 0.9], dtype=torch.float64)
     gradients = full_token_gradients(logps[mask], [weight])
-    given = (hidden, logps.detach(), advantages, mask)
+    batch = rollouts_of(mask, hidden=hidden, logps=logps.detach(), advantages=advantages, completion_ids=ids)
     proxies = ("full", "head", "output_row", "topk_hidden")
-    report = proxy_agreement(gradients, *given, head=head.detach(), tokens=ids, proxies=proxies)
+    report = proxy_agreement(gradients, batch, head.detach(), Delta(), proxies)
     for name in ("full", "head"):  # the head is all that this policy has
         assert report[name].margin_rank_correlation == pytest.approx(1)
         assert report[name].update_cosine == pytest.approx(1)
     for name in ("output_row", "topk_hidden"):
         assert -1 <= report[name].margin_rank_correlation < 0.9999
         assert 0.9 < report[name].update_cosine < 1 - 1e-9
-    with pytest.raises(ValueError, match="gradients"):
-        proxy_agreement(gradients[1:], *given, head=head.detach(), tokens=ids)

@@ -157,16 +157,8 @@ def test_agreement_that_could_not_be_measured_is_left_out():
     documents = [document("a", number, [("surprise", 0.6, 0.8)]) for number in range(3)]
     for found, correlation in zip(documents, (None, 0.5, 0.7), strict=True):
         measures = {"margin_rank_correlation": None, "weight_rank_correlation": correlation}
-        found["agreement"] = [
-            {
-                "proxy": "head",
-                "scope": "batch",
-                "refinements": 1,
-                "tokens": 9,
-                "update_cosine": 1.0,
-                **measures,
-            }
-        ]
+        setting = {"proxy": "head", "scope": "batch", "refinements": 1, "tokens": 9}
+        found["agreement"] = [{**setting, "update_cosine": 1.0, **measures}]
     (row,) = bench_result(documents, SETTINGS)["agreement"]
     assert row["weight_rank_correlation"] == pytest.approx(0.6)
     assert row["weight_rank_correlation_range"] == [0.5, 0.7]

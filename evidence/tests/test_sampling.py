@@ -65,6 +65,17 @@ def plain_sample(model, prompt, uniforms, temperature):
     return response
 
 
+def plain_responses(models, prompts, prompt_mask, uniforms, temperature=1.0, copies=1):
+    """By run and row."""
+    return [
+        [
+            plain_sample(model, prompts[run, row][prompt_mask[run, row]], numbers, temperature)
+            for row, numbers in zip(torch.arange(len(of_run)) // copies, of_run, strict=True)
+        ]
+        for run, (model, of_run) in enumerate(zip(models, uniforms, strict=True))
+    ]
+
+
 def responses(ids, mask):
     return [
         [row[valid].tolist() for row, valid in zip(*run, strict=True)] for run in zip(ids, mask, strict=True)
@@ -77,13 +88,7 @@ def test_token_for_token_a_plain_loop(bundled, models, temperature):
     uniforms = numbers(2, 4, STEPS)
     sampler = StackedSampler(stack_of(models), ends={END}, pad=PAD)
     ids, mask = sampler.sample(prompts, prompt_mask, uniforms, temperature)
-    expected = [
-        [
-            plain_sample(model, prompts[run, row][prompt_mask[run, row]], uniforms[run, row], temperature)
-            for row in range(4)
-        ]
-        for run, model in enumerate(models)
-    ]
+    expected = plain_responses(models, prompts, prompt_mask, uniforms, temperature)
     assert responses(ids, mask) == expected
     lengths = [len(response) for of_run in expected for response in of_run]
     assert len(set(lengths)) > 2
@@ -107,10 +112,7 @@ def test_several_key_heads_and_several_copies():
     uniforms = numbers(2, 9, 40)
     sampler = StackedSampler(StackedPolicy.from_model(model, 2), ends={END}, pad=PAD)
     found = responses(*sampler.sample(prompts, prompt_mask, uniforms, copies=3))
-    for run in range(2):
-        for row in range(9):
-            prompt = prompts[run, row // 3][prompt_mask[run, row // 3]]
-            assert found[run][row] == plain_sample(model, prompt, uniforms[run, row], 1.0)
+    assert found == plain_responses([model] * 2, prompts, prompt_mask, uniforms, copies=3)
 
 
 @pytest.mark.parametrize("length", [70, 89])
@@ -120,20 +122,17 @@ def test_prompts_that_begin_alike_are_read_once(length, monkeypatch):
     prompts = torch.randint(2, 40, (2, 3, length + 9), generator=torch.Generator().manual_seed(1))
     lengths = torch.tensor([length + 9, length + 3, length + 1])
     mask = torch.arange(length + 9) >= length + 9 - lengths[:, None]
-    for row, valid in enumerate(mask):
-        start = int((~valid).sum())
+    for row, start in enumerate((~mask).sum(1).tolist()):
         prompts[:, row, start : start + length] = prompts[:, 0, :length]
+    mask = mask.expand(2, 3, -1)
     calls = []
     alike = StackedSampler._read_alike
     monkeypatch.setattr(StackedSampler, "_read_alike", lambda *given: calls.append(0) or alike(*given))
     uniforms = numbers(2, 6, 40)
     sampler = StackedSampler(StackedPolicy.from_model(model, 2), ends={END}, pad=PAD)
-    found = responses(*sampler.sample(prompts, mask.expand(2, 3, -1), uniforms, copies=2))
+    found = responses(*sampler.sample(prompts, mask, uniforms, copies=2))
     assert calls
-    for run in range(2):
-        for row in range(6):
-            prompt = prompts[run, row // 2][mask[row // 2]]
-            assert found[run][row] == plain_sample(model, prompt, uniforms[run, row], 1.0)
+    assert found == plain_responses([model] * 2, prompts, mask, uniforms, copies=2)
 
 
 def test_log_probs_while_sampling_are_those_of_the_training_pass(bundled, models, monkeypatch):
@@ -185,14 +184,6 @@ def test_stops_soon_after_the_last_response_has_ended(bundled, models, monkeypat
     longest = int(mask.sum(-1).max())
     assert mask.shape[-1] == longest < 400
     assert longest <= len(drawn) < longest + 16
-
-
-def test_without_ends_all_responses_are_full_length(bundled, models):
-    prompts, prompt_mask = left_padded(bundled[1], 4)
-    sampler = StackedSampler(stack_of(models), ends=(), pad=PAD)
-    _, mask = sampler.sample(prompts, prompt_mask, numbers(2, 4, STEPS))
-    assert mask.shape[-1] == STEPS
-    assert mask.all()
 
 
 def test_updates_of_the_policy_are_seen(bundled, models):

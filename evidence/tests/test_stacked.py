@@ -44,9 +44,8 @@ def ragged_batch(vocab, runs, seed=0):
     """Sequences with padding on the left, on the right, on both sides and nowhere."""
     generator = torch.Generator().manual_seed(seed)
     ids = torch.randint(0, vocab, (runs, BATCH, TIME), generator=generator)
-    ids[:, 1, 6] = (
-        2  # Llama's padding token in the middle of a text: it is read, and its embedding gets no gradient
-    )
+    # Llama's padding token in the middle of a text: it is read, and its embedding gets no gradient.
+    ids[:, 1, 6] = 2
     mask = torch.ones(runs, BATCH, TIME, dtype=torch.bool)
     mask[:, 0, :4] = False
     mask[:, 2, :2] = False
@@ -100,14 +99,12 @@ def test_logps_gradients_and_a_step_are_those_of_transformers(kind, chunked, mon
     policy = stack_of(models)
     vocab = policy.head.shape[1]
     if chunked != "at once":
-        monkeypatch.setitem(
-            logprobs._LOGIT_BYTES, "cpu", 4 * 3 * vocab * 7
-        )  # 7 positions of each run at once
+        # 7 positions of each run at once.
+        monkeypatch.setitem(logprobs._LOGIT_BYTES, "cpu", 4 * 3 * vocab * 7)
     ids, mask = ragged_batch(vocab, 3)
     weights = torch.randn(3, BATCH, TIME - 1, generator=torch.Generator().manual_seed(1)) * predicted(mask)
-    weights = weights / predicted(mask).sum(
-        dim=(1, 2), keepdim=True
-    )  # a mean, so that rounding is small beside gradients
+    # A mean, so that rounding is small beside gradients.
+    weights = weights / predicted(mask).sum(dim=(1, 2), keepdim=True)
     valid = predicted(mask) if "valid" in chunked else None
     logps, entropy = policy.token_logps(
         row_hidden(policy, ids, mask)[:, :, :-1], ids[..., 1:], 0.8, entropy=True, mask=valid
@@ -208,24 +205,6 @@ def test_runs_do_not_see_each_other():
     assert together.norm.grad[2].isnan().any()
 
 
-def test_gradient_of_one_run_leaves_the_others_without():
-    policy = StackedPolicy.from_model(three_models("llama untied")[0], 3)
-    ids, mask = ragged_batch(policy.head.shape[1], 3)
-    policy.token_logps(row_hidden(policy, ids, mask), ids)[0][1].sum().backward()
-    for weight in policy.parameters():
-        assert weight.grad[1].abs().sum() > 0
-        assert weight.grad[[0, 2]].abs().sum() == 0
-
-
-def test_from_model_repeats_the_weights_and_load_into_brings_them_back():
-    model = three_models("llama untied")[0]
-    policy = StackedPolicy.from_model(model, 2)
-    target = perturbed(model, 9)
-    policy.load_into(1, target)
-    for ours, theirs in zip(target.parameters(), model.parameters(), strict=True):
-        assert torch.equal(ours, theirs)
-
-
 def test_bfloat16_products_are_close_and_master_weights_stay_float32():
     model = three_models("qwen3")[0]
     exact, rounded = (
@@ -242,53 +221,32 @@ def test_bfloat16_products_are_close_and_master_weights_stay_float32():
     difference = (logps[0] - logps[1]).abs()
     assert 0 < difference.max() < 0.3
     gradients = [policy.layers[1].qkv.grad for policy in (exact, rounded)]
-    assert (
-        torch.nn.functional.cosine_similarity(*[gradient.flatten() for gradient in gradients], dim=0) > 0.99
-    )
+    assert F.cosine_similarity(*[gradient.flatten() for gradient in gradients], dim=0) > 0.99
 
 
-def test_compute_copy_follows_the_policy():
-    policy = StackedPolicy.from_model(three_models("qwen3")[0], 2, compute_dtype=torch.bfloat16)
-    twin = policy.compute_copy()
-    ids, mask = ragged_batch(policy.head.shape[1], 2)
-    assert torch.equal(row_hidden(twin, ids, mask), row_hidden(policy, ids, mask))
-    with torch.no_grad():
-        for weight in policy.parameters():
-            weight.mul_(1.1)
-    twin.refresh(policy)
-    hidden = row_hidden(policy, ids, mask)
-    assert torch.equal(row_hidden(twin, ids, mask), hidden)
-    assert torch.equal(twin.logits(hidden.flatten(1, 2)), policy.logits(hidden.flatten(1, 2)))
+LINEAR = {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}
+SLIDING = {"head_dim": 4, "use_sliding_window": True, "sliding_window": 4, "max_window_layers": 0}
 
 
 @pytest.mark.parametrize(
-    ("model", "words"),
+    ("kind", "settings", "words"),
     [
-        (
-            lambda: GPT2LMHeadModel(GPT2Config(n_layer=1, n_embd=8, n_head=2, vocab_size=9)),
-            "not GPT2LMHeadModel",
-        ),
-        (lambda: small_model("llama", attention_bias=True), "attention_bias"),
-        (lambda: small_model("llama", mlp_bias=True), "mlp_bias"),
-        (lambda: small_model("llama", attention_dropout=0.1), "attention_dropout"),
-        (lambda: small_model("llama", hidden_act="gelu"), "hidden_act"),
-        (
-            lambda: small_model(
-                "llama", rope_parameters={"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}
-            ),
-            "rope scaling",
-        ),
-        (
-            lambda: small_model(
-                "qwen3", head_dim=4, use_sliding_window=True, sliding_window=4, max_window_layers=0
-            ),
-            "sliding-window",
-        ),
+        ("llama", {"attention_bias": True}, "attention_bias"),
+        ("llama", {"mlp_bias": True}, "mlp_bias"),
+        ("llama", {"attention_dropout": 0.1}, "attention_dropout"),
+        ("llama", {"hidden_act": "gelu"}, "hidden_act"),
+        ("llama", {"rope_parameters": LINEAR}, "rope scaling"),
+        ("qwen3", SLIDING, "sliding-window"),
     ],
 )
-def test_what_is_not_supported_is_refused(model, words):
+def test_what_is_not_supported_is_refused(kind, settings, words):
     with pytest.raises(ValueError, match=words):
-        StackedPolicy.from_model(model(), 2)
+        StackedPolicy.from_model(small_model(kind, **settings), 2)
+
+
+def test_a_model_of_another_kind_is_refused():
+    with pytest.raises(ValueError, match="not GPT2LMHeadModel"):
+        StackedPolicy.from_model(GPT2LMHeadModel(GPT2Config(n_layer=1, n_embd=8, n_head=2, vocab_size=9)), 2)
 
 
 def test_input_that_does_not_fit_is_refused():
@@ -326,9 +284,8 @@ def test_values_and_gradients_on_the_gpu_are_those_on_the_cpu(kind, ragged):
         gradients = [weight.grad.cpu() for weight in policy.parameters()]
         results.append([logps.detach().cpu(), *gradients])
     for one, other in zip(*results, strict=True):
-        torch.testing.assert_close(
-            one, other, atol=1e-4, rtol=1e-4
-        )  # exp and its kin are other functions there
+        # exp and its kin are other functions there.
+        torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.gpu

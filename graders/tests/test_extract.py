@@ -66,6 +66,7 @@ def test_other_places_for_the_answer() -> None:
         ("The correct answer is C.", "C."),
         ("Therefore, the answer is 5.", "5."),
         ("**Answer: 5**", "5"),
+        ("So, the answer is **23**.", "23"),
         ("The answer to this question is 12", "12"),
         ("Final Answer: The final answer is $5$. I hope it is correct.", "$5$"),
         ("Answer: 5<|im_end|>", "5"),

@@ -37,12 +37,13 @@ def compare(
     learning_rates: Sequence[float] = (),
     tuning_seeds: int = 1,
     pass_at: int | None = None,
+    parallel: int | None = None,
     verbose: bool = False,
     **settings: Any,
 ) -> ComparedRuns | None:
     """The same training for each method and seed, and a table with a test paired by seed. Settings are those of `train`. With
-    `learning_rates` each method is compared at the best of them, chosen on other seeds. In a run of several processes, None on ranks
-    other than the first."""
+    `learning_rates` each method is compared at the best of them, chosen on other seeds. `parallel`: runs at a time. In a run of
+    several processes, None on ranks other than the first."""
     from rich.console import Console
 
     from delta_rlvr.training.compare import compare
@@ -56,6 +57,7 @@ def compare(
         learning_rates=learning_rates,
         tuning_seeds=tuning_seeds,
         pass_at=pass_at,
+        parallel=parallel,
         console=Console() if verbose else None,
     )
 

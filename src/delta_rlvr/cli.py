@@ -120,9 +120,10 @@ def _flags(command: str) -> dict[str, str]:
     from delta_rlvr.training.options import TrainOptions
 
     names = {*TrainOptions.__dataclass_fields__, "config", "report_to", "methods", "seeds"}
+    names |= {"parallel", "only"}
     if request := sys.modules.get("delta_rlvr.training.request"):
         names |= request.known_options()
-    return {name: f"--{name}" for name in names}
+    return {name: f"--{name}" for name in names} | {"without_signal": "--without-signal"}
 
 
 def _train_like(command: str, arguments: list[str]) -> int:

@@ -3,8 +3,10 @@
 import io
 import json
 import os
+import shlex
 import signal
 import statistics
+import time
 
 import pytest
 from rich.console import Console
@@ -13,9 +15,13 @@ from command_line import metrics, run, run_info, start
 from delta_rlvr.cli import main
 from delta_rlvr.commands.compare import show
 from delta_rlvr.evaluate import EvaluationResult
+from delta_rlvr.exit_codes import WorkFailed
 from delta_rlvr.runs import RunDescription, RunWriter, read_run
 from delta_rlvr.training import compare
 from delta_rlvr.training.compare import conclude
+from delta_rlvr.training.plan import Making, Plan, PlannedRun
+from delta_rlvr.training.progress import Teller
+from delta_rlvr.training.request import RunRequest
 from delta_rlvr.training.tuning import TunedRate, rate_text, tuned_sentence
 from report_pages import unpacked
 
@@ -34,7 +40,7 @@ OPTIONS += ["--eval_problems", 6, "--eval_samples", 2, "--rollouts_every", 0]
 )
 def test_the_first_line_says_which_runs_there_will_be(options, plan, tmp_path, capsys, monkeypatch):
     """`--seed 2`, meant as two seeds, started three from seed 2 without a word."""
-    monkeypatch.setattr(compare, "_one", lambda *_: None)
+    monkeypatch.setattr(compare.Making, "all", lambda *_: None)
     monkeypatch.setattr(compare, "conclude", lambda *_: None)
     assert main(["compare", "--methods", "dapo,delta", "--output", str(tmp_path), *options]) == 0
     first, second, *_ = [*capsys.readouterr().out.splitlines(), ""]
@@ -60,7 +66,10 @@ def test_interrupted_and_started_again(tmp_path, with_what):
             assert command.process.is_alive(), command.output
         os.kill(command.process.pid, signal.SIGINT)
         assert command.finish() == 130
-        assert "interrupted; in run 2 of 2; the same command keeps finished runs" in command.output
+        assert (
+            "interrupted; in run 2 of 2 (delta, seed 42): checkpoint-2 is kept; the same command keeps finished runs"
+            in command.output
+        )
         assert run_info(second)["status"] == "interrupted"
     first = folder / "dapo-seed42"
     assert run_info(first)["status"] == "finished"
@@ -264,3 +273,138 @@ def test_every_method_at_its_own_rate(tmp_path):
     again = run(*given, *OPTIONS, "--pass-at", 2, log=tmp_path / "again.txt")
     assert again.count("is finished: kept") == 8
     assert json.loads((folder / "comparison.json").read_text()) == stored
+
+
+@pytest.fixture(scope="module")
+def one_by_one(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("one_by_one")
+    run(*COMPARED, "--output", folder / "runs", log=folder / "log.txt")
+    return folder / "runs"
+
+
+COMPARED = ["compare", "--methods", "dapo,delta", "--seeds", 2, "--eval_every", 2, *OPTIONS]
+
+
+def assert_same_comparison(one, other):
+    assert (one / "comparison.json").read_bytes() == (other / "comparison.json").read_bytes()
+    for place in sorted(one.glob("*-seed*")):
+        assert metrics(place) == metrics(other / place.name)
+        weights = place.relative_to(one) / "model" / "model.safetensors"
+        assert (one / weights).read_bytes() == (other / weights).read_bytes()
+
+
+def test_runs_side_by_side_are_those_one_after_another(one_by_one, tmp_path):
+    told = run(*COMPARED, "--parallel", 2, "--output", tmp_path / "runs", log=tmp_path / "log.txt")
+    assert_same_comparison(one_by_one, tmp_path / "runs")
+    for number in range(1, 5):
+        assert f"run {number} of 4: d" in told
+    after = run_info(tmp_path / "runs" / "delta-seed43")["final"]["after"]["accuracy"]
+    assert f"run 4 of 4: delta, seed 43: accuracy {100 * after:.1f} % after 0:" in told
+    assert [
+        row["best"] is not None for row in json.loads((one_by_one / "comparison.json").read_text())["further"]
+    ]
+
+
+def test_each_run_by_itself_and_then_the_conclusion(one_by_one, tmp_path, capsys):
+    """What a job array does: the listed commands in any order, and the last one when all are done."""
+    given = [str(word) for word in (*COMPARED, "--output", tmp_path / "runs")]
+    assert main([*given, "--list"]) == 0
+    listed = capsys.readouterr().out.splitlines()
+    commands = [shlex.split(line, comments=True)[1:] for line in listed if not line.startswith("#")]
+    assert len(commands) == 5
+    assert [line.partition(" # ")[2] for line in listed[:2]] == ["dapo, seed 42", "delta, seed 42"]
+    for number in (3, 0, 2, 1):
+        assert main(commands[number]) == 0
+    assert not (tmp_path / "runs" / "comparison.json").exists()
+    capsys.readouterr()
+    assert main(commands[4]) == 0
+    assert capsys.readouterr().out.count("is finished: kept") == 4
+    assert_same_comparison(one_by_one, tmp_path / "runs")
+    assert main([*given, "--only", "5"]) == 2
+    assert "give the number of a run, 1 to 4" in capsys.readouterr().err
+
+
+def test_a_run_that_fails_is_named_and_the_others_are_kept(tmp_path):
+    """The rate of the second method's runs breaks them: the rule gives infinite weights from its second batch on."""
+    rule = tmp_path / "broken.py"
+    rule.write_text(BROKEN)
+    given = [
+        "compare",
+        "--methods",
+        f"dapo,{rule}:Broken",
+        "--seeds",
+        2,
+        *OPTIONS,
+        "--output",
+        tmp_path / "runs",
+    ]
+    command = start(*given, "--show_methods", "", "--parallel", 2, log=tmp_path / "log.txt")
+    assert command.finish() == 1
+    last = command.output.strip().splitlines()[-1]
+    assert "run 2 of 4" in last
+    assert "failed with exit code 1" in last
+    assert "the same command keeps finished runs and goes on with this one" in last
+    assert "train --output" not in last
+    assert run_info(tmp_path / "runs" / "dapo-seed42")["status"] == "finished"
+
+
+BROKEN = """
+from dataclasses import dataclass
+from delta_rlvr.credit import TokenRule, register
+
+@register("broken-on-purpose")
+@dataclass(frozen=True)
+class Broken(TokenRule):
+    def weigh(self, batch):
+        raise ValueError("this rule does not work")
+"""
+
+
+@pytest.mark.parametrize("with_what", [signal.SIGTERM, signal.SIGINT])
+def test_an_interrupt_reaches_all_runs(tmp_path, with_what):
+    long = [*OPTIONS, "--steps", 400, "--save_steps", 400]
+    given = ["compare", "--methods", "dapo,delta", "--seeds", 1, "--output", tmp_path / "runs", *long]
+    command = start(*given, "--parallel", 2, log=tmp_path / "log.txt")
+    places = [tmp_path / "runs" / f"{method}-seed42" for method in ("dapo", "delta")]
+    while not all(map(metrics, places)):
+        assert command.process.is_alive(), command.output
+        time.sleep(0.05)
+    os.kill(command.process.pid, with_what)
+    assert command.finish() == 128 + with_what
+    for place in places:
+        info = run_info(place)
+        assert info["status"] == "interrupted"
+        assert (place / f"checkpoint-{info['steps']}" / "complete.json").exists()
+
+
+def test_a_run_without_a_signal_stops_the_comparison(tmp_path, capsys):
+    reward = tmp_path / "same.py"
+    reward.write_text("def same(completions, **_):\n    return [0.5 for _ in completions]\n")
+    given = ["compare", "--methods", "dapo,delta", "--seeds", 1, *OPTIONS, "--reward", f"{reward}:same"]
+    given = [str(word) for word in (*given, "--output", tmp_path / "runs")]
+    for _ in range(2):  # the run is kept, and says it again
+        assert main(given) == 1
+        told = capsys.readouterr().err.strip().splitlines()[-1]
+        assert told.startswith("delta-rlvr compare: run 1 of 2 (dapo, seed 42): Nothing was learnt")
+        assert told.endswith("The comparison stops here; --without-signal goes on all the same")
+        assert not (tmp_path / "runs" / "delta-seed42").exists()
+    assert main([*given, "--without-signal"]) == 0
+    assert (tmp_path / "runs" / "comparison.json").exists()
+
+
+def test_on_a_terminal_it_asks(tmp_path):
+    place = tmp_path / "dapo-seed42"
+    description = RunDescription(engine="trl", method="dapo", seed=42, model="m", task="t")
+    with RunWriter.create(place, description) as writer:
+        writer.log({"step": 1, "signal_groups": 0.0, "reward": 0.0})
+    planned, asked = PlannedRun(1, "dapo", 42, place), []
+
+    def ask(answer):
+        making = Making(Plan(RunRequest(), ["dapo", "delta"], [42], tmp_path), Teller())
+        making.ask = lambda question: asked.append(question) or answer
+        return making
+
+    ask(True)._check_signal(planned)
+    assert asked[0].endswith("(the notes of the steps say why). Go on?")
+    with pytest.raises(WorkFailed, match="The comparison stops here"):
+        ask(False)._check_signal(planned)

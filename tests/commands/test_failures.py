@@ -1,5 +1,6 @@
 """Runs that fail in the middle: one line that says why, and which checkpoint is left."""
 
+import json
 import os
 import signal
 import subprocess
@@ -10,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from command_line import SMALL, metrics, run_info
+from command_line import SMALL, assert_same_run, metrics, run_info
 from delta_rlvr import cli
 from delta_rlvr.adapters.trl.recorded import disk_is_full
 from delta_rlvr.cli import main
@@ -29,7 +30,9 @@ def test_a_run_that_diverges_ends_in_one_line(tmp_path, capsys, command):
     told = capsys.readouterr().err.strip().splitlines()[-1]
     assert told.startswith(f"delta-rlvr {command}: step ")
     assert "not finite; training stopped there" in told
-    assert "no checkpoint was written yet" in told or "is kept; go on with" in told
+    assert "no checkpoint was written yet" in told or "is kept; " in told
+    assert ("train --output" in told) == (command == "train")
+    assert ("in run 1 of 2 (dapo, seed 42): " in told) == (command == "compare")
     folder = next(folder.glob("dapo-seed*"), folder)
     assert run_info(folder)["status"] == "failed"
     assert "not finite" in metrics(folder)[-1]["note"]
@@ -67,31 +70,83 @@ def test_a_rule_that_fails_late_leaves_a_checkpoint_that_its_mended_file_goes_on
     assert "accept_changed" not in run_info(folder)["settings"]
 
 
-@pytest.mark.parametrize("group", [False, True])
-def test_sigterm_is_an_interrupt(tmp_path, group):
-    """`timeout` sends it to the process and then to the whole group."""
-    words = ["train", *SAVED[:-1], "0", "--steps", "400", "--output", str(tmp_path / "run")]
+def interrupted(folder, words, send, steps=3):
+    """What `train` says, and how it ends, when it has taken so many steps and `send` is called with its process."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "delta_rlvr.cli", *words],
+        [sys.executable, "-m", "delta_rlvr.cli", *words, "--output", str(folder)],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
         start_new_session=True,
         stderr=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         text=True,
     )
-    while len(metrics(tmp_path / "run")) < 3:
+    while len(metrics(folder)) < steps:
         assert process.poll() is None
         time.sleep(0.05)
-    os.kill(process.pid, signal.SIGTERM)
-    if group:
-        os.killpg(process.pid, signal.SIGTERM)
+    send(process)
     _, told = process.communicate(timeout=120)
-    assert process.returncode == 128 + signal.SIGTERM, told
-    assert "interrupted; checkpoint-" in told
-    assert f"is kept; go on with: delta-rlvr train --output {tmp_path / 'run'} --resume" in told
-    info = run_info(tmp_path / "run")
+    return told, process.returncode
+
+
+def terminate_the_group(process):
+    """As `timeout` does: it sends the signal to the process and then to the whole group."""
+    process.terminate()
+    os.killpg(process.pid, signal.SIGTERM)
+
+
+@pytest.mark.parametrize(
+    ("send", "code"),
+    [
+        (subprocess.Popen.terminate, 143),
+        (terminate_the_group, 143),
+        (lambda process: os.killpg(process.pid, signal.SIGINT), 130),
+    ],
+)
+def test_an_interrupt_saves_the_step_and_a_resumed_run_is_the_uninterrupted_one(tmp_path, send, code):
+    """Two steps share a rollout batch: the checkpoint is where it ends. Without the interrupt none would be saved before step 10."""
+    words = [*SMALL, "--steps", "10", "--save_steps", "10", "--rollouts_every", "1"]
+    folder = tmp_path / "run"
+    told, ended = interrupted(folder, ["train", *words], send)
+    assert ended == code, told
+    info = run_info(folder)
     assert info["status"] == "interrupted"
-    assert info["steps"] == len(metrics(tmp_path / "run"))
+    steps = info["steps"]
+    assert steps in (4, 6, 8, 10)
+    assert steps == len(metrics(folder))
+    assert "finishing this batch and saving a checkpoint" in told
+    kept = f"checkpoint-{steps} is kept; go on with: delta-rlvr train --output {folder} --resume"
+    assert f"interrupted; {kept}" in told
+    assert main(["train", "--output", str(folder), "--resume"]) == 0
+    assert main(["train", *words, "--output", str(tmp_path / "whole")]) == 0
+    assert_same_run(tmp_path / "whole", folder)
+
+
+SLOW = """
+import time
+from pathlib import Path
+
+def slow(completions, **_):
+    if Path({path!r}).exists() and len(Path({path!r}).read_text().splitlines()) >= 2:
+        time.sleep(60)
+    return [float(len(one) % 2) for one in completions]
+"""
+
+
+def test_a_second_signal_does_not_wait(tmp_path):
+    folder, reward = tmp_path / "run", tmp_path / "slow.py"
+    reward.write_text(SLOW.format(path=str(folder / "metrics.jsonl")))
+
+    def twice(process):
+        process.terminate()
+        time.sleep(2)
+        assert process.poll() is None
+        process.terminate()
+
+    words = ["train", *SAVED, "--reward", f"{reward}:slow"]
+    told, ended = interrupted(folder, words, twice, steps=2)
+    assert ended == 143, told
+    assert "checkpoint-2 is kept" in told
+    assert run_info(folder)["status"] == "interrupted"
 
 
 def test_the_handler_of_sigterm_is_given_back(monkeypatch, capsys):
@@ -128,3 +183,41 @@ def test_a_report_does_not_write_over_other_files(finished, tmp_path, capsys):
     assert notes.read_text() == "mine"
     for _ in range(2):
         assert main(["report", str(finished[0]), "--output", str(page)]) == 0
+
+
+def test_an_evaluation_that_is_terminated_goes_on(tmp_path):
+    """Also where the whole group gets the signal: graders have sessions of their own."""
+    words = [
+        "evaluate",
+        "--benchmarks",
+        "task:phrased-sums",
+        "--limit",
+        "200",
+        "-k",
+        "4",
+        "--batch-size",
+        "8",
+    ]
+    words += ["--output", str(tmp_path / "score.json")]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "delta_rlvr.cli", *words],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        start_new_session=True,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+    )
+
+    def kept():
+        return sum(len(path.read_bytes().splitlines()) for path in tmp_path.rglob("*.jsonl"))
+
+    while kept() < 10:
+        assert process.poll() is None
+        time.sleep(0.05)
+    terminate_the_group(process)
+    _, told = process.communicate(timeout=120)
+    assert process.returncode == 143, told
+    assert "interrupted; what was sampled is kept in" in told
+    assert 10 <= kept() < 800
+    assert main(words) == 0
+    assert json.loads((tmp_path / "score.json").read_text())["complete"]

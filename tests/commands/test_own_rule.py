@@ -14,7 +14,7 @@ from delta_rlvr.files import plain
 from delta_rlvr.objectives import get_method
 from delta_rlvr.runs import RunDescription, RunFolderError, RunWriter
 from delta_rlvr.tasks.contents import rule_digest
-from delta_rlvr.training.compare import check_same
+from delta_rlvr.training.plan import check_same
 from delta_rlvr.training.request import run_settings
 from delta_rlvr.training.resuming import changes
 from report_pages import unpacked

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from delta_rlvr import CreditStream, Delta, RowStore, token_coefficients
-from delta_rlvr.credit.rules.ablations import Ablation, RandomSelection, RandomWeights, Selection
+from delta_rlvr.credit.rules.ablations import Ablation
 from delta_rlvr.credit.rules.forking import ForkingTokens
 from delta_rlvr.credit.rules.uncertainty import Entropy, Surprise
 
@@ -98,22 +98,16 @@ def test_what_a_proxy_needs():
             token_coefficients(**good(), rule=rule)
     with pytest.raises(ValueError, match=r"^logps: this method needs it"):
         token_coefficients(**broken("logps", lambda x: None), rule=Surprise())
-    with pytest.raises(ValueError, match=r"lambda_min=1\.3 is above lambda_max=1\.2"):
-        Surprise(lambda_min=1.3)
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"lambda_min": 1.3}, "lambda_min=1.3 is above lambda_max=1.2"),
-        ({"lambda_min": -0.1}, "lambda_min=-0.1"),
         ({"lambda_min": float("nan")}, "lambda_min=nan"),
-        ({"refinements": -1}, "refinements=-1"),
         ({"refinements": 1.0}, "refinements=1.0"),
         ({"proxy": "output-row"}, "proxy='output-row': choose one of 'output_row'"),
         ({"scope": "rank"}, "scope='rank'"),
         ({"normalize": 1}, "normalize=1"),
-        ({"top_k": 0}, "top_k=0"),
         ({"contrast": "within_side", "assignment": "hard"}, "every token would get 0"),
         ({"contrast": "alignment", "assignment": "hard"}, "never negative"),
         ({"contrast": "alignment", "gamma": "initial"}, "no distances"),
@@ -122,15 +116,6 @@ def test_what_a_proxy_needs():
 def test_settings(settings, message):
     with pytest.raises(ValueError, match=message):
         Ablation(**settings)
-
-
-@pytest.mark.parametrize("kind", [Selection, RandomSelection, RandomWeights])
-def test_settings_of_selections_and_draws(kind):
-    with pytest.raises(ValueError, match="seed=-1"):
-        kind(seed=-1)
-    if kind is not RandomWeights:
-        with pytest.raises(ValueError, match="share=0"):
-            kind(share=0)
 
 
 def test_a_full_store_says_what_to_raise():

@@ -7,10 +7,11 @@ import pytest
 import torch
 
 from delta_rlvr import Delta, credit_record, token_coefficients
-from delta_rlvr.credit.rules.ablations import Ablation, RandomWeights
+from delta_rlvr.credit.rules.ablations import Ablation, RandomWeights, Selection
 from delta_rlvr.credit.rules.forking import ForkingTokens
 from delta_rlvr.credit.rules.uncertainty import Entropy, Surprise
 from delta_rlvr.credit.rules.uniform import ResponseMean, Uniform
+from delta_rlvr.credit.vectors import topk_hidden_rows
 from rounding import rounding
 
 pytestmark = pytest.mark.numeric
@@ -55,6 +56,52 @@ def test_one_refinement_moves_the_centroids_and_keeps_the_lagged_temperature():
     assert record.margin_initial.tolist() == pytest.approx([8, 0, 8, 0], abs=STORED * 9)
     assert record.discriminator.gamma.flatten().tolist() == pytest.approx([4, 4])
     assert record.alpha[0].item() == pytest.approx(sigmoid(margin / 4), abs=STORED)
+
+
+def test_two_refinements_take_the_temperature_of_the_margins_before():
+    # v = 1, 3 (A = 1) and -1, -3 (A = -1): mu+ = 2, D = 8 |v|: 8 and 24 on both sides, std 8, alpha(0) = s(1), s(3) = a, b.
+    # m1 = (a + 3 b) / (a + b), D = 4 m1 |v|; alpha(1) = s(m1 / 2), s(3 m1 / 2); m2 likewise; gamma(2) = std{4 m1, 12 m1} = 4 m1.
+    a, b = sigmoid(1), sigmoid(3)
+    m1 = (a + 3 * b) / (a + b)
+    a, b = sigmoid(m1 / 2), sigmoid(1.5 * m1)
+    m2 = (a + 3 * b) / (a + b)
+    record = one_dimensional([[1.0, 3.0], [-1.0, -3.0]], [1.0, -1.0], refinements=2)
+    assert record.discriminator.gamma.flatten().tolist() == pytest.approx([4 * m1] * 2)
+    assert record.alpha.tolist() == pytest.approx([sigmoid(m2 / m1), sigmoid(3 * m2 / m1)] * 2, abs=STORED)
+    assert record.discriminator.centroid_gap.item() == pytest.approx(2 * m2)
+
+
+def test_two_dimensions_holes_and_a_response_without_an_advantage():
+    nan = [math.nan, math.nan]
+    rows = [
+        [[1.0, 1.0], nan, [1.0, -1.0]],  # mu+ = (1, 0)
+        [nan, [-1.0, 0.0], [-1.0, 4.0]],  # mu- = (-1, 2)
+        [[50.0, -9.0], nan, nan],  # no advantage: in N and Z, in no centroid
+        [nan, nan, nan],
+    ]
+    mask = torch.tensor([[1, 0, 1], [0, 1, 1], [1, 0, 0], [0, 0, 0]]).bool()
+    rule = Delta(proxy="full", refinements=0)
+    record = credit_record(
+        torch.tensor(rows), None, torch.tensor([1.0, -2.0, 0.0, math.nan]), mask, rule=rule
+    )
+    # D: (1,1): |(2,-1)|^2 - 1 = 4; (1,-1): |(2,-3)|^2 - 1 = 12; std 4.
+    #    (-1,0): |(-2,0)|^2 - |(0,-2)|^2 = 0; (-1,4): |(-2,4)|^2 - |(0,2)|^2 = 16; std 8.
+    assert record.margin.tolist() == pytest.approx([4, 12, 0, 16, 0])
+    assert record.discriminator.masses.flatten().tolist() == [2, 4]
+    # lambda = 0.8 + 0.4 s(1), s(3), s(0), s(2), and 0.8; Z is their sum, N = 5.
+    raw = [0.8 + 0.4 * sigmoid(x) for x in (1, 3, 0, 2)] + [0.8]
+    assert record.weights.tolist() == pytest.approx([5 * one / sum(raw) for one in raw], abs=STORED)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"refinements": 3, "assignment": "hard"}, {"assignment": "hard", "range_map": False}, {}]
+)
+def test_sides_that_coincide_keep_their_centroids(settings):
+    # D = 0 everywhere: nothing is assigned to either side, or one half of everything.
+    record = one_dimensional([[5.0], [5.0]], [1.0, -1.0], **settings)
+    assert record.alpha.tolist() == [0 if settings else 0.5] * 2
+    assert record.discriminator.centroid_gap.item() == 0
+    assert record.weights.tolist() == [1, 1]
 
 
 def test_masses_are_weighted_by_the_advantage_and_temperatures_are_not():
@@ -151,10 +198,39 @@ def test_sharpness_is_log_p_plus_entropy_times_hidden():
     assert record.margin.tolist() == pytest.approx([(2 * slope) ** 2] * 2, rel=STORED)
 
 
-def test_an_empty_side_gives_exactly_one_and_one_plain_warning():
+def test_top_k_hidden_by_hand():
+    # h = (ln 3, 0), temperature 1/2: logits 2 ln 3, 0, -2 ln 3 -> odds 9, 1, 1/9. Top 2: 0.9, 0.1, so the mean row is (0.9, 0.2).
+    # y = 2, outside of the top two: (-1, 5) - (0.9, 0.2). The top one alone: W_0 - W_0.
+    hidden, head = torch.tensor([[math.log(3), 0.0]]), torch.tensor([[1.0, 0.0], [0.0, 2.0], [-1.0, 5.0]])
+    rows = [
+        topk_hidden_rows(hidden, head, torch.tensor([y]), k, 0.5)[0].tolist() for y, k in ((2, 2), (0, 1))
+    ]
+    assert rows == [pytest.approx([-1.9, 4.8], rel=STORED), [0, 0]]
+
+
+def test_a_selection_keeps_its_share_of_the_tokens_with_an_advantage():
+    # mu+ = 3, mu- = -2.5: D = 63.25, -2.75 with gamma 33 | 24.75, 35.75 with gamma 5.5: alpha = s(1.9), s(-0.1) | s(4.5), s(6.5).
+    # Half of the four tokens is two, of N = 6: weight 3.
+    values, advantages = [[6.0, 0.0], [-2.0, -3.0], [9.0, 9.0]], torch.tensor([1.0, -1.0, 0.0])
+    hidden, mask = torch.tensor(values)[..., None], torch.ones(3, 2, dtype=torch.bool)
+    kept = {
+        keep: credit_record(
+            hidden, None, advantages, mask, rule=Selection(0.8, 1.2, 0, "full", keep=keep)
+        ).weights
+        for keep in ("top", "bottom")
+    }
+    assert kept["top"].tolist() == [0, 0, 3, 3, 0, 0]
+    assert kept["bottom"].tolist() == [3, 3, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"range_map": False}, {"normalize": False}, {"contrast": "within_side"}]
+)
+@pytest.mark.parametrize("advantages", [[1.0, 0.0], [-1.0, -3.0], [0.0, 0.0]])
+def test_an_empty_side_gives_exactly_one_and_one_plain_warning(advantages, settings):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        record = one_dimensional([[1.0, 2.0], [3.0, 4.0]], [1.0, 0.0])
+        record = one_dimensional([[1.0, 2.0], [3.0, 4.0]], advantages, **settings)
     assert record.weights.tolist() == [1, 1, 1, 1]
     assert [str(w.message).startswith("no contrast to learn from") for w in caught] == [True]
 

@@ -1,12 +1,11 @@
 """Coefficients belong to tokens: order, padding, micro-batches, packing and ranks must not change them."""
 
-import itertools
-
 import pytest
 import torch
 
 from credit_batches import HEAD, RULES, make_batch, rank_main
 from delta_rlvr.credit import CreditStream, RowStore, credit_record
+from delta_rlvr.testing import check_rule
 from ranks import on_two_ranks
 from rounding import assert_clear_cut, rounding
 
@@ -38,57 +37,8 @@ def test_nothing_in_the_batch_is_decided_by_a_last_digit(rule):
 
 
 @each_rule
-def test_order_of_rows(rule):
-    batch = make_batch()
-    order = torch.tensor([3, 0, 8, 6, 1, 7, 2, 5, 4])
-    shuffled = {name: values[order] for name, values in batch.items()}
-    assert_same(solve(shuffled, rule), [solve(batch, rule)[i] for i in order])
-
-
-@each_rule
-def test_padding_side_and_amount(rule):
-    batch = make_batch()
-    reference = solve(batch, rule)
-    for left, right in ((0, 5), (4, 0), (3, 2)):
-        padded = dict(batch)
-        for name in ("hidden", "logps", "entropy", "tokens", "mask"):
-            values = batch[name]
-            # What stands at masked places is never looked at.
-            filler = {"mask": False, "tokens": -7}.get(name, float("nan"))
-            values = (
-                values
-                if name == "mask"
-                else torch.where(
-                    batch["mask"].view(*batch["mask"].shape, *[1] * (values.dim() - 2)), values, filler
-                )
-            )
-            padded[name] = torch.cat(
-                [
-                    torch.full((len(values), left, *values.shape[2:]), filler, dtype=values.dtype),
-                    values,
-                    torch.full((len(values), right, *values.shape[2:]), filler, dtype=values.dtype),
-                ],
-                dim=1,
-            )
-        assert_same(solve(padded, rule), reference)
-
-
-@each_rule
-@pytest.mark.parametrize("packed", [False, True])
-def test_micro_batches_and_packing(rule, packed):
-    batch = make_batch()
-    reference = solve(batch, rule)
-    for cuts in ([0, 9], [0, 1, 4, 9], list(range(10))):
-        stream = CreditStream(rule, head=HEAD, temperature=0.7)
-        for start, stop in itertools.pairwise(cuts):
-            part = {name: batch[name][start:stop] for name in ("hidden", "logps", "tokens", "entropy")}
-            mask = batch["mask"][start:stop]
-            if packed:
-                stream.add(**{name: values[mask] for name, values in part.items()}, lengths=mask.sum(1))
-            else:
-                stream.add(**part, mask=mask)
-        record = stream.solve(batch["advantages"], groups=batch["groups"], keys=batch["keys"])
-        assert_same(list(record.weights.split(record.lengths.tolist())), reference)
+def test_order_padding_micro_batches_and_packing(rule):
+    check_rule(rule)
 
 
 @each_rule

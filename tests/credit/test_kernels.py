@@ -22,7 +22,6 @@ KERNELS = (
     "_centroid_kernel",
     "_margin_kernel",
     "_assign_kernel",
-    "_sum_kernel",
     "_project_kernel",
 )
 SIZES = ([48, 16], [2, 1], [31, 16, 17], [256, 256], [257, 512, 3, 4], [4096, 1], [333, 1000], [16] * 16)
@@ -42,13 +41,14 @@ for count, width, dtype, chunks in (
         held = [rows.new_empty(rows.numel() + 1)[1:].view_as(rows).copy_(rows)]
     parts = kernels.Parts([(int(one[0]) if len(one) else 0, own) for one, own in zip(cut, held)])
     assert all(own.data_ptr() % 16 == 0 for own in parts.rows if len(own))
-    weights = torch.rand(2, count, dtype=torch.float64, device=DEVICE)
-    total = torch.ones(2, width, dtype=torch.float64, device=DEVICE)
-    kernels.add_side_sums(total, weights, parts)
-    # float32 products, summed in float32 over 256 rows and in float64 beyond: 2^-24 a term, and the terms are near one
-    torch.testing.assert_close(total, 1 + weights @ rows.double(), atol=2e-5, rtol=1e-6)
-    vectors = torch.randn(2, width, dtype=torch.float64, device=DEVICE)
+    weights = torch.rand(count, dtype=torch.float64, device=DEVICE)
     slots = torch.randint(0, 2, (count,), device=DEVICE)
+    total = torch.ones(2, width, dtype=torch.float64, device=DEVICE)
+    kernels.add_side_sums(total, weights, slots, parts)
+    # float32 products, summed in float32 over 256 rows and in float64 beyond: 2^-24 a term, and the terms are near one
+    expected = torch.stack([weights * (slots == slot) for slot in (0, 1)]) @ rows.double()
+    torch.testing.assert_close(total, 1 + expected, atol=2e-5, rtol=1e-6)
+    vectors = torch.randn(2, width, dtype=torch.float64, device=DEVICE)
     products = torch.zeros(count, dtype=torch.float32, device=DEVICE)
     kernels.store_side_products(products, parts, vectors, slots)
     torch.testing.assert_close(products.double(), (rows.double() * vectors[slots]).sum(1), atol=2e-5, rtol=1e-6)

@@ -45,8 +45,8 @@ def kept_run():
 # What a page takes as given: names, or files in the folder that it is read in.
 GIVEN = {
     "docs/evaluation.md": policy,
-    "docs/metrics.md": kept_run,
-    "docs/rewards.md": lambda: {"completions": [r"\boxed{3}", "none"], "answers": [3, 4]},
+    "docs/report.md": kept_run,
+    "docs/tasks.md": lambda: {"completions": [r"\boxed{3}", "none"], "answers": [3, 4]},
 }
 
 
@@ -101,9 +101,9 @@ def first_hour(names, said):
 LOOK_CLOSER = {
     "README.md": one_mean,
     "docs/first_hour.md": first_hour,
-    "docs/metrics.md": lambda names, said: said == "reward 0.25 -> 0.50 in 2 steps\n",
+    "docs/report.md": lambda names, said: said == "reward 0.25 -> 0.50 in 2 steps\n",
     "docs/tasks.md": lambda names, said: names["asked"].prompt[0] == names["system"],
-    "docs/own_rule.md": lambda names, said: check_rule(names["Unlikely"]()),
+    "docs/own_rule.md": lambda names, said: check_rule(names["LargeStates"]()),
 }
 
 

@@ -1,4 +1,4 @@
-"""Every command line of README, docs and recipes is accepted by its program, or stands below with the reason why that is not tried."""
+"""Every command line of README, docs and recipes is accepted by its program; those that are not tried stand below with the reason."""
 
 import argparse
 import re
@@ -93,10 +93,10 @@ def accept(words, monkeypatch):
         case ["delta-rlvr", "train", *rest]:
             accept_train(rest)
         case ["delta-rlvr", "compare", *rest]:
-            monkeypatch.setattr("delta_rlvr.training.compare._one", lambda *_: None)
-            monkeypatch.setattr("delta_rlvr.training.compare._score", lambda *_: 0.0)
+            monkeypatch.setattr("delta_rlvr.training.plan.Making.all", lambda *_: None)
+            monkeypatch.setattr("delta_rlvr.training.plan.Making.only", lambda *_: None)
+            monkeypatch.setattr("delta_rlvr.training.plan.score", lambda _: 0.5)
             monkeypatch.setattr("delta_rlvr.training.compare.conclude", lambda *_: None)
-            monkeypatch.setattr("delta_rlvr.training.compare._score", lambda _: 0.5)
             compare.run(rest)
         case ["delta-rlvr", "doctor", *rest]:
             accept_doctor(rest)
@@ -190,9 +190,7 @@ def accept_install(packages):
 def check_files(words):
     """Files of this repository that a command reads must be there."""
     for word in words:
-        if re.match(r"(recipes|benchmarks|tests|evidence/results)/", word) and not re.search(
-            r"NAME|MINE|mine", word
-        ):
+        if re.match(r"(recipes|benchmarks|tests|evidence)/", word) and not re.search(r"NAME|MINE|mine", word):
             assert any(ROOT.glob(word.split("::")[0])), f"{word} does not exist"
 
 

@@ -3,6 +3,7 @@
 import importlib
 import importlib.util
 import re
+import tomllib
 
 import delta_rlvr
 from delta_rlvr.adapters import trl
@@ -47,3 +48,25 @@ def test_borrowed_pages_exist():
     for source, place in site().BORROWED.items():
         assert (ROOT / source).is_file()
         assert place in (ROOT / "mkdocs.yml").read_text()
+
+
+def test_the_badges_are_true():
+    """Python, TRL and verl as pyproject.toml asks for them: the lowest versions."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    asked = {"Python": project["requires-python"], "TRL": extras["trl"][0], "verl": extras["verl"][0]}
+    badges = dict(
+        re.findall(r"^\[!\[(\w+) ([\d.]+)\+?\]\(https://img", (ROOT / "README.md").read_text(), re.MULTILINE)
+    )
+    lowest = {name: re.search(r">=([\d.]+)", text).group(1) for name, text in asked.items()}
+    assert lowest.items() <= badges.items()
+    assert project["license"] == "Apache-2.0"
+
+
+def test_search_from_disk_loads_nothing_from_elsewhere():
+    """The offline plug-in takes a script with iframe-worker in its name; where there is none, it loads one from unpkg.com."""
+    config = (ROOT / "mkdocs.yml").read_text()
+    assert re.search(r"^  - offline\b", config, re.MULTILINE)
+    (script,) = re.findall(r"^  polyfills: \[(\S*iframe-worker\S*)\]", config, re.MULTILINE)
+    assert "IFrameWorker" in (ROOT / "docs" / script).read_text()
+    assert "Permission is hereby granted" in (ROOT / "docs" / script).with_name("LICENSE").read_text()

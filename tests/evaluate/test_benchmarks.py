@@ -13,7 +13,6 @@ import pytest
 from delta_rlvr.evaluate import data, readers
 from delta_rlvr.evaluate.benchmarks import (
     BENCHMARKS,
-    Benchmark,
     check_benchmark,
     load_benchmark,
     load_benchmarks,
@@ -38,7 +37,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def _write(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    path.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
 
 
 def test_presets_are_the_papers():
@@ -114,32 +113,21 @@ def test_a_folder_variable_that_is_not_set(monkeypatch):
     ("rows", "message"),
     [
         (
-            [{"id": 1, "problem": "a", "answer": 1}, {"id": 1, "problem": "b", "answer": 2}],
-            r"line 2: the same id as .*line 1 \(1\)",
-        ),
-        (
             [{"id": 1, "problem": "a", "answer": 1}, {"problem": "b", "answer": 2}],
             r"line 2: it has no id, while other rows have one",
         ),
-        ([{"id": 1, "problem": "a"}], r"line 1: it has no answer"),
-        ([{"id": 1, "answer": 3}], r"line 1: it has no question"),
         (
             [{"ask": "a", "gold": 1}],
             r"no question \(looked for problem, .*; it has ask, gold\); name its columns, as in 'aime25.jsonl\?question=COLUMN",
         ),
         ([{"id": 1, "problem": "a", "answer": None}], r"line 1: it has no answer"),
+        ([{"id": 1, "problem": "a", "answer": 1}, "{oops"], "line 2: not JSON"),
         ([{"id": 1, "problem": "a", "answer": 1}], r"aime25 has 30 questions, and the data .* has 1"),
     ],
 )
 def test_bad_rows_are_named(folder, rows, message):
     _write(folder / "math" / "aime25.jsonl", rows)
     with pytest.raises(EvaluationError, match=message):
-        load_benchmark("aime25")
-
-
-def test_a_line_that_is_not_json(folder):
-    (folder / "math" / "aime25.jsonl").write_text('{"problem": "a", "answer": 1}\n{oops\n')
-    with pytest.raises(EvaluationError, match="line 2: not JSON"):
         load_benchmark("aime25")
 
 
@@ -212,13 +200,6 @@ def test_a_file_is_asked_as_a_whole_whatever_its_columns_are_called(tmp_path):
         EvaluationError, match=r"it has no answer \(looked for label; it has review, sentiment"
     ):
         check_benchmark(f"{path}?question=review&answer=label", graded=False)
-
-
-def test_gsm8k_takes_what_follows_the_hashes():
-    row = {"question": "How many?", "answer": "First 2.\n#### 1,234"}
-    assert readers.read_gsm8k(row, templates.MATH).answer == "1234"
-    with pytest.raises(ValueError, match="####"):
-        readers.read_gsm8k({"question": "How many?", "answer": "12"}, templates.MATH)
 
 
 def test_gpqa_spreads_the_right_option():
@@ -335,14 +316,6 @@ def test_livecodebench_rows(archived):
     assert "class Solution:" in started.prompt
     solution = "```python\nclass Solution:\n    def add(self, a, b):\n        return a + b\n```"
     assert grade_problem(started, solution).score == 1.0
-
-
-def test_every_benchmark_is_well_formed():
-    for name, benchmark in BENCHMARKS.items():
-        assert isinstance(benchmark, Benchmark)
-        assert benchmark.name == name
-        assert benchmark.files
-        assert benchmark.hub is not None
 
 
 @pytest.mark.skipif(REAL is None, reason="DELTA_RLVR_DATA names no folder with the real sets")

@@ -9,7 +9,6 @@ import pytest
 
 from command_line import FORKS
 from delta_rlvr.evaluate.errors import EvaluationError
-from delta_rlvr.evaluate.local_sampler import LocalSampler
 from delta_rlvr.evaluate.records import Completion, Failure, Questions
 from delta_rlvr.evaluate.results import EvaluationResult
 from delta_rlvr.evaluate.runner import score_samples
@@ -17,7 +16,7 @@ from delta_rlvr.evaluate.sample_file import read_samples
 from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey, sample_seed
 from delta_rlvr.tasks.custom_reward import RewardError
 from delta_rlvr.tasks.problem import Problem
-from evaluation_support import MODEL, digit_grade, evaluate_tiny, evaluated, sums, tiny_model, tiny_tokenizer
+from evaluation_support import MODEL, digit_grade, evaluate_tiny, evaluated, sums
 
 
 class Scripted:
@@ -293,14 +292,3 @@ def test_results_of_others_are_refused(tmp_path):
             EvaluationResult.load(tmp_path)
     with pytest.raises(EvaluationError, match="no result"):
         EvaluationResult.load(tmp_path / "absent.json")
-
-
-def test_one_model_in_one_process_continues_bit_by_bit(tmp_path):
-    settings = EvaluationSettings(samples=2, max_tokens=8, top_p=0.9)
-    sampler = LocalSampler(tiny_model(), tiny_tokenizer(), settings, batch_size=4)
-    whole = evaluated(sampler, settings)
-    path = tmp_path / "samples.jsonl"
-    evaluated(sampler, settings, path)
-    lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join(lines[:3] + lines[6:9]))  # holes in the middle of batches
-    _same(evaluated(sampler, settings, path), whole)

@@ -16,8 +16,7 @@ from credit_reference import (
 )
 from credit_reference import sequence_mean as loop_sequence_mean
 from credit_reference import token_mean as loop_token_mean
-from delta_rlvr.credit import Delta, token_coefficients
-from delta_rlvr.credit.rules.uncertainty import Surprise
+from delta_rlvr.credit import token_coefficients
 from delta_rlvr.credit.rules.uniform import ResponseMean, Uniform
 from delta_rlvr.objectives import (
     Clip,
@@ -28,6 +27,7 @@ from delta_rlvr.objectives import (
     clipped_loss,
     get_method,
     policy_loss,
+    sequence_mean,
     token_mean,
 )
 from rounding import rounding
@@ -117,11 +117,21 @@ def test_weighting_the_advantage_equals_weighting_the_loss():
 
 
 def test_sapo_by_hand():
-    # r = 1: f = sigmoid(0) * 4 / tau = 2 / tau. A = 1: loss -2 / 1; A = -1: loss 2 / 1.05.
-    inputs = LossInputs(
-        torch.zeros(2, 1), torch.zeros(2, 1), torch.tensor([1.0, -1.0]), torch.ones(2, 1, dtype=torch.bool)
-    )
-    assert SoftGate()(inputs).flatten().tolist() == pytest.approx([-2, 2 / 1.05])
+    # r = 1: f = sigmoid(0) * 4 / tau = 2 / tau. r = 2: sigmoid(tau) * 4 / tau. tau = 1 where A > 0, 1.05 where A < 0.
+    # A log-ratio of 800 would overflow without the clamp; the gate is then 4 / tau.
+    logps = torch.tensor([[0.0, math.log(2), 800.0]]).expand(2, -1)
+    mask = torch.ones(2, 3, dtype=torch.bool)
+    losses = SoftGate()(LossInputs(logps, torch.zeros(2, 3), torch.tensor([1.0, -1.0]), mask))
+    assert losses[0].tolist() == pytest.approx([-2, -4 * 0.7310586, -4])
+    assert losses[1].tolist() == pytest.approx([2 / 1.05, 4 * 0.7407749 / 1.05, 4 / 1.05])
+
+
+def test_averages_by_hand():
+    # Response means 3 and 5, then 4; token mean 14 / 4. A response without a token does not count.
+    losses = torch.tensor([[1.0, 2.0, 6.0], [8.0, 5.0, 8.0], [9.0, 9.0, 9.0]])
+    mask = torch.tensor([[1, 1, 1], [0, 1, 0], [0, 0, 0]]).bool()
+    assert sequence_mean(losses, mask).item() == 4
+    assert token_mean(losses, mask).item() == 3.5
 
 
 def test_dual_clip_by_hand():
@@ -171,11 +181,3 @@ def test_every_method_of_the_paper_has_a_name():
     assert expected <= set(all_methods())
     assert get_method("dapo").rule == Uniform()
     assert get_method("grpo").surrogate.low == get_method("grpo").surrogate.high
-    with pytest.raises(ValueError, match="did you mean 'delta-topk'"):
-        get_method("delta-topK")
-    assert get_method("delta?lambda_min=0.5&lambda_max=1.5").rule == Delta(0.5, 1.5)
-    assert get_method("surprise?lambda_max=1.5").rule == Surprise(0.8, 1.5)
-    with pytest.raises(ValueError, match="'surprise' has no setting 'proxy'"):
-        get_method("surprise?proxy=head")
-    with pytest.raises(ValueError, match="'dapo' has no setting 'refinements'"):
-        get_method("dapo?refinements=2")

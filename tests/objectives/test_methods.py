@@ -33,6 +33,7 @@ def test_settings_are_read_as_the_fields_declare_them():
     method = get_method("delta?lambda_min=0&refinements=2&normalize=false&proxy=head")
     assert method.rule == Ablation(0.0, refinements=2, normalize=False, proxy="head")
     assert isinstance(method.rule.lambda_min, float)
+    assert get_method("delta?lambda_min=0.5&lambda_max=1.5").rule == Delta(0.5, 1.5)
     assert method.name == "delta?lambda_min=0&refinements=2&normalize=false&proxy=head"
     assert get_method("fipo?dual=5&drop_overshot=true").surrogate == FutureClip(dual=5.0, drop_overshot=True)
 
@@ -137,6 +138,8 @@ def test_a_mean_over_responses_is_a_token_weight():
     ("spec", "words"),
     [
         ("dleta", "did you mean 'delta'"),
+        ("surprise?proxy=head", "'surprise' has no setting 'proxy'"),
+        ("dapo?refinements=2", "'dapo' has no setting 'refinements'"),
         ("delta?lamda_min=1", "has no setting 'lamda_min'; did you mean 'lambda_min'"),
         ("delta?lambda_min=much", "lambda_min=much: give a number"),
         ("delta?normalize=1", "normalize=1: give true or false"),

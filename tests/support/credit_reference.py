@@ -10,7 +10,7 @@ Where the method leaves room, this file decides:
 - A side whose alpha mass is exactly 0 keeps its centroid, also under soft assignment (underflow).
 - If every weight comes out 0 there is nothing to tell tokens apart by: all of them are 1 (when normalised).
 - The initial distance scale ||mu+(0) - mu-(0)||^2 is clamped at `eps_gamma` as well, and is each group's own.
-- `within_side` reports -||v - mu_own||^2 as its margin; with `hard` it has no meaning and is refused.
+- `within_side` reports -||v - mu_own||^2 as its margin; with `hard` it has no meaning.
 - `alignment` reports <v, mu_own - mu_opp>^2 / ||v|| as its margin, 0 where v is 0, and its alpha is 2 sigmoid(D / gamma) - 1.
 - Top-K ties go to the lower vocabulary index; the sampled token need not be among the top K.
 - FIPO's exponent counts positions, holes included; its guard clips exp(F) itself, not the clipped weight.
@@ -27,6 +27,8 @@ Position = tuple[int, int]
 Slot = tuple[Hashable, int]  # (group label, +1 or -1); the label is 0 in batch scope
 
 POSITIVE, NEGATIVE = +1, -1
+EPS, EPS_GAMMA = 1e-12, 1e-8
+LARGEST_LOG_RATIO = 20.0
 
 
 class Coefficients(TypedDict):
@@ -34,17 +36,12 @@ class Coefficients(TypedDict):
 
     weights: Array  # [batch, time] lambda-bar; 0 outside the mask
     raw: Array  # [batch, time] lambda (or alpha) before flat rule and normalisation; 0 outside the mask
-    scored: Array  # [batch, time] bool: where alpha and the margins have a meaning; they are 0 elsewhere
-    alpha: Array
+    scored: Array  # [batch, time] bool: where the margins have a meaning; they are 0 elsewhere
     margin: Array
     margin_initial: Array
     gamma: dict[Slot, float]
     masses: dict[Slot, float]
-    alpha_masses: dict[Slot, float]
-    centroids: dict[Slot, Array]
-    centroids_initial: dict[Slot, Array]
     centroid_gap: dict[Hashable, float]  # ||mu+ - mu-||, not squared
-    centroid_gap_initial: dict[Hashable, float]
 
 
 # ---------------------------------------------------------------- small pieces
@@ -99,14 +96,6 @@ def normalize_weights(raw: Any, mask: Any) -> Array:
     return weights
 
 
-def _check_finite(v: Any, advantages: Any, tokens: Sequence[Position]) -> None:
-    for b, t in tokens:
-        if not math.isfinite(float(advantages[b])):
-            raise ValueError(f"advantages: row {b} is not finite")
-        if not all(math.isfinite(float(x)) for x in v[b][t]):
-            raise ValueError(f"v: row {b}, position {t} is not finite")
-
-
 # ---------------------------------------------------------------- proxies (Appendix F)
 
 
@@ -134,8 +123,6 @@ def topk_hidden(hidden: Any, head: Any, tokens: Any, k: int, temperature: float 
     """W_y - sum over the top K of p~_j W_j. `head` [vocab, width], `tokens` [...] -> [..., width]."""
     hidden, head, tokens = np.asarray(hidden, np.float64), np.asarray(head, np.float64), np.asarray(tokens)
     vocab, width = head.shape
-    if not 1 <= k <= vocab:
-        raise ValueError(f"k must be from 1 to the vocabulary's {vocab} entries, not {k}")
     proxy = np.zeros((*tokens.shape, width))
     for at in np.ndindex(tokens.shape):
         logits = [dot(head[j], hidden[at]) / temperature for j in range(vocab)]
@@ -168,105 +155,73 @@ def reference_coefficients(
     advantages: Any,
     mask: Any,
     *,
-    groups: Sequence[Hashable] | None = None,
+    groups: Sequence[Hashable] = (),
     scope: Literal["batch", "group"] = "batch",
     lambda_min: float = 0.8,
     lambda_max: float = 1.2,
+    normalize: bool = True,
+    range_map: bool = True,
+    **settings: Any,
+) -> Coefficients:
+    """Token weights of a rollout batch, with everything that was computed on the way to them. `settings`: those of `_solve_group`."""
+    tokens = valid_positions(mask)
+    raw, margin, margin_initial = (np.zeros(np.shape(mask)) for _ in range(3))
+    scored = np.zeros(np.shape(mask), dtype=bool)
+    gamma: dict[Slot, float] = {}
+    masses: dict[Slot, float] = {}
+    gaps: dict[Hashable, float] = {}
+    members: dict[Hashable, list[Position]] = {}
+    for b, t in tokens:
+        members.setdefault(groups[b] if scope == "group" else 0, []).append((b, t))
+    for label, group in members.items():
+        sides = {
+            s: [at for at in group if side_of(float(advantages[at[0]])) == s] for s in (POSITIVE, NEGATIVE)
+        }
+        for s in sides:
+            masses[label, s] = math.fsum(abs(float(advantages[b])) for b, _ in sides[s])
+        solved = _solve_group(sides, v, advantages, **settings) if all(sides.values()) else None
+        if solved is not None:
+            alpha, last, first, temperatures, gaps[label] = solved
+            gamma |= {(label, s): temperatures[s] for s in sides}
+            for at in alpha:
+                scored[at], margin[at], margin_initial[at] = True, last[at], first[at]
+        for at in group:
+            if solved is None:
+                raw[at] = 1.0  # overrides the rule of zero advantage
+            elif range_map:
+                raw[at] = lambda_min + (lambda_max - lambda_min) * alpha.get(at, 0.0)
+            else:
+                raw[at] = alpha.get(at, 0.0)
+    weights = raw.copy()
+    if range_map and lambda_min == lambda_max:
+        weights = np.array(mask, dtype=bool).astype(np.float64)
+    elif normalize:
+        weights = normalize_weights(raw, mask)  # (8): lambda * N / Z, over the batch
+    return Coefficients(
+        weights=weights,
+        raw=raw,
+        scored=scored,
+        margin=margin,
+        margin_initial=margin_initial,
+        gamma=gamma,
+        masses=masses,
+        centroid_gap=gaps,
+    )
+
+
+Margins = dict[Position, float]
+
+
+def _solve_group(
+    sides: dict[int, list[Position]],
+    v: Any,
+    advantages: Any,
     refinements: int = 1,
     contrast: Literal["both_sides", "within_side", "alignment"] = "both_sides",
     gamma: Literal["adaptive", "initial"] = "adaptive",
     assignment: Literal["soft", "hard"] = "soft",
-    normalize: bool = True,
-    range_map: bool = True,
-    eps: float = 1e-12,
-    eps_gamma: float = 1e-8,
-) -> Coefficients:
-    """Token weights of a rollout batch, with everything that was computed on the way to them."""
-    if scope == "group" and groups is None:
-        raise ValueError('scope="group" needs groups: one label a response')
-    if contrast == "within_side" and assignment == "hard":
-        raise ValueError("hard assignment of a within-side distance is all zeros: not a variant")
-    tokens = valid_positions(mask)
-    _check_finite(v, advantages, tokens)
-    shape = np.shape(mask)
-    result = Coefficients(
-        weights=np.zeros(shape),
-        raw=np.zeros(shape),
-        scored=np.zeros(shape, dtype=bool),
-        alpha=np.zeros(shape),
-        margin=np.zeros(shape),
-        margin_initial=np.zeros(shape),
-        gamma={},
-        masses={},
-        alpha_masses={},
-        centroids={},
-        centroids_initial={},
-        centroid_gap={},
-        centroid_gap_initial={},
-    )
-    members: dict[Hashable, list[Position]] = {}
-    for b, t in tokens:
-        label: Hashable = groups[b] if scope == "group" and groups is not None else 0
-        members.setdefault(label, []).append((b, t))
-
-    split = {
-        label: {
-            s: [at for at in group if side_of(float(advantages[at[0]])) == s] for s in (POSITIVE, NEGATIVE)
-        }
-        for label, group in members.items()
-    }
-    for label, group in members.items():
-        sides = split[label]
-        for s in sides:
-            result["masses"][label, s] = math.fsum(abs(float(advantages[b])) for b, _ in sides[s])
-        solved = bool(sides[POSITIVE]) and bool(sides[NEGATIVE])
-        if solved:
-            _solve_group(
-                result,
-                label,
-                sides,
-                v,
-                advantages,
-                refinements,
-                contrast,
-                gamma,
-                assignment,
-                eps,
-                eps_gamma,
-            )
-        for b, t in group:
-            if not solved:
-                result["raw"][b, t] = 1.0  # overrides the rule of zero advantage
-            elif float(advantages[b]) == 0:
-                result["raw"][b, t] = lambda_min if range_map else 0.0
-            elif range_map:
-                result["raw"][b, t] = lambda_min + (lambda_max - lambda_min) * result["alpha"][b, t]
-            else:
-                result["raw"][b, t] = result["alpha"][b, t]
-
-    if range_map and lambda_min == lambda_max:
-        result["weights"] = np.array(mask, dtype=bool).astype(np.float64)
-    elif normalize:
-        result["weights"] = normalize_weights(result["raw"], mask)  # (8): lambda * N / Z, over the batch
-    else:
-        result["weights"] = result["raw"].copy()
-    return result
-
-
-def _solve_group(
-    result: Coefficients,
-    label: Hashable,
-    sides: dict[int, list[Position]],
-    v: Any,
-    advantages: Any,
-    refinements: int,
-    contrast: str,
-    gamma_rule: str,
-    assignment: str,
-    eps: float,
-    eps_gamma: float,
-) -> None:
-    """Section 3 for one group that has both sides, as it is written there."""
+) -> tuple[Margins, Margins, Margins, dict[int, float], float]:
+    """Section 3 for one group that has both sides, as it is written there: alpha, D, D(0), the temperatures and ||mu+ - mu-||."""
     tokens = [at for s in sides for at in sides[s]]
     vector = {(b, t): np.array(v[b][t], dtype=np.float64) for b, t in tokens}
     strength = {(b, t): abs(float(advantages[b])) for b, t in tokens}
@@ -276,64 +231,49 @@ def _solve_group(
     def centroid(s: int, token_weight: Callable[[Position], float]) -> tuple[float, Array]:
         weights = [token_weight(at) for at in sides[s]]
         mass = math.fsum(weights)
-        return mass, weighted_sum(weights, [vector[at] for at in sides[s]], width) / max(mass, eps)
+        return mass, weighted_sum(weights, [vector[at] for at in sides[s]], width) / max(mass, EPS)
 
-    def margins(mu: dict[int, Array]) -> dict[Position, float]:
-        found = {}
+    def margins(mu: dict[int, Array]) -> Margins:
+        values = {}
         for at in tokens:
             own, opposite = mu[side[at]], mu[-side[at]]
             if contrast == "within_side":
-                found[at] = -squared_distance(vector[at], own)
+                values[at] = -squared_distance(vector[at], own)
             elif contrast == "alignment":
                 along = dot(vector[at], own - opposite)
                 length = math.sqrt(dot(vector[at], vector[at]))
-                found[at] = along**2 / length if length > 0 else 0.0
+                values[at] = along**2 / length if length > 0 else 0.0
             else:
-                found[at] = squared_distance(vector[at], opposite) - squared_distance(vector[at], own)
-        return found
+                values[at] = squared_distance(vector[at], opposite) - squared_distance(vector[at], own)
+        return values
 
-    def temperatures(margin: dict[Position, float]) -> dict[int, float]:
-        if gamma_rule == "initial":
-            scale = max(squared_distance(mu_initial[POSITIVE], mu_initial[NEGATIVE]), eps_gamma)
-            return {POSITIVE: scale, NEGATIVE: scale}
-        return {s: max(population_std([margin[at] for at in sides[s]]), eps_gamma) for s in sides}
+    def temperatures(margin: Margins) -> dict[int, float]:
+        if gamma == "initial":
+            return dict.fromkeys(
+                sides, max(squared_distance(mu_initial[POSITIVE], mu_initial[NEGATIVE]), EPS_GAMMA)
+            )
+        return {s: max(population_std([margin[at] for at in sides[s]]), EPS_GAMMA) for s in sides}
 
-    def assign(margin: dict[Position, float], gamma: dict[int, float]) -> dict[Position, float]:
+    def assign(margin: Margins, temperature: dict[int, float]) -> Margins:
         if assignment == "hard":
             return {at: 1.0 if margin[at] > 0 else 0.0 for at in tokens}
-        if contrast == "alignment":
-            return {at: 2 * sigmoid(margin[at] / gamma[side[at]]) - 1 for at in tokens}
-        return {at: sigmoid(margin[at] / gamma[side[at]]) for at in tokens}  # (6)
+        alpha = {at: sigmoid(margin[at] / temperature[side[at]]) for at in tokens}  # (6)
+        return {at: 2 * alpha[at] - 1 for at in tokens} if contrast == "alignment" else alpha
 
     mu_initial = {s: centroid(s, lambda at: strength[at])[1] for s in sides}
     mu = dict(mu_initial)
-    margin_initial = margins(mu)
-    gamma = temperatures(margin_initial)
+    margin = margin_initial = margins(mu)
+    temperature = temperatures(margin)
     for _ in range(refinements):
-        margin = margins(mu)
-        alpha = assign(margin, gamma)
+        alpha = assign(margin, temperature)
         for s in sides:
             mass, moved = centroid(s, lambda at: strength[at] * alpha[at])  # noqa: B023 (7)
             if mass > 0:
                 mu[s] = moved
-        gamma = temperatures(margin)  # lagged: the margins before the centroids moved
-    margin = margins(mu)
-    alpha = assign(margin, gamma)
-
-    for at in tokens:
-        result["scored"][at] = True
-        result["alpha"][at] = alpha[at]
-        result["margin"][at] = margin[at]
-        result["margin_initial"][at] = margin_initial[at]
-    for s in sides:
-        result["gamma"][label, s] = gamma[s]
-        result["alpha_masses"][label, s] = math.fsum(strength[at] * alpha[at] for at in sides[s])
-        result["centroids"][label, s] = mu[s]
-        result["centroids_initial"][label, s] = mu_initial[s]
-    result["centroid_gap"][label] = math.sqrt(squared_distance(mu[POSITIVE], mu[NEGATIVE]))
-    result["centroid_gap_initial"][label] = math.sqrt(
-        squared_distance(mu_initial[POSITIVE], mu_initial[NEGATIVE])
-    )
+        temperature = temperatures(margin)  # lagged: the margins before the centroids moved
+        margin = margins(mu)
+    gap = math.sqrt(squared_distance(mu[POSITIVE], mu[NEGATIVE]))
+    return assign(margin, temperature), margin, margin_initial, temperature, gap
 
 
 # ---------------------------------------------------------------- other token weights fixed once a batch
@@ -348,36 +288,26 @@ def _spread_over(kept: Array, mask: Any) -> Array:
     return weights
 
 
-def selection(
-    lam: Any, advantages: Any, mask: Any, share: float, which: Literal["top", "bottom"] = "top"
-) -> tuple[Array, Array]:
-    """(weights, kept): a share, by lambda, of the tokens with A != 0. Refuses a tie at the cut."""
-    if which not in ("top", "bottom"):
-        raise ValueError(f'which must be "top" or "bottom", not {which!r}')
+def selection(lam: Any, advantages: Any, mask: Any, share: float, which: Literal["top", "bottom"]) -> Array:
+    """A share, by lambda, of the tokens with A != 0. (Ties at the cut have no answer.)"""
     candidates = [(b, t) for b, t in valid_positions(mask) if float(advantages[b]) != 0]
     count = math.floor(share * len(candidates) + 0.5)
     ranked = sorted(candidates, key=lambda at: float(lam[at[0]][at[1]]), reverse=which == "top")
-    if 0 < count < len(ranked):
-        (b, t), (c, u) = ranked[count - 1], ranked[count]
-        if float(lam[b][t]) == float(lam[c][u]):
-            raise ValueError(
-                f"lambda ties at the cut between {(b, t)} and {(c, u)}: the kept set is not unique"
-            )
     kept = np.zeros(np.shape(mask), dtype=bool)
     for at in ranked[:count]:
         kept[at] = True
-    return _spread_over(kept, mask), kept
+    return _spread_over(kept, mask)
 
 
-def forking_tokens(entropy: Any, mask: Any, quantile: float = 0.8) -> tuple[Array, Array]:
-    """(weights, kept): tokens whose entropy reaches the (linearly interpolated) quantile of the valid."""
+def forking_tokens(entropy: Any, mask: Any, quantile: float) -> Array:
+    """Tokens whose entropy reaches the (linearly interpolated) quantile of the valid."""
     tokens = valid_positions(mask)
     kept = np.zeros(np.shape(mask), dtype=bool)
     if tokens:
         threshold = float(np.quantile(np.array([float(entropy[b][t]) for b, t in tokens]), quantile))
         for b, t in tokens:
             kept[b, t] = float(entropy[b][t]) >= threshold
-    return _spread_over(kept, mask), kept
+    return _spread_over(kept, mask)
 
 
 def surprise_score(logps: Any) -> Array:
@@ -421,37 +351,27 @@ def _per_token(mask: Any, value: Callable[[int, int], float]) -> Array:
     return out
 
 
-def _log_ratio(new: Any, old: Any, b: int, t: int, limit: float = math.inf) -> float:
-    difference = float(new[b][t]) - float(old[b][t])
-    if not math.isfinite(difference):
-        raise ValueError(f"logps: row {b}, position {t} is not finite")
-    return max(-limit, min(limit, difference))
+def _log_ratio(new: Any, old: Any, b: int, t: int) -> float:
+    return max(-LARGEST_LOG_RATIO, min(LARGEST_LOG_RATIO, float(new[b][t]) - float(old[b][t])))
 
 
 def clipped_token_loss(
-    logps_new: Any, logps_old: Any, advantages: Any, mask: Any, *, low: float = 0.2, high: float = 0.28
+    new: Any, old: Any, advantages: Any, mask: Any, *, low: float = 0.2, high: float = 0.28
 ) -> Array:
     """-min(r A, clip(r, 1 - low, 1 + high) A)."""
 
     def loss(b: int, t: int) -> float:
-        ratio, advantage = math.exp(_log_ratio(logps_new, logps_old, b, t)), float(advantages[b])
+        ratio, advantage = math.exp(_log_ratio(new, old, b, t)), float(advantages[b])
         return -min(ratio * advantage, max(1.0 - low, min(1.0 + high, ratio)) * advantage)
 
     return _per_token(mask, loss)
 
 
 def dual_clipped_token_loss(
-    logps_new: Any,
-    logps_old: Any,
-    advantages: Any,
-    mask: Any,
-    *,
-    low: float = 0.2,
-    high: float = 0.28,
-    ceiling: float = 10.0,
+    new: Any, old: Any, advantages: Any, mask: Any, *, ceiling: float = 10.0
 ) -> Array:
     """The clipped loss, which no negative advantage may push above ceiling * |A|."""
-    clipped = clipped_token_loss(logps_new, logps_old, advantages, mask, low=low, high=high)
+    clipped = clipped_token_loss(new, old, advantages, mask)
 
     def loss(b: int, t: int) -> float:
         advantage = float(advantages[b])
@@ -460,118 +380,43 @@ def dual_clipped_token_loss(
     return _per_token(mask, loss)
 
 
-def sapo_token_loss(
-    logps_new: Any,
-    logps_old: Any,
-    advantages: Any,
-    mask: Any,
-    *,
-    tau_positive: float = 1.0,
-    tau_negative: float = 1.05,
-    limit: float = 20.0,
-) -> Array:
+def sapo_token_loss(new: Any, old: Any, advantages: Any, mask: Any) -> Array:
     """-f(r) A with f(r) = sigmoid(tau (r - 1)) * 4 / tau."""
 
     def loss(b: int, t: int) -> float:
         advantage = float(advantages[b])
-        tau = tau_positive if advantage > 0 else tau_negative
-        ratio = math.exp(_log_ratio(logps_new, logps_old, b, t, limit))
-        return -sigmoid(tau * (ratio - 1.0)) * 4.0 / tau * advantage
+        tau = 1.0 if advantage > 0 else 1.05
+        return -sigmoid(tau * (math.exp(_log_ratio(new, old, b, t)) - 1.0)) * 4.0 / tau * advantage
 
     return _per_token(mask, loss)
 
 
-def fipo_weights(
-    logps_new: Any,
-    logps_old: Any,
-    advantages: Any,
-    mask: Any,
-    *,
-    decay: float = 2.0 ** (-1.0 / 32.0),
-    low: float = 1.0,
-    high: float = 1.2,
-    ceiling: float = 10.0,
-    guard_ratio: float = 10.0,
-    guard_high: float = 1.0,
-    limit: float = 20.0,
-) -> Array:
-    """clip(exp(F_t), low, high), F_t = sum over j >= t of decay^(j-t) d_j, as the O(T^2) sum that it is."""
+def fipo_weights(new: Any, old: Any, advantages: Any, mask: Any, *, low: float = 1.0) -> Array:
+    """clip(exp(F_t), low, 1.2), F_t = sum over j >= t of decay^(j-t) d_j, as the O(T^2) sum that it is."""
 
     def weight(b: int, t: int) -> float:
-        future = []
-        for j in range(t, len(mask[b])):
-            if not mask[b][j]:
-                continue
-            difference = _log_ratio(logps_new, logps_old, b, j, limit)
-            if difference <= math.log(ceiling):
-                future.append(decay ** (j - t) * difference)
-        influence = max(low, min(high, math.exp(math.fsum(future))))
-        ratio = math.exp(_log_ratio(logps_new, logps_old, b, t, limit))
-        if float(advantages[b]) < 0 and ratio > guard_ratio:
-            return min(guard_high, influence)
-        return influence
+        shifts = {j: _log_ratio(new, old, b, j) for j in range(t, len(mask[b])) if mask[b][j]}
+        future = [2.0 ** (-(j - t) / 32.0) * d for j, d in shifts.items() if d <= math.log(10.0)]
+        influence = max(low, min(1.2, math.exp(math.fsum(future))))
+        return min(1.0, influence) if float(advantages[b]) < 0 and math.exp(shifts[t]) > 10.0 else influence
 
     return _per_token(mask, weight)
 
 
-def dual_clipped_rows(
-    logps_new: Any, logps_old: Any, advantages: Any, mask: Any, *, ceiling: float = 10.0
-) -> Array:
-    """[batch] bool: more than one dual-clipped token (A < 0, r > ceiling); FIPO has an option to drop it."""
-    counts = [0] * len(mask)
-    for b, t in valid_positions(mask):
-        if float(advantages[b]) < 0 and math.exp(_log_ratio(logps_new, logps_old, b, t)) > ceiling:
-            counts[b] += 1
-    return np.array([count > 1 for count in counts], dtype=bool)
-
-
-def token_mean(loss: Any, mask: Any, weights: Any = None) -> float:
-    """1/N sum w loss over the valid tokens of the batch."""
+def token_mean(loss: Any, mask: Any) -> float:
+    """1/N sum loss over the valid tokens of the batch."""
     tokens = valid_positions(mask)
-    factor = (lambda b, t: 1.0) if weights is None else (lambda b, t: float(weights[b][t]))
-    return math.fsum(factor(b, t) * float(loss[b][t]) for b, t in tokens) / len(tokens)
+    return math.fsum(float(loss[b][t]) for b, t in tokens) / len(tokens)
 
 
-def sequence_mean(loss: Any, mask: Any, weights: Any = None) -> float:
+def sequence_mean(loss: Any, mask: Any) -> float:
     """Mean within a response, then over the responses that have a valid token."""
-    means = []
-    for b, row in enumerate(mask):
-        if any(row):
-            factors = [1.0] * len(row) if weights is None else [float(w) for w in weights[b]]
-            means.append(
-                math.fsum(factors[t] * float(loss[b][t]) for t in range(len(row)) if row[t])
-                / sum(1 for valid in row if valid)
-            )
+    means = [
+        math.fsum(float(loss[b][t]) for t in range(len(row)) if row[t]) / sum(map(bool, row))
+        for b, row in enumerate(mask)
+        if any(row)
+    ]
     return math.fsum(means) / len(means)
-
-
-# ---------------------------------------------------------------- the discriminator view (Eq. 1-4, 9-11)
-
-
-def side_statistics(
-    v: Any, advantages: Any, mask: Any, rho: Any = None, eps: float = 1e-12
-) -> dict[int, tuple[float, Array]]:
-    """{side: (mass, centroid)} under rho (Eq. 10-11; rho = 1: Eq. 2-3). An empty side has centroid zero."""
-    tokens = valid_positions(mask)
-    if not tokens:
-        raise ValueError("mask: no valid token")
-    _check_finite(v, advantages, tokens)
-    statistics = {}
-    for s in (POSITIVE, NEGATIVE):
-        own = [(b, t) for b, t in tokens if side_of(float(advantages[b])) == s]
-        weights = [(1.0 if rho is None else float(rho[b][t])) * abs(float(advantages[b])) for b, t in own]
-        width = len(v[tokens[0][0]][tokens[0][1]])
-        mass = math.fsum(weights)
-        total = weighted_sum(weights, [np.asarray(v[b][t], np.float64) for b, t in own], width)
-        statistics[s] = (mass, total / max(mass, eps))
-    return statistics
-
-
-def predicted_change(candidate: Any, v: Any, advantages: Any, mask: Any, rho: Any = None) -> float:
-    """M+ <g, mu+> - M- <g, mu-> for a candidate's gradient g (Eq. 4, under rho with Eq. 9-11), up to a step size."""
-    statistics = side_statistics(v, advantages, mask, rho)
-    (mass_positive, positive), (mass_negative, negative) = statistics[POSITIVE], statistics[NEGATIVE]
-    return mass_positive * dot(candidate, positive) - mass_negative * dot(candidate, negative)
 
 
 # ---------------------------------------------------------------- random cases
@@ -589,7 +434,6 @@ class Case(TypedDict):
     logps_old: Array  # [batch, time], <= 0
     logps_new: Array  # [batch, time], <= 0; a few log-ratios beyond every clip
     entropy: Array  # [batch, time], >= 0, ties likely
-    kind: str
 
 
 def _float32(x: Any) -> Array:
@@ -619,14 +463,12 @@ def random_case(
     max_batch: int = 8,
     max_time: int = 12,
     max_width: int = 9,
-    kind: str | None = None,
     poison: bool = False,
 ) -> Case:
     """Ragged masks with holes and empty rows, one valid token at least; `poison`: NaN at masked places."""
     batch, time = int(rng.integers(1, max_batch + 1)), int(rng.integers(1, max_time + 1))
     width = int(rng.integers(1, max_width + 1))
-    if kind is None:
-        kind = str(rng.choice(ADVANTAGE_KINDS, p=(0.5, 0.3, 0.07, 0.07, 0.06)))
+    kind = str(rng.choice(ADVANTAGE_KINDS, p=(0.5, 0.3, 0.07, 0.07, 0.06)))
     lengths = rng.integers(0, time + 1, batch)
     lengths[rng.random(batch) < 0.5] = time
     lengths[rng.random(batch) < 0.1] = 0
@@ -658,7 +500,6 @@ def random_case(
         logps_old=_float32(logps_old),
         logps_new=_float32(logps_new),
         entropy=_float32(entropy),
-        kind=kind,
     )
     if poison:
         for array in (case["v"], case["logps_old"], case["logps_new"], case["entropy"]):

@@ -1,4 +1,4 @@
-"""The commands and code blocks of README.md, docs/ and recipes/, read from the Markdown as a reader sees it."""
+"""The commands and code blocks of README.md, all docs and recipes/, read from the Markdown as a reader sees it."""
 
 import re
 from collections.abc import Iterator
@@ -12,6 +12,8 @@ PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "graders" / "docs").rglob("*.md")),
+    *(ROOT / "evidence" / name for name in ("README.md", "results/README.md")),
+    *sorted((ROOT / "evidence" / "docs").rglob("*.md")),
     *sorted((ROOT / "recipes").rglob("*.md")),
 ]
 PROGRAMS = r"delta-rlvr|python|torchrun|accelerate|trl|vllm|make|pip|pytest|bash|source|\S+/bin/\w+"

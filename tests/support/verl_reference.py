@@ -86,19 +86,7 @@ def plain_pass(batch: Batch) -> Plain:
 
 def core_weights(plain: Plain, method: str, keys: torch.Tensor | None = None) -> torch.Tensor:
     rule = get_method(method).rule
-    record = credit_record(
-        plain.hidden,
-        plain.logps,
-        plain.advantages,
-        plain.mask,
-        rule=rule,
-        head=plain.head,
-        tokens=plain.tokens,
-        groups=plain.groups,
-        entropy=plain.entropy,
-        keys=keys,
-        round_number=3,
-    )
+    record = credit_record(**vars(plain), rule=rule, keys=keys, round_number=3)
     assert_clear_cut(rule, record, plain.entropy[plain.mask])
     return record.padded(record.weights, plain.mask)
 
@@ -106,8 +94,21 @@ def core_weights(plain: Plain, method: str, keys: torch.Tensor | None = None) ->
 def worker_weights(group: Any, batch: Batch, block: dict[str, Any], **layout: Any) -> torch.Tensor:
     group.switch(block)
     group.compute_log_prob(batch.tensordict(**layout))
-    solved = group.compute_token_weights(batch.tensordict(detail=True))
-    return solved["delta_weights"].to_padded_tensor(0.0)
+    return solved_weights(group, batch.tensordict(detail=True))
+
+
+def solved_weights(group: Any, data: Any) -> torch.Tensor:
+    """Those that follow the last pass, padded."""
+    return group.compute_token_weights(data)["delta_weights"].to_padded_tensor(0.0)
+
+
+def of_responses(whole: Any, batch: Batch) -> torch.Tensor:
+    """What was computed where each response token is predicted, of whole sequences; padded."""
+    rows = [
+        row[len(prompt) - 1 : len(prompt) - 1 + len(response)]
+        for row, prompt, response in zip(whole.unbind(), batch.prompts, batch.responses, strict=True)
+    ]
+    return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
 
 
 def nested(rows: torch.Tensor, batch: Batch) -> torch.Tensor:

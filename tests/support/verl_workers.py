@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,8 +32,6 @@ class SwitchableWorker(DeltaWorker):
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def switch(self, block: dict[str, Any]) -> None:
-        import functools
-
         self.delta_settings = read_settings(block)
         self.delta_store = self.delta_settings.store(ranks_on_node=2)
         self.loss_fn = functools.partial(weighted_loss, self.loss_fn.args[0], self.delta_settings)
@@ -95,6 +94,13 @@ class Batch:
             for response, reward in zip(self.responses, rewards, strict=True)
         ]
 
+    def _made(self, fields: dict[str, Any], extra: dict[str, Any]) -> TensorDict:
+        """With further tensors and settings, and what tells the responses apart."""
+        tensors = {key: value for key, value in extra.items() if isinstance(value, torch.Tensor)}
+        settings = {key: value for key, value in extra.items() if key not in tensors}
+        ids = {"uid": self.uids, "index": list(range(len(self.uids))), "session_id": [0] * len(self.uids)}
+        return tu.get_tensordict(fields | tensors | ids, SETTINGS | settings)
+
     def tensordict(self, **extra: Any) -> TensorDict:
         def nested(rows: list[torch.Tensor]) -> torch.Tensor:
             return torch.nested.as_nested_tensor(rows, layout=torch.jagged)
@@ -108,19 +114,11 @@ class Batch:
             "input_ids": nested(sequences),
             "position_ids": nested([torch.arange(len(sequence)) for sequence in sequences]),
             "advantages": nested(
-                [
-                    advantage * mask.float()
-                    for advantage, mask in zip(self.advantages, self.masks, strict=True)
-                ]
+                [one * mask.float() for one, mask in zip(self.advantages, self.masks, strict=True)]
             ),
             "rm_scores": nested(self.scores()),
-            "uid": self.uids,
-            "index": list(range(len(self.uids))),
-            "session_id": [0] * len(self.uids),
         }
-        tensors = {key: value for key, value in extra.items() if isinstance(value, torch.Tensor)}
-        settings = SETTINGS | {key: value for key, value in extra.items() if key not in tensors}
-        return tu.get_tensordict(fields | tensors, settings)
+        return self._made(fields, extra)
 
     def padded(self, **extra: Any) -> TensorDict:
         """The same as the classic trainer sends it: padded by us, then turned by verl's own function."""
@@ -142,11 +140,7 @@ class Batch:
             "advantages": torch.tensor(self.advantages)[:, None] * mask,
             "token_level_rewards": pad(self.scores(), batch_first=True),
         }
-        others = {key: value for key, value in extra.items() if not isinstance(value, torch.Tensor)}
-        tensors = {key: value for key, value in extra.items() if isinstance(value, torch.Tensor)}
-        ids = {"uid": self.uids, "index": list(range(len(self.uids))), "session_id": [0] * len(self.uids)}
-        data = tu.get_tensordict(fields | tensors | ids, SETTINGS | others)
-        return left_right_2_no_padding(data)
+        return left_right_2_no_padding(self._made(fields, extra))
 
 
 def make_batch(vocabulary: int, rows: int = 8, padding_rows: int = 2, seed: int = 0) -> Batch:

@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
+from delta_evidence.checks import at_least
 from delta_evidence.methods import bench_method
 from delta_rlvr.files import dump, write_json
 
 Say = Callable[[str], None]
+
+
+def option(default: Any, words: str, choices: Collection[str] | None = None) -> Any:
+    """A setting that is an option of the command line, with its help."""
+    return field(default=default, metadata={"help": words, "choices": choices})
+
+
+METHODS = (
+    "methods by name, settings after '?' as in 'delta?proxy=head&scope=group&refinements=0', and oracle, oracle-wide, oracle-only "
+    "(default: all, with every proxy and scope)"
+)
+FIPO_STEP = "learning rate of the DAPO step after which FIPO's weights are taken"
 
 
 @dataclass(frozen=True)
@@ -50,10 +63,7 @@ class Cells:
 
     def check(self, **least: int) -> None:
         """Refuse numbers that are too small, cells that are missing or come twice, and what cannot be sampled or stepped with."""
-        shared = {"batches": 1, "prompts": 2, "group": 2, "seed": 0, "rows_at_once": 1}
-        for name, smallest in (shared | least).items():
-            if getattr(self, name) < smallest:
-                raise ValueError(f"{name}={getattr(self, name)}: give at least {smallest}")
+        at_least(self, batches=1, prompts=2, group=2, seed=0, rows_at_once=1, **least)
         for name, chosen in (("policies", self.policies), ("tasks", self.tasks)):
             if not chosen:
                 raise ValueError(f"{name}: give at least one")

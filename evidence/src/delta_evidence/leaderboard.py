@@ -12,19 +12,19 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from delta_evidence.learning.outcome import RUNS, read_outcomes
 from delta_evidence.learning.protocol import TrainingSettings
-from delta_evidence.learning.runner import PROTOCOL, RUNS, read_outcomes
+from delta_evidence.learning.runner import PROTOCOL
 from delta_rlvr.evaluate.bootstrap import Interval
 from delta_rlvr.evaluate.seeds import gap_text, mean_over_seeds
 from delta_rlvr.hints import near_path
 from delta_rlvr.objectives import get_method
 
-BENCH, COSTS = "credit_bench.json", "rule_costs.json"
+BENCH = "credit_bench.json"
 BASELINE = "dapo"
-SMOLLM2 = "SmolLM2-135M"
 _MODELS = {
     "builtin": "bundled policy",
-    "smollm2-135m": SMOLLM2,
+    "smollm2-135m": "SmolLM2-135M",
     "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf": "Qwen2.5-Coder-0.5B",
 }
 """What a model is called in the table; from small to large, others after them."""
@@ -33,6 +33,12 @@ _PLANTED = (
     ("wrong_auroc", "AUROC, wrong"),
     ("cosine", "cosine to the oracle's update"),
 )
+
+
+_BY = "wrong_auroc"
+"""What the planted table is sorted by."""
+REAL, TINY, PLANTED = "Language models", "Tiny policies", "Where the credit lands"
+"""Headings."""
 
 
 @dataclass
@@ -47,8 +53,6 @@ class Row:
     held_out: dict[str, float] = field(default_factory=dict)
     """The same pairs' mean difference in held-out accuracy at the end."""
     pairs: dict[str, int] = field(default_factory=dict)
-    cost: float | None = None
-    """Share of the old-log-prob pass."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,7 @@ class Leaderboard:
 
 
 def leaderboard(folder: Path) -> Leaderboard:
-    """Everything that a folder of kept outcomes says: planted benchmarks and costs wherever they lie in it, and the studies right in it
+    """Everything that a folder of kept outcomes says: planted benchmarks wherever they lie in it, and the studies right in it
     (variants, which lie deeper, change settings and are left out)."""
     if not folder.is_dir():
         raise ValueError(
@@ -92,22 +96,9 @@ def leaderboard(folder: Path) -> Leaderboard:
             here.learning[column] = mean_over_seeds([speed for speed, _ in pairs])
             here.held_out[column] = statistics.fmean(end for _, end in pairs)
             here.pairs[column] = len(pairs)
-    for path in sorted(folder.rglob(COSTS)):
-        for name, cost in _read(path)["rules"].items():
-            row(name).cost = cost["share"]
     if not rows:
-        raise ValueError(f"{folder} holds neither {BENCH}, {COSTS} nor studies: nothing to rank")
+        raise ValueError(f"{folder} holds neither {BENCH} nor studies: nothing to rank")
     return Leaderboard(sorted(rows.values(), key=lambda one: one.method), list(columns))
-
-
-def _by_gain(rows: Iterable[Row], columns: Sequence[str]) -> list[Row]:
-    """Methods with pairs in the first column first, by what they gained there; then by the next."""
-
-    def order(row: Row) -> tuple[Any, ...]:
-        gains = [row.learning[column].mean if column in row.learning else None for column in columns]
-        return (*((gain is None, -(gain or 0.0)) for gain in gains), row.method)
-
-    return sorted(rows, key=order)
 
 
 def _learning(folder: Path) -> dict[str, dict[str, list[tuple[float, float]]]]:
@@ -191,44 +182,55 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def markdown(board: Leaderboard) -> str:
-    """The tables as docs/leaderboard.md has them: language models, then tiny policies with the planted benchmark and costs."""
-    trained = [row for row in board.rows if any(column in row.learning for column in board.real)]
-    others = [
-        row for row in board.rows if row.planted or any(column in row.learning for column in board.tiny)
+    """How runs learn, as docs/leaderboard.md has it: a table for each column, language models first."""
+    parts = [_section(REAL, [_learned(board, column) for column in board.real])]
+    parts += [_section(TINY, [_learned(board, column) for column in board.tiny])]
+    return "".join(f"{part}\n" for part in "\n\n".join(filter(None, parts)).splitlines())
+
+
+def planted(board: Leaderboard) -> str:
+    """Where the credit lands on the planted benchmark."""
+    rows = sorted(
+        (row for row in board.rows if row.planted),
+        key=lambda row: (-row.planted.get(_BY, 0.0), row.method),
+    )
+    lines = [
+        [f"`{row.method}`", *(_number(row.planted.get(name), "{:.3f}") for name, _ in _PLANTED)]
+        for row in rows
     ]
-    tables = [_table(trained, board.real, planted=False)] if trained else []
-    tables += [_table(others, board.tiny, planted=True)] if others else []
-    return "\n".join(tables)
+    table = _table(["method", *(heading for _, heading in _PLANTED)], lines)
+    return f"{_section(PLANTED, [table])}\n" if rows else ""
 
 
-def _table(rows: Iterable[Row], columns: Sequence[str], *, planted: bool) -> str:
-    headings = ["method"]
-    for column in columns:
-        headings += [f"{column}: over training", "at the end", "pairs"]
-    headings += [*(heading for _, heading in _PLANTED), "cost"] if planted else []
+def _section(heading: str, tables: Sequence[str]) -> str:
+    return "\n\n".join([f"## {heading}", *tables]) if tables else ""
+
+
+def _learned(board: Leaderboard, column: str) -> str:
+    """The methods of one column, the largest gain first."""
+    rows = sorted(
+        (row for row in board.rows if column in row.learning),
+        key=lambda row: (-row.learning[column].mean, row.method),
+    )
+    lines = [
+        [
+            f"`{row.method}`",
+            gap_text(row.learning[column]),
+            _number(row.held_out.get(column), "{:+.1f}", 100),
+            str(row.pairs[column]),
+        ]
+        for row in rows
+    ]
+    return f"**{column}**\n\n{_table(['method', 'over training', 'at the end', 'pairs'], lines)}"
+
+
+def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [f"| {' | '.join(headings)} |", "|---" * len(headings) + "|"]
-    for row in _by_gain(rows, columns):
-        cells = [f"`{row.method}`"]
-        for column in columns:
-            cells += [
-                gap_text(row.learning.get(column)),
-                _number(row.held_out.get(column), "{:+.1f}", 100),
-                str(row.pairs.get(column, "-")),
-            ]
-        if planted:
-            cells += [_number(row.planted.get(name), "{:.3f}") for name, _ in _PLANTED]
-            cells += [share_text(row.cost)]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
 
 
 def _number(value: float | None, form: str, scale: float = 1.0) -> str:
     return "-" if value is None else form.format(scale * value)
-
-
-def share_text(share: float | None) -> str:
-    """A cost, in percent."""
-    return _number(share, "{:.1f} %", 100)
 
 
 def replace_table(page: str, table: str) -> str:
@@ -258,4 +260,4 @@ def _plain(row: Row) -> Mapping[str, Any]:
         }
         for column, gap in row.learning.items()
     }
-    return {"method": row.method, "planted": row.planted, "learning": gaps, "cost": row.cost}
+    return {"method": row.method, "planted": row.planted, "learning": gaps}

@@ -7,6 +7,7 @@ tokens itself (FIPO's) is one at theta_old, and is measured a step later.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import product
 from urllib.parse import parse_qsl
 
@@ -56,3 +57,8 @@ def label(name: str) -> str:
     base, _, query = name.partition("?")
     before = {"proxy": "", "scope": "", "refinements": "K="}
     return " ".join([base, *(before.get(key, f"{key}=") + value for key, value in parse_qsl(query))])
+
+
+def listed(names: Iterable[str]) -> str:
+    """Methods in a sentence."""
+    return ", ".join(map(label, names))

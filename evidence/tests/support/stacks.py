@@ -10,9 +10,12 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
+from delta_evidence.judging import Judge
+from delta_evidence.rollouts import make_collector
 from delta_evidence.stack.layers import attention
 from delta_evidence.stack.model_weights import layer_weights
 from delta_evidence.stack.policy import StackedPolicy
+from delta_rlvr.models import load_policy
 
 KINDS = {
     "llama": (LlamaForCausalLM, LlamaConfig),
@@ -61,3 +64,10 @@ def row_hidden(policy, ids, mask):
     places = torch.arange(ids.shape[-1], device=ids.device)
     hidden = policy.run_layers(ids.gather(-1, order), places, [attention] * len(policy.layers))
     return hidden.gather(2, torch.argsort(order, dim=-1)[..., None].expand_as(hidden))
+
+
+def bundled_collector(runs, judge=Judge, **settings):
+    """Copies of the bundled policy, ready to be sampled from; with the model and its tokenizer."""
+    model, tokenizer = load_policy("builtin")
+    made = make_collector(model, tokenizer, runs=runs, one_line=False, judge=judge(tokenizer), **settings)
+    return made, model, tokenizer

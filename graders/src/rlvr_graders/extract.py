@@ -96,7 +96,7 @@ def answer_line(completion: str) -> str | None:
     *_, match = [None, *_ANSWER_LINE.finditer(line)]  # the last one
     if match is None or _DENIAL.search(line[: match.start()]):
         return None
-    return line[match.end() :].strip().rstrip("*_").strip() or None
+    return re.sub(r"\*+\.$|[*_]+$", "", line[match.end() :].strip()).strip() or None
 
 
 def hash_line(completion: str) -> str | None:

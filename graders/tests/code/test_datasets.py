@@ -255,3 +255,19 @@ def test_records_as_json():
 def test_bad_tests_are_named(value, words):
     with pytest.raises(ValueError, match=words):
         parse_tests(value)
+
+
+def test_a_name_that_leetcode_imports_is_no_answer():
+    """`search` is a function of `re` there, and the method of many a problem."""
+    tests = parse_tests({"inputs": [[[1, 3, 5], 3], [[1], 2]], "outputs": [1, -1], "fn_name": "search"})
+    method = """
+class Solution:
+    def search(self, nums: List[int], target: int) -> int:
+        return nums.index(target) if search("[0-9]", str(target)) and target in nums else -1
+"""
+    assert grade_code(f"```python\n{method}\n```", tests).score == 1.0
+    plain = "import operator\nadd = operator.add"
+    sums = parse_tests({"inputs": [[1, 2]], "outputs": [3], "fn_name": "add"})
+    assert grade_code(f"```python\n{plain}\n```", sums).score == 1.0
+    verdict = grade_code("```python\ndef plus(a, b):\n    return a + b\n```", sums)
+    assert verdict.reason.endswith("the program defines no function add")

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 
 import psutil
@@ -47,6 +48,9 @@ HOSTILE = {
     "bars": r"\boxed{" + "|" * 1000 + "}",
     "commas": r"\boxed{" + "1," * 1900 + "1}",
     "scientific": r"\boxed{1e999999999}",
+    "substitutions": r"\boxed{a \text{ where } "
+    + ", ".join(f"{one}={other * 9}" for one, other in pairwise("abcdfghjklmnopqrstuvwxyz"))
+    + "}",
     "lone surrogate": "\\boxed{\ud800}",
     "division by zero": r"\boxed{\frac{x}{0}}",
     "backslashes": "\\" * 100_000 + "boxed{6}",

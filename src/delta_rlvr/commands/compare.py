@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
 from rich.console import Console
+from rich.prompt import Confirm
 from rich.table import Table
 
 from delta_rlvr.commands.options import as_flags, read_request
 from delta_rlvr.evaluate.seeds import SeedTable, mean_text, p_text
 from delta_rlvr.terminal import say
 from delta_rlvr.training.compare import ComparedRuns, compare
+from delta_rlvr.training.plan import Plan
 from delta_rlvr.training.tuning import rate_text
-from delta_rlvr.words import comma_list
+from delta_rlvr.words import comma_list, command_line
 
 
 def run(arguments: list[str]) -> int:
@@ -21,18 +24,25 @@ def run(arguments: list[str]) -> int:
     parser.add_argument("--methods", required=True)
     parser.add_argument("--seeds", default="3")
     parser.add_argument("--output", default="runs/compare")
-    parser.add_argument("--learning-rates", default="")
-    parser.add_argument("--tuning-seeds", default="1")
-    parser.add_argument("--pass-at")
+    parser.add_argument("--learning-rates", "--learning_rates", default="")
+    parser.add_argument("--tuning-seeds", "--tuning_seeds", default="1")
+    parser.add_argument("--pass-at", "--pass_at")
+    parser.add_argument("--parallel")
+    parser.add_argument("--only")
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--without-signal", "--without_signal", action="store_true")
     mine, theirs = parser.parse_known_args(arguments)
     if not mine.seeds.isdecimal() or int(mine.seeds) < 1:  # a list of them is a natural guess
         raise ValueError(
             f"--seeds {mine.seeds}: give how many seeds, at least 1. They count up from --seed: --seed 1 --seeds 2 takes the seeds "
             "1 and 2"
         )
-    for flag, value in (("--tuning-seeds", mine.tuning_seeds), ("--pass-at", mine.pass_at)):
+    numbers = {}
+    for name in ("tuning_seeds", "pass_at", "parallel", "only"):
+        value = getattr(mine, name)
         if value is not None and (not value.isdecimal() or int(value) < 1):
-            raise ValueError(f"{flag} {value}: give a whole number of at least 1")
+            raise ValueError(f"--{name.replace('_', '-')} {value}: give a whole number of at least 1")
+        numbers[name] = None if value is None else int(value)
     console = Console()
     request, methods = read_request(theirs), comma_list(mine.methods)
     done = compare(
@@ -41,14 +51,29 @@ def run(arguments: list[str]) -> int:
         int(mine.seeds),
         mine.output,
         learning_rates=_rates(mine.learning_rates),
-        tuning_seeds=int(mine.tuning_seeds),
-        pass_at=None if mine.pass_at is None else int(mine.pass_at),
+        **numbers,
+        listed=_list if mine.list else None,
+        without_signal=mine.without_signal,
+        ask=Confirm.ask if console.is_terminal and sys.stdin.isatty() else None,
         console=console,
         wording=as_flags,
     )
     if done is not None:
         show(done, console)
     return 0
+
+
+def _list(plan: Plan) -> None:
+    """The runs, one command a line, and the command that concludes: a script of a shell."""
+    words = ["delta-rlvr", *plan.words()]
+    if plan.tuning:
+        print("# learning rates to choose from:")
+    for run in plan.runs:
+        if plan.tuning and run is plan.compared[0]:
+            print("# when these are done:")
+        print(command_line(*words, "--only", run.number), f" # {run.name}")
+    print("# when all are done:")
+    print(command_line(*words))
 
 
 def _rates(text: str) -> list[float]:
@@ -66,7 +91,7 @@ def _rates(text: str) -> list[float]:
 def show(done: ComparedRuns, console: Console) -> None:
     """The tables, the conclusion, and where the report is."""
     console.print(_table(done.table, done.title, console))
-    if any(row.greedy is not None for row in done.further):
+    if any(row.greedy is not None or row.best is not None for row in done.further):
         console.print(_further(done))
     for sentence in filter(None, (done.tuned, done.table.sentence)):
         console.print(sentence, markup=False, highlight=False)
@@ -109,6 +134,9 @@ def _further(done: ComparedRuns) -> Table:
     table.add_column("method", overflow="fold")
     for heading in ("rate", "sampled", "greedy", "difference", pass_at, "entropy"):
         table.add_column(heading, justify="right", no_wrap=True)
+    if any(row.best is not None for row in done.further):
+        table.add_column("best", justify="right", no_wrap=True)
+        table.caption = f"{table.caption}; best: of the scores during training"
 
     def shown(value: float | None) -> str:
         return "-" if value is None else unit.plain(value)
@@ -117,5 +145,5 @@ def _further(done: ComparedRuns) -> Table:
         rate = "-" if row.learning_rate is None else rate_text(row.learning_rate)
         entropy = "-" if row.entropy is None else f"{row.entropy:.2f}"
         scores = (shown(row.sampled), shown(row.greedy), row.greedy_gap, shown(row.pass_at))
-        table.add_row(row.method, rate, *scores, entropy)
+        table.add_row(row.method, rate, *scores, entropy, *[shown(row.best)] * (len(table.columns) - 7))
     return table

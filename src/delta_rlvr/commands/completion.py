@@ -37,7 +37,10 @@ def options_of(command: str) -> list[str]:
 
         own = {
             "train": ["--help-all"],
-            "compare": ["--methods", "--seeds", "--learning-rates", "--tuning-seeds", "--pass-at"],
+            "compare": [
+                *("--methods", "--seeds", "--learning-rates", "--tuning-seeds", "--pass-at"),
+                *("--parallel", "--only", "--list", "--without-signal"),
+            ],
         }
         own["doctor"] = ["--no-steps", "--processes"]
         return sorted({f"--{name}" for name in known_options()} | {"--config", "--help", *own[command]})

@@ -21,7 +21,6 @@ from delta_rlvr.specs import shown_spec
 from delta_rlvr.tasks.registry import BUILT_IN
 from delta_rlvr.terminal import add_columns
 
-_SECONDS_BETWEEN_LINES = 10.0
 _NEARLY_ALL = 0.9
 
 

@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--measured",
         type=int,
         metavar="N",
-        help="measure the credit of tokens too, with N continuations per response on average, such as 256 (docs/measured.md)",
+        help="measure the credit of tokens too, with N continuations per response on average, such as 256 (evidence/docs/studies.md)",
     )
     add(
         "--task",

@@ -69,6 +69,8 @@ scores, checkpoints and page
   --eval_problems N, --eval_samples N
                       held-out score before and after: problems (200), samples
                       per problem (4)
+  --eval_every N      the same score every N steps, and a checkpoint at the best
+                      of them (none)
   --eval_temperature X, --eval_greedy
                       its temperature (that of the training; 0: greedy); greedy
                       too, beside the sampled one
@@ -111,11 +113,11 @@ where the steps failed).
 COMPARE = """usage: delta-rlvr compare --methods NAME,NAME[,...] [--seeds N]
                           [--learning-rates X,Y,...] [OPTION OF train ...]
 
-Makes the same training run for each method and seed, one after another, and
-ends with one table: the held-out score of each method, the difference to the
-first method in points, and a test paired by seed. You can interrupt it and
-start it again with the same options: finished runs are kept, and an unfinished
-one goes on from its last whole checkpoint.
+Makes the same training run for each method and seed, and ends with one table:
+the held-out score of each method, the difference to the first method in points,
+and a test paired by seed. You can interrupt it and start it again with the same
+options: finished runs are kept, and an unfinished one goes on from its last
+whole checkpoint.
 
   --methods NAMES    names with commas between them; the others are compared
                      with the first
@@ -128,6 +130,13 @@ one goes on from its last whole checkpoint.
                      (default: 1)
   --pass-at K        the k of pass@k (default: --eval_samples)
   --output DIR       folder of the runs (default: runs/compare)
+  --parallel N       runs at a time, each a process with a GPU of its own, or
+                     sharing one (default: as many as there are GPUs)
+  --list             print the runs as one command a line, for a job array, and
+                     the command that concludes
+  --only K           make run K of these alone
+  --without-signal   go on though the rewards of a run never differ, which stops
+                     a comparison otherwise
 
 The score that decides is sampled; the greedy one, pass@k and the entropy stand
 beside it (--eval_greedy false leaves it out). All runs start from the same

@@ -61,17 +61,22 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def listed(methods: Iterable[Method]) -> list[str]:
-    """Every method with what it is and where it is from, in groups: those to begin with lead."""
+def grouped(methods: Iterable[Method]) -> dict[str, list[Method]]:
+    """The methods by heading: those to begin with lead."""
     groups: dict[str, list[Method]] = {heading: [] for heading, _ in _GROUPS}
     for one in methods:
         groups[next(heading for heading, belongs in _GROUPS if belongs(one))].append(one)
     groups[_GROUPS[0][0]].sort(key=lambda one: _FIRST.index(one.name))
-    shown = [one for group in groups.values() for one in group]
-    column = max(len(one.name) for one in shown) + 4
+    return {heading: group for heading, group in groups.items() if group}
+
+
+def listed(methods: Iterable[Method]) -> list[str]:
+    """Every method with what it is and where it is from, in groups."""
+    groups = grouped(methods)
+    column = max(len(one.name) for group in groups.values() for one in group) + 4
     lines = []
     for heading, group in groups.items():
-        lines += [f"{heading}:"] if group else []
+        lines.append(f"{heading}:")
         for one in group:
             said = f"{one.about} ({one.paper})" if one.paper.startswith(_PAPERS) else one.about
             lead = f"  {one.name}".ljust(column)

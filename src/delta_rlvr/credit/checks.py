@@ -33,6 +33,19 @@ def check_declared(settings: Any) -> None:
             require(number and math.isfinite(value), f"{shown}: give a finite number")
 
 
+def check_intervals(settings: Any) -> None:
+    """Refuse a setting outside of the interval that its field of the dataclass gives, as in "[0, 1)"."""
+    for one in fields(settings):
+        if interval := one.metadata.get("interval"):
+            value = getattr(settings, one.name)
+            low, high = map(float, interval[1:-1].split(","))
+            number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            ends = (value == low and interval[0] == "[") or (value == high and interval[-1] == "]")
+            require(
+                number and (low < value < high or ends), f"{one.name}={value!r}: give a number in {interval}"
+            )
+
+
 def require_shape(name: str, value: Tensor, shape: tuple[int, ...], meaning: str) -> None:
     """Refuse a tensor that does not fit the others."""
     require(isinstance(value, Tensor), f"{name}: a torch.Tensor is needed, not {type(value).__name__}")

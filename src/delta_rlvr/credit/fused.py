@@ -46,7 +46,9 @@ class FusedSolver(Solver):
     def serves(vectors: TokenVectors, rule: Delta) -> bool:
         """Whether the kernels do what the rule asks for, and find all rows on the device."""
         published = rule.solver is Solver and rule.scope == "batch"
-        return published and isinstance(vectors, RowVectors) and vectors.resident is not None
+        if not published or not isinstance(vectors, RowVectors) or vectors.mean is not None:
+            return False
+        return vectors.resident is not None
 
     def count(self) -> None:
         if not self.batch.reducer.alone:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -57,24 +58,6 @@ if triton is not None:
         """Some columns of some rows in float32, 0 where there is none."""
         at = rows + place[:, None] * width + columns[None, :]
         return tl.load(at, there[:, None] & inside[None, :], other=0.0).to(tl.float32)
-
-    @_varying()
-    def _sum_kernel(
-        table,
-        weights,
-        partial,
-        count,
-        each,
-        width,
-        kind: tl.constexpr,
-        tokens: tl.constexpr,
-        block_n: tl.constexpr,
-        block_d: tl.constexpr,
-    ):
-        """partial[part, side, :] = sum over the part's tokens of weights[side, token] * rows[token, :]."""
-        part = tl.program_id(0)
-        rows, first, held = _part(table, part, each, width, kind, tokens)
-        _store_sums(partial, part, rows, weights, count, first, held, width, tokens, block_n, block_d)
 
     @triton.jit
     def _store_sums(
@@ -170,7 +153,8 @@ if triton is not None:
         block_n: tl.constexpr,
         block_d: tl.constexpr,
     ):
-        """`_sum_kernel` with the weights |A| alpha (alpha = 1 in the first pass), and masses[side, part]: their sums."""
+        """partial[part, side, :] = sum over the part's tokens of that side of |A| alpha (1 in the first pass) * rows[token, :], and
+        masses[side, part]: the sums of |A| alpha."""
         part = tl.program_id(0)
         rows, first, held = _part(table, part, each, width, kind, tokens)
         place = tl.arange(0, tokens).to(tl.int64)
@@ -268,9 +252,9 @@ if triton is not None:
         margins,
         moments,
         joined,
+        floor,
         each,
         width,
-        floor,
         kind: tl.constexpr,
         tokens: tl.constexpr,
         block_n: tl.constexpr,
@@ -369,26 +353,31 @@ class Parts:
         )
         self.ticket = self.table[-1]
 
+    @property
+    def sizes(self) -> tuple[Any, ...]:
+        """What every kernel that reads rows has to know of them: `each`, `width`, `kind` and `tokens`."""
+        return self.each, self.width, _KINDS[self.dtype], _TOKENS
 
-def add_side_sums(total: Float[Tensor, "2 width"], weights: Float[Tensor, "2 token"], parts: Parts) -> None:
-    """total += the rows of the parts, weighted by the tokens' weights of either side."""
-    if not parts.count:
-        return
-    partial = torch.empty(parts.count, 2, parts.width, dtype=torch.float32, device=parts.device)
-    _sum_kernel[(parts.count, _cdiv(parts.width, _SUM_WIDTH))](
-        parts.table,
-        weights.float().contiguous(),
-        partial,
-        weights.shape[1],
-        parts.each,
-        parts.width,
-        _KINDS[parts.dtype],
-        _TOKENS,
-        _SUM_ROWS,
-        _SUM_WIDTH,
-        num_warps=_SUM_WARPS,
-    )
-    total += partial.sum(0, dtype=torch.float64)
+
+@dataclass(frozen=True)
+class Tokens:
+    """What is known of each token before a solve: |A| (0 where it is not counted), the sign of A, and the factor of its row."""
+
+    mass: Float[Tensor, " token"]
+    side: Int[Tensor, " token"]
+    factor: Float[Tensor, " token"]
+
+
+def add_side_sums(
+    total: Float[Tensor, "2 width"],
+    weights: Float[Tensor, " token"],
+    slots: Int[Tensor, " token"],
+    parts: Parts,
+) -> None:
+    """total += the rows of the parts, weighted, in the slot of their token; slots are 0 and 1."""
+    if parts.count:
+        tokens = Tokens(weights, (1 - 2 * slots).to(torch.int8), torch.ones_like(weights))
+        total += weighted_sums(parts, tokens)[0].sum(0, dtype=torch.float64)
 
 
 def store_side_products(
@@ -406,22 +395,10 @@ def store_side_products(
         vectors.float().contiguous(),
         slots.contiguous(),
         products,
-        parts.each,
-        parts.width,
-        _KINDS[parts.dtype],
-        _TOKENS,
+        *parts.sizes,
         _ROWS,
         _WIDTH,
     )
-
-
-@dataclass(frozen=True)
-class Tokens:
-    """What is known of each token before a solve: |A| (0 where it is not counted), the sign of A, and the factor of its row."""
-
-    mass: Float[Tensor, " token"]
-    side: Int[Tensor, " token"]
-    factor: Float[Tensor, " token"]
 
 
 @dataclass(frozen=True)
@@ -457,10 +434,7 @@ def weighted_sums(
         partial,
         masses,
         count,
-        parts.each,
-        parts.width,
-        _KINDS[parts.dtype],
-        _TOKENS,
+        *parts.sizes,
         margins is None,
         _SUM_ROWS,
         _SUM_WIDTH,
@@ -522,11 +496,8 @@ def margins(
         values,
         moments,
         joined,
-        parts.each,
-        parts.width,
         floor,
-        _KINDS[parts.dtype],
-        _TOKENS,
+        *parts.sizes,
         _ROWS,
         _WIDTH,
         _BLOCK,
@@ -568,5 +539,6 @@ def warm_up(width: int, dtype: torch.dtype, device: torch.device, *, ranks: bool
         gamma = moments[3]
         assign(tokens, values, gamma)
         # Rows that were spilled, and rules that are not DelTA's.
-        add_side_sums(made.means, ones.expand(2, 2), parts)
-        store_side_products(values.float(), parts, made.means, tokens.side.long().clamp(min=0))
+        slots = torch.tensor([0, 1], device=device)
+        add_side_sums(made.means, ones, slots, parts)
+        store_side_products(values.float(), parts, made.means, slots)

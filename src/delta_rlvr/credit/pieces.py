@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import torch
@@ -14,22 +13,6 @@ from delta_rlvr.credit.checks import extremes
 from delta_rlvr.credit.reduce import wide
 
 _ROUNDING = 1e-6  # of a score that is 1 but for float32's last digits
-
-
-def check_range(lambda_min: float, lambda_max: float) -> None:
-    """Refuse what cannot be the range of a coefficient."""
-    for name, value in (("lambda_min", lambda_min), ("lambda_max", lambda_max)):
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-            raise ValueError(f"{name}={value!r}: give a finite number")
-    if lambda_min < 0:
-        raise ValueError(f"lambda_min={lambda_min}: a coefficient cannot be negative; give at least 0")
-    if lambda_max <= 0:
-        raise ValueError(f"lambda_max={lambda_max}: give a positive number")
-    if lambda_min > lambda_max:
-        raise ValueError(
-            f"lambda_min={lambda_min} is above lambda_max={lambda_max}: swap them, "
-            "or give both the same value for plain DAPO"
-        )
 
 
 def range_weights(

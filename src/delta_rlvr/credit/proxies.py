@@ -25,7 +25,6 @@ from delta_rlvr.credit.batch import TokenBatch
 from delta_rlvr.credit.pieces import surprise
 from delta_rlvr.credit.rule import HiddenStates
 from delta_rlvr.credit.vectors import (
-    CentredVectors,
     HeadVectors,
     Rows,
     RowVectors,
@@ -97,4 +96,4 @@ def vectors(proxy: Proxy, batch: TokenBatch) -> TokenVectors:
     if proxy == "sharpness":
         return RowVectors(rows, batch.logps.clamp(max=0) + batch.entropy)
     plain = RowVectors(rows, surprise(batch.logps))
-    return CentredVectors.of(batch, plain) if proxy == "centred_row" else plain
+    return plain.centred(batch) if proxy == "centred_row" else plain

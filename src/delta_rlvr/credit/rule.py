@@ -25,7 +25,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from delta_rlvr.credit.batch import TokenBatch
-from delta_rlvr.credit.checks import extremes, first_bad_row
+from delta_rlvr.credit.checks import check_intervals, extremes, first_bad_row
 from delta_rlvr.credit.record import CreditRecord
 from delta_rlvr.credit.reduce import AnotherRankRefused
 from delta_rlvr.hints import did_you_mean
@@ -69,9 +69,17 @@ class HiddenStates:
         return "hidden states"
 
 
+def setting(default: float, interval: str) -> Any:
+    """A rule's setting and where it must lie: `share: float = setting(0.2, "(0, 1]")` refuses 0 and takes 1."""
+    return dataclasses.field(default=default, metadata={"interval": interval})
+
+
 @dataclass(frozen=True)
 class TokenRule:
     """A way to weigh tokens. Subclass it as a frozen dataclass and write `weigh`; override the rest where it is not so."""
+
+    def __post_init__(self) -> None:
+        check_intervals(self)
 
     @property
     def needs(self) -> Collection[str]:

@@ -22,12 +22,11 @@ SLAB_BYTES = 1 << 28
 
 @dataclass
 class _Chunk:
-    """Rows `start:stop` of the batch and where they are."""
+    """Rows `start:stop` of the batch, on the device or in host memory, or how to compute them again."""
 
     start: int
     stop: int
-    place: str  # "device", "host" or "recompute"
-    rows: Tensor | None = None
+    rows: Tensor | None
     recompute: Callable[[], Tensor] | None = None
 
 
@@ -88,12 +87,12 @@ class RowStore:
         size = rows.numel() * rows.element_size()
         start = len(self)
         if size <= self._room_on_device - self.bytes_on_device:
-            self._chunks.append(_Chunk(start, start + len(rows), "device", rows))
+            self._chunks.append(_Chunk(start, start + len(rows), rows))
             self.bytes_on_device += size
         elif self._room_on_host is not None and size <= self._room_on_host - self.bytes_on_host:
             self._add_to_host(rows, start)
         elif recompute is not None:
-            self._chunks.append(_Chunk(start, start + len(rows), "recompute", recompute=recompute))
+            self._chunks.append(_Chunk(start, start + len(rows), None, recompute))
         else:
             raise ValueError(
                 f"the store has no room for {size:,} more bytes (device budget {self._room_on_device:,}, of which "
@@ -108,7 +107,7 @@ class RowStore:
         on_device = [
             (chunk.start, chunk.rows)
             for chunk in self._chunks
-            if chunk.place == "device" and chunk.rows is not None
+            if chunk.rows is not None and chunk.rows.device == self.device
         ]
         return on_device if len(on_device) == len(self._chunks) else None
 
@@ -131,7 +130,7 @@ class RowStore:
 
     def __str__(self) -> str:
         """What it chose and how much it holds, in words."""
-        recomputed = sum(chunk.stop - chunk.start for chunk in self._chunks if chunk.place == "recompute")
+        recomputed = sum(chunk.stop - chunk.start for chunk in self._chunks if chunk.rows is None)
         parts = []
         if self.bytes_on_device:
             parts.append(f"{self.bytes_on_device / 1e6:,.1f} MB on {self.device}")
@@ -177,7 +176,7 @@ class RowStore:
             with nullcontext() if self._copies is None else torch.cuda.stream(self._copies):
                 held.copy_(rows[done : done + count], non_blocking=True)
             self._slab_used[self._current_slab] = used + count * row_bytes
-            self._chunks.append(_Chunk(start + done, start + done + count, "host", held))
+            self._chunks.append(_Chunk(start + done, start + done + count, held))
             self.bytes_on_host += count * row_bytes
             done += count
         if self._copies is not None:
@@ -197,11 +196,11 @@ class RowStore:
 
     def _fetch(self, chunk: _Chunk) -> Callable[[], Tensor]:
         """Start bringing the chunk's rows to the device; the call that is returned waits for them and gives them."""
-        if chunk.recompute is not None:
-            return chunk.recompute
         rows = chunk.rows
-        assert rows is not None
-        if chunk.place == "device" or self._copies is None:
+        if rows is None:
+            assert chunk.recompute is not None
+            return chunk.recompute
+        if rows.device == self.device or self._copies is None:
             return lambda: rows
         with torch.cuda.stream(self._copies):
             fetched = rows.to(self.device, non_blocking=True)

@@ -3,9 +3,9 @@
 The estimator never sees a vector. It asks few things of the batch's tokens: sums of v weighted by slot, inner products of v with
 one vector per slot, squared lengths. Each kind of vector answers from the stored row x of a token:
 
-    RowVectors       v = f x, x a stored row and f a number (1 - p keeps its precision that way, whatever the store rounds)
-    CentredVectors   v = f (x - m), m the mean row of the batch
-    HeadVectors      v = (e_y - p) (outer) x: |V| x d and never formed, <v, M> = (M x)_y - sum_j p_j (M x)_j
+    RowVectors    v = f (x - m), x a stored row, f a number (1 - p keeps its precision that way, whatever the store rounds), and m
+                  nothing or the mean row of the batch
+    HeadVectors   v = (e_y - p) (outer) x: |V| x d and never formed, <v, M> = (M x)_y - sum_j p_j (M x)_j
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import TypeAlias
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -36,37 +36,6 @@ _LOGITS_AT_A_TIME = 1 << 24
 
 Chunks: TypeAlias = Iterator[tuple[slice, Float[Tensor, "token width"]]]
 """A pass over rows: places in the packed order, and the rows there."""
-
-
-@runtime_checkable
-class TokenVectors(Protocol):
-    """v of every token of a batch."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of one v."""
-        ...
-
-    def within(self, active: Bool[Tensor, " token"]) -> TokenVectors:
-        """The same, but rows are read only where an active token is among them; elsewhere results are anything."""
-        ...
-
-    def sums(
-        self,
-        weights: Float[Tensor, " token"],
-        slots: Slots,
-        total: Float[Tensor, "slot ..."],
-    ) -> None:
-        """total += the sum of weight * v over the tokens of each slot."""
-        ...
-
-    def project(self, vectors: Float[Tensor, "slot ..."], slots: Slots) -> Float[Tensor, " token"]:
-        """<v, the vector of the token's slot>."""
-        ...
-
-    def square_norms(self, like: Float[Tensor, " token"]) -> Float[Tensor, " token"]:
-        """||v||^2."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -118,19 +87,30 @@ class Rows:
 
 @dataclass(frozen=True)
 class RowVectors:
-    """v is a row times a number."""
+    """v is a row, less the mean row or not, times a number."""
 
     rows: Rows
     factor: Float[Tensor, " token"] | None = None
     """The number; None for one."""
     wanted: list[bool] | None = None
     """The chunks to read; None for all."""
+    mean: Float[Tensor, " width"] | None = None
+    """What is taken off every row."""
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """The shape of one v."""
         return (self.rows.width,)
 
+    def centred(self, batch: TokenBatch) -> RowVectors:
+        """Less the mean row of all valid tokens, over all ranks."""
+        ones = batch.ones()
+        total = ones.new_zeros(2, *self.shape)
+        self._add(ones, Slots(torch.zeros_like(batch.row), 2), total)
+        return replace(self, mean=batch.reducer.sum(total)[0] / batch.token_count)
+
     def within(self, active: Bool[Tensor, " token"]) -> RowVectors:
+        """The same, but rows are read only where an active token is among them; what is said of others means nothing."""
         # Rows that the kernels find on the device are read faster than it is found out which of them are wanted.
         if self.resident is not None:
             return self
@@ -162,15 +142,23 @@ class RowVectors:
         slots: Slots,
         total: Float[Tensor, "slot width"],
     ) -> None:
-        if self.factor is not None:
-            weights = weights * self.factor.to(weights.dtype)
+        """total += the sum of weight * v over the tokens of each slot."""
+        weights = self._scaled(weights)
+        self._add(weights, slots, total)
+        if self.mean is not None:
+            total -= slots.sums(weights)[:, None] * self.mean
+
+    def _add(
+        self, weights: Float[Tensor, " token"], slots: Slots, total: Float[Tensor, "slot width"]
+    ) -> None:
+        """total += the sum of weight * row over the tokens of each slot."""
+        if slots.count == 2 and self._fused:
+            for read in self._parts():
+                kernels.add_side_sums(total, weights, slots.of, read)
+            return
         if slots.count == 2:
             # Two slots, the whole batch: the operand is made once, and a chunk costs one product.
             sides = torch.stack([weights * side for side in slots.sides])
-            if self._fused:
-                for read in self._parts():
-                    kernels.add_side_sums(total, sides, read)
-                return
             spread = split(sides, self.rows.dtype)
             parts = total.new_zeros(len(spread), total.shape[1])
             for place, x in self.rows.read(self.wanted):
@@ -187,6 +175,14 @@ class RowVectors:
             total.index_add_(0, present, merge(parts, len(present)))
 
     def project(self, vectors: Float[Tensor, "slot width"], slots: Slots) -> Float[Tensor, " token"]:
+        """<v, the vector of the token's slot>."""
+        products = self._scaled(self._products(vectors, slots))
+        if self.mean is None:
+            return products
+        return products - self._scaled((vectors @ self.mean)[slots.of])
+
+    def _products(self, vectors: Float[Tensor, "slot width"], slots: Slots) -> Float[Tensor, " token"]:
+        """<row, the vector of the token's slot>."""
         slot = slots.of
         if slots.count == 2 and self._fused:
             products = torch.zeros(len(slot), dtype=torch.float32, device=slot.device)
@@ -207,61 +203,24 @@ class RowVectors:
                 parts = vectors.new_zeros(len(x), len(operand))
                 store_inner_products(parts, x, operand)
                 products[place] = merge(parts.T, len(present)).gather(0, here[None])[0]
-        return products if self.factor is None else products * self.factor.to(products.dtype)
+        return products
 
     def square_norms(self, like: Float[Tensor, " token"]) -> Float[Tensor, " token"]:
+        """||v||^2."""
         norms = torch.zeros_like(like)
         for place, x in self.rows.read(self.wanted):
             norms[place] = square_norms(x)
-        return norms if self.factor is None else norms * self.factor.to(norms.dtype).square()
-
-
-@dataclass(frozen=True)
-class CentredVectors:
-    """v is a row less the mean row, times a number."""
-
-    plain: RowVectors
-    """The same without the mean taken off."""
-    mean: Float[Tensor, " width"]
-
-    @classmethod
-    def of(cls, batch: TokenBatch, plain: RowVectors) -> CentredVectors:
-        """With the mean row of all valid tokens, over all ranks."""
-        ones = batch.ones()
-        total = ones.new_zeros(2, *plain.shape)
-        replace(plain, factor=None).sums(ones, Slots(torch.zeros_like(batch.row), 2), total)
-        return cls(plain, batch.reducer.sum(total)[0] / batch.token_count)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.plain.shape
-
-    def within(self, active: Bool[Tensor, " token"]) -> CentredVectors:
-        return replace(self, plain=self.plain.within(active))
-
-    def sums(
-        self,
-        weights: Float[Tensor, " token"],
-        slots: Slots,
-        total: Float[Tensor, "slot width"],
-    ) -> None:
-        self.plain.sums(weights, slots, total)
-        total -= slots.sums(self._scaled(weights))[:, None] * self.mean
-
-    def project(self, vectors: Float[Tensor, "slot width"], slots: Slots) -> Float[Tensor, " token"]:
-        return self.plain.project(vectors, slots) - self._scaled((vectors @ self.mean)[slots.of])
-
-    def square_norms(self, like: Float[Tensor, " token"]) -> Float[Tensor, " token"]:
+        if self.factor is not None:
+            norms = norms * self.factor.to(norms.dtype).square()
+        if self.mean is None:
+            return norms
         first = Slots(torch.zeros_like(like, dtype=torch.int64), 2)
-        along = self.plain.project(self.mean.expand(2, -1).contiguous(), first)
-        return (
-            self.plain.square_norms(like)
-            - 2 * self._scaled(along)
-            + self._scaled(self._scaled(torch.full_like(like, float(self.mean @ self.mean))))
-        )
+        along = self._scaled(self._products(self.mean.expand(2, -1).contiguous(), first))
+        length = torch.full_like(like, float(self.mean @ self.mean))
+        return norms - 2 * self._scaled(along) + self._scaled(self._scaled(length))
 
     def _scaled(self, values: Float[Tensor, " token"]) -> Float[Tensor, " token"]:
-        return values if self.plain.factor is None else values * self.plain.factor.to(values.dtype)
+        return values if self.factor is None else values * self.factor.to(values.dtype)
 
 
 @dataclass(frozen=True)
@@ -316,6 +275,10 @@ class HeadVectors:
                 errors = -_logits(x[piece], self.head, self.temperature).softmax(-1)
                 errors[torch.arange(len(errors), device=errors.device), self.tokens[here]] += 1
                 yield here, x[piece].to(errors.dtype), errors
+
+
+TokenVectors: TypeAlias = RowVectors | HeadVectors
+"""v of every token of a batch."""
 
 
 def topk_hidden_rows(

@@ -43,7 +43,13 @@ def two_steps(request: RunRequest, config: DeltaTrainerConfig) -> Trial:
         torch.cuda.reset_peak_memory_stats()
     with tempfile.TemporaryDirectory(prefix="delta-rlvr-doctor-") as folder:
         short = request.but(
-            **{"steps": STEPS, "output": str(Path(folder) / "run"), "eval_problems": 0, "report": False},
+            **{
+                "steps": STEPS,
+                "output": str(Path(folder) / "run"),
+                "eval_problems": 0,
+                "eval_every": None,
+                "report": False,
+            },
             **{"logging_steps": 1, "save_strategy": "no", "report_to": "none"},
             **{"push_to_hub": False, "load_best_model_at_end": False},
         )

@@ -17,6 +17,7 @@ from delta_rlvr.evaluate.significance import (
     detectable_difference,
     effect_size,
     holm,
+    holm_of_known,
     mann_whitney,
     sign_flip_test,
 )
@@ -145,15 +146,10 @@ def compare_many(
         for name, results in candidates.items()
     ]
     paired = holm([comparison.paired.p for comparison in comparisons])
-    tested = [comparison.repeated.p for comparison in comparisons if comparison.repeated is not None]
-    repeated = iter(holm(tested))
+    repeated = holm_of_known([one.repeated.p if one.repeated else None for one in comparisons])
     adjusted = [
-        replace(
-            comparison,
-            paired_adjusted=p,
-            repeated_adjusted=None if comparison.repeated is None else next(repeated),
-        )
-        for comparison, p in zip(comparisons, paired, strict=True)
+        replace(comparison, paired_adjusted=p, repeated_adjusted=other)
+        for comparison, p, other in zip(comparisons, paired, repeated, strict=True)
     ]
     return [replace(comparison, notes=_sentences(comparison)) for comparison in adjusted]
 

@@ -18,7 +18,7 @@ from delta_rlvr.evaluate.sample_file import SampleFile, read_samples
 from delta_rlvr.evaluate.server_sampler import ServerSampler, ServerSettings
 from delta_rlvr.evaluate.settings import PRESETS, EvaluationSettings
 from delta_rlvr.models import DEFAULT_POLICY, hub
-from delta_rlvr.models.context import room_needed
+from delta_rlvr.models.prompts import room_needed
 from delta_rlvr.runs.layout import RUN
 from delta_rlvr.tasks.templates import TEMPLATES
 

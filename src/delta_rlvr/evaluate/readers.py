@@ -8,7 +8,7 @@ from typing import Any
 
 from delta_rlvr.tasks.problem import Problem
 from delta_rlvr.tasks.sources import schemas
-from delta_rlvr.tasks.sources.schemas import RowError, answer_text, question_hash
+from delta_rlvr.tasks.sources.schemas import RowError, answer_text, pick, question_hash
 from delta_rlvr.tasks.templates import LETTERS, Template
 from rlvr_graders.code.datasets import mbpp_tests
 
@@ -38,18 +38,18 @@ def read_math(
 ) -> Problem:
     """{problem, answer} in any of the usual spellings or under the names given, with an id or without. A custom reward needs no
     answer."""
-    fields = schemas.read_plain(row, names, graded)
-    prompt = template.fill(fields.question) if isinstance(fields.question, str) else fields.question
-    meta = {"question": fields.question, "extract": template.extract, "row": dict(row)}
-    return Problem(fields.id or "", prompt, fields.answer, "math", meta)
+    return _math(schemas.read_plain(row, names, graded), template, row=dict(row))
 
 
 def read_gsm8k(row: Row, template: Template) -> Problem:
     """{question, answer}: the gold stands after ####."""
-    fields = schemas.read_gsm8k(row)
-    assert isinstance(fields.question, str)
-    meta = {"question": fields.question, "extract": template.extract}
-    return Problem(fields.id or "", template.fill(fields.question), fields.answer, "math", meta)
+    return _math(schemas.read_gsm8k(row), template)
+
+
+def _math(fields: schemas.Fields, template: Template, **meta: Any) -> Problem:
+    prompt = template.fill(fields.question) if isinstance(fields.question, str) else fields.question
+    meta |= {"question": fields.question, "extract": template.extract}
+    return Problem(fields.id or "", prompt, fields.answer, "math", meta)
 
 
 def read_gpqa(row: Row, template: Template) -> Problem:
@@ -117,10 +117,8 @@ def _choice(name: str, question: str, options: list[str], right: int, template: 
 
 def _need(row: Row, *names: str) -> None:
     for name in names:
-        if row.get(name) is None:
-            raise RowError(f"it has no {name!r} (it has {', '.join(map(str, row))})")
+        pick(row, name, (), name)
 
 
 def _text(row: Row, name: str) -> str:
-    _need(row, name)
-    return answer_text(row[name])
+    return answer_text(pick(row, name, (), name))

@@ -22,7 +22,7 @@ from delta_rlvr.evaluate.significance import (
     detectable_difference,
     detectable_in_spreads,
     effect_size,
-    holm,
+    holm_of_known,
     mann_whitney,
     sign_flip_test,
 )
@@ -80,15 +80,11 @@ def compare_seeds(scores: Mapping[str, SeedScores], baseline: str) -> list[SeedC
 
 def adjust(family: Sequence[SeedComparison]) -> list[SeedComparison]:
     """Holm's correction over all comparisons of a family (a primary comparison, declared before, is not part of it)."""
-    paired = iter(holm([row.p_paired for row in family if row.p_paired is not None]))
-    unpaired = iter(holm([row.p_mann_whitney for row in family if row.p_mann_whitney is not None]))
+    paired = holm_of_known([row.p_paired for row in family])
+    unpaired = holm_of_known([row.p_mann_whitney for row in family])
     return [
-        replace(
-            row,
-            p_holm=None if row.p_paired is None else next(paired),
-            p_mann_whitney_holm=None if row.p_mann_whitney is None else next(unpaired),
-        )
-        for row in family
+        replace(row, p_holm=p, p_mann_whitney_holm=other)
+        for row, p, other in zip(family, paired, unpaired, strict=True)
     ]
 
 

@@ -32,6 +32,7 @@ _ENUMERATION_LIMIT = 44  # two halves of 2^22 sums
 # The exact distribution of a rank sum with ties is counted in a table of at most this many cells: up to 68 values on each side.
 _RANK_SUM_LIMIT = 1_000_000
 _DRAWS = 100_000
+_POWER = 0.8
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def sign_flip_test(a: Sequence[float], b: Sequence[float], *, seed: int = 0) -> 
     block = max(1, 4_000_000 // len(moved))
     for start in range(0, _DRAWS, block):
         signs = generator.choice(np.array([-1.0, 1.0]), (min(block, _DRAWS - start), len(moved)))
-        hits += int(_extreme(signs @ moved, observed).sum())
+        hits += int((np.abs(signs @ moved) >= abs(observed) - _slack(observed)).sum())
     method = f"{_DRAWS} random sign flips, seed {seed}"
     return TestResult((hits + 1) / (_DRAWS + 1), "two-sided", method, mean)
 
@@ -169,6 +170,12 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
+def holm_of_known(p_values: Sequence[float | None]) -> list[float | None]:
+    """The same over the tests that could be made; None for the others."""
+    adjusted = iter(holm([p for p in p_values if p is not None]))
+    return [None if p is None else next(adjusted) for p in p_values]
+
+
 def detectable_difference(differences: Sequence[float]) -> float | None:
     """The smallest true mean difference that a two-sided paired test at the 5 % level would find in four of five cases, by the
     noncentral t distribution, from the spread of the differences seen. None below two questions."""
@@ -178,12 +185,12 @@ def detectable_difference(differences: Sequence[float]) -> float | None:
     return detectable_in_spreads(len(values)) * float(values.std(ddof=1))
 
 
-def detectable_in_spreads(pairs: int, power: float = 0.8) -> float:
+def detectable_in_spreads(pairs: int) -> float:
     """The same for so many pairs, in standard deviations of their differences."""
     freedom = pairs - 1
     beyond = stats.t.ppf(1 - SIGNIFICANCE / 2, freedom)
     # The other tail has next to nothing at this power. Student's quantiles lie on both sides of the answer.
-    shift = optimize.brentq(lambda size: stats.nct.sf(beyond, freedom, size) - power, 0.5, 2 * beyond + 4)
+    shift = optimize.brentq(lambda size: stats.nct.sf(beyond, freedom, size) - _POWER, 0.5, 2 * beyond + 4)
     return float(shift) / math.sqrt(pairs)
 
 
@@ -266,7 +273,3 @@ def _enumerated_p(moved: NDArray[np.float64], observed: float) -> float:
 def _slack(observed: float) -> float:
     # Sums of the same floats in another order differ in their last digits: those are ties, not wins.
     return 1e-9 * max(1.0, abs(observed))
-
-
-def _extreme(sums: NDArray[np.float64], observed: float) -> NDArray[np.bool_]:
-    return np.asarray(np.abs(sums) >= abs(observed) - _slack(observed))

@@ -13,6 +13,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from delta_rlvr.credit.checks import check_intervals
+from delta_rlvr.credit.rule import setting
 from delta_rlvr.objectives.future import future_weights
 
 # exp() of a larger log-ratio is of no use in a loss and overflows in half precision.
@@ -120,13 +122,13 @@ class FutureClip(Clip):
     """FIPO (Appendix J and the authors' scripts): the dual-clipped surrogate with the advantage scaled by each token's discounted
     future shift."""
 
-    dual: float = 10.0
+    dual: float = setting(10.0, "(1, inf)")
     """c: the dual clip, and the ratio above which a log-ratio shift is not counted."""
-    decay: float = 2 ** (-1 / 32)
+    decay: float = setting(2 ** (-1 / 32), "[0, 1)")
     """Discount per token (g): half of the weight is gone after 32 tokens."""
-    weight_low: float = 1.0
+    weight_low: float = setting(1.0, "(0, 1]")
     """Smallest weight of a token (0.8 where their setting future_kl_clip_high_only is off)."""
-    weight_high: float = 1.2
+    weight_high: float = setting(1.2, "[1, inf)")
     """Largest weight; with negative advantage and a ratio past the dual clip it is 1, in the order of the authors' code: first the
     clip, then this guard."""
     drop_overshot: bool = False
@@ -136,14 +138,7 @@ class FutureClip(Clip):
     settings = ("dual", "decay", "weight_low", "weight_high", "drop_overshot")
 
     def __post_init__(self) -> None:
-        if not 0 <= self.decay < 1:
-            raise ValueError(f"decay={self.decay}: give a discount from 0 up to (not including) 1")
-        if not 0 < self.weight_low <= 1 <= self.weight_high:
-            raise ValueError(
-                f"weight_low={self.weight_low}, weight_high={self.weight_high}: the weights must lie around 1"
-            )
-        if self.dual <= 1:
-            raise ValueError(f"dual={self.dual}: give a ratio above 1")
+        check_intervals(self)
 
     def __call__(self, inputs: LossInputs) -> Float[Tensor, "batch time"]:
         advantages = inputs.advantages[:, None].expand_as(inputs.logps)

@@ -30,6 +30,7 @@ def _alone(metric: str, label: str | None = None) -> tuple[Line]:
 # (title, what it shows, lines): those that are shown at once, and the others.
 _PANELS: tuple[tuple[str, str, tuple[Line, ...]], ...] = (
     ("Reward", "Mean reward over the batch.", _alone("reward")),
+    ("Held-out score", "During training (`eval_every`).", _alone("eval_accuracy")),
     ("Held-out reward", "Mean reward of the evaluations during training.", _alone("eval_reward")),
     ("Response length", "Mean tokens of a response.", _alone("length")),
     ("Entropy", "Mean entropy of the token distributions, in nats.", _alone("entropy")),

@@ -108,6 +108,14 @@ def no_signal(
     return f"no learning signal: {cause}"
 
 
+def learnt_nothing(metrics: Iterable[Mapping[str, Any]]) -> str | None:
+    """Of a whole run: a sentence where it had nothing to learn from."""
+    shares = [line["signal_groups"] for line in metrics if line.get("signal_groups") is not None]
+    if shares and not any(shares):
+        return "Nothing was learnt: in no step did the rewards of a group differ (the notes of the steps say why)."
+    return None
+
+
 def _in_effect(line: Mapping[str, Any]) -> str | None:
     mean, std = line.get("weight_signal_mean"), line.get("weight_signal_std")
     return None if mean is None or std is None else weights_in_effect(mean, std)
@@ -117,8 +125,8 @@ def came_to_nothing(metrics: Iterable[Mapping[str, Any]], scores: Sequence[float
     """Of a whole run: a sentence where it had nothing to learn from, or where the policy collapsed. `scores`: held-out, before and
     after."""
     lines = [line for line in metrics if None not in (line.get("signal_groups"), line.get("reward"))]
-    if lines and not any(line["signal_groups"] for line in lines):
-        return "Nothing was learnt: in no step did the rewards of a group differ (the notes of the steps say why)."
+    if silence := learnt_nothing(lines):
+        return silence
     end = lines[-max(2, len(lines) // 4) :]
     first, last = (sum(line["reward"] for line in part) / max(1, len(part)) for part in (lines[:1], end))
     silent = len(lines) > 2 and last < first and not any(line["signal_groups"] for line in end)

@@ -131,7 +131,9 @@ class RunWriter:
         info.update(new, status="running", steps=max(kept, default=0))
         info.pop("error", None)
         info.setdefault("resumed", []).append(resumed)
-        info["final"] = {key: value for key, value in info.get("final", {}).items() if key != "after"}
+        info["final"] = {
+            key: value for key, value in info.get("final", {}).items() if key not in ("after", "best")
+        }
         return cls(folder, info, tokens, max(kept, default=0))
 
     @property

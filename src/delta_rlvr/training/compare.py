@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import statistics
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,27 +17,15 @@ from delta_rlvr.files import write_json
 from delta_rlvr.objectives import get_method
 from delta_rlvr.report import write_report
 from delta_rlvr.runs import read_run
-from delta_rlvr.runs.layout import EVALUATIONS, RUN
+from delta_rlvr.runs.layout import EVALUATIONS
 from delta_rlvr.score_units import ScoreUnit, score_unit
 from delta_rlvr.tasks.custom_reward import custom_function
 from delta_rlvr.terminal import say
+from delta_rlvr.training.plan import Making, Plan, folder_name, place_of, runs_at_a_time, scored_info
 from delta_rlvr.training.progress import Teller
-from delta_rlvr.training.request import RunRequest, difference_text, differing, run_settings
-from delta_rlvr.training.session import train
-from delta_rlvr.training.tuning import TunedRate, check_rates, rate_text, tuned_sentence
-from delta_rlvr.words import counted, duration
-
-# Settings that may differ between a finished run that is kept and the comparison it is kept for.
-_INCIDENTAL = (
-    "output",
-    "output_dir",
-    "logging_dir",
-    "report",
-    "run_name",
-    "save_total_limit",
-    "show_methods",
-)
-
+from delta_rlvr.training.request import RunRequest
+from delta_rlvr.training.tuning import TunedRate, check_rates, tuned_sentence
+from delta_rlvr.words import counted
 
 ENTROPY_STEPS = 10
 """A run's entropy at its end is the mean over so many last steps."""
@@ -58,6 +44,8 @@ class Further:
     pass_at: float | None
     entropy: float | None
     """Nats per token, at the end of training."""
+    best: float | None = None
+    """The best score during training (`eval_every`)."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +74,11 @@ def compare(
     learning_rates: Sequence[float] = (),
     tuning_seeds: int = 1,
     pass_at: int | None = None,
+    parallel: int | None = None,
+    only: int | None = None,
+    listed: Callable[[Plan], object] | None = None,
+    without_signal: bool = False,
+    ask: Callable[[str], bool] | None = None,
     console: Console | None = None,
     wording: Callable[[str], str] = str,
 ) -> ComparedRuns | None:
@@ -93,7 +86,10 @@ def compare(
     and an unfinished one is resumed. None on ranks other than the first.
 
     With `learning_rates` every method first runs at each of them, on the `tuning_seeds` seeds after those of the comparison, and is
-    then compared at the rate with the best held-out score. `pass_at`: the k of pass@k (default: all samples of a problem)."""
+    then compared at the rate with the best held-out score. `pass_at`: the k of pass@k (default: all samples of a problem).
+    `parallel`: runs at a time, each a process (default: as many as there are GPUs; 1 on a CPU). `only`: make the run of this number and
+    conclude nothing; `listed`: is given the plan, and nothing is made. A run in which no rewards differed stops the rest, unless
+    `ask` is answered with yes or `without_signal` is given."""
     console, folder = console or Console(quiet=True), Path(output)
     _check_methods(methods)
     rates = check_rates(learning_rates) if learning_rates else []
@@ -108,7 +104,7 @@ def compare(
     # What a file that `train` was given says and a comparison decides by itself.
     taken = ("method", "output", "output_dir", "resume")
     unused = {name: request.from_file[name] for name in taken if name in request.from_file}
-    request = request.but(resume=False)
+    asked, request = request, request.but(resume=False)
     # All of them, so that a method that cannot be trained with is refused here, by its own name.
     built = [request.but(method=name, output=str(folder)).build() for name in methods]
     options, config = built[0]
@@ -124,10 +120,16 @@ def compare(
         request = request.but(show_methods=",".join(dict.fromkeys([*config.shown_methods, *weighing])))
     if options.eval_problems == 0:
         raise ValueError("eval_problems=0: compare needs a held-out score")
-    console.quiet = console.quiet or config.process_index > 0
+    at_a_time = runs_at_a_time(parallel, config.world_size, config.use_cpu)
     all_seeds = range(config.seed, config.seed + seeds)
+    spare = range(all_seeds.stop, all_seeds.stop + tuning_seeds) if rates else range(0)
+    plan = Plan(request, methods, all_seeds, folder, rates, spare, asked, pass_at)
+    if listed is not None:
+        listed(plan)
+        return None
+    console.quiet = console.quiet or config.process_index > 0
+    teller = Teller(console, wording)
     say(console, _plan(len(methods), all_seeds, config.max_steps))
-    spare = range(all_seeds.stop, all_seeds.stop + tuning_seeds)
     if rates:
         before = f"{len(methods)} x {counted(len(rates), 'learning rate')} x {counted(tuning_seeds, 'seed')}"
         say(
@@ -141,55 +143,19 @@ def compare(
         named = ", ".join(f"{name}: {value}" for name, value in unused.items())
         runs = f"It runs {', '.join(methods)} into {folder}"
         say(console, f"{request.file}: compare does not use {named}. {runs}")
-    making = _Making(request, Teller(console, wording), len(methods) * (len(rates) * tuning_seeds + seeds))
-    # Seed by seed, so that an interrupted comparison has the same seeds of every method.
-    for seed in spare if rates else ():
-        for name in methods:
-            for rate in rates:
-                making.run(_tuning_place(folder, name, rate, seed), name, seed, rate)
-    tuned = [
-        TunedRate(
-            name,
-            {rate: [_score(_tuning_place(folder, name, rate, seed)) for seed in spare] for rate in rates},
-        )
-        for name in (methods if rates else ())
-    ]
-    best = {one.method: one.rate for one in tuned}
+    if only is not None:
+        Making(plan, teller).only(only)
+        return None
+    making = Making(plan, teller, without_signal, ask)
+    making.all(plan.tuning, at_a_time)
+    tuned = [plan.tuned(name) for name in (methods if rates else ())]
     words = tuned_sentence(tuned, spare) if tuned else None
     if words:
         say(console, words)
-    for seed in all_seeds:
-        for name in methods:
-            making.run(_place(folder, name, seed), name, seed, best.get(name))
+    making.all(plan.compared, at_a_time)
     if config.process_index > 0:
         return None
     return conclude(folder, methods, all_seeds, pass_at or options.eval_samples, tuned, words)
-
-
-@dataclass
-class _Making:
-    """The runs of a comparison, one after another."""
-
-    request: RunRequest
-    teller: Teller
-    planned: int
-    done: int = 0
-    seconds: list[float] = field(default_factory=list)
-    scored: Path | None = None
-    """All runs start from the same weights: their score before training is taken once."""
-
-    def run(self, place: Path, method: str, seed: int, rate: float | None) -> None:
-        """One of them; `rate` where it is not the request's."""
-        self.done += 1
-        which = f"run {self.done} of {self.planned}"
-        left = statistics.fmean(self.seconds) * (self.planned - self.done + 1) if self.seconds else None
-        one = self.request.but(method=method, seed=seed, output=str(place), report=False)
-        name = f"{method}, seed {seed}"
-        if rate is not None:
-            one, name = one.but(learning_rate=rate), f"{name}, learning rate {rate_text(rate)}"
-        spent = _one(one, place, name, self.teller, which, self.scored, left)
-        self.scored = self.scored or place
-        self.seconds += [] if spent is None else [spent]
 
 
 def _check_methods(methods: Sequence[str]) -> None:
@@ -214,61 +180,6 @@ def _plan(methods: int, seeds: Sequence[int], steps: int) -> str:
     )
 
 
-def folder_name(method: str) -> str:
-    """A method's name as part of a folder's: what a path cannot have, or a shell would trip over, becomes a dash."""
-    return re.sub(r"[^\w.=-]+", "-", method)
-
-
-def _place(folder: Path, method: str, seed: int) -> Path:
-    return folder / f"{folder_name(method)}-seed{seed}"
-
-
-def _tuning_place(folder: Path, method: str, rate: float, seed: int) -> Path:
-    return folder / "tuning" / f"{folder_name(method)}-lr{rate_text(rate)}-seed{seed}"
-
-
-def _score(place: Path) -> float:
-    return float(_scored(place)["final"]["after"]["accuracy"])
-
-
-def _one(
-    request: RunRequest,
-    place: Path,
-    name: str,
-    teller: Teller,
-    which: str,
-    scored: Path | None,
-    left: float | None,
-) -> float | None:
-    """Make a run; the seconds that it took. None where it is finished and kept. `left`: seconds until all are made."""
-    started = read_run(place).info if (place / RUN).exists() else None
-    if started is not None:
-        check_same(place, started, run_settings(*request.build()))
-        if started.get("status") == "finished":
-            say(teller.console, f"{which}: {place} is finished: kept")
-            return None
-    remaining = "" if left is None else f", about {duration(left)} left in all"
-    teller.console.rule(f"{which}: {name}{remaining}")
-    began = time.perf_counter()
-    try:
-        train(request.but(resume=started is not None), teller, same_start=scored, compared=True)
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(
-            f"in {which}; the same command keeps finished runs and goes on from the last checkpoint"
-        ) from None
-    return time.perf_counter() - began
-
-
-def check_same(place: Path, started: dict[str, Any], settings: dict[str, Any]) -> None:
-    """Runs with other settings must not stand in one table."""
-    different = differing(started.get("settings", {}), settings, _INCIDENTAL)
-    other = [difference_text(name, *map(repr, values)) for name, values in different.items()]
-    if other:
-        raise ValueError(
-            f"{place} was run with other settings ({'; '.join(other)}): use those, or give another `output`"
-        )
-
-
 def conclude(
     folder: Path,
     methods: Sequence[str],
@@ -278,8 +189,8 @@ def conclude(
     words: str | None = None,
 ) -> ComparedRuns:
     """The table, what can be concluded from it, and the report of all runs. `words`: what was tuned."""
-    places = {method: {seed: _place(folder, method, seed) for seed in seeds} for method in methods}
-    infos = {place: _scored(place) for by_seed in places.values() for place in by_seed.values()}
+    places = {method: {seed: place_of(folder, method, seed) for seed in seeds} for method in methods}
+    infos = {place: scored_info(place) for by_seed in places.values() for place in by_seed.values()}
     scores = {
         method: {seed: float(infos[place]["final"]["after"]["accuracy"]) for seed, place in by_seed.items()}
         for method, by_seed in places.items()
@@ -336,6 +247,7 @@ def _further(
             gap_text(rows[method].difference, unit) if method in rows else "-",
             _mean([_pass_at(place, pass_at) for place in own.values()]) if pass_at else None,
             _mean([_last_entropy(place) for place in own.values()]),
+            _mean([(infos[place]["final"].get("best") or {}).get("accuracy") for place in own.values()]),
         )
         for method, own in places.items()
     ]
@@ -373,11 +285,3 @@ def _beside(further: Sequence[Further], pass_at: int | None, words: str | None) 
         shown += [f"{row.method}: {', '.join(parts)}"] if parts else []
     ends = f"At the end, {'; '.join(shown)}." if shown else None
     return " ".join(filter(None, [words, ends])) or None
-
-
-def _scored(place: Path) -> dict[str, Any]:
-    """What a run says of itself, where it has a held-out score after training."""
-    info = read_run(place).info
-    if "after" not in (info.get("final") or {}):
-        raise ValueError(f"{place} has no held-out score: delete the folder and run the comparison again")
-    return info

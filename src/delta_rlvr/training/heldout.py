@@ -6,15 +6,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from accelerate.utils import broadcast_object_list
 from rich.table import Table
+from transformers import IntervalStrategy
 
 from delta_rlvr.adapters.trl import DeltaTrainer
 from delta_rlvr.evaluate import EvaluationResult, evaluate_policy
 from delta_rlvr.evaluate.bootstrap import interval_text
 from delta_rlvr.evaluate.compare import asked_alike, paired_change
-from delta_rlvr.evaluate.progress import ConsoleProgress
+from delta_rlvr.evaluate.progress import ConsoleProgress, Progress
 from delta_rlvr.evaluate.records import Grade
 from delta_rlvr.evaluate.seeds import few_problems
+from delta_rlvr.files import is_number
+from delta_rlvr.runs import RunReader
 from delta_rlvr.runs.layout import EVALUATIONS
 from delta_rlvr.score_units import score_unit
 from delta_rlvr.tasks import Problem, Task
@@ -23,10 +27,12 @@ from delta_rlvr.tasks.phrased_sums import PhrasedSums
 from delta_rlvr.tasks.problem_set import ProblemSet
 from delta_rlvr.tasks.task import HELDOUT_SAMPLING
 from delta_rlvr.terminal import add_columns
-from delta_rlvr.training.options import TrainOptions
+from delta_rlvr.training.options import OF_EVAL_EVERY, TrainOptions
 from delta_rlvr.training.progress import Teller
 from delta_rlvr.words import counted
 
+BEST_BY = OF_EVAL_EVERY["metric_for_best_model"]
+"""What the held-out score during training is called in the metrics."""
 GREEDY = "_greedy"
 """What the files of greedy scores end with."""
 
@@ -75,6 +81,44 @@ class HeldoutScore:
                 "sharded weights cannot be scored in memory: run `delta-rlvr evaluate` on the checkpoints"
             )
             self.problems = []
+        if options.eval_every and self.problems:
+            trainer.evaluate = self.during  # type: ignore[method-assign]
+        elif options.eval_every:
+            config.eval_strategy = IntervalStrategy.NO
+
+    def during(self, *_: Any, **__: Any) -> dict[str, float]:
+        """In the place of `trainer.evaluate`: the score at this step, in one line, for transformers to find the best of."""
+        trainer, teller = self.trainer, self.teller
+        state, model = trainer.state, trainer.accelerator.unwrap_model(trainer.model)
+        model.eval()
+        scores = [0.0]
+        if trainer.accelerator.is_main_process:
+            result = self._sample(model, self.drawn, f"at step {state.global_step}", Progress())
+            scores = [result.summary()["accuracy"]]
+            unit = score_unit(custom_function(self.options.reward))
+            teller.say(f"step {state.global_step}: held-out {unit.score} {unit.shown(scores[0])}")
+        metrics = {BEST_BY: float(broadcast_object_list(scores)[0])}
+        trainer.log(dict(metrics))
+        if state.best_metric is None or metrics[BEST_BY] > state.best_metric:
+            trainer.control.should_save |= trainer.args.save_strategy != "no"
+        trainer.callback_handler.on_evaluate(trainer.args, state, trainer.control, metrics)
+        model.train()
+        return metrics
+
+    def _sample(
+        self, model: Any, drawn: Mapping[str, Any], moment: str, progress: Progress
+    ) -> EvaluationResult:
+        return evaluate_policy(
+            model,
+            self.trainer.processing_class,
+            self.problems,
+            **drawn,
+            seed=0,
+            grade=self.grade,
+            batch_size=128,
+            progress=progress,
+            label=f"{self.options.model} {moment}",
+        )
 
     def score(self, when: str) -> EvaluationResult | None:
         """Sample, grade, and keep the result in the run folder: on the first rank, while the others wait."""
@@ -93,19 +137,10 @@ class HeldoutScore:
             for way, drawn in self.ways.items():
                 if way:
                     self.teller.say("the same, greedily:")
-                results[way] = evaluate_policy(
-                    model,
-                    self.trainer.processing_class,
-                    self.problems,
-                    **drawn,
-                    seed=0,
-                    grade=self.grade,
-                    batch_size=128,
-                    progress=ConsoleProgress(
-                        self.teller.console, own_reward=custom_function(self.options.reward) is not None
-                    ),
-                    label=f"{self.options.model} {when} training",
+                progress = ConsoleProgress(
+                    self.teller.console, own_reward=custom_function(self.options.reward) is not None
                 )
+                results[way] = self._sample(model, drawn, f"{when} training", progress)
             result = self._keep(when, results)
         self.trainer.accelerator.wait_for_everyone()
         return result
@@ -151,6 +186,17 @@ class HeldoutScore:
         if results := self._stored(when, self.folder):
             return self._keep(when, results)
         return EvaluationResult.load(path)
+
+
+def best_score(run: RunReader) -> dict[str, Any] | None:
+    """The best of the scores during training (the first of equal ones), with the checkpoint that was saved there."""
+    scored = [line for line in run.metrics if is_number(line.get(BEST_BY))]
+    if not scored:
+        return None
+    best = max(scored, key=lambda line: line[BEST_BY])
+    name = f"checkpoint-{best['step']}"
+    kept = name if (run.path / name).is_dir() else None
+    return {"step": best["step"], "accuracy": best[BEST_BY], "checkpoint": kept}
 
 
 def sampling_text(result: EvaluationResult) -> str:

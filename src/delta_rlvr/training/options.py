@@ -35,6 +35,14 @@ COMMON_DEFAULTS: dict[str, Any] = {
     "max_completion_length": None,  # the task's own
 }
 
+OF_EVAL_EVERY: dict[str, Any] = {
+    "eval_strategy": "steps",
+    "num_generations_eval": 1,  # TRL's own evaluation, which is not run, must not limit the batch size
+    "metric_for_best_model": "eval_accuracy",
+    "greater_is_better": True,
+}
+"""What makes transformers ask for the held-out score during training, and keep the best checkpoint by it."""
+
 OF_THE_TASK = ("template", "template_text", "extract")
 """Options that become settings of the task."""
 
@@ -83,6 +91,10 @@ class TrainOptions:
         None, "Training problems (default: as many as the steps need once each, or all there are)."
     )
     eval_problems: int = _option(200, "Held-out problems to score before and after training (0: none).")
+    eval_every: int | None = _option(
+        None,
+        "Take the held-out score every so many steps of the training, too, and save a checkpoint at the best one so far.",
+    )
     eval_samples: int = _option(4, "Samples per held-out problem.")
     eval_temperature: float | None = _option(
         None, "Temperature of the held-out score (default: that of the training; 0: greedy, one sample each)."
@@ -96,11 +108,18 @@ class TrainOptions:
     report: bool = _option(True, "Write report.html at the end.")
 
     def __post_init__(self) -> None:
-        counts = ("steps", "train_problems", "eval_problems", "eval_samples", "overlong_buffer", "lora_rank")
+        counts = (
+            *("steps", "train_problems", "eval_problems", "eval_every", "eval_samples"),
+            *("overlong_buffer", "lora_rank"),
+        )
         for name in counts:
             value, least = getattr(self, name), 0 if name == "eval_problems" else 1
             if value is not None and value < least:
                 raise ValueError(f"{name}={value}: give {least} or more")
+        if self.eval_every and not self.eval_problems:
+            raise ValueError(
+                f"eval_every={self.eval_every} scores held-out problems: give `eval_problems`, 1 or more"
+            )
         if self.eval_temperature is not None and not 0 <= self.eval_temperature < math.inf:
             raise ValueError(f"eval_temperature={self.eval_temperature}: give 0 (greedy) or more")
 

@@ -12,7 +12,7 @@ import pyarrow
 from datasets import Dataset
 
 from delta_rlvr.adapters.trl import DeltaTrainerConfig
-from delta_rlvr.models.context import room_needed
+from delta_rlvr.models.prompts import room_needed
 from delta_rlvr.specs import shown_spec, split_spec
 from delta_rlvr.tasks import Problem, Task
 from delta_rlvr.tasks.custom_reward import CustomReward, custom_function

@@ -23,6 +23,7 @@ from delta_rlvr.tasks.contents import content_digest
 from delta_rlvr.training.options import (
     BUILT_IN_DEFAULTS,
     COMMON_DEFAULTS,
+    OF_EVAL_EVERY,
     OF_THE_TASK,
     TrainOptions,
     check_trackers,
@@ -95,6 +96,12 @@ class RunRequest:
         if resume:
             values |= self._restored(stored_run(folder).get("settings") or {})
         values |= asked | {"output_dir": str(folder)}
+        if values.get("eval_every") is not None:
+            values |= OF_EVAL_EVERY | {"eval_steps": values["eval_every"]}
+        elif asked.get("eval_strategy", "no") != "no":
+            raise ValueError(
+                "eval_strategy: held-out problems are scored during training by `eval_every`, every so many steps"
+            )
         if values.get("steps") is not None:
             values["max_steps"] = values["steps"]
         ours = {one.name for one in fields(TrainOptions)}

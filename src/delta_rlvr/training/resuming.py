@@ -85,25 +85,29 @@ def changes(writer: RunWriter) -> list[str]:
 
 
 @contextmanager
-def how_to_go_on(folder: Path) -> Iterator[None]:
-    """Say, when a run is interrupted or fails, which checkpoint is kept and which command goes on."""
+def how_to_go_on(folder: Path, compared: str = "") -> Iterator[None]:
+    """Say, when a run is interrupted or fails, which checkpoint is kept and which command goes on. `compared`: which run of a
+    comparison it is."""
     try:
         yield
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(_kept(folder)) from None
+        raise KeyboardInterrupt(_kept(folder, compared)) from None
     except Exception as error:
         if not disk_is_full(error, folder):
-            error.add_note(_kept(folder))
+            error.add_note(_kept(folder, compared))
             raise
         free = shutil.disk_usage(folder).free // 2**20
         raise WorkFailed(
-            f"the disk is full ({free} MB left for {folder}): {_first_line(error)}; free some space, or set `save_total_limit`. "
-            f"{_kept(folder)}"
+            f"the disk is full ({free} MB left for {folder}): {_first_line(error)}; free some space, or set `save_total_limit`; "
+            f"{_kept(folder, compared)}"
         ) from error
 
 
-def _kept(folder: Path) -> str:
+def _kept(folder: Path, compared: str) -> str:
     whole = find_checkpoints(folder).whole
+    if compared:
+        kept = f"checkpoint-{whole[-1]} is kept" if whole else "no checkpoint was written yet"
+        return f"in {compared}: {kept}; the same command keeps finished runs and goes on with this one"
     again = command_line("delta-rlvr", "train", "--output", folder, "--resume")
     if not whole:
         start = f"; start again with: {again}" if (folder / RUN).exists() else ""
@@ -120,14 +124,18 @@ def advised_comparison(method: str, request: RunRequest) -> str:
     """The command that compares the method with another under the same settings."""
     other = method if method != "dapo" else "delta"
     same = request.without("method", "output", "output_dir", "resume", "seed")
-    return command_line("delta-rlvr", "compare", "--methods", f"dapo,{other}", "--seeds", 6, *_words(same))
+    return command_line(
+        "delta-rlvr", "compare", "--methods", f"dapo,{other}", "--seeds", 6, *request_words(same)
+    )
 
 
-def _words(request: RunRequest) -> Iterator[str]:
+def request_words(request: RunRequest) -> Iterator[str]:
     """A request as it is typed."""
     if request.file:
         yield from ("--config", request.file)
     for name, value in request.given.items():
+        if value is None:
+            continue
         values = value if isinstance(value, list | tuple) else [value]
         yield f"--{name}"
         yield from (json.dumps(one) if isinstance(one, bool | dict) else str(one) for one in values)

@@ -13,6 +13,7 @@ import transformers
 from transformers import PrinterCallback, ProgressCallback
 
 from delta_rlvr.adapters.trl import DeltaTrainer, DeltaTrainerConfig
+from delta_rlvr.adapters.trl.interrupts import finishing_the_batch
 from delta_rlvr.adapters.trl.recorded import Recording, recorded
 from delta_rlvr.adapters.trl.sharing import push_page
 from delta_rlvr.evaluate import EvaluationResult
@@ -23,12 +24,13 @@ from delta_rlvr.rewards import OverlongReward, SoftOverlong
 from delta_rlvr.runs import read_run
 from delta_rlvr.runs.recorder import came_to_nothing
 from delta_rlvr.runs.writer import check_is_free
+from delta_rlvr.score_units import score_unit
 from delta_rlvr.specs import shown_spec
 from delta_rlvr.tasks import Task, decisive_tokens, get_task
 from delta_rlvr.tasks.custom_reward import CustomReward, custom_function, judged_by
 from delta_rlvr.tasks.problem_set import ProblemSet
 from delta_rlvr.terminal import plain_warnings
-from delta_rlvr.training.heldout import HeldoutScore, heldout_problems, sampling_text, show_change
+from delta_rlvr.training.heldout import HeldoutScore, best_score, heldout_problems, sampling_text, show_change
 from delta_rlvr.training.problems import (
     custom_or_task_reward,
     data_set,
@@ -66,10 +68,10 @@ def train(
     teller: Teller | None = None,
     *,
     same_start: Path | None = None,
-    compared: bool = False,
+    compared: str = "",
 ) -> TrainedRun:
     """One run, from start to report. `same_start`: the folder of a run that started from the same weights, whose score before
-    training is taken over. `compared`: the run is one of a comparison, which concludes by itself."""
+    training is taken over. `compared`: which run of a comparison it is, which concludes by itself."""
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
     options, config = request.build()
@@ -96,7 +98,7 @@ class _Session:
         config: DeltaTrainerConfig,
         teller: Teller,
         same_start: Path | None,
-        compared: bool,
+        compared: str,
     ):
         self.request, self.options, self.config, self.teller = request, options, config, teller
         self.same_start, self.compared = same_start, compared
@@ -124,6 +126,7 @@ class _Session:
             reward_funcs=[self.reward, *_penalties(options, config)],
             args=config,
             train_dataset=data_set(problems),
+            eval_dataset=data_set(heldout_problems(options, task)) if options.eval_every else None,
             processing_class=tokenizer,
             peft_config=_lora(options),
         )
@@ -147,7 +150,7 @@ class _Session:
                 decisive=None if isinstance(self.reward, CustomReward) else self._decisive,
             )
         )  # before it is at work: a folder that cannot be used is bad input
-        with at_work(), how_to_go_on(self.folder), _failure_logged(self.teller), opened:
+        with at_work(), how_to_go_on(self.folder, self.compared), _failure_logged(self.teller), opened:
             self._begin(recording)
             grade = self.reward.grade if isinstance(self.reward, CustomReward) else self.task.grade
             heldout = HeldoutScore(self.options, self.task, self.trainer, self.teller, grade)
@@ -155,7 +158,8 @@ class _Session:
             _keep(recording, heldout, before=before)
             self._learn(recording)
             after = heldout.score("after")
-            _keep(recording, heldout, before=before, after=after)
+            best = best_score(read_run(self.folder)) if recording.writer else None
+            _keep(recording, heldout, before=before, after=after, best=best)
             recording.scored = sampling_text(after) if after else None
         if recording.writer is None:
             return TrainedRun(self.folder)
@@ -171,6 +175,11 @@ class _Session:
             compare=advice,
             conclude=trouble is None,
         )
+        if best:
+            unit, at = score_unit(custom_function(self.options.reward)), best["checkpoint"] or "not saved"
+            self.teller.say(
+                f"best held-out {unit.score} during training: {unit.shown(best['accuracy'])} at step {best['step']} ({at})"
+            )
         page = None
         if self.options.report:
             from delta_rlvr.report import write_report
@@ -225,7 +234,8 @@ class _Session:
         ) as progress:
             if recording.callback.recorder:
                 recording.callback.recorder.listeners.append(progress.show)
-            self.trainer.train(resume_from_checkpoint=str(checkpoint) if done else None)
+            with finishing_the_batch(self.trainer):
+                self.trainer.train(resume_from_checkpoint=str(checkpoint) if done else None)
 
 
 def complete(
@@ -239,6 +249,11 @@ def complete(
     check_model_name(options.model)
     if config.max_completion_length is None:
         config.max_completion_length = task.max_tokens
+    if options.eval_every and options.eval_every % config.updates_per_batch:
+        raise ValueError(
+            f"eval_every={options.eval_every}: a rollout batch lasts {config.updates_per_batch:g} steps, and a run can go on only "
+            "from a checkpoint at its end: give a multiple of it"
+        )
     if config.save_total_limit == 1:
         # transformers deletes the old checkpoint before the new one is known to be whole.
         say("save_total_limit raised from 1 to 2: a kill during a save would leave no whole checkpoint")
@@ -261,13 +276,18 @@ def _lora(options: TrainOptions) -> Any:
     return LoraConfig(r=options.lora_rank, lora_alpha=2 * options.lora_rank, target_modules="all-linear")
 
 
-def _keep(recording: Recording, heldout: HeldoutScore, **scores: EvaluationResult | None) -> None:
-    """Held-out scores into `run.json`."""
+def _keep(
+    recording: Recording,
+    heldout: HeldoutScore,
+    best: dict[str, Any] | None = None,
+    **scores: EvaluationResult | None,
+) -> None:
+    """Held-out scores into `run.json`; `best`: of those during training."""
     final = {
         name: {**result.summary(), **heldout.further.get(name, {})}
         for name, result in scores.items()
         if result
-    }
+    } | ({"best": best} if best else {})
     if recording.writer and final:
         recording.writer.update(final=final)
 

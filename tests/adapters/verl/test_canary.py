@@ -66,19 +66,10 @@ def test_only_fronts_know_a_trainer_and_each_knows_its_own() -> None:
     assert importers(f"{own}.front") == {"internals/v1.py", "internals/classic.py"}
 
 
-def test_the_mode_is_registered_by_importing_verl(verl: Any) -> None:
-    from verl.trainer.ppo.v1 import get_trainer_cls
-
-    from delta_rlvr.adapters.verl.internals.v1 import DeltaTrainerSync
-
-    assert get_trainer_cls("delta_sync") is DeltaTrainerSync
-
-
 def parameters(function: Any) -> list[str]:
     names = inspect.signature(inspect.unwrap(function)).parameters
-    return [
-        name for name in names if name != "_ray_trace_ctx"
-    ]  # Ray's, once another test has made the class remote
+    # Ray's own is there once another test has made the class remote.
+    return [name for name in names if name != "_ray_trace_ctx"]
 
 
 def test_methods_that_are_overridden_or_called(verl: Any) -> None:
@@ -117,27 +108,18 @@ def test_methods_that_are_overridden_or_called(verl: Any) -> None:
 
 
 def test_attributes_of_engine_and_trainer(verl: Any) -> None:
-    from verl.trainer.ppo.v1 import trainer_base
-    from verl.workers.engine.fsdp import transformer_impl
-
-    engine = inspect.getsource(transformer_impl.FSDPEngine)
-    for name in ("self.module", "self.ulysses_parallel_group", "self.device_mesh", "self._autocast_dtype"):
-        assert name in engine, name
     from verl.trainer.ppo.ray_trainer import RayPPOTrainer
+    from verl.trainer.ppo.v1.trainer_base import PPOTrainer
+    from verl.workers.engine.fsdp.transformer_impl import FSDPEngine
 
-    classic = inspect.getsource(RayPPOTrainer)
-    for name in ("self.actor_rollout_wg", "self.global_steps", "self.total_training_steps", "self.tokenizer"):
-        assert name in classic, name
-    trainer = inspect.getsource(trainer_base.PPOTrainer)
-    for name in (
-        "self.role_worker_mapping",
-        "self.actor_rollout_wg",
-        "self.timing_raw",
-        "self.global_steps",
-        "self.total_training_steps",
-        "self.tokenizer",
+    both = ("actor_rollout_wg", "global_steps", "total_training_steps", "tokenizer")
+    for owner, names in (
+        (FSDPEngine, ("module", "ulysses_parallel_group", "device_mesh", "_autocast_dtype")),
+        (RayPPOTrainer, both),
+        (PPOTrainer, (*both, "role_worker_mapping", "timing_raw")),
     ):
-        assert name in trainer, name
+        source = inspect.getsource(owner)
+        assert [name for name in names if f"self.{name}" not in source] == [], owner
 
 
 def test_what_the_queue_of_a_batch_is_asked_for(verl: Any) -> None:
@@ -155,15 +137,17 @@ def test_the_stock_trainer_still_asks_for_the_literal_sync(verl: Any) -> None:
     assert inspect.getsource(trainer_base).count('self.trainer_mode != "sync"') >= 3
 
 
+def assert_in_order(function: Any, *calls: str) -> None:
+    source = inspect.getsource(function)
+    order = [source.index(call) for call in calls]
+    assert order == sorted(order)
+
+
 def test_old_log_probs_come_before_advantages_and_advantages_before_the_update(verl: Any) -> None:
     from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
-    step = inspect.getsource(PPOTrainer._step_once)
-    order = [
-        step.index(f"self.{name}(")
-        for name in ("_compute_old_log_prob", "_compute_advantage", "_update_actor")
-    ]
-    assert order == sorted(order)
+    steps = ("_compute_old_log_prob", "_compute_advantage", "_update_actor")
+    assert_in_order(PPOTrainer._step_once, *(f"self.{name}(" for name in steps))
     assert '"calculate_entropy": True' in inspect.getsource(PPOTrainer._compute_old_log_prob)
 
 
@@ -172,22 +156,18 @@ def test_the_classic_trainer_calls_what_its_front_holds_on_to_in_this_order(verl
 
     assert parameters(RayPPOTrainer.__init__)[:4] == ["self", "config", "tokenizer", "role_worker_mapping"]
     assert parameters(RayPPOTrainer._balance_batch)[:2] == ["self", "batch"]
-    fit = inspect.getsource(RayPPOTrainer.fit)
-    order = [
-        fit.index(call)
-        for call in (
-            "from verl.utils.tracking import Tracking",
-            "self._load_checkpoint()",
-            "repeat_times=rollout_n, interleave=True",
-            "self._balance_batch(batch, metrics=metrics)",
-            "self._compute_old_log_prob(batch)",
-            "compute_advantage(",
-            "actor_output = self._update_actor(batch)",
-            "reduce_metrics(actor_output.meta_info",
-            "logger.log(data=metrics, step=self.global_steps)",
-        )
-    ]
-    assert order == sorted(order)
+    assert_in_order(
+        RayPPOTrainer.fit,
+        "from verl.utils.tracking import Tracking",
+        "self._load_checkpoint()",
+        "repeat_times=rollout_n, interleave=True",
+        "self._balance_batch(batch, metrics=metrics)",
+        "self._compute_old_log_prob(batch)",
+        "compute_advantage(",
+        "actor_output = self._update_actor(batch)",
+        "reduce_metrics(actor_output.meta_info",
+        "logger.log(data=metrics, step=self.global_steps)",
+    )
     old_log_prob = inspect.getsource(RayPPOTrainer._compute_old_log_prob)
     assert '"entropys": entropy' in old_log_prob
     assert "calculate_entropy=True" in old_log_prob
@@ -236,40 +216,41 @@ def test_stock_losses_multiply_each_token_by_its_weight(verl: Any) -> None:
 
     weights = torch.rand(4, 6, generator=torch.Generator().manual_seed(1)) + 0.5
     for name in WEIGHTED_LOSSES:
-        alone = torch.zeros(4, 6)
-        for row in range(4):
-            for time in range(6):
-                chosen = torch.zeros(4, 6)
-                chosen[row, time] = 1.0
-                alone[row, time] = stock_loss(name, chosen)
-        assert stock_loss(name, weights) == pytest.approx(
-            float((alone * weights).sum()), abs=rounding(24, size=40.0)
-        ), name
-        assert stock_loss(name, None) == pytest.approx(float(alone.sum()), abs=rounding(24, size=40.0)), name
+        chosen = torch.eye(24).view(24, 4, 6)
+        alone = torch.tensor([stock_loss(name, one) for one in chosen]).view(4, 6)
+        for given, total in ((weights, alone * weights), (None, alone)):
+            close = pytest.approx(float(total.sum()), abs=rounding(24, size=40.0))
+            assert stock_loss(name, given) == close, name
         assert (alone != 0).sum() > 20, name
-
-
-def test_the_loss_that_we_refuse_does_not(verl: Any) -> None:
-    import torch
-
+    # The loss that is refused does not: half of a response weighs more, whichever half it is.
     halves = torch.ones(4, 6)
     halves[:, 3:] = 4.0
-    swapped = halves.flip(1)
-    assert stock_loss("geo_mean", halves) == pytest.approx(
-        stock_loss("geo_mean", swapped), abs=rounding(24, size=3.0)
-    )
+    close = pytest.approx(stock_loss("geo_mean", halves.flip(1)), abs=rounding(24, size=3.0))
+    assert stock_loss("geo_mean", halves) == close
 
 
-def test_every_setting_that_is_checked_stands_in_verls_config(verl: Any) -> None:
+def test_every_setting_that_is_checked_stands_in_verls_config(
+    verl: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from omegaconf import OmegaConf
-
-    from delta_rlvr.adapters.verl.checks import PATHS, RESPONSE_ADVANTAGES
-    from verl_workers import whole_config
-
-    config = whole_config("anything")
-    for path in PATHS:
-        parent, name = path.rsplit(".", 1)
-        assert name in OmegaConf.select(config, parent), path
     from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY
 
-    assert set(RESPONSE_ADVANTAGES) <= {str(getattr(name, "value", name)) for name in ADV_ESTIMATOR_REGISTRY}
+    from delta_rlvr.adapters.verl import checks
+    from delta_rlvr.adapters.verl.settings import read_settings
+    from verl_workers import whole_config
+
+    config = whole_config("anything", "actor_rollout_ref.actor.ulysses_sequence_parallel_size=2")
+    read: set[str] = set()
+    select = checks.select
+    monkeypatch.setattr(
+        checks, "select", lambda given, path, *rest: read.add(path) or select(given, path, *rest)
+    )
+    for mode in ("sync", "delta_sync"):
+        config.trainer.v1.trainer_mode = mode
+        list(checks.config_problems(config, read_settings({"method": "delta"})))
+    assert len(read) >= 13
+    for path in read:
+        parent, name = path.rsplit(".", 1)
+        assert name in OmegaConf.select(config, parent), path
+    known = {str(getattr(name, "value", name)) for name in ADV_ESTIMATOR_REGISTRY}
+    assert set(checks.RESPONSE_ADVANTAGES) <= known

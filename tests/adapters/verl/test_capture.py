@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,25 +28,17 @@ MICRO = MicroBatch(
 )
 
 
-def test_packed_positions_by_hand() -> None:
+def test_positions_by_hand() -> None:
     found = places(MICRO, torch.Size([1, 8, 6]), 0, 1)
-    assert found.positions.tolist() == [1, 3, 5, 6]
-    assert found.local.tolist() == [1, 3, 5, 6]
+    assert found.positions.tolist() == found.local.tolist() == [1, 3, 5, 6]
     assert found.within.tolist() == [0, 2, 0, 1]
     assert found.lengths.tolist() == [2, 2]
     assert found.ids.tolist() == [10, 12, 20, 21]
-
-
-def test_padded_positions_by_hand() -> None:
-    # Rows of width 5: the second sequence starts at 5, and its prompt's last token stands there.
-    found = places(MICRO, torch.Size([2, 5, 6]), 0, 1)
-    assert found.local.tolist() == [1, 3, 5, 6]
-    # Rows of width 9 (padded to a longer sequence elsewhere).
-    assert places(MICRO, torch.Size([2, 9, 6]), 0, 1).local.tolist() == [1, 3, 9, 10]
-
-
-def test_padding_at_the_end_of_a_packed_row_is_never_picked() -> None:
+    # Padding at the end of a packed row is never picked.
     assert places(MICRO, torch.Size([1, 16, 6]), 0, 1).positions.tolist() == [1, 3, 5, 6]
+    # Padded rows of width 5, or of 9 for a longer sequence elsewhere: the second one's prompt ends where it starts.
+    for width, local in ((5, [1, 3, 5, 6]), (9, [1, 3, 9, 10])):
+        assert places(MICRO, torch.Size([2, width, 6]), 0, 1).local.tolist() == local
 
 
 def test_slices_take_their_own_tokens() -> None:
@@ -63,7 +56,8 @@ def test_an_unknown_layout_is_refused() -> None:
 
 
 def capture_for(method: str, **given: object) -> PassCapture:
-    return PassCapture(read_settings({"method": method}), store=RowStore(), process_group=None, **given)  # type: ignore[arg-type]
+    given = {"store": RowStore(), "process_group": None, **given}
+    return PassCapture(read_settings({"method": method}), **given)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("method", ["delta", "delta-scalar", "dapo-ft"])
@@ -78,47 +72,28 @@ def test_nothing_in_the_pass_waits_for_the_device(method: str) -> None:
     assert len(capture.stream.store) == (8 if capture.stream.needs_hidden else 0)
 
 
-def test_log_probs_without_hidden_states_are_refused() -> None:
-    with pytest.raises(RuntimeError, match="were never seen"):
-        capture_for("delta").add_outputs(torch.zeros(8), None)
-
-
-def test_a_decoder_that_runs_twice_is_refused() -> None:
+def test_a_decoder_that_runs_never_or_twice_is_refused() -> None:
     capture = capture_for("delta")
+    with pytest.raises(RuntimeError, match="were never seen"):
+        capture.add_outputs(torch.zeros(8), None)
     capture.add_hidden(MICRO, torch.randn(1, 8, 6))
     with pytest.raises(RuntimeError, match="ran twice"):
         capture.add_hidden(MICRO, torch.randn(1, 8, 6))
 
 
 def test_a_full_store_names_the_settings_that_make_room() -> None:
-    capture = PassCapture(
-        read_settings({"method": "delta"}), store=RowStore(device_bytes=8, host_bytes=8), process_group=None
-    )
+    capture = capture_for("delta", store=RowStore(device_bytes=8, host_bytes=8))
     with pytest.raises(ValueError, match=r"delta\.store_device_gb"):
         capture.add_hidden(MICRO, torch.randn(1, 8, 6))
 
 
 def test_another_batch_than_the_captured_one_is_refused() -> None:
     capture = capture_for("delta")
-    micro = MicroBatch(
-        torch.tensor([1, 0]),
-        MICRO.sequence_lengths,
-        MICRO.response_lengths,
-        MICRO.response_mask,
-        MICRO.response_ids,
-    )
-    capture.add_hidden(micro, torch.randn(1, 8, 6))
+    capture.add_hidden(replace(MICRO, rows=torch.tensor([1, 0])), torch.randn(1, 8, 6))
     capture.add_outputs(-torch.rand(8), None)
-    ids = torch.arange(3)
+    ids, ones, lengths = torch.arange(3), torch.ones(3), torch.tensor([2, 3, 1])
     with pytest.raises(RuntimeError, match="same batch"):
-        capture.solve(
-            torch.ones(3),
-            torch.tensor([2, 3, 1]),
-            rewards=torch.ones(3),
-            groups=ids,
-            keys=ids,
-            round_number=0,
-        )
+        capture.solve(ones, lengths, rewards=ones, groups=ids, keys=ids, round_number=0)
 
 
 def test_a_stopwatch_adds_up_its_blocks() -> None:

@@ -137,33 +137,36 @@ def prepare(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_problems_become_rows_that_the_reward_function_grades(tmp_path: Path) -> None:
-    source = tmp_path / "problems.jsonl"
-    source.write_text(
-        json.dumps({"problem": "What is 1+1?", "answer": "2", "solution": "it is long " * 1000})
-        + "\n"
-        + json.dumps({"problem": "What is 1/2?", "answer": "\\frac{1}{2}"})
-        + "\n"
-    )
-    output = tmp_path / "data" / "train.parquet"
-    done = prepare("--source", str(source), "--output", str(output))
-    assert done.returncode == 0, done.stderr
+def judged(row: dict[str, Any], *completions: str) -> list[dict[str, Any]]:
+    """verl's reward for responses to a row."""
+    truth, extra = row["reward_model"]["ground_truth"], row["extra_info"]
+    return [compute_score(row["data_source"], text, truth, extra) for text in completions]
+
+
+HALF = {"problem": "What is 1/2?", "answer": "\\frac{1}{2}"}
+
+
+def prepared(folder: Path, problems: list[dict[str, str]], *words: str) -> list[dict[str, Any]]:
+    """The rows that problems become; "{}" in the words is their file."""
     import pyarrow.parquet
 
-    made = pyarrow.parquet.read_table(output).to_pylist()
+    source, output = folder / "problems.jsonl", folder / "data" / "train.parquet"
+    source.write_text("".join(json.dumps(problem) + "\n" for problem in problems))
+    done = prepare(*(word.replace("{}", str(source)) for word in words), "--output", str(output))
+    assert done.returncode == 0, done.stderr
+    return pyarrow.parquet.read_table(output).to_pylist()
+
+
+def test_problems_become_rows_that_the_reward_function_grades(tmp_path: Path) -> None:
+    long = {"problem": "What is 1+1?", "answer": "2", "solution": "it is long " * 1000}
+    made = prepared(tmp_path, [long, HALF], "--source", "{}")
     assert [row["reward_model"]["ground_truth"] for row in made] == ["2", "\\frac{1}{2}"]
     (message,) = made[0]["prompt"]
     assert message["role"] == "user"
     assert message["content"] == PAPER_MATH.fill("What is 1+1?")
     assert "long" not in json.dumps(made), "solutions are left out"
-    right = compute_score(
-        made[1]["data_source"],
-        "so it is \\boxed{0.5}",
-        made[1]["reward_model"]["ground_truth"],
-        made[1]["extra_info"],
-    )
+    right, wrong = judged(made[1], "so it is \\boxed{0.5}", "\\boxed{3}")
     assert (right["score"], right["acc"]) == (1.0, 1.0)
-    wrong = compute_score("x", "\\boxed{3}", "2", made[0]["extra_info"])
     assert wrong["score"] == 0.0
     assert wrong["reason"]
 
@@ -209,13 +212,7 @@ def test_verl_gives_the_model_the_prompt_as_it_stands(verl_environment: None) ->
 
 
 def test_math_verify_judges_where_a_row_says_so(tmp_path: Path) -> None:
-    source, output = tmp_path / "problems.jsonl", tmp_path / "train.parquet"
-    source.write_text(json.dumps({"problem": "Which?", "answer": "1/2"}) + "\n")
-    done = prepare("--source", str(source), "--reward", "math-verify", "--output", str(output))
-    assert done.returncode == 0, done.stderr
-    import pyarrow.parquet
-
-    (row,) = pyarrow.parquet.read_table(output).to_pylist()
+    (row,) = prepared(tmp_path, [HALF], "--source", "{}", "--reward", "math-verify")
     assert row["extra_info"]["grader"] == "math-verify"
     # It finds an answer without a box; ours does not.
     for extra, score in ((row["extra_info"], 1.0), (row["extra_info"] | {"grader": "math"}, 0.0)):
@@ -223,31 +220,15 @@ def test_math_verify_judges_where_a_row_says_so(tmp_path: Path) -> None:
 
 
 def test_an_answer_is_looked_for_where_the_template_asked_for_it(tmp_path: Path) -> None:
-    source = tmp_path / "problems.jsonl"
-    source.write_text(json.dumps({"problem": "What is 1/2?", "answer": "\\frac{1}{2}"}) + "\n")
-    output = tmp_path / "train.parquet"
-    done = prepare("--task", f"{source}?template=math_answer_line", "--output", str(output))
-    assert done.returncode == 0, done.stderr
-    import pyarrow.parquet
-
-    (row,) = pyarrow.parquet.read_table(output).to_pylist()
+    (row,) = prepared(tmp_path, [HALF], "--task", "{}?template=math_answer_line")
     assert 'a line of the form "Answer: X"' in row["prompt"][0]["content"]
-
-    def score(completion: str) -> float:
-        truth = row["reward_model"]["ground_truth"]
-        return float(compute_score("x", completion, truth, row["extra_info"])["score"])
-
-    assert score("Half of one.\nAnswer: 0.5") == 1.0
-    assert score("Half of one.\nAnswer: 0.2") == 0.0
-    assert score("Half of one: \\boxed{0.5}") == 0.0
+    completions = "Half.\nAnswer: 0.5", "Half.\nAnswer: 0.2", "Half: \\boxed{0.5}"
+    assert [one["score"] for one in judged(row, *completions)] == [1.0, 0.0, 0.0]
 
 
 def test_shots_are_refused_before_anything_is_written(tmp_path: Path) -> None:
-    source = tmp_path / "problems.jsonl"
-    source.write_text(
-        "".join(json.dumps({"problem": f"What is 1+{n}?", "answer": str(1 + n)}) + "\n" for n in range(8))
-    )
-    output = tmp_path / "train.parquet"
+    source, output = tmp_path / "problems.jsonl", tmp_path / "train.parquet"
+    source.write_text((json.dumps(HALF) + "\n") * 8)
     done = prepare("--task", f"{source}?shots=2", "--output", str(output))
     assert done.returncode != 0
     assert "ends at its first line break" in done.stderr
@@ -257,19 +238,14 @@ def test_shots_are_refused_before_anything_is_written(tmp_path: Path) -> None:
 def test_every_grader_is_reached_from_a_row() -> None:
     program = {"inputs": ["3\n"], "outputs": ["6\n"]}
     wider = get_task("phrased-sums?addends=3").problems("train", 1)[0]
+    double, two = (f"```python\nprint({what})\n```" for what in ("2 * int(input())", "2"))
     for problem, right, wrong in (
         (Problem("a", "Q", "C", "choice", {"extract": "answer_line"}), "Answer: C", "Answer: B"),
-        (
-            Problem("b", "Q", program, "code"),
-            "```python\nprint(2 * int(input()))\n```",
-            "```python\nprint(2)\n```",
-        ),
+        (Problem("b", "Q", program, "code"), double, two),
         (wider, f"the answer is {wider.answer}", "the answer is 1"),
     ):
         (row,) = rows([problem], "x", "train")
-        truth = row["reward_model"]["ground_truth"]
-        scores = [compute_score("x", text, truth, row["extra_info"])["score"] for text in (right, wrong)]
-        assert scores == [1.0, 0.0], problem.grader
+        assert [one["score"] for one in judged(row, right, wrong)] == [1.0, 0.0], problem.grader
 
 
 def test_rows_of_other_makers_are_mathematics_in_a_box() -> None:
@@ -302,11 +278,8 @@ def test_a_built_in_task_is_graded_by_itself() -> None:
     problem = task.problems("train", 1)[0]
     (row,) = rows([problem], task.name, "train")
     assert row["prompt"] == [{"role": "user", "content": problem.prompt}]
-    graded = compute_score(
-        row["data_source"], "hello", row["reward_model"]["ground_truth"], row["extra_info"]
-    )
     reason = task.grade(problem, "hello").reason
-    assert graded == {"score": 0.0, "acc": 0.0, "reason": reason, "not_graded": 0.0}
+    assert judged(row, "hello") == [{"score": 0.0, "acc": 0.0, "reason": reason, "not_graded": 0.0}]
 
 
 def test_what_could_not_be_judged_is_counted() -> None:
@@ -322,12 +295,9 @@ def test_scores_from_threads() -> None:
     assert [job.result()["score"] for job in jobs] == [1.0] * 8
 
 
-def test_an_unknown_grader_is_refused() -> None:
+def test_rows_that_cannot_be_judged_are_refused() -> None:
     (row,) = rows([Problem("a", "b", "c", "horoscope")], "x", "train")
     with pytest.raises(ValueError, match="'horoscope': there is no such grader"):
-        compute_score("x", "c", "c", row["extra_info"])
-
-
-def test_meta_that_is_no_text_is_refused() -> None:
+        judged(row, "c")
     with pytest.raises(ValueError, match=r"extra_info.meta is a dict: give it as JSON text"):
         compute_score("x", "c", "c", {"grader": "math", "meta": {"extract": "whole"}})

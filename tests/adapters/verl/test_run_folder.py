@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from transformers import PreTrainedTokenizerFast
 from delta_rlvr.adapters.verl.run_folder import RunFolder
 from delta_rlvr.adapters.verl.settings import read_settings
 from delta_rlvr.runs import read_run
+from delta_rlvr.runs.reader import RunReader
 
 
 def bytes_alone() -> PreTrainedTokenizerFast:
@@ -19,6 +21,17 @@ def bytes_alone() -> PreTrainedTokenizerFast:
     tokenizer = ByteLevelBPETokenizer()
     tokenizer.train_from_iterator(["a"], vocab_size=256, show_progress=False)
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer._tokenizer)
+
+
+def written(folder: Path, tokenizer: Any, *tables: dict[str, Any]) -> RunReader:
+    """The run folder that a step for each table makes."""
+    settings = read_settings({"method": "dapo", "run_folder": str(folder)})
+    config = {"data": {"train_files": "x", "seed": 1}, "actor_rollout_ref": {"model": {"path": "m"}}}
+    run = RunFolder.open(settings, config, tokenizer, resumed_from=0, steps_planned=len(tables))
+    for step, table in enumerate(tables, start=1):
+        run.write_step(step, {}, {"step": 1.0}, table, dump=True)
+    run.finished()
+    return read_run(folder)
 
 
 def test_a_group_of_equal_rewards_has_no_signal_and_no_advantage(tmp_path: Path) -> None:
@@ -35,14 +48,7 @@ def test_a_group_of_equal_rewards_has_no_signal_and_no_advantage(tmp_path: Path)
         "session_id": [0, 1, 0, 1],
     }
     penalized = [reward - torch.tensor([0.01 * row, 0.0]) for row, reward in enumerate(rewards)]
-    settings = read_settings({"method": "dapo", "run_folder": str(tmp_path / "run")})
-    config = {"data": {"train_files": "x", "seed": 1}, "actor_rollout_ref": {"model": {"path": "m"}}}
-    folder = RunFolder.open(settings, config, tokenizer, resumed_from=0, steps_planned=2)
-    folder.write_step(1, {}, {"step": 1.0}, table, dump=True)
-    folder.write_step(2, {}, {"step": 1.0}, {**table, "token_level_rewards": penalized}, dump=True)
-    folder.finished()
-
-    run = read_run(tmp_path / "run")
+    run = written(tmp_path / "run", tokenizer, table, {**table, "token_level_rewards": penalized})
     assert [line["signal_groups"] for line in run.metrics] == [0.5, 1.0]
     advantages = [[line["advantage"] for line in run.rollouts(step)] for step in (1, 2)]
     assert advantages[0] == pytest.approx([0.0, 0.0, 0.7, -0.7])
@@ -64,18 +70,12 @@ def test_tokens_of_characters_of_several_bytes_join_to_the_response(tmp_path: Pa
         ],
         "session_id": [0, 1],
     }
-    settings = read_settings({"method": "dapo", "run_folder": str(tmp_path / "run")})
-    config = {"data": {"train_files": "x", "seed": 1}, "actor_rollout_ref": {"model": {"path": "m"}}}
-    folder = RunFolder.open(settings, config, tokenizer, resumed_from=0, steps_planned=1)
-    folder.write_step(1, {}, {"step": 1.0}, table, dump=True)
-    folder.finished()
-
-    run = read_run(tmp_path / "run")
-    written = run.rollouts(1)
-    assert [one["response"] for one in written] == texts
-    assert ["".join(one["tokens"]) for one in written] == texts
+    run = written(tmp_path / "run", tokenizer, table)
+    lines = run.rollouts(1)
+    assert [one["response"] for one in lines] == texts
+    assert ["".join(one["tokens"]) for one in lines] == texts
     # € is three bytes, é is two: the last byte of a character has it.
-    assert written[0]["tokens"] == ["a", "", "", "€", "", "é"]
-    assert [one["ids"] for one in written] == responses
+    assert lines[0]["tokens"] == ["a", "", "", "€", "", "é"]
+    assert [one["ids"] for one in lines] == responses
     assert run.tokens is not None
     assert run.tokens.text(tokenizer.encode("a5")) == ["a", "5"]

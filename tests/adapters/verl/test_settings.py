@@ -16,6 +16,9 @@ from delta_rlvr.credit.rules.uniform import Uniform
 from delta_rlvr.objectives import FutureClip
 from support_methods import TRAINABLE
 
+ACTOR, MODE = "actor_rollout_ref.actor", "trainer.v1.trainer_mode"
+CORRECTION = "algorithm.rollout_correction"
+
 
 def sound() -> dict[str, Any]:
     """A config that DelTA runs with."""
@@ -114,44 +117,24 @@ def test_every_method_runs_with_the_settings_that_its_refusal_asks_for(method: s
 @pytest.mark.parametrize(
     ("method", "path", "value", "words"),
     [
-        (
-            "delta",
-            "actor_rollout_ref.actor.strategy",
-            "megatron",
-            "hidden states .* those that do: TRL, verl .fsdp2",
-        ),
-        ("fipo", "actor_rollout_ref.actor.strategy", "megatron", "ratio to the old one, inside the loss"),
-        ("delta", "trainer.v1.trainer_mode", "delta_colocate_async", "hidden states .* Set it to delta_sync"),
-        ("dapo", "trainer.v1.trainer_mode", "sync", "would ignore the delta block; set it to delta_sync"),
-        ("delta", "algorithm.rollout_correction.bypass_mode", True, "hidden states .* Set it to False"),
-        (
-            "gtpo",
-            "algorithm.rollout_correction.bypass_mode",
-            True,
-            "entropy of the old policy .* verl .any strategy",
-        ),
-        ("delta", "algorithm.rollout_correction.rollout_rs", "token_k1", "set it to null"),
+        ("delta", f"{ACTOR}.strategy", "megatron", "hidden states .* those that do: TRL, verl .fsdp2"),
+        ("fipo", f"{ACTOR}.strategy", "megatron", "ratio to the old one, inside the loss"),
+        ("delta", MODE, "delta_colocate_async", "hidden states .* Set it to delta_sync"),
+        ("dapo", MODE, "sync", "would ignore the delta block; set it to delta_sync"),
+        ("delta", f"{CORRECTION}.bypass_mode", True, "hidden states .* Set it to False"),
+        ("gtpo", f"{CORRECTION}.bypass_mode", True, "entropy of the old policy .* verl .any strategy"),
+        ("delta", f"{CORRECTION}.rollout_rs", "token_k1", "set it to null"),
         ("delta", "algorithm.adv_estimator", "gae", "one advantage a response"),
         ("delta", "distillation.enabled", True, "replaces the policy loss"),
-        (
-            "delta",
-            "actor_rollout_ref.actor.policy_loss.loss_mode",
-            "geo_mean",
-            "does not weigh single tokens",
-        ),
-        ("delta", "actor_rollout_ref.actor.loss_agg_mode", "seq-mean-token-sum", "averages by token-mean"),
-        ("delta", "actor_rollout_ref.actor.use_prefix_grouper", True, "use_prefix_grouper"),
-        ("grpo", "actor_rollout_ref.actor.loss_agg_mode", "token-mean", "averages by seq-mean-token-mean"),
-        ("sapo", "actor_rollout_ref.actor.policy_loss.loss_mode", "vanilla", "loss_mode=sapo"),
-        ("dapo", "actor_rollout_ref.actor.policy_loss.loss_mode", "gspo", "set it to vanilla"),
-        ("fipo", "actor_rollout_ref.actor.clip_ratio_c", 3.0, "dual clip at 10.0"),
-        ("delta-topk", "actor_rollout_ref.actor.strategy", "fsdp", "LM head's weight, .* Set it to fsdp2"),
-        (
-            "delta-top50",
-            "actor_rollout_ref.actor.ulysses_sequence_parallel_size",
-            2,
-            "looks at whole responses",
-        ),
+        ("delta", f"{ACTOR}.policy_loss.loss_mode", "geo_mean", "does not weigh single tokens"),
+        ("delta", f"{ACTOR}.loss_agg_mode", "seq-mean-token-sum", "averages by token-mean"),
+        ("delta", f"{ACTOR}.use_prefix_grouper", True, "use_prefix_grouper"),
+        ("grpo", f"{ACTOR}.loss_agg_mode", "token-mean", "averages by seq-mean-token-mean"),
+        ("sapo", f"{ACTOR}.policy_loss.loss_mode", "vanilla", "loss_mode=sapo"),
+        ("dapo", f"{ACTOR}.policy_loss.loss_mode", "gspo", "set it to vanilla"),
+        ("fipo", f"{ACTOR}.clip_ratio_c", 3.0, "dual clip at 10.0"),
+        ("delta-topk", f"{ACTOR}.strategy", "fsdp", "LM head's weight, .* Set it to fsdp2"),
+        ("delta-top50", f"{ACTOR}.ulysses_sequence_parallel_size", 2, "looks at whole responses"),
     ],
 )
 def test_a_contradiction_is_refused_with_the_way_out(method: str, path: str, value: Any, words: str) -> None:
@@ -162,7 +145,7 @@ def test_a_contradiction_is_refused_with_the_way_out(method: str, path: str, val
 
 
 def test_all_contradictions_are_shown_at_once() -> None:
-    config = changed("actor_rollout_ref.actor.strategy", "megatron")
+    config = changed(f"{ACTOR}.strategy", "megatron")
     config["algorithm"]["adv_estimator"] = "gae"
     with pytest.raises(SettingsError) as refusal:
         check_config(config, read_settings({"method": "delta"}))
@@ -172,12 +155,12 @@ def test_all_contradictions_are_shown_at_once() -> None:
 @pytest.mark.parametrize(
     "settings",
     [
-        {"actor_rollout_ref.actor.strategy": "megatron"},
-        {"actor_rollout_ref.actor.strategy": "veomni", "trainer.v1.trainer_mode": "delta_separate_async"},
-        {"trainer.v1.trainer_mode": "delta_colocate_async"},
-        {"algorithm.rollout_correction.bypass_mode": True},
-        {"algorithm.rollout_correction.rollout_rs": "token_k1"},
-        {"actor_rollout_ref.actor.ulysses_sequence_parallel_size": 2},
+        {f"{ACTOR}.strategy": "megatron"},
+        {f"{ACTOR}.strategy": "veomni", MODE: "delta_separate_async"},
+        {MODE: "delta_colocate_async"},
+        {f"{CORRECTION}.bypass_mode": True},
+        {f"{CORRECTION}.rollout_rs": "token_k1"},
+        {f"{ACTOR}.ulysses_sequence_parallel_size": 2},
     ],
 )
 @pytest.mark.parametrize("method", ["delta-scalar", "delta-random", "ktae", "dapo"])
@@ -189,25 +172,17 @@ def test_what_needs_log_probs_alone_runs_everywhere(method: str, settings: dict[
 
 
 def test_sequence_parallelism_needs_packed_sequences() -> None:
-    config = changed("actor_rollout_ref.actor.ulysses_sequence_parallel_size", 4)
-    check_config(config, read_settings({"method": "delta"}))
+    config = changed(f"{ACTOR}.ulysses_sequence_parallel_size", 4)
+    for method in ("delta", "delta-context"):
+        check_config(config, read_settings({"method": method}))
     config["actor_rollout_ref"]["model"]["use_remove_padding"] = False
     with pytest.raises(SettingsError, match="use_remove_padding=True"):
         check_config(config, read_settings({"method": "delta"}))
 
 
-def test_a_rule_that_looks_at_whole_responses_cannot_have_slices() -> None:
-    config = changed("actor_rollout_ref.actor.ulysses_sequence_parallel_size", 2)
-    check_config(config, read_settings({"method": "delta-context"}))
-    with pytest.raises(SettingsError, match="looks at whole responses"):
-        check_config(config, read_settings({"method": "delta-top50"}))
-
-
 def test_other_stock_losses_may_be_weighed() -> None:
     for loss in WEIGHTED_LOSSES:
-        check_config(
-            changed("actor_rollout_ref.actor.policy_loss.loss_mode", loss), read_settings({"method": "delta"})
-        )
+        check_config(changed(f"{ACTOR}.policy_loss.loss_mode", loss), read_settings({"method": "delta"}))
     for estimator in RESPONSE_ADVANTAGES:
         check_config(changed("algorithm.adv_estimator", estimator), read_settings({"method": "delta"}))
 

@@ -18,8 +18,10 @@ from verl_reference import (
     Plain,
     core_weights,
     nested,
+    of_responses,
     padded_update,
     plain_pass,
+    solved_weights,
     started_workers,
     update,
     worker_config,
@@ -64,13 +66,9 @@ def test_log_probs_and_coefficients_equal_plain_transformers_and_the_core(
 ) -> None:
     group.switch({"method": "delta"})
     output = group.compute_log_prob(batch.tensordict(**layout))
-    for row, (prompt, response) in enumerate(zip(batch.prompts, batch.responses, strict=True)):
-        whole = output["log_probs"][row]
-        ours = whole[len(prompt) - 1 : len(prompt) - 1 + len(response)]
-        torch.testing.assert_close(
-            ours, plain.logps[row, : len(response)], atol=rounding(MODEL, 10.0), rtol=0
-        )
-    weights = group.compute_token_weights(batch.tensordict())["delta_weights"].to_padded_tensor(0.0)
+    ours = of_responses(output["log_probs"], batch)
+    torch.testing.assert_close(ours, plain.logps, atol=rounding(MODEL, 10.0), rtol=0)
+    weights = solved_weights(group, batch.tensordict())
     torch.testing.assert_close(weights, core_weights(plain, "delta"), atol=WEIGHTS, rtol=0)
     assert weights[plain.mask].std() > 0.05  # they are coefficients, not ones
     assert not weights[~plain.mask].any()
@@ -111,15 +109,13 @@ def test_the_controllers_weights_are_the_workers(
     assert not settings.on_worker
     group.switch({"method": method})
     output = group.compute_log_prob(batch.tensordict(use_remove_padding=True))
-    workers = group.compute_token_weights(batch.tensordict())["delta_weights"].to_padded_tensor(0.0)
+    workers = solved_weights(group, batch.tensordict())
     correction = torch.where(plain.mask, torch.rand(plain.mask.shape), 0.0)
-    fields = {"rollout_is_weights": correction}
-    for name, field in (("old_log_probs", "log_probs"), ("entropy", "entropy")):
-        rows = [
-            output[field][row][len(prompt) - 1 : len(prompt) - 1 + len(response)]
-            for row, (prompt, response) in enumerate(zip(batch.prompts, batch.responses, strict=True))
-        ]
-        fields[name] = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
+    fields = {
+        "rollout_is_weights": correction,
+        "old_log_probs": of_responses(output["log_probs"], batch),
+        "entropy": of_responses(output["entropy"], batch),
+    }
     data = (
         batch.padded(**fields)
         if layout == "padded"
@@ -163,7 +159,7 @@ def test_a_group_of_equal_rewards_has_no_side(group: Any, batch: Any, plain: Pla
         worker_weights(group, alike, {"method": "delta"}), expected, atol=WEIGHTS, rtol=0
     )
     group.compute_log_prob(alike.padded(use_remove_padding=True))
-    padded = group.compute_token_weights(alike.padded())["delta_weights"].to_padded_tensor(0.0)
+    padded = solved_weights(group, alike.padded())
     torch.testing.assert_close(padded, expected, atol=WEIGHTS, rtol=0)
 
 
@@ -224,7 +220,7 @@ def test_the_classic_trainers_padded_batches_give_the_same_coefficients_and_loss
     weights = core_weights(plain, "delta")
     group.switch({"method": "delta"})
     group.compute_log_prob(batch.padded(use_remove_padding=True))
-    solved = group.compute_token_weights(batch.padded())["delta_weights"].to_padded_tensor(0.0)
+    solved = solved_weights(group, batch.padded())
     torch.testing.assert_close(solved, weights, atol=WEIGHTS, rtol=0)
     nested = update(group, batch, moved, delta_weights=weights)
     padded = padded_update(group, batch, moved, delta_weights=weights)
@@ -248,7 +244,7 @@ def test_the_reference_pass_of_a_lora_run_is_not_kept(group: Any, batch: Any) ->
     group.compute_log_prob(batch.tensordict())
     with pytest.raises(Exception, match="disable_adapter"):  # no adapter here: the pass itself cannot run
         group.compute_log_prob(batch.tensordict(no_lora_adapter=True))
-    weights = group.compute_token_weights(batch.tensordict())["delta_weights"].to_padded_tensor(0.0)
+    weights = solved_weights(group, batch.tensordict())
     assert weights.std() > 0.05  # those of the first pass
 
 
@@ -392,12 +388,8 @@ def engine(group: Any, *overrides: str) -> None:
 
 def response_logps(group: Any, batch: Any, **settings: Any) -> torch.Tensor:
     """Old log-probs of the response tokens, padded."""
-    whole = group.compute_log_prob(batch.tensordict(use_remove_padding=True, **settings))["log_probs"]
-    rows = [
-        row[len(prompt) - 1 : len(prompt) - 1 + len(response)]
-        for row, prompt, response in zip(whole.unbind(), batch.prompts, batch.responses, strict=True)
-    ]
-    return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
+    output = group.compute_log_prob(batch.tensordict(use_remove_padding=True, **settings))
+    return of_responses(output["log_probs"], batch)
 
 
 def check_weights_and_step(group: Any, batch: Any, plain: Plain, method: str = "delta", **block: Any) -> None:
@@ -447,6 +439,6 @@ def test_lora(group: Any, batch: Any, plain: Plain) -> None:
     torch.testing.assert_close(
         reference[plain.mask], plain.logps[plain.mask], atol=rounding(MODEL, 10.0), rtol=0
     )
-    kept = group.compute_token_weights(batch.tensordict())["delta_weights"].to_padded_tensor(0.0)
+    kept = solved_weights(group, batch.tensordict())
     torch.testing.assert_close(kept, own, atol=WEIGHTS, rtol=0)
     assert (kept - core_weights(plain, "delta")).abs().max() > 10 * WEIGHTS

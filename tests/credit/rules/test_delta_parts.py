@@ -8,7 +8,6 @@ from delta_rlvr import Delta
 from delta_rlvr.credit.rules.ablations import Ablation
 from delta_rlvr.credit.rules.delta_parts import DeltaPart
 from delta_rlvr.objectives import get_method
-from delta_rlvr.testing import check_rule
 from support_rules import assert_weights, random_lists, weights_of, weights_on
 
 PARTS = ("side", "token", "scale", "mass")
@@ -20,20 +19,6 @@ SIX = {
     "logps": [[math.log(p) for p in row] for row in ([0.9, 0.5], [0.2, 0.6], [0.4], [0.7])],
 }
 HARD = {"proxy": "scalar", "assignment": "hard", "refinements": 0, "normalize": False}
-
-
-@pytest.mark.parametrize("part", PARTS)
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"scope": "group", "proxy": "head"},
-        {"assignment": "hard", "range_map": False},
-        {"mean_over": "signal"},
-    ],
-    ids=str,
-)
-def test_it_keeps_to_the_rules(part, settings):
-    check_rule(DeltaPart(part=part, **settings), batches=1)
 
 
 def test_by_hand():
@@ -137,5 +122,3 @@ def test_names_and_settings():
     assert "logps" not in DeltaPart(part="side", proxy="topk_hidden").needs
     with pytest.raises(ValueError, match="part='all': choose one of 'side', 'token', 'scale', 'mass'"):
         DeltaPart(part="all")
-    with pytest.raises(ValueError, match="lambda_min=-1: a coefficient cannot be negative"):
-        DeltaPart(lambda_min=-1, part="token")

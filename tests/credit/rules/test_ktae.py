@@ -7,15 +7,9 @@ from fractions import Fraction
 import pytest
 
 from delta_rlvr.credit.rules.ktae import KeyTokens, _evidence
-from delta_rlvr.testing import check_rule
 from support_rules import assert_weights, random_lists, weights_of, weights_on
 
 FOUR = {"tokens": [[1, 2, 3, 4], [1, 2, 5, 4], [1, 6, 7, 4], [1, 6, 5, 8]], "groups": [0, 0, 0, 0]}
-
-
-@pytest.mark.parametrize("rule", [KeyTokens(), KeyTokens(frequency=0, scale=0.5, gain=2, ignored_token=3)])
-def test_it_keeps_to_the_rules(rule):
-    check_rule(rule)
 
 
 def test_two_right_and_two_wrong_responses_by_hand():
@@ -142,18 +136,3 @@ def test_groups_without_a_contrast_are_left_alone():
         [1],
         [],
     ]
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"fisher": -1.0}, "fisher=-1.0: give a finite number of at least 0"),
-        ({"scale": math.nan}, "scale=nan: give a finite number"),
-        ({"fisher": 0.0, "gain": 0.0}, "fisher=0, gain=0: give one of them"),
-        ({"saturation": 0.0}, "saturation=0.0: give a positive number"),
-        ({"length_share": 1.0}, r"length_share=1.0: give 0 up to \(not including\) 1"),
-    ],
-)
-def test_bad_settings(settings, message):
-    with pytest.raises(ValueError, match=message):
-        KeyTokens(**settings)

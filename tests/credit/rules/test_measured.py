@@ -33,8 +33,3 @@ def test_no_credit_at_all_is_plain():
         None, torch.zeros(MASK.shape), ADVANTAGES, MASK, rule=Measured(), measured=torch.zeros(MASK.shape)
     )
     assert nothing.weights.tolist() == [1] * 6
-
-
-def test_settings_that_make_no_range_are_refused():
-    with pytest.raises(ValueError, match="swap them"):
-        Measured(lambda_min=2.0)

@@ -8,20 +8,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from delta_evidence.commands.bench_options import add_settings, add_shared, given_settings, shared_settings
+from delta_evidence.commands.options import add_options, asked
 from delta_evidence.commands.planted_display import show
 from delta_evidence.planted.bench import CreditBench
 from delta_evidence.planted.figure import bench_figure
 from delta_evidence.planted.settings import PlantedSettings
 from delta_evidence.planted.table import agreement_file, bench_result
 from delta_rlvr.exit_codes import at_work
-from delta_rlvr.files import write_json, write_text
+from delta_rlvr.files import dump, write_text
 from delta_rlvr.models.load import check_device
 from delta_rlvr.runs.layout import PROXY_AGREEMENT
 from delta_rlvr.terminal import make_console, say
 
 # Two folders: batches of other sizes are refused in one.
-OUTPUT, QUICK_OUTPUT = Path("runs/credit-bench"), Path("runs/credit-bench-quick")
+FOLDERS = Path("runs/credit-bench"), Path("runs/credit-bench-quick")
 RESULT, FIGURE = "credit_bench.json", "credit_bench.svg"
 
 QUICK: dict[str, Any] = {"policies": ("builtin",), "tasks": ("phrased-sums", "distractor-facts")}
@@ -30,27 +30,18 @@ QUICK |= {"batches": 2, "prompts": 8, "deep_batches": 1, "update_prompts": 8, "a
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    given = PlantedSettings()
-    add_shared(
-        parser,
-        given,
-        policies="builtin; confident and sharp, which are made from it by a short seeded continuation (confident?seed=9 for "
-        "another draw); a folder; smollm2-135m; a hub id",
-        tasks="built-in tasks, settings after '?'",
-        rows="responses in one forward and backward pass; fewer take less memory",
-        folders=(OUTPUT, QUICK_OUTPUT),
-        quick="one policy, two tasks, small batches: half a minute",
-    )
-    shots = "worked solutions before each question, for a policy that was never shown the task"
-    add_settings(parser, given, ("--shots", int, shots))
+    quick = "one policy, two tasks, small batches: half a minute"
+    add_options(parser, PlantedSettings, FOLDERS, quick)
 
 
 def run(options: argparse.Namespace) -> int:
     """The subcommand."""
     check_device(options.device)
     console = make_console()
-    settings = bench_settings(options)
-    folder: Path = options.output or (QUICK_OUTPUT if options.quick else OUTPUT)
+    chosen, folder = asked(options, PlantedSettings, QUICK, FOLDERS)
+    if options.methods is not None:
+        chosen["stability"] = options.methods
+    settings = PlantedSettings(**chosen)
     tell = partial(say, console)
     bench = CreditBench(settings, folder, device=options.device, say=tell)
     bench.prepare()
@@ -65,22 +56,13 @@ def run(options: argparse.Namespace) -> int:
             f"{number}/{len(missing)}  {unit.policy}, {unit.task}, batch {unit.number + 1}: {facts['accuracy']:.0%} right, "
             f"{facts['mixed_groups']:.0%} of the groups mixed; about {left:.1f} min left"
         )
-    documents = bench.documents()
-    result = bench_result(documents, settings)
-    write_json(folder / RESULT, result)
-    agreement = agreement_file(result["agreement"])
-    if agreement is not None:
-        write_json(folder / PROXY_AGREEMENT, agreement)
-    write_text(folder / FIGURE, bench_figure(result))
+    result = bench_result(bench.documents(), settings)
+    files = {RESULT: dump(result, indent=1), FIGURE: bench_figure(result)}
+    if (agreement := agreement_file(result["agreement"])) is not None:
+        files[PROXY_AGREEMENT] = dump(agreement, indent=1)
+    for name, text in files.items():
+        write_text(folder / name, text)
     show(result, settings, console)
-    for name in (RESULT, FIGURE, *([PROXY_AGREEMENT] if agreement is not None else [])):
+    for name in files:
         tell(str(folder / name))
     return 0
-
-
-def bench_settings(options: argparse.Namespace) -> PlantedSettings:
-    """The settings that the options stand for."""
-    chosen = (QUICK if options.quick else {}) | shared_settings(options) | given_settings(options, ["shots"])
-    if options.methods is not None:
-        chosen["stability"] = options.methods
-    return PlantedSettings(**chosen)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,9 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from delta_evidence.commands.bench_options import add_settings, add_shared, given_settings, shared_settings
-from delta_evidence.judging import MOST_JUDGES, judges_beside
-from delta_evidence.measured.bench import DTYPES, MeasuredBench
+from delta_evidence.commands.options import add_options, add_workers, asked
+from delta_evidence.judging import judges_beside
+from delta_evidence.measured.bench import MeasuredBench
 from delta_evidence.measured.figure import measured_figure
 from delta_evidence.measured.settings import MeasuredSettings
 from delta_evidence.measured.table import HEADINGS, cells, markdown, measured_result, ordered, sentences
@@ -25,53 +26,19 @@ from delta_rlvr.files import dump, locked, write_text
 from delta_rlvr.models.load import check_device
 from delta_rlvr.terminal import add_columns, make_console, say
 
-OUTPUT, QUICK_OUTPUT = Path("runs/measured"), Path("runs/measured-quick")
+FOLDERS = Path("runs/measured"), Path("runs/measured-quick")
 RESULT, TABLE, FIGURE = "measured_credit.json", "measured_credit.md", "measured_credit.svg"
 
 QUICK: dict[str, Any] = {"batches": 2, "prompts": 4, "responses": 4, "budget": 64}
 QUICK |= {"update_batches": 4, "gradient_rollouts": 64}
 """A look in a minute: too little to conclude from."""
 
-OPTIONS = (
-    *("responses", "budget", "tolerance", "update_batches", "gradient_rollouts", "max_tokens"),
-    *("dtype", "pass_rows"),
-)
-"""Settings that only this benchmark has."""
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    given = MeasuredSettings()
-    add_shared(
-        parser,
-        given,
-        policies="a policy that can be stacked: builtin, a folder, smollm2-135m, a hub id",
-        tasks="any tasks with verifiable rewards; worked solutions before a question are a setting of the task, as in 'TASK?shots=4'",
-        rows="continuations sampled together",
-        folders=(OUTPUT, QUICK_OUTPUT),
-        quick="small batches and few continuations: a minute",
-    )
-    add_settings(
-        parser,
-        given,
-        ("--responses", int, "responses per batch whose tokens are measured"),
-        ("--budget", int, "continuations per measured response, on average"),
-        (
-            "--tolerance",
-            float,
-            "neighbouring tokens share one value where the sum of 1 - p between them is at most this",
-        ),
-        ("--update-batches", int, "batches whose updates are compared with the gradient; 0 for none"),
-        ("--gradient-rollouts", int, "plain rollouts per prompt that the gradient is estimated from"),
-    )
+    quick = "small batches and few continuations: a minute"
+    add_options(parser, MeasuredSettings, FOLDERS, quick)
+    add_workers(parser)
     add = parser.add_argument
-    add("--max-tokens", type=int, help="longest response (default: the task's own limit)")
-    add("--dtype", choices=DTYPES, help=f"precision of the matrix products (default: {given.dtype})")
-    add_settings(parser, given, ("--pass-rows", int, "responses of one forward and backward pass"))
-    add(
-        "--workers",
-        type=int,
-        help=f"processes that judge (default: one per core beside a GPU, at most {MOST_JUDGES}, else 1)",
-    )
     add(
         "--server",
         metavar="URL",
@@ -90,13 +57,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """The subcommand."""
     check_device(options.device)
-    console, chosen = make_console(), shared_settings(options)
-    own = given_settings(options, OPTIONS)
-    server = _server(options, chosen)
-    if server is not None:
-        own["served"] = server.model
-    settings = MeasuredSettings(**((QUICK if options.quick else {}) | chosen | own))
-    folder: Path = options.output or (QUICK_OUTPUT if options.quick else OUTPUT)
+    console = make_console()
+    chosen, folder = asked(options, MeasuredSettings, QUICK, FOLDERS)
+    server = _server(options, chosen.get("policies", MeasuredSettings.policies))
+    settings = MeasuredSettings(**chosen, served=None if server is None else server.model)
     tell = partial(say, console)
     stop = Stop(options.seconds, tell)
     workers = options.workers if options.workers is not None else judges_beside(options.device)
@@ -108,11 +72,12 @@ def run(options: argparse.Namespace) -> int:
         with at_work():
             done = bench.go()
         result = measured_result(bench.documents(), bench.fidelities(), settings)
-        for name, text in (
-            (RESULT, dump(result, indent=1)),
-            (TABLE, markdown(result)),
-            (FIGURE, measured_figure(result)),
-        ):
+        files = {
+            RESULT: dump(result, indent=1),
+            TABLE: markdown(result),
+            FIGURE: measured_figure(result),
+        }
+        for name, text in files.items():
             write_text(folder / name, text)
     show(result, console)
     if bench.phases.seconds:
@@ -120,19 +85,18 @@ def run(options: argparse.Namespace) -> int:
         tell("seconds: " + ", ".join(f"{name} {seconds:.1f}" for name, seconds in taken))
     if not done:
         tell("stopped before all was measured: the same command goes on from here")
-    for name in (RESULT, TABLE, FIGURE):
+    for name in files:
         tell(str(folder / name))
     return 0 if stop.signal is None else 128 + stop.signal
 
 
-def _server(options: argparse.Namespace, chosen: dict[str, Any]) -> ServerSettings | None:
+def _server(options: argparse.Namespace, policies: Sequence[str]) -> ServerSettings | None:
     """Where continuations come from, if a server was named."""
     if options.server is None:
         for name in ("served_model", "concurrency", "api_key_env"):
             if getattr(options, name) is not None:
                 raise ValueError(f"--{name.replace('_', '-')} belongs to --server: name one, or leave it out")
         return None
-    policies = chosen.get("policies", MeasuredSettings().policies)
     if len(policies) != 1:
         raise ValueError(f"--server holds one model: give one --model, not {len(policies)}")
     return ServerSettings(

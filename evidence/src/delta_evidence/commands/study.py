@@ -6,11 +6,11 @@ import argparse
 from functools import partial
 from pathlib import Path
 
-import torch
 from rich.console import Console
 from rich.table import Table
 
-from delta_evidence.judging import MOST_JUDGES, judges_beside
+from delta_evidence.commands.options import add_device, add_workers
+from delta_evidence.judging import judges_beside
 from delta_evidence.learning.curves import curves_figure
 from delta_evidence.learning.protocol import read_protocols
 from delta_evidence.learning.runner import Study
@@ -37,11 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--model",
         help="where the protocol's model lies on this machine: a folder or a GGUF file (default: as the protocol names it)",
     )
-    add(
-        "--device",
-        default="cuda" if torch.cuda.is_available() else "cpu",
-        help="cpu, cuda or cuda:N (default: cuda where there is one)",
-    )
+    add_device(parser)
     add(
         "--dtype",
         choices=DTYPES,
@@ -60,11 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="responses of one training pass, over all runs side by side; fewer take less memory "
         "(default: 8192 on a GPU, 512 on a CPU)",
     )
-    add(
-        "--workers",
-        type=int,
-        help=f"processes that judge responses (default: one per core beside a GPU, at most {MOST_JUDGES}, else 1)",
-    )
+    add_workers(parser)
     add(
         "--seconds",
         type=float,
@@ -91,6 +83,14 @@ def run(options: argparse.Namespace) -> int:
     console = make_console()
     tell = partial(say, console)
     stop = Stop(options.seconds, tell)
+    machine = Machine(
+        options.device,
+        DTYPES[options.dtype],
+        options.runs_at_once,
+        options.rows_at_once,
+        options.workers if options.workers is not None else judges_beside(options.device),
+        options.checkpoint_seconds,
+    )
     for protocol in read_protocols(options.protocol):
         # A variant's name is STUDY/VARIANT, and its folder is one within the study's.
         variant = protocol.name.partition("/")[2]
@@ -103,7 +103,7 @@ def run(options: argparse.Namespace) -> int:
             if missing and not stop.due():
                 with stop:
                     export = comma_list(options.export)
-                    done = study.go(_machine(options), tell, export=export, stop=stop)
+                    done = study.go(machine, tell, export=export, stop=stop)
                 if not done:
                     left = len(study.missing())
                     tell(f"stopped with {left} runs to go: the same command goes on from here")
@@ -117,18 +117,6 @@ def run(options: argparse.Namespace) -> int:
         write_text(study.folder / "curves.svg", curves_figure(protocol, study.outcomes()))
         tell(f"table: {study.folder / 'table.md'}, curves: {study.folder / 'curves.svg'}")
     return 0 if stop.signal is None else 128 + stop.signal
-
-
-def _machine(options: argparse.Namespace) -> Machine:
-    workers = options.workers if options.workers is not None else judges_beside(options.device)
-    return Machine(
-        device=options.device,
-        compute_dtype=DTYPES[options.dtype],
-        runs_at_once=options.runs_at_once,
-        rows_at_once=options.rows_at_once,
-        workers=workers,
-        checkpoint_seconds=options.checkpoint_seconds,
-    )
 
 
 def show(table: StudyTable, console: Console) -> None:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from scipy.stats import t as student
 
 from delta_evidence.drawing import INK, LINES, MARGIN, RULE, SOFT, WIDTH, Canvas
+from delta_evidence.learning.outcome import Outcome
 from delta_evidence.learning.protocol import Protocol
-from delta_evidence.learning.runner import Outcome
 
 SHOWN = 8  # as many lines as there are colours that can be told apart
 WINDOW = 5  # batches that a point is the mean of: one batch of 256 responses has a standard error of 3 points

@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from delta_evidence.checks import at_least
 from delta_evidence.rollouts import Batch, Collector
 from delta_evidence.stack.memory import with_fewer_rows
 from delta_rlvr.evaluate.drawing import UniformStreams
@@ -76,8 +77,7 @@ class HeldoutSettings:
     """Further scores on the same problems, beside those before and after training at the training's temperature."""
 
     def __post_init__(self) -> None:
-        if self.problems < 1 or self.samples < 1:
-            raise ValueError(f"problems={self.problems}, samples={self.samples}: give at least 1 of each")
+        at_least(self, problems=1, samples=1)
         if len({decoding.temperature for decoding in self.also}) < len(self.also):
             raise ValueError("also: a temperature comes twice; give it all of its batches once")
 

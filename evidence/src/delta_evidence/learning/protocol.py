@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args, get_type_hints
+from types import UnionType
+from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 import yaml
 
+from delta_evidence.checks import at_least
 from delta_evidence.judging import knows_decisive
-from delta_evidence.learning.heldout import Decoding, HeldoutSettings
+from delta_evidence.learning.heldout import HeldoutSettings
 from delta_evidence.weighing import study_method
 from delta_rlvr.files import is_number
 from delta_rlvr.hints import did_you_mean
@@ -48,14 +50,12 @@ class TrainingSettings:
     """Continuations of a response, on average, for arms whose weights need measured credit; no others make any."""
 
     def __post_init__(self) -> None:
-        for name in ("steps", "prompts", "updates", "max_tokens"):
-            if getattr(self, name) is not None and getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)}: give at least 1")
+        at_least(self, steps=1, prompts=1, updates=1, max_tokens=1)
         if self.group < 2:
             raise ValueError(f"group={self.group}: a group's advantage needs at least 2 responses")
         if self.steps % self.updates:
             raise ValueError(f"steps={self.steps}: give a multiple of updates={self.updates}")
-        if self.split not in get_args(get_type_hints(TrainingSettings)["split"]):
+        if self.split not in ("responses", "prompts"):
             raise ValueError(f"split={self.split!r}: choose responses or prompts")
         divided = self.prompts * (self.group if self.split == "responses" else 1)
         if divided % self.updates:
@@ -100,8 +100,7 @@ class Run:
     """Share of the verdicts that training sees flipped."""
 
     def __post_init__(self) -> None:
-        if self.seed < 0:
-            raise ValueError(f"seed={self.seed}: give at least 0")
+        at_least(self, seed=0)
         if not 0 <= self.reward_noise < 0.5:
             raise ValueError(f"reward_noise={self.reward_noise}: give a share below one half")
 
@@ -137,6 +136,14 @@ class Primary:
     task: str | tuple[str, ...]
     """One task, or several for one test over the paired seeds of all of them."""
     end_point: EndPoint = "held_out"
+
+    def __post_init__(self) -> None:
+        named = ("held_out", "over_training")
+        if not isinstance(self.end_point, BatchesTo | HeldoutOver) and self.end_point not in named:
+            raise ValueError(
+                f"end_point={self.end_point!r}: choose held_out, over_training, {{temperature: 0}} (held-out over training) or "
+                "{batches_to: 0.5} (with an accuracy of yours)"
+            )
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -174,8 +181,7 @@ class Protocol:
     def __post_init__(self) -> None:
         if not self.tasks or not self.arms:
             raise ValueError(f"protocol {self.name!r}: give at least one task and one arm")
-        if self.seeds_in_turn is not None and self.seeds_in_turn < 1:
-            raise ValueError(f"protocol {self.name!r}: seeds_in_turn={self.seeds_in_turn}: give at least 1")
+        at_least(self, seeds_in_turn=1)
         if self.baseline not in self.arms:
             raise ValueError(f"protocol {self.name!r}: the baseline {self.baseline!r} is not among its arms")
         for arm, seeds in self.arms.items():
@@ -191,7 +197,12 @@ class Protocol:
                         f"protocol {self.name!r}: the primary comparison's {name!r} is not among the arms and tasks"
                         f"{did_you_mean(name, known)}"
                     )
-            self._check_end_point(self.primary.end_point)
+            end_point, scored = self.primary.end_point, [one.temperature for one in self.heldout.also]
+            if isinstance(end_point, HeldoutOver) and end_point.temperature not in scored:
+                raise ValueError(
+                    f"protocol {self.name!r}: the primary comparison is at temperature {end_point.temperature}, and heldout.also "
+                    f"scores at {', '.join(map(str, scored)) or 'none'}"
+                )
         for decoding in self.heldout.also:
             if late := [batch for batch in decoding.after if batch > self.training.batches]:
                 raise ValueError(
@@ -212,14 +223,6 @@ class Protocol:
                 raise ValueError(
                     f"protocol {self.name!r}: task {name!r} does not know its decisive tokens; leave {', '.join(knowing)} out"
                 )
-
-    def _check_end_point(self, end_point: EndPoint) -> None:
-        scored = [decoding.temperature for decoding in self.heldout.also]
-        if isinstance(end_point, HeldoutOver) and end_point.temperature not in scored:
-            raise ValueError(
-                f"protocol {self.name!r}: the primary comparison is at temperature {end_point.temperature}, and heldout.also scores "
-                f"at {', '.join(map(str, scored)) or 'none'}"
-            )
 
     def settings(self, arm: str) -> ArmSettings:
         """An arm's own."""
@@ -284,66 +287,44 @@ def _merged(base: Mapping[str, Any], changes: Any, where: str) -> dict[str, Any]
 
 
 def _protocol(written: dict[str, Any], where: str) -> Protocol:
-    built = dict(written)
-    if isinstance(built.get("primary"), dict):
-        built["primary"] = _primary(built["primary"], f"{where}: primary")
-    if isinstance(built.get("heldout"), dict) and isinstance(built["heldout"].get("also"), list):
-        also = (_build(Decoding, _tuples(one), f"{where}: heldout.also") for one in built["heldout"]["also"])
-        built["heldout"] = {**built["heldout"], "also": tuple(also)}
-    for key, kind in (("training", TrainingSettings), ("heldout", HeldoutSettings), ("primary", Primary)):
-        if key in built:
-            built[key] = _build(kind, built[key], f"{where}: {key}")
-    tasks = built.get("tasks") or []
-    if not isinstance(tasks, list):
-        raise ValueError(f"{where}: tasks are a list, as in `tasks: [phrased-sums]`")
-    built["tasks"] = tuple(tasks)
-    if not isinstance(built.get("arms", {}), dict):
+    arms = written.get("arms", {})
+    if not isinstance(arms, dict):
         raise ValueError(f"{where}: arms have a number of seeds each, as in `arms: {{dapo: 4, delta: 4}}`")
-    own = {arm: dict(given) for arm, given in built.get("arms", {}).items() if isinstance(given, dict)}
-    if own:
-        built["arms"] = {**built["arms"], **{arm: given.pop("seeds", None) for arm, given in own.items()}}
-        built["arm_settings"] = {
-            arm: _build(ArmSettings, given, f"{where}: arms.{arm}") for arm, given in own.items()
-        }
-    return _build(Protocol, built, where)
-
-
-def _tuples(written: Any) -> Any:
-    """The same with tuples for YAML's lists."""
-    if not isinstance(written, dict):
-        return written
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in written.items()}
-
-
-def _primary(written: dict[str, Any], where: str) -> dict[str, Any]:
-    built = dict(written)
-    if isinstance(built.get("task"), list):
-        built["task"] = tuple(built["task"])
-    end_point = built.get("end_point", "held_out")
-    if isinstance(end_point, dict):
-        kind = HeldoutOver if "temperature" in end_point else BatchesTo
-        built["end_point"] = _build(kind, end_point, f"{where}: end_point")
-    elif end_point not in ("held_out", "over_training"):
-        raise ValueError(
-            f"{where}: end_point={end_point!r}: choose held_out, over_training, {{temperature: 0}} (held-out over training) or "
-            "{batches_to: 0.5} (with an accuracy of yours)"
-        )
-    return built
+    own = {arm: dict(given) for arm, given in arms.items() if isinstance(given, dict)}
+    seeds = {arm: given.pop("seeds", None) for arm, given in own.items()}
+    settings = {arm: _build(ArmSettings, given, f"{where}: arms.{arm}") for arm, given in own.items()}
+    return _build(Protocol, {"tasks": [], **written, "arms": arms | seeds, "arm_settings": settings}, where)
 
 
 def _build(kind: type, values: Any, where: str) -> Any:
+    """A record of what is written."""
     if not isinstance(values, dict):
         raise ValueError(f"{where}: give key: value pairs")
     known = [one.name for one in fields(kind)]
     unknown = sorted(map(str, values.keys() - set(known)))
     if unknown:
         raise ValueError(f"{where}: there is no setting {', '.join(unknown)}; there are {', '.join(known)}")
-    for key, value in values.items():
-        if isinstance(value, str) and _NUMBER_AS_TEXT.fullmatch(value):
-            raise ValueError(
-                f"{where}: YAML reads {key}: {value} as text; write a point and a sign, as in 5.0e-4 or 1.0e+2"
-            )
+    hints = get_type_hints(kind)
     try:
-        return kind(**values)
+        return kind(**{key: _value(hints[key], value, f"{where}: {key}") for key, value in values.items()})
     except TypeError as error:
         raise ValueError(f"{where}: {error}") from error
+
+
+def _value(hint: Any, value: Any, where: str) -> Any:
+    """What is written as its field has it: records for mappings, tuples for lists."""
+    kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    records = [one for one in kinds if is_dataclass(one)]
+    lists = [one for one in kinds if get_origin(one) is tuple]
+    if records and isinstance(value, dict):
+        named = (one for one in records if any(each.name in value for each in fields(one)))
+        return _build(cast(type, next(named, records[0])), value, where)
+    if lists and isinstance(value, list):
+        return tuple(_value(get_args(lists[0])[0], one, where) for one in value)
+    if len(kinds) == 1 and (records or lists):
+        raise ValueError(f"{where}: give {'key: value pairs' if records else 'a list'}")
+    if isinstance(value, str) and _NUMBER_AS_TEXT.fullmatch(value):
+        raise ValueError(
+            f"{where}: YAML reads {value} as text; write a point and a sign, as in 5.0e-4 or 1.0e+2"
+        )
+    return value

@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from delta_evidence.judging import Judge
-from delta_evidence.learning.batch_statistics import DIAGNOSTICS, BatchStatistics
 from delta_evidence.learning.checkpoint import Stack, begun_stacks, path_of
 from delta_evidence.learning.heldout import HeldoutSettings
+from delta_evidence.learning.outcome import RUNS, Outcome, read_outcomes
 from delta_evidence.learning.protocol import Protocol, Run, TrainingSettings
-from delta_evidence.learning.session import Machine, Session, Trained
+from delta_evidence.learning.session import Machine, Session
 from delta_evidence.phases import Phases, ProgressLines
 from delta_evidence.stopping import Stop, Stopped
 from delta_rlvr.evaluate.results import VERSIONS
@@ -25,61 +25,7 @@ from delta_rlvr.models.load import gguf_digest, is_gguf
 from delta_rlvr.tasks.contents import content_digest
 from delta_rlvr.versions import installed_versions
 
-RUNS = "runs.jsonl"
 PROTOCOL = "protocol.json"
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a run came to."""
-
-    run: Run
-    before: float
-    """Held-out accuracy before training."""
-    after: float | None
-    """None for a run that diverged."""
-    curve: list[float]
-    """Accuracy on each rollout batch, before noise: problems that the run had not seen."""
-    entropy: list[float]
-    length: list[float]
-    signal_groups: list[float]
-    weight_sd: list[float]
-    gradient_norm: list[float]
-    """Of the batch's first update."""
-    diverged: int | None = None
-    """The batch (from 0) in which a loss or gradient was not finite; the run ended there. Written only where it happened."""
-    diagnostics: dict[str, list[float | None]] = field(default_factory=dict)
-    """Numbers about the weights by name (`training.DIAGNOSTICS`), in the batches that "batch" lists, None where a batch had none.
-    Outcomes of older versions have none."""
-    heldout: list[dict[str, Any]] = field(default_factory=list)
-    """Further held-out scores (`heldout.Score`), each with its temperature, samples and the number of batches before it."""
-
-    def as_dict(self) -> dict[str, Any]:
-        values = asdict(self)
-        if self.diverged is None:
-            del values["diverged"]
-        for name in ("diagnostics", "heldout"):
-            if not values[name]:
-                del values[name]
-        return values
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Outcome:
-        return cls(**{**values, "run": Run(**values["run"])})
-
-
-def read_outcomes(folder: Path) -> list[Outcome]:
-    """The outcomes that a study's folder holds."""
-    place = folder / RUNS
-    if not place.exists():
-        return []
-    outcomes = []
-    for number, line in enumerate(place.read_text(encoding="utf-8").splitlines(), start=1):
-        try:
-            outcomes.append(Outcome.from_dict(json.loads(line)))
-        except (ValueError, TypeError, KeyError) as error:
-            raise ValueError(f"{place}, line {number} is no outcome ({error}): delete that line") from error
-    return outcomes
 
 
 class Study:
@@ -218,13 +164,12 @@ class Study:
             session.progress.left = sum(len(one.runs) * (batches - one.done) for one in stacks)
             began = time.perf_counter()
             with at_work():
-                trained = session.run(stack, name)
+                trained = session.run(stack, name, before)
             if trained is None:
                 begun, size = stack.halves(self.folder) + begun, min(size, len(stack.runs) // 2)
                 tell(f"{name} does not fit into the device's memory: its runs go on in two halves")
                 continue
-            results = zip(stack.runs, trained, strict=True)
-            self._keep([_outcome(run, before[run.task], result) for run, result in results])
+            self._keep(trained)
             path_of(self.folder, stack.runs).unlink(missing_ok=True)
             finished += 1
             tell(f"{name} done in {time.perf_counter() - began:.0f} s")
@@ -244,37 +189,3 @@ def _stacks(runs: Sequence[Run], size: int) -> list[list[Run]]:
         return []
     each = -(-len(runs) // -(-len(runs) // size))
     return [list(runs[start : start + each]) for start in range(0, len(runs), each)]
-
-
-def _outcome(run: Run, before: float, trained: Trained) -> Outcome:
-    def column(name: str) -> list[float]:
-        return [_short(getattr(batch, name)) for batch in trained.seen]
-
-    return Outcome(
-        run,
-        before,
-        trained.after,
-        curve=column("accuracy"),
-        **{name: column(name) for name in ("entropy", "length", "signal_groups", "weight_sd")},
-        gradient_norm=[_short(batch.gradient_norms[0]) for batch in trained.seen],
-        diverged=trained.diverged,
-        diagnostics=_diagnostics(trained.seen),
-        heldout=trained.heldout,
-    )
-
-
-def _diagnostics(seen: Sequence[BatchStatistics]) -> dict[str, list[float | None]]:
-    diagnosed = [batch for batch in seen if batch.diagnostics]
-    if not diagnosed:
-        return {}
-    columns: dict[str, list[float | None]] = {"batch": [batch.number for batch in diagnosed]}
-    for name in DIAGNOSTICS:
-        values = [batch.diagnostics.get(name) for batch in diagnosed]
-        if any(value is not None for value in values):
-            columns[name] = [None if value is None else _short(value) for value in values]
-    return columns
-
-
-def _short(value: float) -> float:
-    """What outcomes keep of a number: four digits."""
-    return float(f"{value:.4g}")

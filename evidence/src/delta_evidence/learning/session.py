@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import torch
 
+from delta_evidence.checks import at_least
 from delta_evidence.judging import Judge
-from delta_evidence.learning.batch_statistics import BatchStatistics
 from delta_evidence.learning.checkpoint import Stack, path_of, write_state
 from delta_evidence.learning.heldout import Decoding, Score, heldout_scores
+from delta_evidence.learning.outcome import BatchStatistics, Outcome
 from delta_evidence.learning.protocol import Protocol
 from delta_evidence.learning.training import StackedTraining
 from delta_evidence.phases import Phases, ProgressLines
@@ -47,9 +48,7 @@ class Machine:
     """Time between two checkpoints of a stack. There is one too when a study is stopped."""
 
     def __post_init__(self) -> None:
-        for name in ("runs_at_once", "rows_at_once", "workers"):
-            if getattr(self, name) is not None and getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)}: give at least 1")
+        at_least(self, runs_at_once=1, rows_at_once=1, workers=1)
         if self.checkpoint_seconds < 0:
             raise ValueError(f"checkpoint_seconds={self.checkpoint_seconds:g}: give 0 or more")
 
@@ -66,19 +65,6 @@ class Machine:
     def rows(self) -> int:
         """`rows_at_once`, or its default."""
         return self.rows_at_once or (8192 if self.cuda else 512)
-
-
-@dataclass(frozen=True)
-class Trained:
-    """What one run of a stack came to."""
-
-    after: float | None
-    """Held-out accuracy; None for a run that diverged."""
-    seen: list[BatchStatistics]
-    diverged: int | None
-    """The batch in which it did."""
-    heldout: list[dict[str, Any]] = field(default_factory=list)
-    """The scores of `HeldoutSettings.also`, with the batch after which each was made."""
 
 
 @dataclass
@@ -135,12 +121,12 @@ class Session:
             scores = self._score(self._collector(tasks), tasks, self._at_the_end())
             return {name: score.accuracy for name, score in zip(names, scores, strict=True)}
 
-    def run(self, stack: Stack, name: str) -> list[Trained] | None:
-        """Train and score the runs side by side; None where the device has too little memory for so many of them. What they came to
-        by then is in their checkpoint, if they had one or could be given one."""
+    def run(self, stack: Stack, name: str, before: Mapping[str, float]) -> list[Outcome] | None:
+        """Train and score the runs side by side, with the score `before` by task; None where the device has too little memory for so
+        many of them. What they came to by then is in their checkpoint, if they had one or could be given one."""
         trained = None
         try:
-            trained = self._train_and_score(stack, name)
+            trained = self._train_and_score(stack, name, before)
         except torch.OutOfMemoryError:
             if len(stack.runs) == 1:
                 raise ValueError(
@@ -151,7 +137,7 @@ class Session:
         free_memory()
         return trained
 
-    def _train_and_score(self, stack: Stack, name: str) -> list[Trained]:
+    def _train_and_score(self, stack: Stack, name: str, before: Mapping[str, float]) -> list[Outcome]:
         self.progress.where = name
         named = {spec: get_task(spec) for spec in {run.task for run in stack.runs}}
         tasks = [named[run.task] for run in stack.runs]
@@ -204,13 +190,15 @@ class Session:
             self.phases.on_enter = lambda: None
         self._export(training)
         return [
-            Trained(
-                None if place in training.diverged else score.accuracy,
+            Outcome.of(
+                run,
                 training.seen[place],
-                training.diverged.get(place),
-                training.scores[place],
+                before=before[run.task],
+                after=None if place in training.diverged else after[place].accuracy,
+                diverged=training.diverged.get(place),
+                heldout=training.scores[place],
             )
-            for place, score in enumerate(after)
+            for place, run in enumerate(stack.runs)
         ]
 
     def _collector(self, tasks: Sequence[Task]) -> Collector:

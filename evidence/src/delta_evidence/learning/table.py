@@ -10,8 +10,8 @@ from typing import Any
 
 from delta_evidence.learning.curves import smooth
 from delta_evidence.learning.heldout import Decoding
+from delta_evidence.learning.outcome import Outcome
 from delta_evidence.learning.protocol import BatchesTo, EndPoint, HeldoutOver, Primary, Protocol
-from delta_evidence.learning.runner import Outcome
 from delta_rlvr.evaluate.seeds import (
     SeedComparison,
     adjust,
@@ -79,14 +79,10 @@ def _scored(decoding: Decoding, what: str) -> Measure:
             return statistics.fmean(one["accuracy"] for one in found)
         return last["accuracy"] if what == "end" else last["pass_at"][what]
 
-    if what == "over":
-        return Measure(
-            f"{key}_over", f"held-out accuracy over training, {how}", f"held-out over training, {how}", score
-        )
-    if what == "end":
-        return Measure(
-            f"{key}_end", f"held-out accuracy at the end, {how}", f"held-out at the end, {how}", score
-        )
+    words = {"over": "held-out {}over training, {}", "end": "held-out {}at the end, {}"}
+    if what in words:
+        name, heading = (words[what].format(more, how) for more in ("accuracy ", ""))
+        return Measure(f"{key}_{what}", name, heading, score)
     return Measure(
         f"{key}_pass_{what}", f"held-out pass@{what} at the end, {how}", f"pass@{what}, {how}", score
     )

@@ -17,12 +17,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from delta_evidence.learning.batch_statistics import (
-    DIAGNOSED_EVERY,
-    DIAGNOSTICS,
-    BatchStatistics,
-    batch_statistics,
-)
+from delta_evidence.learning.outcome import DIAGNOSED_EVERY, DIAGNOSTICS, BatchStatistics
 from delta_evidence.learning.protocol import ArmSettings, Run, TrainingSettings
 from delta_evidence.measured.continuations import StackContinuations, responses_of
 from delta_evidence.measured.measure import TOLERANCE, check_budget, measure
@@ -178,13 +173,13 @@ class StackedTraining:
         self.within_batch = False
         with self.phases("statistics"):
             return [
-                batch_statistics(
+                BatchStatistics.of(
                     number,
                     batch,
                     weights[place],
                     settings.group,
                     losses=tuple(losses[place] for losses, _ in steps),
-                    norms=tuple(norms[place] for _, norms in steps),
+                    gradient_norms=tuple(norms[place] for _, norms in steps),
                     diagnostics=diagnostics[place],
                 )
                 for place, batch in enumerate(rollouts)

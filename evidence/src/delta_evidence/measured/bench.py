@@ -33,7 +33,6 @@ from delta_evidence.measured.settings import MeasuredSettings
 from delta_evidence.phases import Phases, ProgressLines
 from delta_evidence.rollouts import make_collector
 from delta_evidence.stack.memory import free_memory
-from delta_evidence.stack.model_weights import shape_of
 from delta_evidence.stopping import Stop, Stopped
 from delta_rlvr.evaluate.server_sampler import ServerSettings
 from delta_rlvr.files import atomic, write_json
@@ -97,7 +96,6 @@ class MeasuredBench(Bench[MeasuredSettings]):
             return
         self.progress.begin(f"policy {policy}", 0)
         model, tokenizer = load_policy(policy)
-        shape_of(model)  # refuses what cannot be stacked, in words
         with Judge(tokenizer, self.workers) as judge:
             for name in unfinished:
                 task = get_task(name)

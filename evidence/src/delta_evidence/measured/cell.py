@@ -92,7 +92,7 @@ class Cell:
                 facts |= planted_agreement([_decisive(rollouts, row) for row in rows], right, credits)
             agreements = {name: labels.agreement(rho) for name, rho in weights.items()}
             records = [
-                {"method": name, "condition": CLEAN.name, **measures}
+                {"method": name, "condition": CLEAN, **measures}
                 for name, measures in ({LABELS: labels.reliability()} | agreements).items()
             ]
         return {**asdict(unit), "facts": facts, "records": records}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from delta_evidence.bench import Cells
+from delta_evidence.bench import FIPO_STEP, METHODS, Cells, option
 from delta_evidence.measured.measure import TOLERANCE, check_budget
 from delta_evidence.methods import bench_method, every_method
 from delta_evidence.planted.settings import BASELINE, RIVAL
@@ -20,49 +20,36 @@ PLAIN = (RIVAL, "entropy")
 class MeasuredSettings(Cells):
     """What is measured, on what. Two runs with the same settings give the same numbers on one machine."""
 
-    policies: tuple[str, ...] = (DEFAULT_POLICY,)
-    """Whatever `load_policy` takes and can be stacked."""
-    tasks: tuple[str, ...] = (DEFAULT_TASK,)
-    """Any tasks with verifiable rewards."""
-    methods: tuple[str, ...] = ()
-    """None given: every one there is that can be given what it needs."""
-    batches: int = 4
-    """Independent rollout batches of each policy and task whose tokens are measured."""
-    prompts: int = 16
-    """Prompts a batch."""
-    group: int = 8
-    """Responses a prompt (G)."""
-    responses: int = 12
-    """Responses of a batch whose tokens are measured: of groups with both outcomes, as many right as wrong ones where there are."""
-    budget: int = 1024
-    """Continuations of a measured response, on average."""
-    tolerance: float = TOLERANCE
-    """Tokens between which the sum of 1 - p is at most this share their value."""
-    update_batches: int = 16
-    """Rollout batches of one set of prompts whose updates are compared with the gradient (0: none)."""
-    gradient_rollouts: int = 512
-    """Plain rollouts of each of these prompts behind the gradient of the expected reward."""
-    max_tokens: int | None = None
-    """Longest response; None for the task's own limit."""
-    seed: int = 0
-    """Of prompts, rollouts and continuations."""
-    learning_rate: float = 5e-4
-    """Of the one DAPO step after which FIPO's weights are taken."""
-    temperature: float = 1.0
-    """Of sampling."""
-    dtype: str = "float32"
-    """Of the matrix products."""
-    rows_at_once: int = 1024
-    """Continuations that are sampled together."""
-    pass_rows: int = 256
-    """Responses in one forward and backward pass."""
+    policies: tuple[str, ...] = option(
+        (DEFAULT_POLICY,), "a policy that can be stacked: builtin, a folder, smollm2-135m, a hub id"
+    )
+    tasks: tuple[str, ...] = option(
+        (DEFAULT_TASK,),
+        "any tasks with verifiable rewards; worked solutions before a question are a setting of the task, as in 'TASK?shots=4'",
+    )
+    methods: tuple[str, ...] = option((), METHODS)
+    batches: int = option(4, "rollout batches per policy and task")
+    prompts: int = option(16, "prompts per batch")
+    group: int = option(8, "responses per prompt")
+    responses: int = option(12, "responses per batch whose tokens are measured")
+    budget: int = option(1024, "continuations per measured response, on average")
+    tolerance: float = option(
+        TOLERANCE, "neighbouring tokens share one value where the sum of 1 - p between them is at most this"
+    )
+    update_batches: int = option(16, "batches whose updates are compared with the gradient; 0 for none")
+    gradient_rollouts: int = option(512, "plain rollouts per prompt that the gradient is estimated from")
+    max_tokens: int | None = option(None, "longest response (default: the task's own limit)")
+    seed: int = option(0, "seed of prompts, samples and noise")
+    learning_rate: float = option(5e-4, FIPO_STEP)
+    temperature: float = option(1.0, "sampling temperature")
+    dtype: str = option("float32", "precision of the matrix products", choices=("float32", "bfloat16"))
+    rows_at_once: int = option(1024, "continuations sampled together")
+    pass_rows: int = option(256, "responses of one forward and backward pass")
     served: str | None = None
     """The model's name on the server that continuations come from; None where they come from the policy in this process."""
 
     def __post_init__(self) -> None:
-        self.check(responses=2, update_batches=0, gradient_rollouts=8, pass_rows=1)
-        if self.max_tokens is not None and self.max_tokens < 1:
-            raise ValueError(f"max_tokens={self.max_tokens}: give at least 1")
+        self.check(responses=2, update_batches=0, gradient_rollouts=8, pass_rows=1, max_tokens=1)
         if self.update_batches == 1:
             raise ValueError("update_batches=1: give 0, or at least 2, which tell bias from variance")
         check_budget(self.budget, self.tolerance)

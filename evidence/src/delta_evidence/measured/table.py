@@ -14,10 +14,20 @@ from delta_evidence.measured.estimate import Z
 from delta_evidence.measured.fidelity import MEASURES as FIDELITY
 from delta_evidence.measured.fidelity import fidelity_rows, gradient_facts
 from delta_evidence.measured.settings import PLAIN, MeasuredSettings
-from delta_evidence.methods import label
+from delta_evidence.methods import label, listed
 from delta_evidence.planted.measures import SIDES, Spread
 from delta_evidence.planted.settings import BASELINE
-from delta_evidence.planted.table import Document, Row, by_method, facts, or_nan, slices, table, value
+from delta_evidence.planted.table import (
+    Document,
+    Row,
+    by_method,
+    facts,
+    number_text,
+    or_nan,
+    slices,
+    table,
+    value,
+)
 
 SCHEMA = 1
 AGREEMENT = ("right_rank", "right_auroc", "right_gain", "wrong_rank", "wrong_auroc", "wrong_gain", "sign")
@@ -80,7 +90,7 @@ def _fidelity(documents: Sequence[Document]) -> dict[str, dict[str, Any]]:
 
 def cells(row: Row) -> list[str]:
     """A row of the table, without its name."""
-    return [_number(value(row, measure).mean, measure) for measure in HEADINGS]
+    return [_mean(row, measure) for measure in HEADINGS]
 
 
 def ordered(result: dict[str, Any], part: str = "all") -> list[Row]:
@@ -108,7 +118,7 @@ def sentences(result: dict[str, Any]) -> list[str]:
         }
         ahead = sorted((name for name in over if over[name].low > 0), key=lambda name: -over[name].mean)
         said.append(
-            f"At equal step length the update gains more expected reward than {BASELINE}'s with: {_listed(ahead)}."
+            f"At equal step length the update gains more expected reward than {BASELINE}'s with: {listed(ahead)}."
             if ahead
             else f"No method's update gains more expected reward at equal step length than {BASELINE}'s, as far as the intervals tell."
         )
@@ -122,7 +132,7 @@ def sentences(result: dict[str, Any]) -> list[str]:
             f"On {side} responses 1 - p finds the top tenth by measured credit with AUROC {rival:.3f} "
             f"(the labels' own halves: {ceiling:.3f}); "
             + (
-                f"above it: {_listed(above)}."
+                f"above it: {listed(above)}."
                 if above
                 else "no weight is above it, as far as the intervals tell."
             )
@@ -143,8 +153,8 @@ def _planted_sentence(facts: dict[str, Any]) -> str:
         return ""
     return (
         f"{facts['policy']} on {facts['task']}: the size of the measured credit finds the planted decisive tokens with AUROC "
-        f"{_number(right)} on right and {_number(wrong)} on wrong responses. {share:.0%} of the wrong ones had a chance of at least "
-        f"{OPEN:g} before the slip; on these it is {_number(still_open)}."
+        f"{number_text(right)} on right and {number_text(wrong)} on wrong responses. {share:.0%} of the wrong ones had a chance of at "
+        f"least {OPEN:g} before the slip; on these it is {number_text(still_open)}."
     )
 
 
@@ -171,7 +181,7 @@ def markdown(result: dict[str, Any]) -> str:
         tokens = one.get("tokens", 0) * one["batches"]
         lines.append(
             f"| {one['policy']}, {one['task']} | {one['accuracy']:.1%} | {tokens:.0f} | {one.get('sure_share', math.nan):.0%} | "
-            f"{_number(cosine)} |"
+            f"{number_text(cosine)} |"
         )
     return "\n".join(lines) + "\n"
 
@@ -179,16 +189,10 @@ def markdown(result: dict[str, Any]) -> str:
 def _with_reach(row: Row) -> list[str]:
     spreads = {measure: value(row, measure) for measure in HEADINGS}
     return [
-        _number(one.mean, measure) + ("" if math.isnan(one.low) else f" ± {(one.high - one.low) / 2:.3f}")
+        _mean(row, measure) + ("" if math.isnan(one.low) else f" ± {(one.high - one.low) / 2:.3f}")
         for measure, one in spreads.items()
     ]
 
 
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(label(name) for name in names)
-
-
-def _number(number: float, measure: str = "") -> str:
-    if math.isnan(number):
-        return "-"
-    return f"{number:+.3f}" if measure == "over" else f"{number:.3f}"
+def _mean(row: Row, measure: str) -> str:
+    return number_text(value(row, measure).mean, sign="+" if measure == "over" else "")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import yaml
 
-from delta_evidence.learning.protocol import HeldoutOver, Protocol, read_protocols
-from delta_evidence.learning.runner import Outcome, read_outcomes
+from delta_evidence.learning.outcome import Outcome, read_outcomes
+from delta_evidence.learning.protocol import Protocol, read_protocols
 from delta_evidence.learning.table import StudyTable, study_table
 
 MODELS = {
@@ -42,11 +42,6 @@ class KeptStudy:
     def real(self) -> bool:
         """Of a language model, not of a policy that was made for its task."""
         return self.protocol.model != "builtin"
-
-    @property
-    def greedy(self) -> bool:
-        declared = self.protocol.primary
-        return declared is not None and declared.end_point == HeldoutOver(0)
 
     @property
     def rate(self) -> str:

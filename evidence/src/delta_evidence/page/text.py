@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+import re
 import statistics
+import textwrap
 from collections.abc import Iterable, Sequence
 from itertools import count
 from pathlib import Path
 
 from scipy import stats
 
-from delta_evidence.learning.runner import read_outcomes
+from delta_evidence.learning.outcome import read_outcomes
 from delta_evidence.learning.table import Measure
 from delta_evidence.page.figures import forest, paths
 from delta_evidence.page.studies import KeptStudy, Pair, read_studies, short_task
@@ -18,8 +20,13 @@ from delta_rlvr.evaluate.bootstrap import Interval
 from delta_rlvr.evaluate.seeds import gap_text, mean_over_seeds
 from delta_rlvr.evaluate.significance import detectable_in_spreads, sign_flip_test
 
-SHARED = ("README.md", "docs/index.md", "docs/faq.md")
+SHARED = ("README.md",)
 """Pages that have the summary between two marks."""
+EARLIER = "smollm2-chain-sum-controls-200"
+"""DAPO and DelTA at 1e-5 on the seeds of `smollm2-learning-rate`, from before `smollm2-explain`."""
+_WHOLE = ("|", "#", "!", "<!--", "    ")
+"""How lines begin that stay whole: tables, headings, images, comments and code."""
+_ITEM = re.compile(r"(?:-|\d+\.) ")
 BEGIN, END = "<!-- evidence: begin -->\n", "<!-- evidence: end -->"
 
 
@@ -28,10 +35,10 @@ def pages(root: Path) -> dict[Path, str]:
     evidence = root / "evidence"
     studies = read_studies(evidence)
     blanks = fill(studies, evidence)
-    summary = (evidence / "summary.md").read_text(encoding="utf-8").format(**blanks)
+    summary = wrapped((evidence / "summary.md").read_text(encoding="utf-8").format(**blanks))
     page = (evidence / "page.md").read_text(encoding="utf-8")
     made = {
-        root / "docs" / "evidence.md": page.format(**blanks, summary=summary.strip()),
+        root / "docs" / "evidence.md": wrapped(page.format(**blanks, summary=summary.strip())),
         root / "docs" / "figures" / "evidence_forest.svg": forest(studies),
         root / "docs" / "figures" / "evidence_entropy.svg": paths(studies),
     }
@@ -44,6 +51,29 @@ def pages(root: Path) -> dict[Path, str]:
         head, _, rest = text.partition(BEGIN)
         made[root / name] = f"{head}{BEGIN}{summary}{END}{rest.partition(END)[2]}"
     return made
+
+
+def wrapped(text: str) -> str:
+    """Markdown with its paragraphs and items in lines of at most 120 characters; the other lines as they are."""
+    lines = [""]
+    for line in text.splitlines():
+        whole = not lines[-1] or not line or line.startswith(_WHOLE) or lines[-1].startswith(_WHOLE)
+        if whole or _ITEM.match(line):
+            lines.append(line)
+        else:
+            lines[-1] += f" {line.strip()}"
+    return "\n".join(line if line.startswith(_WHOLE) else _lines(line) for line in lines[1:]) + "\n"
+
+
+def _lines(text: str) -> str:
+    """One paragraph or item in lines; none of them begins with what Markdown would take for an item."""
+    item = _ITEM.match(text)
+    kept = re.sub(r" (?=(?:[-+*]|\d+\.) )", "\0", text)
+    indent = " " * len(item.group()) if item else ""
+    filled = textwrap.fill(
+        kept, 120, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+    return filled.replace("\0", " ")
 
 
 def fill(studies: Sequence[KeptStudy], evidence: Path) -> dict[str, str]:
@@ -66,12 +96,10 @@ def fill(studies: Sequence[KeptStudy], evidence: Path) -> dict[str, str]:
     return {
         "smollm2": _gap(_over(smollm2)),
         "smollm2_pairs": str(len(smollm2)),
-        "smollm2_end": _gap(_end(smollm2)),
         "qwen": _gap(_over(qwen)),
         "qwen_pairs": str(len(qwen)),
         "tiny": _gap(_over(tiny)),
         "tiny_pairs": str(len(tiny)),
-        "tuned": _gap(_over(by_name["smollm2-learning-rate/twice"].pairs("delta"))),
         "fading": _gap(fading),
         "fading_p": _p(_flips(fading)),
         "last_fifth": _gap(last),
@@ -79,7 +107,8 @@ def fill(studies: Sequence[KeptStudy], evidence: Path) -> dict[str, str]:
         "entropy_r": f"{line.rvalue:.2f}",
         "entropy_p": _p(line.pvalue),
         "level": _gap(Interval(line.intercept, line.intercept - reach, line.intercept + reach, 0.95, 0)),
-        "greedy": _greedy_words(studies),
+        "greedy": _greedy_table(judged),
+        "greedy_pairs": str(len(_greedy(judged, "fading"))),
         "greedy_scalar": _gap(_greedy(judged, "delta-scalar")),
         "greedy_fading": _gap(_greedy(judged, "fading")),
         "sampled_fading": _gap(_over(judged.pairs("fading"))),
@@ -88,9 +117,8 @@ def fill(studies: Sequence[KeptStudy], evidence: Path) -> dict[str, str]:
         "primaries": _primaries(studies),
         "notes": "; ".join(f"`{study.name}`: {study.note}" for study in studies if study.note),
         "pooled": _table(["model", "pairs", "over training", "p", "at the end", "p"], pooled),
-        "corners": _arms([corners, faded]),
         "steps": str(max(study.protocol.training.steps for study in studies)),
-        "draws": _draws(by_name["smollm2-chain-sum-controls-200"], by_name["smollm2-explain"]),
+        "draws": _draws(by_name[EARLIER], by_name["smollm2-explain"]),
         "seeds": _seeds(studies),
         "details": "\n".join(f"- [{title}](../evidence/docs/{name}.md)" for name, title in DETAILS.items()),
         **_rates(evidence),
@@ -98,10 +126,11 @@ def fill(studies: Sequence[KeptStudy], evidence: Path) -> dict[str, str]:
 
 
 DETAILS = {
-    "smollm2": "SmolLM2-135M: which part of DelTA learns, wider ranges, how much of a coefficient is chance",
-    "qwen": "Qwen2.5-Coder-0.5B on GSM8K: with hidden states, without them, and the sides alone",
-    "tiny_policies": "Tiny policies: the main study, what perfect credit is worth, rivals, pilots",
-    "credit": "Where the credit lands: planted and measured credit",
+    "smollm2": "SmolLM2-135M: which part of DelTA learns",
+    "qwen": "Qwen2.5-Coder-0.5B on GSM8K",
+    "tiny_policies": "Tiny policies: selections, and what perfect credit is worth",
+    "credit": "Where the credit lands",
+    "studies": "How to run studies and benchmarks of your own",
 }
 
 
@@ -149,18 +178,21 @@ def _primaries(studies: Iterable[KeptStudy]) -> str:
             continue
         tasks = " and ".join(map(short_task, declared.tasks))
         measure = _deciding(study)
+        against = "" if study.protocol.baseline == "dapo" else f" against `{study.protocol.baseline}`"
         rows.append(
             [
                 f"`{study.name}`",
                 f"{study.model}, {tasks}, lr {study.rate}",
-                f"`{row.method}` against `{study.protocol.baseline}`, {measure.name}",
+                f"`{row.method}`{against}, {measure.name.removeprefix('accuracy ')}",
                 str(row.pairs),
                 f"**{gap_text(row.difference, measure.unit)}**",
                 _p(row.p_paired),
                 study.committed or "-",
             ]
         )
-    return _table(["study", "model, task", "declared", "pairs", "difference", "p", "committed"], rows)
+    return _table(
+        ["study", "model, task", "declared, against `dapo`", "pairs", "difference", "p", "committed"], rows
+    )
 
 
 def _deciding(study: KeptStudy) -> Measure:
@@ -187,27 +219,13 @@ def _greedy(study: KeptStudy, arm: str) -> list[float]:
     return [score(pair.own) - score(pair.base) for pair in study.pairs(arm)]
 
 
-def _greedy_words(studies: Iterable[KeptStudy]) -> str:
-    """What studies that are decided by greedy accuracy say; or that there is none."""
-    sentences = []
-    for study in studies:
-        if not study.greedy:
-            continue
-        arms = []
-        for arm in study.protocol.arms:
-            gaps = _greedy(study, arm)
-            if arm != study.protocol.baseline and len(gaps) > 1:
-                sampled = [pair.over_training for pair in study.pairs(arm)]
-                arms.append(
-                    f"`{arm}` {_gap(gaps)} (p = {_p(_flips(gaps))}; at T = 1 {_gap(sampled)}, p = {_p(_flips(sampled))})"
-                )
-        sentences.append(
-            f"By greedy held-out accuracy over training, each method at the learning rate that is best for it, against "
-            f"`{study.protocol.baseline}` ({len(gaps)} pairs): {', '.join(arms)}."
-        )
-    return " ".join(sentences) or (
-        "No run of these studies was scored greedily, so that learning faster and sampling more sharply cannot be told apart."
-    )
+def _greedy_table(study: KeptStudy) -> str:
+    rows = []
+    for arm in study.protocol.arms:
+        if gaps := _greedy(study, arm):
+            sampled = _over(study.pairs(arm))
+            rows.append([f"`{arm}`", _gap(gaps), _p(_flips(gaps)), _gap(sampled), _p(_flips(sampled))])
+    return _table(["arm", "greedy", "p", "rollouts at T = 1", "p"], rows)
 
 
 def _rates(evidence: Path) -> dict[str, str]:
@@ -220,7 +238,7 @@ def _rates(evidence: Path) -> dict[str, str]:
     }
     over: dict[tuple[str, str], dict[int, float]] = {}
     end: dict[tuple[str, str], dict[int, float]] = {}
-    for rate, folder in folders.items():
+    for rate, folder in (*folders.items(), (EARLIER, EARLIER)):
         for one in read_outcomes(evidence / "results" / folder):
             if one.after is not None:
                 over.setdefault((rate, one.run.arm), {})[one.run.seed] = statistics.fmean(one.curve)
@@ -236,40 +254,13 @@ def _rates(evidence: Path) -> dict[str, str]:
         rows.append(
             [rate, *levels, _gap(gaps(over, rate)), _p(_flips(gaps(over, rate))), _gap(gaps(end, rate))]
         )
-    gain = [over["2e-5", "dapo"][seed] - value for seed, value in over["1e-5", "dapo"].items()]
-    slope = [a - b for a, b in zip(gaps(over, "2e-5"), gaps(over, "1e-5"), strict=True)]
     table = _table(["learning rate", "DAPO", "DelTA", "difference", "p", "at the end"], rows)
-    return {"rates": table, "rate_gain": _gap(gain), "rate_slope": _gap(slope)}
-
-
-def _arms(studies: Iterable[KeptStudy]) -> str:
-    rows = []
-    for study in studies:
-        for arm in study.protocol.arms:
-            runs = [one for one in study.outcomes if one.run.arm == arm and one.diverged is None]
-            means = [100 * statistics.fmean(one.curve) for one in runs]
-            pairs = list(study.pairs(arm)) if arm != study.protocol.baseline else []
-            rows.append(
-                [
-                    f"`{study.name}`",
-                    f"`{arm}`",
-                    str(len(runs)),
-                    f"{statistics.fmean(means):.1f}, {statistics.median(means):.1f}, {min(means):.0f}",
-                    _gap(_over(pairs)) if pairs else "-",
-                    _p(_flips(_over(pairs))) if pairs else "-",
-                    _gap(_end(pairs)) if pairs else "-",
-                ]
-            )
-    headings = [
-        "study",
-        "arm",
-        "seeds",
-        "over training: mean, median, lowest",
-        "against DAPO",
-        "p",
-        "at the end, against DAPO",
-    ]
-    return _table(headings, rows)
+    blanks = {"rates": table}
+    for name, rate in (("", "1e-5"), ("_other", EARLIER)):
+        gain = [over["2e-5", "dapo"][seed] - value for seed, value in over[rate, "dapo"].items()]
+        slope = [a - b for a, b in zip(gaps(over, "2e-5"), gaps(over, rate), strict=True)]
+        blanks |= {f"rate_gain{name}": _gap(gain), f"rate_slope{name}": _gap(slope)}
+    return blanks
 
 
 def _lowest(study: KeptStudy, arm: str) -> str:
@@ -287,9 +278,9 @@ def _draws(first: KeptStudy, second: KeptStudy) -> str:
         gaps = [runs[1][seed] - runs[0][seed] for seed in runs[0].keys() & runs[1].keys()]
         fell = sum(gap < 0 for gap in gaps)
         words.append(
-            f"{arm} moved by {_gap(gaps)} (p = {_p(_flips(gaps))}), down in {fell} of {len(gaps)} seeds"
+            f"`{arm}` moved by {_gap(gaps)} (p = {_p(_flips(gaps))}; down in {fell} of {len(gaps)} seeds)"
         )
-    return f"{'; '.join(words)}."
+    return f"{', '.join(words)}."
 
 
 def _seeds(studies: Iterable[KeptStudy]) -> str:
@@ -304,12 +295,13 @@ def _seeds(studies: Iterable[KeptStudy]) -> str:
                 groups.setdefault(f"{name}, {pair.task}", []).append(pair)
     rows = []
     for name, pairs in groups.items():
-        for what, size in (("over training", _over), ("at the end", _end)):
+        row = [name]
+        for size in (_over, _end):
             spread = 100 * statistics.stdev(size(pairs))
-            needed = [str(_needed(spread, points)) for points in (1, 2, 3)]
-            rows.append([name, what, str(len(pairs)), f"{spread:.1f}", *needed])
+            row += [f"{spread:.1f}", ", ".join(str(_needed(spread, points)) for points in (1, 2, 3))]
+        rows.append(row)
     return _table(
-        ["model, task", "measure", "pairs kept", "SD of a pair", "1 point", "2 points", "3 points"], rows
+        ["model, task", "over training: SD of a pair", "pairs", "at the end: SD of a pair", "pairs"], rows
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import product
 from typing import Any
 from urllib.parse import quote
 
@@ -14,7 +15,7 @@ from torch import Tensor
 from delta_evidence.bench import Bench, PlannedBatch
 from delta_evidence.judging import Judge, knows_decisive
 from delta_evidence.methods import PROXIES, SCOPES
-from delta_evidence.planted.conditions import CLEAN, PERTURBED
+from delta_evidence.planted.conditions import CLEAN, PERTURBED, perturbed_advantages
 from delta_evidence.planted.measures import (
     batch_facts,
     drift,
@@ -23,10 +24,10 @@ from delta_evidence.planted.measures import (
     small_sample,
 )
 from delta_evidence.planted.policies import get_continuation, is_variant, make_variant
+from delta_evidence.planted.proxy_agreement import full_gradients, proxy_agreement
 from delta_evidence.planted.settings import BASELINE, REFERENCE, PlantedSettings
 from delta_evidence.planted.updates import (
     cosines,
-    full_gradient_agreement,
     method_weights,
     take_rows,
     update_vectors,
@@ -86,7 +87,7 @@ class CreditBench(Bench[PlantedSettings]):
             records = [
                 {
                     "method": name,
-                    "condition": CLEAN.name,
+                    "condition": CLEAN,
                     **measure_weights(rho, rollouts, rollouts.advantages),
                     **updates.get(name, {}),
                 }
@@ -171,7 +172,9 @@ class CreditBench(Bench[PlantedSettings]):
         chosen = settings.perturbed
         records = []
         for condition in PERTURBED:
-            moved = condition.advantages(rollouts, group=settings.group, seed=settings.seed, number=number)
+            moved = perturbed_advantages(
+                condition, rollouts, group=settings.group, seed=settings.seed, number=number
+            )
             if not bool((moved != 0).any()):
                 continue
             both = rollouts.mask & ((moved != 0) & (rollouts.advantages != 0))[:, None]
@@ -180,7 +183,7 @@ class CreditBench(Bench[PlantedSettings]):
                 records.append(
                     {
                         "method": method.name,
-                        "condition": condition.name,
+                        "condition": condition,
                         **measure_weights(rho, rollouts, moved),
                         **drift(rho[both], clean[method.name][both]),
                     }
@@ -203,20 +206,21 @@ class CreditBench(Bench[PlantedSettings]):
         if not len(rows):
             return []
         sample = take_rows(rollouts, rows)
-        rules = [
-            Delta(scope=scope, refinements=refinements)  # type: ignore[arg-type]
-            for scope in SCOPES
-            for refinements in (0, 1)
-        ]
-        agreements = full_gradient_agreement(policy, sample, rules=rules, proxies=PROXIES)
+        gradients, head = full_gradients(policy, sample), policy.head[0].detach()
         return [
             {
                 "proxy": proxy,
-                "scope": rule.scope,
-                "refinements": rule.refinements,
+                "scope": scope,
+                "refinements": refinements,
                 "tokens": int(sample.mask.sum()),
                 **asdict(agreement),
             }
-            for rule, by_proxy in zip(rules, agreements, strict=True)
-            for proxy, agreement in by_proxy.items()
+            for scope, refinements in product(SCOPES, (0, 1))
+            for proxy, agreement in proxy_agreement(
+                gradients,
+                sample,
+                head,
+                Delta(scope=scope, refinements=refinements),  # type: ignore[arg-type]
+                PROXIES,
+            ).items()
         ]

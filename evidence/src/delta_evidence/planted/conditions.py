@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -11,38 +9,29 @@ from torch import Tensor
 from delta_evidence.rollouts import Rollouts, draws, flip
 from delta_rlvr.objectives import group_advantages
 
+CLEAN, SPARSE, SHUFFLED = "clean", "sparse", "shuffled"
+NOISE = {f"noise {share:.0%}": share for share in (0.1, 0.2, 0.3)}
+"""The share of the verdicts that is flipped."""
+PERTURBED = (*NOISE, SPARSE, SHUFFLED)
+
 # Draws of a condition must not be those of the samples or of the noise.
 _STREAM = 1 << 42
 
 
-@dataclass(frozen=True)
-class Condition:
-    """What happens to the rewards before advantages are taken. The responses, and what decided them, stay the same."""
-
-    name: str
-    noise: float = 0.0
-    """Share of the verdicts that is flipped."""
-
-    def advantages(
-        self, rollouts: Rollouts, *, group: int, seed: int, number: int
-    ) -> Float[Tensor, " batch"]:
-        """The group-relative advantages under this condition; a response that is left out has 0."""
-        correct = rollouts.correct
-        if self not in (SHUFFLED, SPARSE):
-            return group_advantages(flip(correct, self.noise, seed, number), group)
-        stream = seed + _STREAM + (self == SPARSE)
-        lots = torch.from_numpy(draws(stream, number, (len(correct),))).to(correct.device)
-        if self == SPARSE:
-            return one_right_a_group(correct, group, lots)
-        order = lots.view(-1, group).argsort(1)
-        return group_advantages(correct.view(-1, group).gather(1, order).flatten(), group)
-
-
-CLEAN = Condition("clean")
-SHUFFLED = Condition("shuffled")
-SPARSE = Condition("sparse")
-NOISE = tuple(Condition(f"noise {share:.0%}", share) for share in (0.1, 0.2, 0.3))
-PERTURBED = (*NOISE, SPARSE, SHUFFLED)
+def perturbed_advantages(
+    condition: str, rollouts: Rollouts, *, group: int, seed: int, number: int
+) -> Float[Tensor, " batch"]:
+    """The group-relative advantages under a condition, of which a response that is left out has 0. The responses, and what decided
+    them, stay the same."""
+    correct = rollouts.correct
+    if condition in NOISE:
+        return group_advantages(flip(correct, NOISE[condition], seed, number), group)
+    stream = seed + _STREAM + (condition == SPARSE)
+    lots = torch.from_numpy(draws(stream, number, (len(correct),))).to(correct.device)
+    if condition == SPARSE:
+        return one_right_a_group(correct, group, lots)
+    order = lots.view(-1, group).argsort(1)
+    return group_advantages(correct.view(-1, group).gather(1, order).flatten(), group)
 
 
 def one_right_a_group(

@@ -24,7 +24,7 @@ def bench_figure(result: dict[str, Any]) -> str:
         return nothing_to_show(canvas)
     policies = {name: by_method(result, f"policy {name}") for name in result["settings"]["policies"]}
     policies = {name: own for name, own in policies.items() if own}
-    shuffled = by_method(result, condition=SHUFFLED.name)
+    shuffled = by_method(result, condition=SHUFFLED)
     _explain(canvas, list(policies), bool(shuffled))
     dots = DotRows(canvas, [row["label"] for row in rows], top=100, panels=3)
     for place, side in enumerate(SIDES):
@@ -104,7 +104,7 @@ def _gains(dots: DotRows, rows: Sequence[Row]) -> None:
 
 def _noise(canvas: Canvas, result: dict[str, Any], above: float) -> float:
     """AUROC against the share of flipped verdicts, right and wrong; where the drawing ends."""
-    names = {CLEAN.name: "0", **{one.name: f"{one.noise:.0%}" for one in NOISE}, SHUFFLED.name: "shuffled"}
+    names = {CLEAN: "0", **{name: f"{share:.0%}" for name, share in NOISE.items()}, SHUFFLED: SHUFFLED}
     conditions = {heading: by_method(result, condition=name) for name, heading in names.items()}
     clean, *others = conditions.values()
     methods = [method for method in clean if any(method in rows for rows in others)]

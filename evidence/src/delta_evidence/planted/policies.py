@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
+from torch.nn.utils.rnn import pad_sequence
 
 from delta_rlvr.models import DEFAULT_POLICY, load_policy
 from delta_rlvr.tasks import BUILT_IN
@@ -104,15 +105,14 @@ def collate(
     pairs: list[tuple[str, str]], tokenizer: PreTrainedTokenizerBase, device: str = "cpu"
 ) -> dict[str, torch.Tensor]:
     """Right-padded ids, and the labels of the solutions and their end."""
-    rows = []
+    ids, labels = [], []
     for prompt, solution in pairs:
-        asked, answered = tokenizer(prompt)["input_ids"], tokenizer(solution)["input_ids"]
-        rows.append((asked, [*answered, tokenizer.eos_token_id]))
-    longest = max(len(asked) + len(answered) for asked, answered in rows)
-    ids = torch.full((len(rows), longest), tokenizer.pad_token_id)
-    labels = torch.full_like(ids, IGNORED)
-    for place, (asked, answered) in enumerate(rows):
-        ids[place, : len(asked) + len(answered)] = torch.tensor([*asked, *answered])
-        labels[place, len(asked) : len(asked) + len(answered)] = torch.tensor(answered)
+        asked = tokenizer(prompt)["input_ids"]
+        answered = [*tokenizer(solution)["input_ids"], tokenizer.eos_token_id]
+        ids.append(torch.tensor([*asked, *answered]))
+        labels.append(torch.tensor([*[IGNORED] * len(asked), *answered]))
     # Padding stands on the right, where no real token attends to it.
-    return {"input_ids": ids.to(device), "labels": labels.to(device)}
+    return {
+        "input_ids": pad_sequence(ids, batch_first=True, padding_value=tokenizer.pad_token_id).to(device),
+        "labels": pad_sequence(labels, batch_first=True, padding_value=IGNORED).to(device),
+    }

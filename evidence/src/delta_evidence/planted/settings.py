@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from delta_evidence.bench import Cells
+from delta_evidence.bench import FIPO_STEP, METHODS, Cells, option
 from delta_evidence.methods import bench_method, every_method
 from delta_rlvr.models import DEFAULT_POLICY
 from delta_rlvr.objectives import Method
@@ -32,36 +32,32 @@ STABILITY = (
 class PlantedSettings(Cells):
     """What is measured, on what. Two runs with the same settings give the same numbers on one machine."""
 
-    policies: tuple[str, ...] = (DEFAULT_POLICY, "confident")
-    """`builtin`, a continuation of it (`policies.VARIANTS`), or whatever `load_policy` takes."""
-    tasks: tuple[str, ...] = tuple(BUILT_IN)
-    """Tasks that know their decisive tokens."""
-    methods: tuple[str, ...] = ()
-    """None given: every one there is."""
+    policies: tuple[str, ...] = option(
+        (DEFAULT_POLICY, "confident"),
+        "builtin; confident and sharp, which are made from it by a short seeded continuation (confident?seed=9 for another draw); "
+        "a folder; smollm2-135m; a hub id",
+    )
+    tasks: tuple[str, ...] = option(tuple(BUILT_IN), "built-in tasks, settings after '?'")
+    methods: tuple[str, ...] = option((), METHODS)
     stability: tuple[str, ...] = STABILITY
     """Those of them that are also measured under noise, sparse and shuffled rewards, and by length."""
-    batches: int = 4
-    """Independent rollout batches of each policy and task."""
-    prompts: int = 32
-    """Prompts a batch."""
-    group: int = 8
-    """Responses a prompt (G)."""
-    seed: int = 0
-    """Of prompts, samples and noise. Random weights have their own, as in "delta-random?seed=1"."""
+    batches: int = option(4, "rollout batches per policy and task")
+    prompts: int = option(32, "prompts per batch")
+    group: int = option(8, "responses per prompt")
+    seed: int = option(0, "seed of prompts, samples and noise")
     deep_batches: int = 2
     """Batches of each policy and task with the costly measures too: updates against the oracle's, and stability."""
     update_prompts: int = 16
     """Prompts of such a batch that count in its update (a backward pass a method)."""
     agreement_tokens: int = 1000
     """Tokens of the first batch whose full gradients are taken (0: none)."""
-    learning_rate: float = 5e-4
-    """Of the one DAPO step after which FIPO's weights are taken."""
-    temperature: float = 1.0
-    """Of sampling."""
-    shots: int = 0
-    """Worked solutions before each question, for policies that were never shown the task; a response is then one line."""
-    rows_at_once: int = 256
-    """Responses in one forward and backward pass."""
+    learning_rate: float = option(5e-4, FIPO_STEP)
+    temperature: float = option(1.0, "sampling temperature")
+    shots: int = option(
+        0,
+        "worked solutions before each question, for a policy that was never shown the task; a response is then one line",
+    )
+    rows_at_once: int = option(256, "responses in one forward and backward pass; fewer take less memory")
 
     def __post_init__(self) -> None:
         self.check(deep_batches=0, update_prompts=1, agreement_tokens=0, shots=0)

@@ -76,7 +76,7 @@ def facts(documents: Sequence[Document]) -> list[dict[str, Any]]:
     for (policy, task), some in _grouped(documents, "policy", "task").items():
         batches = [document["facts"] for document in some]
         keys = dict.fromkeys(key for batch in batches for key in batch)
-        means = {key: _mean(batch.get(key) for batch in batches) for key in keys}
+        means = {key: mean_of_known(batch.get(key) for batch in batches) for key in keys}
         rows.append({"policy": policy, "task": task, "batches": len(batches), **means})
     return rows
 
@@ -91,7 +91,7 @@ def agreement(documents: Sequence[Document]) -> list[dict[str, Any]]:
             "refinements": refinements,
             "cells": len(records),
             "tokens": sum(record["tokens"] for record in records),
-            **{measure: _mean(record[measure] for record in records) for measure in AGREEMENT},
+            **{measure: mean_of_known(record[measure] for record in records) for measure in AGREEMENT},
             **{f"{measure}_range": _range(record[measure] for record in records) for measure in AGREEMENT},
         }
         for (proxy, scope, refinements), records in _grouped(every, "proxy", "scope", "refinements").items()
@@ -144,12 +144,12 @@ def value(row: Row, measure: str) -> Spread:
     return Spread(mean, low, high, one.get("batches", 0))
 
 
-def select(result: dict[str, Any], part: str = "all", condition: str = CLEAN.name) -> list[Row]:
+def select(result: dict[str, Any], part: str = "all", condition: str = CLEAN) -> list[Row]:
     """The rows of one slice and condition, in the order of the methods."""
     return [row for row in result["rows"] if row["slice"] == part and row["condition"] == condition]
 
 
-def by_method(result: dict[str, Any], part: str = "all", condition: str = CLEAN.name) -> dict[str, Row]:
+def by_method(result: dict[str, Any], part: str = "all", condition: str = CLEAN) -> dict[str, Row]:
     """The same rows by their method."""
     return {row["method"]: row for row in select(result, part, condition)}
 
@@ -171,7 +171,7 @@ def _with_gains(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     every = []
     for record in records:
         method, condition = record["method"], record["condition"]
-        by_reward = gaps("by_reward", record, method, SHUFFLED.name) if condition == CLEAN.name else {}
+        by_reward = gaps("by_reward", record, method, SHUFFLED) if condition == CLEAN else {}
         every.append({**record, **gaps("gain", record, RIVAL, condition), **by_reward})
     return every
 
@@ -199,11 +199,21 @@ def or_nan(given: float | None) -> float:
     return math.nan if given is None else float(given)
 
 
-def _mean(values: Iterable[float | None]) -> float:
-    known = [number for given in values if not math.isnan(number := or_nan(given))]
+def number_text(number: float, digits: int = 3, sign: str = "") -> str:
+    """A number in a table; a dash for NaN."""
+    return "-" if math.isnan(number) else f"{number:{sign}.{digits}f}"
+
+
+def mean_of_known(values: Iterable[float | None]) -> float:
+    """Without those that are NaN; NaN where all are."""
+    known = _known(values)
     return math.fsum(known) / len(known) if known else math.nan
 
 
 def _range(values: Iterable[float | None]) -> list[float]:
-    known = [number for given in values if not math.isnan(number := or_nan(given))]
+    known = _known(values)
     return [min(known), max(known)] if known else [math.nan, math.nan]
+
+
+def _known(values: Iterable[float | None]) -> list[float]:
+    return [number for given in values if not math.isnan(number := or_nan(given))]

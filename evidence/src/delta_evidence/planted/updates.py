@@ -1,4 +1,4 @@
-"""Updates in the policy's own parameters: where they point, FIPO's weights a step later, proxies against full gradients."""
+"""Updates in the policy's own parameters: where they point, and FIPO's weights a step later."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from delta_evidence.planted.proxy_agreement import Agreement, proxy_agreement
 from delta_evidence.rollouts import Rollouts, row_pieces
 from delta_evidence.stack.policy import StackedPolicy, clip_gradients
 from delta_evidence.weighing import BatchWeigher
-from delta_rlvr.credit import Delta, full_token_gradients
 from delta_rlvr.objectives import LossInputs, Method, Surrogate, get_method, policy_loss
 
 MAX_GRAD_NORM = 1.0
@@ -129,56 +127,6 @@ def method_weights(
         else:
             weights[method.name] = weigher.weights(method.rho)
     return weights
-
-
-def full_gradient_agreement(
-    policy: StackedPolicy,
-    rollouts: Rollouts,
-    *,
-    rules: Sequence[Delta],
-    proxies: Sequence[str],
-) -> list[dict[str, Agreement]]:
-    """Each proxy's agreement with the gradients of all parameters under each setting of the estimator.
-
-    For rollouts small enough to have those gradients: they take tokens x parameters floats.
-    """
-    parameters = list(policy.parameters())
-    # Response by response: a token's gradient goes back through its own response alone.
-    by_response = [
-        full_token_gradients(
-            response_logps(policy, rollouts, slice(row, row + 1))[rollouts.mask[row : row + 1]], parameters
-        )
-        for row in range(len(rollouts.mask))
-    ]
-    gradients = same_inner_products(by_response)
-    return [
-        proxy_agreement(
-            gradients,
-            rollouts.hidden,
-            rollouts.logps,
-            rollouts.advantages,
-            rollouts.mask,
-            head=policy.head[0].detach(),
-            tokens=rollouts.completion_ids,
-            temperature=rollouts.temperature,
-            groups=rollouts.groups,
-            rule=rule,
-            proxies=tuple(proxies),
-        )
-        for rule in rules
-    ]
-
-
-def same_inner_products(blocks: Sequence[Float[Tensor, "_ wide"]]) -> Float[Tensor, "token token"]:
-    """Vectors (the rows of all blocks) in as many dimensions as there are of them, with the same inner products.
-
-    Centroids, distances and cosines of weighted sums depend on inner products alone, so nothing is lost; full gradients of a few
-    hundred tokens shrink a thousandfold.
-    """
-    # Block by block: side by side, the vectors would be in memory twice.
-    gram = torch.cat([torch.cat([one @ other.T for other in blocks], dim=1) for one in blocks]).double()
-    values, basis = torch.linalg.eigh(gram)
-    return basis * values.clamp(min=0).sqrt()
 
 
 def _halves(groups: Int[Tensor, " batch"]) -> list[tuple[Int[Tensor, " half"], Int[Tensor, " half"]]]:

@@ -9,7 +9,7 @@ Weights are float32. Products are taken in `compute_dtype`; the residual stream,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -229,32 +229,22 @@ class StackedPolicy(nn.Module):
         def one(weight: Tensor) -> Tensor:
             return weight.detach()[run : run + 1]
 
-        return StackedPolicy(
-            self.shape,
-            self.compute_dtype,
-            embedding=one(self.embedding),
-            layers=[
-                {name: one(weight) for name, weight in layer.named_parameters()} for layer in self.layers
-            ],
-            norm=one(self.norm),
-            head=None if self.untied_head is None else one(self.untied_head),
-        )
+        head = None if self.untied_head is None else one(self.untied_head)
+        return self._made_of(one, self.shape, embedding=one(self.embedding), norm=one(self.norm), head=head)
 
     @torch.no_grad()
     def compute_copy(self) -> StackedPolicy:
         """The same policies with their matrices cast to the compute dtype once, for many forward passes without a
         gradient. What needs no cast is this policy's own; `refresh` brings the rest up to date."""
-        return StackedPolicy(
-            replace(self.shape, tied=False),
-            self.compute_dtype,
-            embedding=self.embedding,
-            layers=[
-                {name: self._cast(weight) for name, weight in layer.named_parameters()}
-                for layer in self.layers
-            ],
-            norm=self.norm,
-            head=self._cast(self.head),
-        )
+        shape, head = replace(self.shape, tied=False), self._cast(self.head)
+        return self._made_of(self._cast, shape, embedding=self.embedding, norm=self.norm, head=head)
+
+    def _made_of(
+        self, part: Callable[[Tensor], Tensor], shape: Shape, **others: Tensor | None
+    ) -> StackedPolicy:
+        """A stack whose layers have a part of the weights of these."""
+        layers = [{name: part(weight) for name, weight in one.named_parameters()} for one in self.layers]
+        return StackedPolicy(shape, self.compute_dtype, layers=layers, **others)  # type: ignore[arg-type]
 
     def _cast(self, weight: Tensor) -> Tensor:
         return weight.to(self.compute_dtype) if weight.dim() == 3 else weight

@@ -8,6 +8,7 @@ from . import numeric
 from .exact import rounds_to
 from .expression import Expression, symbols
 from .leaves import Algebra, Sides
+from .parts import whole
 from .sets import real_set
 from .structure import Node
 
@@ -45,4 +46,7 @@ class ValueAlgebra(Algebra):
 
 
 def _difference(sides: Sides) -> Expression:
+    for side, other in (sides, sides[::-1]):  # \sqrt{x^2 + y^2} = 5
+        if side[0] == "root" and other[0] == "number" and other[1] >= 0 and side[2] == whole(2):
+            sides = side[1], ("^", other, side[2])
     return ("+", sides[0], ("-", sides[1]))

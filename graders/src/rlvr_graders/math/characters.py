@@ -18,13 +18,15 @@ MAX_DIGITS = 1000
 
 _GROUPS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?!\d|,\d)", re.ASCII)
 _TEX_GROUPS = re.compile(r"(?<![\d.])\d{1,3}(?:(?:\\[,;:! ]|~|\{,\}|,\s*\\!)\s*\d{3})+(?!\d)", re.ASCII)
-_SPACED_GROUPS = re.compile(r"\s*-?\d{1,3}(?: \d{3})+(?:\.\d+)?\s*", re.ASCII)
+_SPACED_GROUPS = re.compile(r"\s*-?\d{1,3}(?: \d{3})+(?:\.\d+|,\d{1,2})?\s*", re.ASCII)
 _QUOTED_GROUPS = re.compile(r"(?<![\d.'_])\d{1,3}(?:['_]\d{3})+(?![\d'_])", re.ASCII)
 _INDIAN_GROUPS = re.compile(r"(?<![\d.,])\d{1,2}(?:,\d{2})+,\d{3}(?![\d,])", re.ASCII)
 _EUROPEAN = re.compile(r"(\s*-?)(\d{1,3}(?:\.\d{3})+)(?:,(\d+))?(\D*)", re.ASCII)
 _PERIOD_IN_BRACKETS = re.compile(r"((?:.*=)?\s*-?\d+\.\d*)\((\d{1,30})\)\s*", re.ASCII)
 _RAISED_FRACTION = re.compile(r"\^(?:\{(\d+)\}|(\d))\s*/\s*_(?:\{(\d+)\}|(\d))", re.ASCII)
 """^3/_4, as three quarters are set by hand."""
+_CHOSEN = re.compile(r"(?<![\w.^\\])(\d+|[nmN])([CP])(\d+|[rk])(?![\w.^])", re.ASCII)
+"""10C3 and nP2, as calculators have it."""
 _PERIOD_IN_WORDS = re.compile(
     r"(\d+\.\d*?)(?:(\d+)\s*(?:\\text\{)?\s*\(\s*(?:the\s+)?\2|\((\d+))\s+(?:is\s+)?(?:repeat(?:s|ing)|recurring)\s*\)\s*\}?",
     re.ASCII,
@@ -63,6 +65,8 @@ def plain_characters(raw: str) -> str:
         raw = _UNICODE_ROOT.sub(lambda m: _root(m[0][0]) + (f"{{{m[1]}}}" if m[1] else " "), raw)
         raw = "".join(map(_plain, raw))
         raw = re.sub(r"(?<![\w)}\]])\^\{(\d)\}\s*\\sqrt(?!\[)", r"\\sqrt[\1]", raw)
+    if "C" in raw or "P" in raw:
+        raw = _CHOSEN.sub(r"\2(\1,\3)", raw)
     if "^" in raw:
         raw = _RAISED_FRACTION.sub(r"\\frac{\1\2}{\3\4}", raw)
     return re.sub(r"[\x00-\x1f\x7f-\xa0]", " ", raw)
@@ -144,7 +148,7 @@ def digits_joined(text: str, *, thousands: bool) -> str:
         )
     text = re.sub(r"(?<=[0-9])\{,\}(?=[0-9])", ".", text)  # what is left of {,} is a decimal comma: 3{,}14
     if _SPACED_GROUPS.fullmatch(text):
-        return text.replace(" ", "")
+        return text.replace(" ", "").replace(",", ".")
     if not thousands or "," not in text:
         return text
     text = _INDIAN_GROUPS.sub(lambda m: m[0].replace(",", ""), text)

@@ -12,19 +12,22 @@ from string import ascii_lowercase
 
 from ..extract import choice_letter
 from ..verdict import CORRECT, UNREADABLE_REFERENCE, WRONG
-from .arrows import has_vectors, same_arrows
-from .characters import has_thousands
+from .arrows import has_vectors, same_arrows, with_basis
+from .characters import MAX_LENGTH, has_thousands
+from .cycles import cycles
 from .exact import TooLarge
 from .expression import Expression, parse
 from .families import renamed, whole_turns, without_constant_word
 from .latex import tokens_of
 from .leaves import Algebra, Judge, UnreadableReference, reference_expression, same_leaf
 from .moments import same_moment
+from .parts import whole
 from .relations import (
     OF_VARIABLES,
     TASKS,
     as_residue,
     describes_set,
+    parity,
     same_families,
     same_in_order,
     same_parity,
@@ -34,10 +37,20 @@ from .relations import (
     variables,
 )
 from .structure import ORDER, RELATIONS, Node, letters, read
-from .tokens import Tokens, UnreadableAnswer, split, step, word_of
+from .tokens import Tokens, UnreadableAnswer, is_word, split, step, word_of
 from .words import SAME_WORDS, phrase, same_words
 
 _DECIMAL_COMMA = re.compile(r"-?\d+,\d+", re.ASCII)
+_LABEL = re.compile(
+    r"\\text\{(?:rank|point|quadrant|dimension|degree|order|area|volume|option|case|row|level|page|step|line)\}",
+    re.I,
+)
+_ROOTS = frozenset({*"xyztwrkmn", "\\lambda"})
+"""Letters whose numbered values are solutions; a_1 and a_2 are terms, in their order."""
+_BASIS = frozenset("jk")
+_EXCEPTIONS = frozenset({"\\ne"})
+_DOMAINS = ORDER | _EXCEPTIONS
+_CHOSEN = frozenset("ABCDEFGH(\\{$")
 _VECTORS = frozenset({"\\begin{matrix}", "(", "\\langle"})
 
 
@@ -59,6 +72,8 @@ class Comparison(Judge):
 def judge(reference: str, prediction: str, algebra: Algebra) -> str:
     """Why the prediction is right ("correct") or not, in words."""
     by = Comparison(algebra)
+    if asked_cycles := cycles(reference):
+        return CORRECT if cycles(prediction, of_permutation=True) == asked_cycles else WRONG
     try:
         reading = tokens_of(prediction)
     except UnreadableAnswer as error:
@@ -77,6 +92,10 @@ def judge(reference: str, prediction: str, algebra: Algebra) -> str:
             if values[1] != reading and not is_choice:
                 return WRONG  # another letter
             expected, reading, is_choice = *values, False
+        if "mathbb" in reference + prediction:
+            expected, reading = _same_bold(expected, reading), _same_bold(reading, expected)
+        if not _BASIS.isdisjoint(expected) or not _BASIS.isdisjoint(reading):
+            expected, reading = with_basis(expected, reading), with_basis(reading, expected)
         asked = read(expected)
     except UnreadableAnswer as error:
         return f"{UNREADABLE_REFERENCE}: {error}"
@@ -99,7 +118,19 @@ def judge(reference: str, prediction: str, algebra: Algebra) -> str:
             return CORRECT
         if any(by.same(asked, read(tokens)) for tokens in renamed(asked, given)):
             return CORRECT
+        if (full := _substituted(given)) is not None and by.same(asked, read(full)):
+            return CORRECT
         if not (asked.ranges or given.ranges) and (turns := whole_turns(asked, given)) and by.same(*turns):
+            return CORRECT
+        if (
+            is_word(expected[0])
+            and _LABEL.fullmatch(expected[0])
+            and expected[1:]
+            and by.same(read(expected[1:]), given)
+        ):
+            return CORRECT  # rank 2, point B
+        formulas = _without_domain(asked, _DOMAINS), _without_domain(given, _EXCEPTIONS)
+        if (formulas[0] is asked) != (formulas[1] is given) and by.same(*formulas):
             return CORRECT
         is_comma = _DECIMAL_COMMA.fullmatch(prediction.strip()) and not has_thousands(prediction)
         if is_comma and "." in asked.text and asked.kind == "leaf":
@@ -110,7 +141,8 @@ def judge(reference: str, prediction: str, algebra: Algebra) -> str:
             lists = [read(tokens_of(text, thousands=False)) for text in (reference, prediction)]
             if has_thousands(reference) and asked.kind == "leaf":  # a number, or else a list as it stands
                 is_list = lists[1].kind in ("list", "set") and lists[0].kind == "list"
-                return CORRECT if is_list and same_in_order(lists[0].items, lists[1].items, by) else WRONG
+                texts = [[item.text for item in node.items] for node in lists]
+                return CORRECT if is_list and texts[0] == texts[1] else WRONG
             if by.same(lists[0], lists[1]):
                 return CORRECT
     except UnreadableReference as error:
@@ -126,6 +158,50 @@ def judge(reference: str, prediction: str, algebra: Algebra) -> str:
     return WRONG
 
 
+def _substituted(node: Node) -> Tokens | None:
+    """1 - q^n where q = 1 - p as 1 - (1 - p)^n."""
+    if node.kind != "conditional":
+        return None
+    tokens = node.items[0].tokens
+    for condition in node.items[1:]:
+        if (
+            condition.operators != ("=",)
+            or len(name := condition.items[0].tokens) > 1
+            or name[0] not in tokens
+            or len(tokens) > MAX_LENGTH  # a = bb, b = cc, c = dd, ...
+        ):
+            return None
+        value = ("(", *condition.items[1].tokens, ")")
+        tokens = tuple(part for token in tokens for part in (value if token == name[0] else (token,)))
+    return tokens
+
+
+def _same_bold(tokens: Tokens, other: Tokens) -> Tokens:
+    r"""\mathbf{Z} as \mathbb{Z} where the other side has that."""
+    return tuple(
+        blackboard if (blackboard := token.replace("\\mathbf", "\\mathbb")) in other else token
+        for token in tokens
+    )
+
+
+def _without_domain(node: Node, operators: frozenset[str]) -> Node:
+    r"""Of \frac{x^2}{x - 1}, x \ne 1 the formula: whoever leaves out where it holds answers the same."""
+    if node.kind not in ("list", "conditional") or node.form not in ("", ","):
+        return node
+    value, *conditions = node.items
+    is_formula = value.kind == "leaf" or (value.kind == "relation" and value.items[0].text[1:2] in ("(", "_"))
+    for condition in conditions:
+        name = condition.items[0].text if condition.kind == "relation" else ""
+        is_counted = name in ("n", "k", "m") and set(condition.operators) <= {">", "\\ge"}
+        if (
+            not name
+            or name not in value.tokens
+            or not (is_counted or operators.issuperset(condition.operators))
+        ):
+            return node
+    return value if is_formula and conditions else node
+
+
 def _last_side(tokens: Tokens) -> Tokens:
     return split(tokens, RELATIONS)[-1]
 
@@ -133,10 +209,13 @@ def _last_side(tokens: Tokens) -> Tokens:
 def _same(asked: Node, given: Node, by: Judge, in_list: bool) -> bool:
     if asked.ranges or given.ranges:
         return same_families(asked, given, by)
+    of_parity = same_parity(asked, given, by)
+    if of_parity is not None:
+        return of_parity
     if asked.kind == given.kind == "leaf":
         return same_leaf(asked, given, by.algebra, in_list=in_list)
     if "words" in (asked.kind, given.kind) or {phrase(asked), phrase(given)} <= SAME_WORDS.keys():
-        return same_words(asked, given) or same_sets(asked, given, by) or same_parity(asked, given, by)
+        return same_words(asked, given) or same_sets(asked, given, by)
     if "residue" in (asked.kind, given.kind):
         return same_residues(asked, given, by)
     if "relation" in (asked.kind, given.kind):
@@ -175,6 +254,12 @@ def _same_shape(asked: Node, given: Node, by: Judge) -> bool:
         return len(asked.items) == len(given.items) and _same_ratio(asked.items, given.items, by)
     if kinds == {"tuple"}:
         return _same_brackets(asked, given) and same_in_order(asked.items, given.items, by)
+    if kinds == {"list", "matrix"}:  # a column
+        asked, given = (
+            replace(n, kind="tuple", form="()") if n.kind == "matrix" and n.form == "1" else n
+            for n in (asked, given)
+        )
+        kinds = {asked.kind, given.kind}
     if kinds == {"list", "tuple"} and not describes_set(asked if asked.kind == "list" else given):
         # Brackets forgotten on one side: then the order is all that tells a tuple. [1, 2] alone is an interval.
         form = asked.form if asked.kind == "tuple" else given.form
@@ -199,6 +284,9 @@ def _same_shape(asked: Node, given: Node, by: Judge) -> bool:
         return same_in_order(asked.items, given.items, by)
     if describes_set(asked) and describes_set(given):
         return same_sets(asked, given, by)
+    if kinds == {"leaf", "list"} and _VECTORS.intersection(asked.tokens + given.tokens):
+        asked, given = _as_vector(asked), _as_vector(given)
+        kinds = {asked.kind, given.kind}
     if (
         kinds <= {"matrix", "tuple", "leaf"}
         and "leaf" in kinds
@@ -213,6 +301,7 @@ def _joins_conditions(node: Node) -> bool:
     """Whether "and" and "or" between the items make a difference: not between numbers, nor between values of one name."""
     return (
         letters(node.tokens)
+        and not _are_numbered(node)
         and not _are_alternatives(replace(node, form=""))
         and any(item.kind in ("relation", "words") or letters(item.tokens) for item in node.items)
     )
@@ -221,6 +310,16 @@ def _joins_conditions(node: Node) -> bool:
 def _assigned(node: Node) -> set[str]:
     """The letters that a list of assignments is about: x and y of x = 1, y = 2; x alone of x_1 = 1, x_2 = 2."""
     return {item.items[0].tokens[0] for item in node.items if item.operators == ("=",)}
+
+
+def _are_numbered(node: Node) -> bool:
+    """x_1 = 5, x_2 = -2: values of one quantity."""
+    names = _assigned(node)
+    return (
+        len(names) == 1 < len(node.items)
+        and names <= _ROOTS
+        and all(item.operators == ("=",) for item in node.items)
+    )
 
 
 def _are_alternatives(node: Node) -> bool:
@@ -258,6 +357,9 @@ def _as_function(node: Node) -> Expression:
 def _condition(node: Node) -> Expression:
     if node.kind == "words" and word_of(node.tokens[0]) in ("otherwise", "else", "elsewhere"):
         return ("and",)
+    if (said := parity(node)) and said[1]:  # n is even
+        half = ("floor", ("/", ("symbol", said[1]), whole(2)))
+        return ("and", ("=", ("symbol", said[1]), ("+", ("*", whole(2), half), whole(said[0]))))
     if node.kind == "list":
         return ("or" if node.form == "or" else "and", *map(_condition, node.items))
     if node.kind != "relation" or not set(node.operators) <= {*ORDER, "=", "\\ne"}:
@@ -272,6 +374,15 @@ def _plain(node: Node) -> Node:
         node.kind in ("set", "list") or (node.kind == "tuple" and not letters(node.tokens))
     )
     return node.items[0] if is_one and not describes_set(node.items[0]) else node
+
+
+def _as_vector(node: Node) -> Node:
+    """x = 1 + t, y = 2, z = 3 + t as the vector."""
+    values = _values(node) if node.kind == "list" else node.items
+    if values is node.items:
+        return node
+    inside = tuple(token for value in values for token in (",", *value.tokens))
+    return Node("tuple", ("(", *inside[1:], ")"), tuple(values), form="()")
 
 
 def _as_matrix(node: Node) -> Node:
@@ -319,10 +430,7 @@ def _same_unordered(asked: Node, given: Node, by: Judge) -> bool:
     """Every item has its own partner; in a set, any partner. Equality is transitive, so taking the first partner is safe."""
     left = list(given.items)
     if asked.kind == given.kind == "set":
-        same = [
-            [(a.kind == "set") == (g.kind == "set") and by.same(a, g) for g in given.items]
-            for a in asked.items
-        ]
+        same = [[_is_set(a) == _is_set(g) and by.same(a, g) for g in given.items] for a in asked.items]
         both = bool(asked.items) == bool(given.items)
         return (
             both and all(map(any, same)) and all(map(any, zip(*same, strict=True)))
@@ -340,18 +448,20 @@ def _same_unordered(asked: Node, given: Node, by: Judge) -> bool:
     return True
 
 
+def _is_set(node: Node) -> bool:
+    return node.kind == "set" or node.tokens == ("\\emptyset",)
+
+
 def _repeats(node: Node, by: Judge) -> bool:
     return any(by.same(item, other) for at, item in enumerate(node.items) for other in node.items[:at])
 
 
 def _in_order(asked: Node, given: Node) -> bool:
     """Whether one list names its values (x = 1, y = 2) and the other does not: then the order tells which is which."""
-    return (_values(asked) is asked.items) != (_values(given) is given.items) and all(
-        item.kind != "relation"
-        for node in (asked, given)
-        if _values(node) is node.items
-        for item in node.items
-    )
+    named = [_values(node) is not node.items for node in (asked, given)]
+    if named[0] == named[1] or _are_numbered(asked) or _are_numbered(given):
+        return False
+    return all(item.kind != "relation" for item in (given if named[0] else asked).items)
 
 
 def _values(node: Node) -> Sequence[Node]:
@@ -381,8 +491,21 @@ def _without_label(tokens: Tokens) -> Tokens:
     return tokens[3:] if is_labelled else tokens
 
 
+def _choices(text: str) -> str:
+    """A, C and D, (A)(C)(D) or ACD: the letters, where several are chosen in their order."""
+    chosen = (
+        re.sub(r"\\(?:text|math)[a-z]*|\band\b|[(){},;.\s$&]", "", text)
+        if len(text) < 100 and text[:1] in _CHOSEN
+        else ""
+    )
+    is_several = re.fullmatch(r"[A-H]{2,8}", chosen) and "".join(sorted({*chosen})) == chosen
+    return chosen if is_several else ""
+
+
 def _same_choice(reference: str, prediction: str) -> bool:
     """A reference that is one letter is a choice: the prediction may repeat the text of the option behind it."""
     asked = choice_letter(reference)
+    if _choices(reference) and _choices(reference) == _choices(prediction):
+        return True
     is_short = len(reference) <= 20 or _without_label(tokens_of(reference)) != tokens_of(reference)
     return asked is not None and is_short and choice_letter(prediction) == asked

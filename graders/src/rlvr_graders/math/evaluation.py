@@ -23,9 +23,11 @@ from .tokens import listed
 FIRST_BITS = 512
 """Precision of the first attempt: enough for numbers whose sizes differ by a factor of 2^64."""
 MOST_BITS = 60_000
+_WEIGHTS = [pow(3, n, 31) for n in range(25)]
+"""Of a sum without an end the first terms are added, each so many times: so only sums of the same terms are the same."""
 _LARGEST_ARGUMENT = 64
 """Bits of the largest argument of exp, sin and the like."""
-_MOST_TERMS = 2000
+_MOST_TERMS = 5000
 _MOST_CELLS = 400
 
 Value = Any
@@ -78,7 +80,7 @@ class Evaluation:
         self.work_out(expressions)
 
     def work_out(self, expressions: Sequence[Expression]) -> None:
-        self.spread = Spread()
+        self.spread, self.terms = Spread(), 0
         with mp.workprec(self.bits):
             self.values = [self.value(expression) for expression in expressions]
 
@@ -194,11 +196,16 @@ class Evaluation:
         return mp.sqrt(value) if degree == 2 else value ** (1 / degree)
 
     def piecewise(self, parts: list[Any]) -> Value:
-        """The value of the first branch whose condition holds: (value, condition, value, condition, ...)."""
-        for value, condition in zip(parts[::2], parts[1::2], strict=True):
-            if self.holds(condition):
-                return self.value(value)
-        return mp.mpc(0, 1)  # not real, like a formula outside its domain: a gap on one side is seen
+        """The value of the branch whose condition holds: (value, condition, value, condition, ...)."""
+        branches = list(zip(parts[::2], parts[1::2], strict=True))
+        held = [value for value, condition in branches if condition != ("and",) and self.holds(condition)]
+        held = held or [value for value, condition in branches if condition == ("and",)]  # otherwise
+        values = [self.value(value) for value in held]
+        if values and all(self.same(value, values[0]) for value in values[1:]):
+            return values[0]
+        return mp.mpc(
+            0, 1
+        )  # not real, like a formula outside its domain: a gap or contradiction on one side is seen
 
     def holds(self, condition: Expression) -> bool:
         head, *parts = condition
@@ -216,15 +223,21 @@ class Evaluation:
 
     def repeated(self, head: str, parts: list[Any]) -> Value:
         name, low, high = parts[0], self.value(parts[1]), self.value(parts[2])
+        is_endless = high == mp.inf and not mp.isinf(low)
+        high = low + len(_WEIGHTS) - 1 if is_endless else high
         if low != int(low) or high != int(high):
             raise NoValue
-        if high - low > _MOST_TERMS:
+        self.terms += max(int(high - low), 0)  # of all sums, those inside others too
+        if self.terms > _MOST_TERMS:
             raise TooLarge
         before = self.point
         total = mp.mpf(head == "prod")
         for counter in range(int(low), int(high) + 1):
             self.point = {**before, name: Fraction(counter)}
             term = self.value(parts[3])
+            if is_endless:
+                weight = _WEIGHTS[counter - int(low)]
+                term = term**weight if head == "prod" else term * weight
             total = total * term if head == "prod" else total + term
         self.point = before
         return total
@@ -232,7 +245,8 @@ class Evaluation:
     def unknown(self, name: str, values: list[Value], parts: list[Expression]) -> Value:
         """A function that nothing is known of: some number that depends on its name and its arguments alone."""
         are_complex = (isinstance(self.point.get(symbol), tuple) for symbol in symbols(parts[0]))
-        if name == "\\overline" and all(are_complex) and not isinstance(values[0], mpmath.matrix):
+        is_conjugate = all(are_complex) or mentions(parts[0], ("constant", "i"))
+        if name == "\\overline" and is_conjugate and not isinstance(values[0], mpmath.matrix):
             return mp.conj(values[0])
         values = [
             number for value in values for number in (value if isinstance(value, mpmath.matrix) else [value])

@@ -12,7 +12,7 @@ from .tokens import Tokens, is_word, join, listed, word_of
 
 _WHOLE = listed("k n m l j p q r s t N K")
 """Letters that people let run through the whole numbers."""
-_REAL = listed("t s r u v k n m a c p q \\lambda \\mu \\alpha \\beta \\tau")
+_REAL = listed("t s r u v k n m a c p q \\lambda \\mu \\alpha \\beta \\tau \\theta \\phi")
 _CONSTANTS = listed("C c K k A B D E M P a b d m p q \\alpha \\beta \\lambda")
 _INTEGRATION = re.compile(r"[Cc](?:_\{\d\})?|[AB]|[Kk]_\{\d\}")
 _ARGUMENTS = listed("x y z t u v w s r y' \\theta \\phi")
@@ -44,6 +44,11 @@ def renamed(asked: Node, given: Node) -> Iterator[Tokens]:
     if asked.kind == "relation" != given.kind:
         asked = _value(asked)
     ours, theirs = names_of(asked.tokens), names_of(given.tokens)
+    if asked.kind == "leaf" and _is_function(given):
+        theirs = names_of(_value(given).tokens)
+        if len(ours) == len(theirs) == 1 and given.items[0].text.endswith(f"({next(iter(theirs))})"):
+            yield _replaced(_value(given).tokens, dict(zip(theirs, ours, strict=True)))  # f(t) = 2t for 2x
+        return
     wanted = [name for name in ours if name not in theirs]
     spare = [name for name in theirs if name not in ours]
     subscripted = [name for name in ours if name in theirs and re.fullmatch(r"[Cc]_\{\d\}", name)]
@@ -72,7 +77,8 @@ def _are_free(asked: Node, given: Node, wanted: list[str], spare: list[str]) -> 
     ):
         return True
     heads = [node.items[0].text if _is_function(node) else "" for node in (asked, given)]
-    if len(wanted) == 1 and heads[0][1:] == f"({wanted[0]})" and heads[1] == f"{heads[0][0]}({spare[0]})":
+    of_spare = heads[1].endswith(f"({spare[0]})")
+    if len(wanted) == 1 and of_spare and heads[0] == heads[1].replace(f"({spare[0]})", f"({wanted[0]})"):
         return True  # f(t) = 2t for f(x) = 2x
     if _is_function(asked) and _is_function(given) and both <= _CONSTANTS:
         return True  # f(x) = ax + b
@@ -86,7 +92,14 @@ def _are_free(asked: Node, given: Node, wanted: list[str], spare: list[str]) -> 
             and left.tokens[0] not in both
         )
     if len(wanted) == 1 and both <= _REAL and all(map(_is_point, (asked, given))):
-        assigned = [{item.items[0].tokens for item in node.items} for node in (asked, given)]
+        assigned = [
+            {
+                name.tokens
+                for item in (node.items if node.kind == "list" else (node,))
+                for name in item.items[0].items or item.items[:1]
+            }
+            for node in (asked, given)
+        ]
         return assigned[0] == assigned[1] and assigned[0].isdisjoint((name,) for name in both)
     is_vector = any(_is_vector(node) for node in (asked, given))
     return len(wanted) == 1 and both <= _REAL and is_vector and len(names_of(_value(asked).tokens)) == 1
@@ -97,7 +110,8 @@ def _is_function(node: Node) -> bool:
     return (
         node.kind == "relation"
         and node.operators == ("=",)
-        and re.fullmatch(r"y|[fghyuvx]\([xt]\)", node.items[0].text) is not None
+        and re.fullmatch(r"y|(?:[fghpquvxyFGHPQ]|\\(?:vec|mathbf)\{[a-z]\})\([a-z]\)", node.items[0].text)
+        is not None
     )
 
 
@@ -126,6 +140,10 @@ def _is_vector(node: Node) -> bool:
 def _is_point(node: Node) -> bool:
     """x = t, y = 2t, z = -t"""
     names = {item.items[0].tokens for item in node.items if item.operators == ("=",)}
+    if (
+        node.kind == "relation" and node.operators == ("=",) and node.items[0].kind == "tuple"
+    ):  # (x, y) = (t, 2t)
+        return all(len(item.tokens) == 1 for item in node.items[0].items)
     return node.kind == "list" and len(names) == len(node.items) and all(len(name) == 1 for name in names)
 
 

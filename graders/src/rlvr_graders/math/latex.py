@@ -14,7 +14,7 @@ from . import spelling
 from .characters import MAX_NESTING, check_size, digits_joined, plain_characters
 from .measures import BARE_UNITS
 from .source import Source, as_word, diagonal, grouped, is_language, is_unit, mapped
-from .tokens import Tokens, UnreadableAnswer, is_word
+from .tokens import Tokens, UnreadableAnswer, is_word, word_of
 from .units import ORDINALS
 
 _PLAIN_NUMBER = re.compile(r"(-?)([0-9]+(?:\.[0-9]+)?)\.?")
@@ -36,7 +36,7 @@ def tokens_of(raw: str, *, thousands: bool = True, crosses: bool = False) -> Tok
     if "\\begin" not in text:
         text = re.sub(r"\\\\(?=[A-Za-z])", r"\\", text)  # commands escaped twice
     text = re.sub(r"(?<!\\)\\(?=[0-9])", "", text)  # a stray backslash before a number
-    text = digits_joined(text, thousands=thousands).strip().strip('*`"')
+    text = _unmarked(digits_joined(text, thousands=thousands).strip())
     reader = _Reader(text)
     reader.crosses = crosses
     tokens = tuple(reader.math())
@@ -45,6 +45,14 @@ def tokens_of(raw: str, *, thousands: bool = True, crosses: bool = False) -> Tok
     if "\\times" in tokens:  # bold capitals are vectors there, otherwise matrices
         tokens = tuple(token.replace("\\mathbf{", "\\vec{") for token in tokens)
     return tokens
+
+
+def _unmarked(text: str) -> str:
+    """Without the marks of Markdown and the quotes around it; the star of \\mathbb{R}^* and the inches of 5'4" are none."""
+    text = text.lstrip('*`"')
+    if "'" in text:
+        text = re.sub(r"(?<=\d)\"", "''", text)
+    return text if text.endswith("^*") else text.rstrip('*`"')
 
 
 class _Reader(Source):
@@ -107,7 +115,7 @@ class _Reader(Source):
         if text:
             while len(self.pending) > 1 and self.pending[-1] in ("-", "'") and self.pending[-2].isalpha():
                 run += self.pending.pop() + self.pending.pop()  # non-real, isn't
-            out.append("\\mod" if run == "mod" else as_word(run))
+            out.append({"mod": "\\mod", "infinity": "\\infty"}.get(run) or as_word(run))
             return
         if len(run) == 1 and run.isascii():
             self.letter(run, out, gap)
@@ -127,8 +135,10 @@ class _Reader(Source):
             self.command(spelling.COMMAND_WORDS[run], out, gap, text)
         elif match := _FUNCTION_AND_LETTER.fullmatch(run):
             out += ["\\" + match[1], match[2]]
-        elif run.lower() in ("and", "or") or (
-            is_language(run) and ((gap and self.at_gap(len(run))) or len(run) > 4)
+        elif (
+            run.lower() in ("and", "or")
+            or (run == "at" and self.following() in ("least", "most"))
+            or (is_language(run) and ((gap and self.at_gap(len(run))) or len(run) > 4))
         ):
             out.append(as_word(run))
         else:
@@ -137,12 +147,20 @@ class _Reader(Source):
     def letter(self, letter: str, out: list[str], gap: bool) -> None:
         """A variable, or what else a single letter may be: 3 x 10^8, km/h, 25 m^2 (with a space, which 25m^2 has not)."""
         after_number = gap and bool(out) and out[-1][0].isdigit()
-        after_unit = len(out) > 1 and out[-1] in ("/", "\\cdot") and is_word(out[-2])
+        after_unit = len(out) > 1 and (
+            (out[-1] in ("/", "\\cdot") and is_word(out[-2]))
+            or (gap and out[-2][0].isdigit() and word_of(out[-1]) in {*BARE_UNITS, "m"})  # 30 kg m/s^2
+        )
         if letter == "x" and after_number and self.pending[-3:] == ["^", "10", " "]:
             out.append("\\cdot")
+        elif letter == "U" and out and out[-1] in ")]}" and self.following() in ("(", "[", "{", "\\left"):
+            out.append("\\cup")
+        elif out[-1:] == ["\\mu"] and out[-2:-1] and out[-2][0].isdigit() and not self.following():
+            out[-1] = as_word("u" + letter)
         else:
             has_power = letter == "m" and after_number and self.pending[-1:] in (["^"], ["/"])
-            is_unit = has_power or (letter in spelling.UNIT_LETTERS and after_unit)
+            has_power |= letter in "mg" and after_number and self.before_unit()
+            is_unit = has_power or (letter in spelling.UNIT_LETTERS | {"h"} and after_unit)
             out.append(as_word(letter) if is_unit else letter)
 
     # --- arguments ---
@@ -173,7 +191,7 @@ class _Reader(Source):
         elif mark == "^" and plain in ("(1)", "(2)", "(3)", "(4)") and out and out[-1] in "fghyuFGH":
             out += "'" * int(plain[1])
         elif inner:
-            out += [mark, "{", *inner, "}"]
+            out += [mark, "{", *(["*"] if inner == ["\\cdot"] else inner), "}"]  # \\mathbb{R}^*
 
     def argument(self, *, whole_number: bool = False, text: bool = False) -> list[str]:
         r"""TeX's next argument: a group or a single token; of a number one digit, as in ``\frac12``, or the `whole_number`."""

@@ -12,12 +12,12 @@ from .expression import Expression, parse
 from .measures import UNITS
 from .structure import Node
 from .tokens import Tokens, UnreadableAnswer, join
-from .units import Unit, units_conflict
+from .units import NO_UNIT, Unit, units_conflict
 
 Sides = tuple[Expression, Expression]
 """The two sides of an equation or inequality."""
 _NUMERAL = re.compile(
-    r"(-?)\(?([0-9A-Z]+)\)?(?:_\{(?:\\text\{base\})?([0-9]+|\\text\{[a-z]+\})\}|\(?\\text\{base\}([0-9]+)\)?)"
+    r"(-?)\(?([0-9A-Za-z]+)\)?(?:_\{(?:\\text\{base\})?([0-9]+|\\text\{[a-z]+\})\}|\(?\\text\{base\}([0-9]+)\)?)"
 )
 _BASES = {
     f"\\text{{{name}}}": base
@@ -83,7 +83,9 @@ def is_rounding(exact: Node, rounded: Node, algebra: Algebra) -> bool:
 
 
 def same_leaf(asked: Node, given: Node, algebra: Algebra, *, in_list: bool = False) -> bool:
-    if {asked.unit, given.unit} == {_DEGREES, _RADIANS}:
+    in_degrees = _DEGREES in (asked.unit, given.unit)
+    is_angle = in_degrees and NO_UNIT in (asked.unit, given.unit) and "\\pi" in asked.tokens + given.tokens
+    if is_angle or {asked.unit, given.unit} == {_DEGREES, _RADIANS}:
         angles = [
             ("\\frac", "{", "(", *n.tokens, ")", "\\pi", "}", "{", "180", "}")
             if n.unit == _DEGREES
@@ -195,9 +197,12 @@ def _numeral(tokens: Tokens) -> tuple[str, str, int] | None:
     written = match[3] or match[4]
     base = _BASES.get(written) or (int(written) if written.isdigit() and len(written) < 3 else 0)
     digits = match[2].lstrip("0") or "0"
+    if not digits.isupper() and not digits.isdigit():  # 3f_{16}; but 2x_{16} is no number
+        is_number = match[2][0].isdigit() and all(int(digit, 36) < base for digit in digits)
+        digits = digits.upper() if is_number else "_"
     if (
         not 2 <= base <= 36
-        or (len(digits) == 1 and digits.isalpha())
+        or (len(digits) == 1 and not digits.isdigit())
         or (base == 10 and not digits.isdigit())
     ):
         return None

@@ -34,6 +34,9 @@ def same_moment(asked: Tokens, given: Tokens) -> bool | None:
             dates[0][2] == dates[1][2] or "" in (dates[0][2], dates[1][2])
         )
     first, second = (_clock(text) for text in texts)
+    known = first or second
+    if known and known[1] and None in (first, second) and all(":" in tokens for tokens in (asked, given)):
+        return False  # 3:5 is not 9:15 AM
     if first is None or second is None or not (first[1] or second[1]):
         return None
     (one, half), (other, other_half) = first, second

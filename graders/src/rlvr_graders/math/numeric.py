@@ -22,6 +22,7 @@ _INTEGRATED = frozenset({"x", "t", "u", "y", "z", "s", "r", "\\theta"})
 _CONSTANTS = frozenset({"c", "K", "k", "C_{1}", "c_{1}", "D", "A", "C_{0}", "const", "constant", "C'"})
 _BASIS = frozenset({"basis"})
 _UNKNOWN = frozenset({"apply"})
+_ENDLESS = frozenset({"sum", "prod"})
 _LOGARITHMS = frozenset({"ln", "log"})
 _FAMILY_REACH = 12
 
@@ -190,7 +191,7 @@ def real_value(expression: Expression) -> Fraction | None:
     value = exact_value(expression)
     if value is not None or symbols(expression):
         return value
-    if has_head(expression, _UNKNOWN):  # f(2) is no number
+    if has_head(expression, _UNKNOWN) or has_head(expression, _ENDLESS):  # f(2) is no number
         return None
     for point in evaluations([expression]):
         number = point.values[0]

@@ -6,13 +6,15 @@ with it is then another one.
 
 from __future__ import annotations
 
+import re
+
 from .tokens import Tokens, bare, filled, is_word, last_bracket, listed, split, word_of
 
 _LEADING_SIGNS = frozenset({"+", "\\approx", "\\Rightarrow", "=", ":"})
 _LABELS = listed("answer result solution")
 _EMPTY_WORDS = _LABELS | listed(
     "the a an is are about approximately approx roughly final exactly total of only each so thus hence therefore we get have obtain "
-    "exact value equals equal correct it ans our my"
+    "exact value equals equal correct it ans our my for when if"
 )
 _VERBS = listed(
     "is are equals was be at has have had takes took costs cost needs needed gets got makes made earns earned sold bought gives"
@@ -24,6 +26,10 @@ _DENIALS = listed(
     "not isn't aren't never no neither nor or either maybe perhaps possibly probably likely unlikely if unless except than between "
     "cannot wrong incorrect false"
 )
+_SO = listed("so thus hence therefore")
+_VERDICTS = listed("yes true because since")
+"""What follows them is a reason."""
+_SUCH = listed("such that with where satisfying for which")
 _VICTORIES = tuple(
     tuple(end.split())
     for end in (
@@ -37,12 +43,23 @@ _VICTORIES = tuple(
         "is the winner",
     )
 )
+_COMPARED = {
+    tuple(said.split()): sign
+    for sign, phrases in (
+        ("\\ge", ("greater than or equal to", "at least", "no less than", "not less than")),
+        ("\\le", ("less than or equal to", "at most", "no more than", "not more than")),
+        (">", ("greater than", "more than", "strictly greater than")),
+        ("<", ("less than", "strictly less than")),
+    )
+    for said in phrases
+}
 _ORDER = (("<",), (">",), ("\\le",), ("\\ge",))
 _YEAR = listed("in the year")
 _STATEMENTS = listed("statements statement options choices parts both only")
 _ADJECTIVES = listed("open closed half-open ordered unique only required desired straight")
 _NOTES = listed(
-    "since because approximately approx rounded reject rejecting discard discarding ignoring excluding as"
+    "since because approximately approx rounded reject rejecting discard discarding ignoring excluding as attained achieved "
+    "reached double triple repeated multiplicity"
 )
 _REJECTED = listed("rejected discarded extraneous invalid excluded ignored")
 _ROUNDED = listed("approximately approx about roughly")
@@ -64,7 +81,7 @@ Ranges = tuple[tuple[str, str], ...]
 """The number set that each parameter runs through: (("k", "Z"),)."""
 
 
-_SPEAKING = frozenset({"\\approx", "\\in", *_NEXT_STEPS, *_CONDITIONS})
+_SPEAKING = frozenset({"\\approx", "\\in", "\\to", "\\ne", *_NEXT_STEPS, *_CONDITIONS})
 
 
 def speaks(tokens: Tokens) -> bool:
@@ -78,9 +95,44 @@ def speaks(tokens: Tokens) -> bool:
 
 def plain_statement(tokens: Tokens) -> Tokens:
     """The answer without what is said before and behind it."""
-    return _without_note(
-        _without_tail(_without_lead(_last_step(_approximation(_of_choices(_without_victory(tokens))))))
-    )
+    for reading in (
+        _directed,
+        _compared,
+        _without_signature,
+        _without_victory,
+        _of_choices,
+        _approximation,
+        _last_step,
+    ):
+        tokens = reading(tokens)
+    return _without_note(_without_tail(_without_lead(tokens)))
+
+
+def _directed(tokens: Tokens) -> Tokens:
+    """A decrease of 20 % as 20 % decrease."""
+    said = tokens[1:] if word_of(tokens[0]) in ("a", "an") else tokens
+    if len(said) < 3 or word_of(said[1]) not in ("of", "by"):
+        return tokens
+    direction = re.fullmatch(r"(increase|decrease)[sd]?", word_of(said[0]))
+    return (*said[2:], f"\\text{{{direction[1]}}}") if direction else tokens
+
+
+def _compared(tokens: Tokens) -> Tokens:
+    r"""x is at least 2 as x \ge 2."""
+    if not tokens[0].isalpha() or tokens[1:2] != ("\\text{is}",):
+        return tokens
+    words = [word_of(token) for token in tokens]
+    said = next((said for said in _COMPARED if tuple(words[2 : 2 + len(said)]) == said), ())
+    return (tokens[0], _COMPARED[said], *tokens[2 + len(said) :]) if said else tokens
+
+
+def _without_signature(tokens: Tokens) -> Tokens:
+    r"""f : \mathbb{R} \to \mathbb{R}, f(x) = 2x as f(x) = 2x."""
+    if tokens[1:2] != (":",):
+        return tokens
+    head, *rest = split(tokens, {","})
+    is_signature = "\\to" in head and len(rest) == 1 and "=" in rest[0]
+    return bare(rest[0]) if is_signature else tokens
 
 
 def _without_victory(tokens: Tokens) -> Tokens:
@@ -118,6 +170,9 @@ def _last_step(tokens: Tokens) -> Tokens:
     for at in range(len(words) - 2, 0, -1):
         if words[at - 1 : at + 1] == ["answer", "is"] and not _DENIALS.intersection(words):
             return tokens[at + 1 :]  # f(2) = 5, so the answer is 5
+    for at in range(len(tokens) - 2, 1, -1):
+        if tokens[at - 1] == "," and word_of(tokens[at]) in _SO and _DENIALS.isdisjoint(map(word_of, tokens)):
+            return tokens[at + 1 :]  # \\frac{100}{13}, so m + n = 113
     if _NEXT_STEPS.isdisjoint(tokens):
         return tokens
     steps = filled(tokens, _NEXT_STEPS)
@@ -137,7 +192,8 @@ def _without_lead(tokens: Tokens) -> Tokens:
             said = index + 1
     # x is 5; the value of x is 5
     named = (said == 2 and tokens[0].isalpha()) or (words[0] and tokens[0] not in _CONDITIONS)
-    if named and 0 < said < len(tokens) and not set(words[:said]) & _DENIALS:
+    is_parity = 0 < said < len(tokens) and words[said] in ("even", "odd")
+    if named and 0 < said < len(tokens) and not is_parity and not set(words[:said]) & (_DENIALS | _VERDICTS):
         return _without_lead(bare(tokens[said:]) or tokens[-1:])
     end = next((index for index, word in enumerate(words) if not word), len(tokens))
     is_label = end < len(tokens) and tokens[end] == "=" and words[end - 1] in _LABELS
@@ -172,10 +228,15 @@ def take_conditions(tokens: Tokens) -> tuple[Tokens, Ranges, list[Tokens]]:
     if multiples[:2] == ("\\text{multiples}", "\\text{of}") and multiples[2:] and multiples[-1].isdigit():
         return (multiples[-1], "k"), (("k", "Z"),), []
     start = next((at for at, token in enumerate(tokens) if not is_word(token)), 0)
-    sets = {_QUANTIFIERS.get(word_of(token), "?") for token in tokens[:start]} - {""}
+    sets = {_QUANTIFIERS.get(word_of(token), "?") for token in tokens[:start]} - {""} or {"R"}
+    sets = sets if start else set()
+    behind = next((at for at in range(start + 1, len(tokens)) if word_of(tokens[at]) not in _SUCH), start)
     is_ordered = tokens[start].isalpha() and tokens[start + 1 : start + 2] in _ORDER
+    if 0 < start < behind - 1 and tokens[start].isalpha() and tokens[start] in tokens[behind:]:
+        start, is_ordered = behind, True  # all real x such that x > 2
     if len(sets) == 1 and is_ordered and not sets & {"?", "N"}:  # all integers n > 2
-        return tokens[start:], ((tokens[start], sets.pop()),), []
+        names = {token for token in tokens[start:] if token.isalpha()}
+        return tokens[start:], ((names.pop(), sets.pop()),) if len(names) == 1 else (), []
     body, *others = split(tokens, _CONDITIONS)
     if not bare(body):
         return tokens, (), []
@@ -184,9 +245,14 @@ def take_conditions(tokens: Tokens) -> tuple[Tokens, Ranges, list[Tokens]]:
     while len(items) > 1 and _parameter(bare(items[-1])) is not None:
         clauses.append(bare(items.pop()))
         body = tuple(token for item in items for token in (",", *item))[1:]
+    while clauses and len(items) > 1 and len(name := bare(items[-1])) == 1 and name[0] in items[0]:
+        items.pop()  # a, b \in \mathbb{R}
+        body = tuple(token for item in items for token in (",", *item))[1:]
     start = last_bracket(bare(body))
-    if start and _parameter(bare(body)[start + 1 : -1]) is not None:  # (k \in \mathbb{Z})
-        clauses.append(bare(body)[start + 1 : -1])
+    inside = bare(body)[start + 1 : -1]
+    is_domain = start and "\\ne" in inside and not bare(body)[start - 1].isalpha()  # \\frac{a}{b} (b \\ne 0)
+    if start and (is_domain or _parameter(inside) is not None):  # (k \\in \\mathbb{Z})
+        clauses.append(inside)
         body = bare(body)[:start]
     parameters = [_parameter(clause) for clause in clauses]
     ranges = tuple(sorted({parameter for parameter in parameters if parameter and parameter[0]}))

@@ -14,7 +14,7 @@ from .leaves import Judge, Sides, is_rounding
 from .parts import whole
 from .phrases import Ranges
 from .structure import BOUND, FLIPPED, ORDER, Node, is_name, letters, read
-from .tokens import Tokens, UnreadableAnswer, commands
+from .tokens import Tokens, UnreadableAnswer, commands, listed, word_of
 from .words import phrase
 
 # A prediction that only restates the task (\int_0^1 x dx where 1/2 is asked) is not an answer, although it equals one.
@@ -22,6 +22,10 @@ TASKS = commands("int iint iiint oint sum prod lim limsup liminf max min sup inf
 OF_VARIABLES = commands("max min gcd lcm")
 """Those of them that an answer with variables may have."""
 _PARAMETER = "\\kappa"
+_WHOLE_NUMBERS = listed(
+    "all every any the is are an a if for when integer integers number numbers whole values of"
+)
+_PLACES = frozenset({"\\text{at}", "\\text{when}", "\\text{for}", "\\text{if}", "\\text{where}"})
 _FEW = 30
 """Whole numbers between two ends that are listed."""
 _SAME_NAMES = {"f(x)": "y", "f^{-1}(x)": "y", "f'(x)": "y'", "\\frac{dy}{dx}": "y'", "f''(x)": "y''"}
@@ -77,6 +81,14 @@ def same_residues(asked: Node, given: Node, by: Judge) -> bool:
         value, other = (asked.items[0], given) if asked.kind == "residue" else (asked, given.items[0])
         if given.kind == "residue" and not _is_reduced(given):
             return False  # 6 mod 4 is still to be worked out
+        if (
+            not _is_value(value)
+            or not _is_value(other)
+            or (given.kind == "residue" and asked.kind == "tuple")
+        ):
+            return False
+        if value.kind == other.kind == "relation" and not _same_name(value.items[0], other.items[0]):
+            return False
         is_congruence = (
             value.kind in ("relation", "leaf") and asked.kind == "residue" and letters(_last(value).tokens)
         )  # a \equiv b \pmod 5 is not a = b
@@ -90,14 +102,41 @@ def same_residues(asked: Node, given: Node, by: Judge) -> bool:
     return bool(families[0] and families[1]) and by.algebra.families(families[0], families[1], _PARAMETER)
 
 
-def same_parity(asked: Node, given: Node, by: Judge) -> bool:
-    """The odd integers beside 1 (mod 2) or 2k + 1."""
-    words, other = (asked, given) if asked.kind == "words" else (given, asked)
-    parity = re.fullmatch(r"(?:all)?(even|odd)(?:integers|numbers|wholenumbers)", phrase(words))
-    members = _as_family(other) if parity and other.kind != "words" else []
+def parity(node: Node) -> tuple[int, str] | None:
+    """Of "all odd integers", "n is even", "odd n" the remainder and the name, if one is said; None for anything else."""
+    tokens = node.whole or node.tokens
+    if len(tokens) == 1 and tokens[0][0] != "\\":
+        return None
+    text = "".join(tokens).lower()
+    if "{even}" not in text and "{odd}" not in text:
+        return None
+    words = [word_of(token) or token for token in tokens]
+    said = [word for word in words if word not in _WHOLE_NUMBERS]
+    names = [word for word in said if len(word) == 1 and word.isalpha()]
+    return (int("odd" in said), "".join(names)) if len(said) == 1 + len(names) <= 2 else None
+
+
+def same_parity(asked: Node, given: Node, by: Judge) -> bool | None:
+    """The odd integers beside n \\equiv 1 \\pmod 2 or 2k + 1; None where no parity is said."""
+    said = parity(asked), parity(given)
+    if said == (None, None):
+        return None
+    if said[0] and said[1]:
+        return said[0][0] == said[1][0] and (said[0][1] == said[1][1] or "" in (said[0][1], said[1][1]))
+    known = said[0] or said[1]
+    members = _as_family(given if said[0] else asked) if known else []
+    if known is None or not members:
+        return None
     multiple = ("*", whole(2), ("symbol", _PARAMETER))
-    start = whole(int(parity is not None and parity[1] == "odd"))
-    return bool(members) and by.algebra.families([("+", start, multiple)], members, _PARAMETER)
+    return by.algebra.families([("+", whole(known[0]), multiple)], members, _PARAMETER)
+
+
+def _is_value(node: Node) -> bool:
+    """x = 3 and 3, but neither x < 3 nor a condition on the name, as in "all primes p = 3"."""
+    if node.kind != "relation":
+        return True
+    words = {word_of(token) for token in node.items[0].tokens} - {"", *_WHOLE_NUMBERS}
+    return set(node.operators) == {"="} and not words
 
 
 def _is_reduced(residue: Node) -> bool:
@@ -110,6 +149,8 @@ def _as_family(node: Node) -> list[Expression]:
     """The members of a residue class, or of a list like 8k + 3, as expressions in one parameter; nothing for any other answer."""
     try:
         if node.kind == "residue":
+            if not _is_value(node.items[0]):
+                return []
             values = _last(node.items[0])
             modulus = parse(node.items[1].tokens)
             step = ("*", modulus, ("symbol", _PARAMETER))
@@ -205,9 +246,10 @@ def _whole_numbers(node: Node, ranges: Ranges) -> Node:
 def same_relation(asked: Node, given: Node, by: Judge) -> bool:
     if asked.kind == "relation" and given.kind == "relation":
         return _same_relations(asked, given, by)
-    span = _interval(given if given.kind == "relation" else asked)
+    inequality, other = (given, asked) if given.kind == "relation" else (asked, given)
+    ends = frozenset(item.tokens for item in other.items) if other.kind == "tuple" else frozenset()
+    span = _interval(inequality, ends)
     if span is not None:
-        other = asked if given.kind == "relation" else given
         if span.kind == "tuple" and other.kind in ("list", "matrix") and not describes_set(other):
             return False  # -1 < x < 3 is an interval, not the two numbers
         return by.same(asked, span) if given.kind == "relation" else by.same(span, given)
@@ -231,7 +273,7 @@ def same_relation(asked: Node, given: Node, by: Judge) -> bool:
 def _answers_with_name(asked: Node, given: Node, by: Judge) -> bool:
     r"""x = 5, x = 2 + 3 = 5, 2 + 3 = 5, \frac{1}{3} \approx 0.33 where a value is asked."""
     sides = list(given.items)
-    if set(given.operators) <= {"=", "\\equiv"}:
+    if set(given.operators) == {"="}:
         if is_name(sides[0]) or TASKS.intersection(sides[0].tokens) or _is_quantity(sides[0], asked):
             sides = sides[1:]
         elif is_name(sides[-1]):  # 5 = x
@@ -256,14 +298,24 @@ def _answers_with_name(asked: Node, given: Node, by: Judge) -> bool:
 
 def _is_quantity(side: Node, asked: Node) -> bool:
     r"""Whether an equation's left side may be what is asked for: a + b, AB^2, \sin x. Not 2x or x + 1: there x is still unknown."""
+    if not _PLACES.isdisjoint(side.tokens):  # 5 at x = 2
+        return False
     try:
         expression = parse(side.tokens) if side.kind == "leaf" else ()
     except UnreadableAnswer:  # \dim V, |\{1, 2\}|
         return True
+    if "\\dots" in side.tokens:  # 1 + 2 + \\dots + n
+        return True
     if not letters(side.tokens) or letters(asked.tokens):
         return False
+    if expression[:1] == ("+",) and any(_is_number(part) for part in expression[1:]):  # x^2 - 6x + 5 = 0
+        return "(" in side.tokens
     is_linear = expression[:1] in (("*",), ("+",), ("/",)) and len(symbols(expression)) == 1
     return not (is_linear and all(part[0] in ("number", "symbol", "-") for part in expression[1:]))
+
+
+def _is_number(expression: Expression) -> bool:
+    return expression[0] == "number" or (expression[0] == "-" and _is_number(expression[1]))
 
 
 def _same_relations(asked: Node, given: Node, by: Judge) -> bool:
@@ -311,16 +363,26 @@ def _same_equations(asked: Node, given: Node, by: Judge) -> bool:
 
 def _same_name(asked: Node, given: Node) -> bool:
     """Whether both name the same quantity; one solution of several may have a number: x_1 for x."""
-    names = [_SAME_NAMES.get(node.text, node.text) for node in (asked, given)]
-    calls = [re.sub(r"(?<=^[a-zA-Z])\([a-z]\)$", "", name) for name in names]
+    names = [_SAME_NAMES.get(node.text, _event(node.text)) for node in (asked, given)]
+    calls = [re.sub(r"(?<=^[a-zA-Z])\([a-z](?:,[a-z])*\)$", "", name) for name in names]
     if (names[0] in calls or names[1] in calls) and calls[0] == calls[1]:  # y(x) and y
         return True
-    if names[0] == names[1] or re.fullmatch(rf"{re.escape(names[0])}_\{{\d(?:,\d)?\}}", names[1]):
+    if (
+        names[0] == names[1]
+        or asked.text.split("(")[0] == given.text
+        or any(re.fullmatch(rf"{re.escape(a)}_\{{\d(?:,\d)?\}}", b) for a, b in (names, names[::-1]))
+    ):
         return True
     try:
         return parse(asked.tokens) == parse(given.tokens)  # \Re(z) and \Re z
     except UnreadableAnswer:
         return False
+
+
+def _event(name: str) -> str:
+    """E[X] and \\mathbb{P}(A) as E(X) and P(A)."""
+    name = re.sub(r"^\\(?:mathbb\{([EP])\}|(P)r)", r"\1\2", name)
+    return name.replace("[", "(").replace("]", ")") if name[:1] in "EPV" else name
 
 
 def _sides(node: Node) -> Sides:
@@ -344,15 +406,16 @@ def _variable(node: Node) -> Tokens | None:
     return name[1:-1] if name[0] == name[-1] == "|" else name
 
 
-def _interval(node: Node) -> Node | None:
-    r"""x > 2, 1 < x \le 2 and x \in S as the interval or set they describe; None for any other relation."""
+def _interval(node: Node, ends: frozenset[Tokens] = frozenset()) -> Node | None:
+    r"""x > 2, 1 < x \le 2, x \in S as the interval or set they describe, with letters only in these `ends`; None for the rest."""
     if node.operators == ("\\in",) and is_name(node.items[0]):
         return node.items[1]
     if not set(node.operators) <= ORDER:
         return None
     items, operators = list(node.items), list(node.operators)
-    named = [i for i, item in enumerate(items) if is_name(item)]
-    if len(named) != 1 or any(letters(item.tokens) for i, item in enumerate(items) if i != named[0]):
+    named = [i for i, item in enumerate(items) if is_name(item) and item.tokens not in ends]
+    others = [item for i, item in enumerate(items) if i not in named and item.tokens not in ends]
+    if len(named) != 1 or any(letters(item.tokens) for item in others):
         return None
     if items[named[0]].tokens[0] == "|":  # |x| < 3 is left to `sets`
         return None
@@ -361,7 +424,7 @@ def _interval(node: Node) -> Node | None:
         operators = [FLIPPED[operator] for operator in reversed(operators)]
     if not set(operators) <= {"<", "\\le"} or len(items) > 3:
         return None
-    at = next(i for i, item in enumerate(items) if is_name(item))
+    at = next(i for i, item in enumerate(items) if is_name(item) and item.tokens not in ends)
     if len(items) == 3 and at != 1:
         return None
     low = items[at - 1] if at > 0 else read(("-", "\\infty"))

@@ -28,6 +28,7 @@ _NAMED: dict[str, Stretches] = {
     "\\mathbb{R}": EVERYTHING,
     "\\emptyset": (),
     "\\mathbb{R}^{*}": ((BELOW, (0, Fraction(0), 0)), ((0, Fraction(0), 1), ABOVE)),
+    "\\mathbb{R}_{\\ne0}": ((BELOW, (0, Fraction(0), 0)), ((0, Fraction(0), 1), ABOVE)),
     "\\mathbb{R}^{+}": (((0, Fraction(0), 1), ABOVE),),
     "\\mathbb{R}_{>0}": (((0, Fraction(0), 1), ABOVE),),
     "\\mathbb{R}_{\\ge0}": (((0, Fraction(0), 0), ABOVE),),

@@ -45,9 +45,17 @@ class Source:
             or self.pending[-1] in ".,;:!?$)"
         )
 
+    def following(self) -> str:
+        """The next token that is no space."""
+        return next((token for token in reversed(self.pending) if not token.isspace()), "")
+
+    def before_unit(self) -> bool:
+        """Whether a unit with its power comes next, as behind the m of m s^{-1}."""
+        return re.match(r"\s+[smh]\^\{?-?\d", "".join(self.pending[:-7:-1])) is not None
+
     def has_argument(self, function: str) -> bool:
         """Whether ``2 sec x`` goes on like a function: then sec are no seconds."""
-        following = next((token for token in reversed(self.pending) if not token.isspace()), "")
+        following = self.following()
         has_letter = function in spelling.FUNCTIONS and following[:1].isalpha()
         return has_letter or following in ("(", "\\left", "\\theta")
 
@@ -63,7 +71,7 @@ class Source:
     def between_vectors(self, out: list[str]) -> bool:
         """Whether this is a cross product: vectors are about, and no number stands beside the sign."""
         rest = self.pending[::-1]
-        following = next((token for token in rest if not token.isspace()), "")
+        following = self.following()
         some = any(t.startswith(("\\vec{", "\\mathbf{")) for t in out) or any(
             t[1:] in spelling.VECTORS for t in rest
         )

@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import product
+from itertools import pairwise, product
 
 from .numerals import in_digits
 from .phrases import Ranges, plain_statement, speaks, take_conditions
 from .tokens import (
     CLOSERS,
+    MAX_ITEMS,
     OPENERS,
     Tokens,
     UnreadableAnswer,
@@ -41,6 +42,15 @@ BOUND = "bound"
 """The form of a relation inside of the braces of a set, where its variable has no meaning outside."""
 SET_OPERATIONS = {"\\cup": "union", "\\cap": "intersection", "\\setminus": "difference"}
 _SEPARATORS = frozenset({",", ";", "\\text{and}", "\\text{or}"})
+_IF = frozenset({"\\text{if}", "\\text{for}", "\\text{when}"})
+_EXTREMES = {
+    **dict.fromkeys(("\\max", "\\text{max}", "\\text{Max}"), "\\text{maximum}"),
+    **dict.fromkeys(("\\min", "\\text{min}", "\\text{Min}"), "\\text{minimum}"),
+}
+_FOR = frozenset({"\\text{for}", "\\text{where}", "\\text{with}"})
+_LONGEST_LABEL = 3
+_POINT_NAMES = frozenset("ABDEMQRS")
+"""Letters before the coordinates of a point; others call: C(8, 3), P(A), F(2, 3)."""
 EMPTY_WORDS = listed("emptyset none") | {
     f"{lead}no{kind}{noun}{end}"
     for lead in ("", "has", "equationhas")
@@ -99,6 +109,8 @@ def read(tokens: Tokens) -> Node:
         raise UnreadableAnswer("the answer is empty")
     if len(tokens) == 1 and not is_word(tokens[0]):
         return _single(tokens)
+    if (parts := _labelled(tokens)) is not None:
+        return Node("list", tokens, parts, form="and")
     if speaks(tokens):
         tokens = in_digits(plain_statement(tokens))
     measures = compound(tokens)
@@ -111,6 +123,10 @@ def read(tokens: Tokens) -> Node:
         return residue
     ranges: Ranges = ()
     conditions: list[Tokens] = []
+    if branches := _said_cases(tokens):
+        return Node("cases", tokens, branches)
+    if members := _members(tokens):
+        return Node("list", tokens, members, form="or")
     if speaks(tokens):
         tokens, ranges, conditions = take_conditions(tokens)
     node = _except(tokens) or _list(tokens)
@@ -134,6 +150,80 @@ def _inward(tokens: Tokens) -> Tokens:
     return tuple(turned)
 
 
+def _continued(parts: list[Tokens]) -> list[Tokens]:
+    r"""1, 2, \dots, 5 with all its numbers; where they do not end, or not in a number, its first two."""
+    if ("\\dots",) not in parts:
+        return parts
+    at = parts.index(("\\dots",))
+    texts = ["".join(part) for part in parts]
+    if not at or not all(re.fullmatch(r"-?\d{1,9}", text) for text in texts[:at]) or len(parts) > at + 2:
+        return parts
+    numbers = [int(text) for text in texts[:at]]
+    steps = {second - first for first, second in pairwise(numbers)} or {1}
+    step = steps.pop()
+    if steps or not step or len(parts) == 2:
+        return parts
+    count = 2
+    if re.fullmatch(r"-?\d{1,9}", texts[-1]):
+        count, rest = divmod(int(texts[-1]) - numbers[0] + step, step)
+        if rest or not 2 <= count <= MAX_ITEMS:
+            return parts
+        at = len(parts)
+    listed_numbers = (str(numbers[0] + step * n) for n in range(count))
+    return [*(("-", t[1:]) if t[0] == "-" else (t,) for t in listed_numbers), *parts[at:]]
+
+
+def _members(tokens: Tokens) -> tuple[Node, ...]:
+    r"""Of e^{2\pi i k/3}, k = 0, 1, 2 the three numbers; none for anything else."""
+    if "=" not in tokens or tokens[-1] == "\\dots" or _SEPARATORS.isdisjoint(tokens):
+        return ()
+    value, *parts = filled(tokens, _SEPARATORS | _FOR)
+    name = parts[0][:1] if parts and parts[0][1:2] == ("=",) else ("",)
+    if name[0] not in value or not name[0].isalpha() or "_" in value:
+        return ()
+    numbers = _continued([parts[0][2:], *parts[1:]])
+    if len(numbers) < 2 or not all("".join(number).lstrip("-").isdigit() for number in numbers):
+        return ()
+    return tuple(
+        read(
+            tuple(part for token in value for part in (("(", *number, ")") if token == name[0] else (token,)))
+        )
+        for number in numbers
+    )
+
+
+def _labelled(tokens: Tokens) -> tuple[Node, ...] | None:
+    """The parts of "center (2, 3), radius 5" and of "Alice: 5, Bob: 3", each as label = value."""
+    if not (is_word(tokens[0]) or tokens[0] in _EXTREMES) or _SEPARATORS.isdisjoint(tokens):
+        return None
+    sides: list[tuple[Tokens, Tokens]] = []
+    for part in filled(tokens, _SEPARATORS - {"\\text{or}"}):
+        end = next((at for at, t in enumerate(part) if not is_word(t) and t not in _EXTREMES), len(part))
+        value = bare(part[end:])
+        value = bare(value[1:]) if value[:1] == ("=",) else value
+        if not 0 < end <= _LONGEST_LABEL or not value or "\\text{or}" in part:
+            return None
+        sides.append((tuple(_EXTREMES.get(token, token.lower()) for token in part[:end]), value))
+    if len(sides) < 2 or len({label for label, _ in sides}) < len(sides):
+        return None
+    return tuple(
+        Node("relation", (*label, "=", *value), (Node("words", label), read(value)), operators=("=",))
+        for label, value in sides
+    )
+
+
+def _said_cases(tokens: Tokens) -> tuple[Node, ...]:
+    """The branches of "1 if n is even, 0 if n is odd"; none where this is anything else."""
+    if _IF.isdisjoint(tokens):
+        return ()
+    parts = [filled(part, _IF) for part in filled(tokens, _SEPARATORS)]
+    if len(parts[-1]) == 1 and word_of(parts[-1][0][-1]) == "otherwise":
+        parts[-1] = [parts[-1][0][:-1], parts[-1][0][-1:]]
+    if len(parts) < 2 or any(len(part) != 2 or not all(map(bare, part)) for part in parts):
+        return ()
+    return tuple(Node("conditional", value, (read(value), read(condition))) for value, condition in parts)
+
+
 def _except(tokens: Tokens) -> Node | None:
     """All real numbers except 1 and 3."""
     sides = [bare(side) for side in split(tokens, {"\\text{except}"})]
@@ -145,10 +235,12 @@ def _except(tokens: Tokens) -> Node | None:
 
 
 def _list(tokens: Tokens) -> Node:
-    parts = filled(tokens, _SEPARATORS)
-    if len(parts) > 1 and ";" in tokens and "," in tokens:  # p=5, q=2; p=7, q=2
-        groups = filled(tokens, {";"})
-        if 1 < len(groups) < len(parts):
+    parts = _continued(filled(tokens, _SEPARATORS))
+    for separator in {";", "\\text{or}"}.intersection(tokens):  # p=5, q=2; p=7, q=2
+        groups = filled(tokens, {separator})
+        each = {(len(filled(group, _SEPARATORS)), group.count("=")) for group in groups}
+        are_points = separator == ";" or (len(each) == 1 and len({*each.pop()}) == 1)
+        if 1 < len(groups) < len(parts) and are_points:
             return Node("list", tokens, tuple(map(read, groups)), form=",")
     if len(parts) > 1:
         form = "or" if "\\text{or}" in tokens else "and" if "\\text{and}" in tokens else ","
@@ -178,7 +270,7 @@ def _set(tokens: Tokens) -> Node:
         condition = bare(inside[len(elements) + 1 :])
         if bare(elements) and condition and len(split(elements, {","})) == 1:
             return _described(tokens, bare(elements), condition)
-    items = _expanded(filled(inside, {",", ";"}))
+    items = _expanded(_continued(filled(inside, {",", ";"})))
     named = len(items) > 1 and all(item.operators == ("=",) and is_name(item.items[0]) for item in items)
     return Node("list", tokens, items, form="and") if named else Node("set", tokens, items)  # {x = 4, y = -1}
 
@@ -186,7 +278,11 @@ def _set(tokens: Tokens) -> Node:
 def _described(tokens: Tokens, elements: Tokens, condition: Tokens) -> Node:
     r"""\{x \mid 1 < x < 2\}: where a real number is described, the condition says it all."""
     sides = split(elements, {"\\in"})
-    if len(sides[0]) == 1 and sides[0][0] in condition and (len(sides) == 1 or sides[1] == ("\\mathbb{R}",)):
+    if (
+        len(sides[0]) == 1
+        and sides[0][0] in condition
+        and (len(sides) == 1 or sides[1] in (("\\mathbb{R}",), ("\\mathbb{C}",)))
+    ):
         return _bound(read(condition))
     if len(sides) == 2 and sides[1] == ("\\mathbb{Z}",) and sides[0][0] in condition:
         described = _bound(read(condition))
@@ -200,6 +296,8 @@ def _described(tokens: Tokens, elements: Tokens, condition: Tokens) -> Node:
         return _bound(
             Node("list", tokens, (read(elements), read(condition)), form="and")
         )  # x > 0 \mid x \ne 1
+    if elements[0] == "(" and all(t in "(,)" or (t.isalpha() and t in condition) for t in elements):
+        return _bound(read(condition))  # (x, y) \\mid x^2 + y^2 < 1
     parameter = take_conditions((*elements, ",", *condition))
     if parameter[1] and not parameter[2]:  # \{2k+1 \mid k \in \mathbb{Z}\}
         return replace(Node("set", tokens, _expanded([elements])), ranges=parameter[1])
@@ -229,6 +327,13 @@ def _single(tokens: Tokens) -> Node:
         return Node("tuple", tokens, tuple(read(term) for term in terms), form=":")
     if all(map(is_word, tokens)):
         return Node("words", tokens)
+    if (
+        tokens[0] in _POINT_NAMES
+        and tokens[1:2] == ("(",)
+        and closes(tokens, 1) == len(tokens) - 1
+        and "," in tokens
+    ):
+        return Node("relation", tokens, (_leaf(tokens[:1]), read(tokens[1:])), operators=("=",))  # A(2, 3)
     return _leaf(tokens)
 
 
@@ -274,7 +379,7 @@ def _relation(tokens: Tokens) -> tuple[list[Tokens], Tokens]:
     operators, position = [], -1
     for side in sides[:-1]:
         position += len(side) + 1
-        operators.append(tokens[position])
+        operators.append("=" if tokens[position] == "\\equiv" else tokens[position])  # f \\equiv 0
     return sides, tuple(operators)
 
 
@@ -305,6 +410,8 @@ def matrix(tokens: Tokens) -> Node | None:
     if len({len(row) for row in rows}) != 1 or not all(bare(cell) for row in rows for cell in row):
         raise UnreadableAnswer("the rows of a matrix differ in length or have an empty cell")
     cells = tuple(read(cell) for row in rows for cell in row)
+    if len(rows[0]) == 1 and all(cell.operators for cell in cells):  # the lines of a system
+        return Node("list", tokens, cells, form="and")
     return Node("matrix", tokens, cells, form=str(len(rows[0])))
 
 
@@ -383,7 +490,7 @@ def is_name(node: Node) -> bool:
     r"""What may stand before the equals sign of an answer: x, f(x), a_1, AB, \angle ABC, [ABC], P(X > 1), dy/dx, \text{Area}."""
     if node.kind == "words":
         return True
-    if node.kind == "tuple":  # (x, y) = (1, 2)
+    if node.kind in ("tuple", "matrix"):  # (x, y) = (1, 2)
         return all(map(is_name, node.items))
     tokens = node.whole or node.tokens
     if tokens[0] == "\\frac" and tokens[2] in ("d", "\\partial"):

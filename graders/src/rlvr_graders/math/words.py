@@ -13,10 +13,14 @@ SAME_WORDS = {
         ("doesnotexist", "dne", "doesn'texist", "limitdoesnotexist", "nolimit",
          "undefined", "notdefined", "limitdne", "doesntexist", "nonexistent"),
         ("\\emptyset", "\\{\\}", *sorted(EMPTY_WORDS)),
-        ("\\infty", "infinitelymany", "infinitelymanysolutions", "infinite", "infinity"),
+        ("\\infty", "infinitelymany", "divergesto\\infty", "tendsto\\infty", "infinitelymanysolutions", "infinite", "infinity"),
         ("divergent", "diverges", "seriesdiverges"),
         ("convergent", "converges", "seriesconverges"),
+        ("absolutelyconvergent", "convergesabsolutely", "seriesconvergesabsolutely"),
+        ("conditionallyconvergent", "convergesconditionally", "seriesconvergesconditionally"),
         ("\\mathbbn", "\\mathbbz^+", "allpositiveintegers", "positiveintegers", "allnaturalnumbers", "naturalnumbers"),
+        ("yes", "true"),
+        ("no", "false"),
         ("\\mathbbz", "allintegers", "integers", "everyinteger"),
         ("\\mathbb{R}", *sorted(ALL_WORDS)),
         *(
@@ -30,7 +34,9 @@ SAME_WORDS = {
     for phrase in phrases
 }  # fmt: skip
 _FILLERS = listed("the a an it is are answer there they on")
-_OPPOSITES = {"yes": "no", "no": "yes", "true": "false", "false": "true"}
+_OPPOSITES = {"yes": "no", "no": "yes"}
+_NOUNS = listed("triangle function series sequence matrix graph")
+"""What an adjective may leave out: isosceles, an isosceles triangle."""
 _DOUBTS = listed("not but or maybe perhaps unless except however")
 
 
@@ -42,17 +48,26 @@ def phrase(node: Node) -> str:
     return SAME_WORDS.get(plain, plain)
 
 
+def _plain(token: str) -> str:
+    return SAME_WORDS.get(word_of(token), word_of(token))
+
+
 def same_words(asked: Node, given: Node) -> bool:
     one, other = phrase(asked), phrase(given)
     if one in _OPPOSITES and given.tokens[1:2] == (",",):  # "Yes, it converges"
-        words = [word_of(token) for token in given.tokens]
+        words = [_plain(token) for token in given.tokens]
         words = words[: next((n for n, word in enumerate(words) if word in ("because", "since")), len(words))]
-        return words[0] == one and not {_OPPOSITES[one], *_DOUBTS}.intersection(words[1:])
-    if word_of(asked.tokens[0]) in _OPPOSITES and asked.tokens[1:2] == (",",):  # "No, it diverges" is asked
+        doubts = {_OPPOSITES[one], *(_DOUBTS - {"not"} if one == "no" else _DOUBTS)}
+        return words[0] == one and not doubts.intersection(words[1:])
+    if _plain(asked.tokens[0]) in _OPPOSITES and asked.tokens[1:2] == (",",):  # "No, it diverges" is asked
         rest = phrase(replace(asked, tokens=asked.tokens[2:]))
         given_rest = given.tokens[2:] if given.tokens[1:2] == (",",) else ()
-        if other == word_of(asked.tokens[0]) or other == rest:
+        if other == _plain(asked.tokens[0]) or other == rest:
             return True
-        same_start = word_of(given.tokens[0]) == word_of(asked.tokens[0])
+        same_start = _plain(given.tokens[0]) == _plain(asked.tokens[0])
         return same_start and bool(given_rest) and phrase(replace(given, tokens=given_rest)) == rest
+    for word, node in ((one, given), (other, asked)):
+        *words, noun = node.tokens
+        if word_of(noun) in _NOUNS and words and phrase(replace(node, tokens=tuple(words))) == word:
+            return True
     return one == other != "" or plain_words(asked) == plain_words(given) != ""

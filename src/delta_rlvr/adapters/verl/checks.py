@@ -42,23 +42,6 @@ RESPONSE_ADVANTAGES = (
 FSDP = {"fsdp2": VERL_FSDP2, "fsdp": VERL_FSDP}
 """The strategies whose workers keep hidden states; every other one gives what the controller has."""
 
-# Each path that is read below; a canary test looks every one of them up in verl's own config.
-PATHS = (
-    f"{_ACTOR}.strategy",
-    f"{_ACTOR}.loss_agg_mode",
-    f"{_ACTOR}.policy_loss.loss_mode",
-    f"{_ACTOR}.clip_ratio_c",
-    f"{_ACTOR}.ulysses_sequence_parallel_size",
-    f"{_ACTOR}.use_prefix_grouper",
-    f"{_MODEL}.use_remove_padding",
-    "algorithm.adv_estimator",
-    "algorithm.rollout_correction.bypass_mode",
-    "algorithm.rollout_correction.rollout_rs",
-    "distillation.enabled",
-    "trainer.use_v1",
-    "trainer.v1.trainer_mode",
-)
-
 
 def check_config(config: Mapping[str, Any], settings: VerlSettings) -> None:
     """Refuse a config in which the method could not do what its name says."""

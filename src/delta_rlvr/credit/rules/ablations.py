@@ -20,9 +20,10 @@ from torch import Tensor
 
 from delta_rlvr.credit.batch import TokenBatch
 from delta_rlvr.credit.checks import check_declared, require
-from delta_rlvr.credit.pieces import check_range, highest_share, kept_weights, mean_one, surprise
-from delta_rlvr.credit.rule import WIDER, TokenRule, register
+from delta_rlvr.credit.pieces import highest_share, kept_weights, mean_one, surprise
+from delta_rlvr.credit.rule import WIDER, TokenRule, register, setting
 from delta_rlvr.credit.rules.delta import Delta
+from delta_rlvr.credit.rules.ranged import Ranged
 from delta_rlvr.credit.solver import GAMMA_FLOOR, MASS_FLOOR, Solver, inner, opposite
 
 
@@ -130,11 +131,6 @@ class Ablation(Delta):
 WIDER[Delta] = Ablation
 
 
-def _check_selection(share: float, seed: int) -> None:
-    require(0 < share <= 1, f"share={share}: give a share above 0 and up to 1")
-    require(seed >= 0, f"seed={seed!r}: give a whole number of at least 0")
-
-
 class _Ablated(Solver):
     """Other margins, temperatures and assignments."""
 
@@ -186,14 +182,10 @@ class Selection(Delta):
 
     keep: Literal["top", "bottom"] = "top"
     """The tokens with the largest, or with the smallest lambda."""
-    share: float = 0.5
+    share: float = setting(0.5, "(0, 1]")
     """The share that is kept."""
-    seed: int = 0
+    seed: int = setting(0, "[0, inf)")
     """Of ties."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_selection(self.share, self.seed)
 
     @property
     def flat(self) -> bool:
@@ -214,16 +206,16 @@ class Selection(Delta):
 class RandomSelection(TokenRule):
     """Plain DAPO on a random share of the tokens with an advantage."""
 
-    share: float = 0.5
+    share: float = setting(0.5, "(0, 1]")
     """The share that is kept."""
-    seed: int = 0
+    seed: int = setting(0, "[0, inf)")
     """Of the draws."""
 
     mean_one = True
 
     def __post_init__(self) -> None:
         check_declared(self)
-        _check_selection(self.share, self.seed)
+        super().__post_init__()
 
     def weigh(self, batch: TokenBatch) -> Float[Tensor, " token"]:
         return kept_weights(batch, highest_share(batch, batch.draws(self.seed), self.share, seed=self.seed))
@@ -231,22 +223,13 @@ class RandomSelection(TokenRule):
 
 @register("delta-random", about="random coefficients in the same range", paper="Table 4")
 @dataclass(frozen=True)
-class RandomWeights(TokenRule):
+class RandomWeights(Ranged):
     """Uniform draws in the range, then mean one."""
 
-    lambda_min: float = 0.8
-    """Smallest coefficient before normalisation."""
-    lambda_max: float = 1.2
-    """Largest coefficient before normalisation."""
-    seed: int = 0
+    seed: int = setting(0, "[0, inf)")
     """Of the draws."""
 
     mean_one = True
-
-    def __post_init__(self) -> None:
-        check_declared(self)
-        check_range(self.lambda_min, self.lambda_max)
-        require(self.seed >= 0, f"seed={self.seed!r}: give a whole number of at least 0")
 
     def weigh(self, batch: TokenBatch) -> Float[Tensor, " token"]:
         if self.lambda_min == self.lambda_max:

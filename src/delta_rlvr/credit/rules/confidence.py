@@ -12,7 +12,6 @@ real models, in the fourth, (-, +).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -21,9 +20,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from delta_rlvr.credit.batch import TokenBatch
-from delta_rlvr.credit.checks import require
 from delta_rlvr.credit.pieces import surprise
-from delta_rlvr.credit.rule import TokenRule, register
+from delta_rlvr.credit.rule import TokenRule, register, setting
 
 
 @register("confidence", about="weights that rise or fall with 1 - p, by side", paper="beyond")
@@ -31,21 +29,16 @@ from delta_rlvr.credit.rule import TokenRule, register
 class Confidence(TokenRule):
     """Weights that rise or fall with 1 - p, by side."""
 
-    right: float = -0.4
-    """Slope of the weight against 1 - p where A > 0; from -2 to 2."""
-    wrong: float = 0.4
-    """Slope of the weight against 1 - p where A < 0; from -2 to 2."""
+    right: float = setting(-0.4, "[-2, 2]")
+    """Slope of the weight against 1 - p where A > 0; beyond 2 weights would turn negative."""
+    wrong: float = setting(0.4, "[-2, 2]")
+    """Slope of the weight against 1 - p where A < 0."""
 
     sees_slices = True
 
     @property
     def needs(self) -> Collection[str]:
         return ("logps",)
-
-    def __post_init__(self) -> None:
-        for name in ("right", "wrong"):
-            slope = getattr(self, name)
-            require(-2 <= slope <= 2, f"{name}={slope}: give a slope from -2 to 2, or weights turn negative")
 
     def share(self, batch: TokenBatch) -> Float[Tensor, ""] | float:
         """What both slopes are multiplied by in this batch."""
@@ -67,16 +60,12 @@ class Confidence(TokenRule):
 class Fading(Confidence):
     """DelTA's corner of the plane while the policy is unsure, DAPO once it is sure."""
 
-    nats: float = 0.5
+    nats: float = setting(0.5, "(0, inf)")
     """At this mean entropy per token, and above it, the slopes are whole."""
 
     @property
     def needs(self) -> Collection[str]:
         return ("logps", "entropy")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(0 < self.nats < math.inf, f"nats={self.nats}: give a positive number of nats")
 
     def share(self, batch: TokenBatch) -> Float[Tensor, ""]:
         return (batch.total(batch.entropy) / max(1, batch.token_count) / self.nats).clamp(0, 1)

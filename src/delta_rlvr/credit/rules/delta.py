@@ -21,13 +21,13 @@ from torch import Tensor
 
 from delta_rlvr.credit import proxies
 from delta_rlvr.credit.batch import TokenBatch
-from delta_rlvr.credit.checks import check_declared, require
 from delta_rlvr.credit.diagnostics import rank_correlation
 from delta_rlvr.credit.draws import uniform_draws
 from delta_rlvr.credit.estimator import estimate
-from delta_rlvr.credit.pieces import check_range, mean_one
+from delta_rlvr.credit.pieces import mean_one
 from delta_rlvr.credit.record import CreditRecord
-from delta_rlvr.credit.rule import HiddenStates, TokenRule, register
+from delta_rlvr.credit.rule import HiddenStates, register, setting
+from delta_rlvr.credit.rules.ranged import Ranged
 from delta_rlvr.credit.solver import Solver
 
 EMPTY_SIDE = (
@@ -57,28 +57,17 @@ EMPTY_SIDE = (
 @register("delta-topk", about="DelTA with the top-K hidden gradient", paper="Table 4", proxy="topk_hidden")
 @register("delta", about="DelTA as published: output-row proxy, range [0.8, 1.2], K = 1", paper="Table 1")
 @dataclass(frozen=True)
-class Delta(TokenRule):
-    """How DelTA's token coefficients are computed. The defaults are the method as published."""
+class Delta(Ranged):
+    """How DelTA's token coefficients are computed. The defaults are the method as published; a range of one number is exactly DAPO."""
 
-    lambda_min: float = 0.8
-    """Smallest coefficient before normalisation (lambda_min): a token that looks like the other side."""
-    lambda_max: float = 1.2
-    """Largest coefficient before normalisation (lambda_max). Equal to lambda_min, this is exactly DAPO."""
-    refinements: int = 1
+    refinements: int = setting(1, "[0, inf)")
     """How often the centroids are re-estimated with the soft assignments (K; 0 is "w/o refinement")."""
     proxy: proxies.Proxy = "output_row"
     """What stands for a token's gradient (Appendix F; `credit.proxies` has the formulas)."""
-    top_k: int = 20
+    top_k: int = setting(20, "[1, inf)")
     """Vocabulary entries in the "topk_hidden" proxy (the paper does not give its K)."""
     scope: Literal["batch", "group"] = "batch"
     """Centroids over the whole rollout batch, or one pair per prompt."""
-
-    def __post_init__(self) -> None:
-        check_declared(self)
-        check_range(self.lambda_min, self.lambda_max)
-        for name, least in (("refinements", 0), ("top_k", 1)):
-            value = getattr(self, name)
-            require(value >= least, f"{name}={value!r}: give a whole number of at least {least}")
 
     @property
     def flat(self) -> bool:

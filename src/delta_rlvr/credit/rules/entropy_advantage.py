@@ -12,7 +12,6 @@ Where this differs from the paper:
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -20,8 +19,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from delta_rlvr.credit.batch import TokenBatch
-from delta_rlvr.credit.checks import require
-from delta_rlvr.credit.rule import TokenRule, register
+from delta_rlvr.credit.rule import TokenRule, register, setting
 
 
 @register(
@@ -33,20 +31,13 @@ from delta_rlvr.credit.rule import TokenRule, register
 class EntropyAdvantage(TokenRule):
     """The entropy of the old policy, times alpha and at most |A| / kappa, is added to A."""
 
-    alpha: float = 0.4
+    alpha: float = setting(0.4, "[0, inf)")
     """Factor of the entropy (the paper: 0.4 with GRPO, 0.1 with PPO)."""
-    kappa: float = 2.0
-    """The bonus is at most |A| / kappa; above 1, A keeps its sign."""
+    kappa: float = setting(2.0, "[1, inf)")
+    """The bonus is at most |A| / kappa, so that A keeps its sign."""
 
     needs = ("entropy",)
     sees_slices = True
-
-    def __post_init__(self) -> None:
-        require(0 <= self.alpha < math.inf, f"alpha={self.alpha}: give a finite number of at least 0")
-        require(
-            1 <= self.kappa < math.inf,
-            f"kappa={self.kappa}: give a finite number of at least 1, or negative advantages would turn positive",
-        )
 
     def weigh(self, batch: TokenBatch) -> Float[Tensor, " token"]:
         advantages = batch.token_advantages

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from delta_rlvr.credit.batch import TokenBatch
 from delta_rlvr.credit.pieces import kept_weights, quantiles
-from delta_rlvr.credit.rule import TokenRule, register
+from delta_rlvr.credit.rule import TokenRule, register, setting
 
 
 @register("dapo-ft", about="DAPO on the 20 % most uncertain tokens", paper="App. J, Table 1")
@@ -17,16 +17,12 @@ from delta_rlvr.credit.rule import TokenRule, register
 class ForkingTokens(TokenRule):
     """Only tokens where the old policy was uncertain (DAPO + forking tokens)."""
 
-    quantile: float = 0.8
+    quantile: float = setting(0.8, "[0, 1)")
     """Tokens whose entropy is at least this quantile over all valid tokens of the batch are kept, ties included."""
 
     needs = ("entropy",)
     mean_one = True
     sees_slices = True
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.quantile < 1:
-            raise ValueError(f"quantile={self.quantile}: give a share from 0 up to (not including) 1")
 
     def weigh(self, batch: TokenBatch) -> Float[Tensor, " token"]:
         threshold = quantiles(batch.reducer.gather(batch.entropy), (self.quantile,))[0]

@@ -16,7 +16,6 @@ Where this differs from the paper:
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -25,7 +24,7 @@ from torch import Tensor
 
 from delta_rlvr.credit.batch import TokenBatch
 from delta_rlvr.credit.checks import require
-from delta_rlvr.credit.rule import TokenRule, register
+from delta_rlvr.credit.rule import TokenRule, register, setting
 
 
 @register(
@@ -37,24 +36,19 @@ from delta_rlvr.credit.rule import TokenRule, register
 class EntropyShares(TokenRule):
     """A token's share of its side's entropy (right) or inverse entropy (wrong) at its position."""
 
-    alpha1: float = 1.0
+    alpha1: float = setting(1.0, "[0, inf)")
     """Part of the reward that every token gets."""
-    alpha2: float = 0.1
+    alpha2: float = setting(0.1, "[0, inf)")
     """Part that is shared out by entropy."""
-    floor: float = 1e-8
+    floor: float = setting(1e-8, "(0, inf)")
     """Added to every entropy."""
 
     needs = ("entropy", "groups")
     mean_one = True
 
     def __post_init__(self) -> None:
-        for name in ("alpha1", "alpha2"):
-            value = getattr(self, name)
-            require(0 <= value < math.inf, f"{name}={value}: give a finite number of at least 0")
+        super().__post_init__()
         require(self.alpha1 + self.alpha2 > 0, "alpha1=0, alpha2=0: give one of them a positive number")
-        require(
-            0 < self.floor < math.inf, f"floor={self.floor}: give a positive number, it guards a division"
-        )
 
     def weigh(self, batch: TokenBatch) -> Float[Tensor, " token"]:
         entropy = batch.entropy.clamp(min=0) + self.floor

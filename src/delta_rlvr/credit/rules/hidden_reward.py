@@ -27,9 +27,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from delta_rlvr.credit.batch import TokenBatch
-from delta_rlvr.credit.checks import require
 from delta_rlvr.credit.reduce import wide
-from delta_rlvr.credit.rule import TokenRule, register
+from delta_rlvr.credit.rule import TokenRule, register, setting
 from delta_rlvr.credit.slots import Slots
 from delta_rlvr.credit.vectors import HeadVectors, Rows
 
@@ -41,13 +40,10 @@ _MATRIX_BYTES = 2 << 30
 class _HiddenReward(TokenRule):
     """Scores of tokens against the right responses of their group."""
 
-    beta: float = 1.0
+    beta: float = setting(1.0, "[0, inf)")
     """The threshold is this times the least mean score of a right response."""
 
     needs = ("hidden", "head", "tokens", "groups")
-
-    def __post_init__(self) -> None:
-        require(0 <= self.beta < math.inf, f"beta={self.beta}: give a finite number of at least 0")
 
 
 @register(
@@ -74,12 +70,8 @@ class NegativeTokenHiddenReward(_HiddenReward):
 class TokenHiddenReward(_HiddenReward):
     """Only tokens with a strong effect on the group's right responses count, those that help them a little more."""
 
-    exploit: float = 0.1
+    exploit: float = setting(0.1, "[-1, 1]")
     """The paper's p: above 0 for exploitation, below 0 for exploration, 0 for the selection alone."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(-1 <= self.exploit <= 1, f"exploit={self.exploit}: give a number from -1 to 1")
 
     def weigh(self, batch: TokenBatch) -> Float[Tensor, " token"]:
         groups = _Groups.of(batch)

@@ -27,7 +27,7 @@ from torch import Tensor
 from delta_rlvr.credit.batch import TokenBatch
 from delta_rlvr.credit.checks import require
 from delta_rlvr.credit.reduce import wide
-from delta_rlvr.credit.rule import TokenRule, register
+from delta_rlvr.credit.rule import TokenRule, register, setting
 
 _ID_BITS = 32  # a group's (or a response's) number and a token id share one int64
 
@@ -41,17 +41,17 @@ _ID_BITS = 32  # a group's (or a response's) number and a token id share one int
 class KeyTokens(TokenRule):
     """Key-token advantage: how strongly a token id goes with the right responses of its group is added to A."""
 
-    fisher: float = 1.0
+    fisher: float = setting(1.0, "[0, inf)")
     """Factor of Fisher's exact test in the strength (h1)."""
-    gain: float = 1.0
+    gain: float = setting(1.0, "[0, inf)")
     """Factor of the information gain in the strength (h2)."""
-    frequency: float = 1.0
+    frequency: float = setting(1.0, "[0, inf)")
     """Factor of the token's frequency on either side in the direction (h3); 0 leaves Cohen's h alone."""
-    scale: float = 1.0
+    scale: float = setting(1.0, "[0, inf)")
     """The largest term (the code's `top`; the paper's formula has 0.5)."""
-    saturation: float = 2.0
+    saturation: float = setting(2.0, "(0, inf)")
     """k1 of BM25: how soon a frequency saturates."""
-    length_share: float = 0.5
+    length_share: float = setting(0.5, "[0, 1)")
     """b of BM25: how much a side's number of tokens counts."""
     ignored_token: int = -1
     """A token id whose term is 0, such as the end of sequence; -1 for none."""
@@ -59,14 +59,8 @@ class KeyTokens(TokenRule):
     needs = ("tokens", "groups")
 
     def __post_init__(self) -> None:
-        for name in ("fisher", "gain", "frequency", "scale"):
-            value = getattr(self, name)
-            require(0 <= value < math.inf, f"{name}={value}: give a finite number of at least 0")
+        super().__post_init__()
         require(self.fisher + self.gain > 0, "fisher=0, gain=0: give one of them a positive number")
-        require(0 < self.saturation < math.inf, f"saturation={self.saturation}: give a positive number")
-        require(
-            0 <= self.length_share < 1, f"length_share={self.length_share}: give 0 up to (not including) 1"
-        )
 
     def weigh(self, batch: TokenBatch) -> Float[Tensor, " token"]:
         # A response counts once however often it has a token: pairs of a response and a token id, and how often they occur.

@@ -18,8 +18,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from delta_rlvr.credit.batch import TokenBatch
-from delta_rlvr.credit.pieces import check_range, range_weights
-from delta_rlvr.credit.rule import TokenRule, register
+from delta_rlvr.credit.rule import register, setting
+from delta_rlvr.credit.rules.ranged import Scored
 
 
 @register("measured", about="tokens count by their measured credit", paper="after arXiv 2410.01679")
@@ -31,21 +31,15 @@ from delta_rlvr.credit.rule import TokenRule, register
     lambda_max=1.2,
 )
 @dataclass(frozen=True)
-class Measured(TokenRule):
+class Measured(Scored):
     """Tokens count by the measured credit that speaks for their response's verdict."""
 
-    lambda_min: float = 0.0
+    lambda_min: float = setting(0.0, "[0, inf)")
     """Weight of tokens without such credit before normalisation."""
-    lambda_max: float = 1.0
+    lambda_max: float = setting(1.0, "(0, inf)")
     """Weight of a token that decided everything, before normalisation."""
 
     needs = ("measured",)
-    mean_one = True
-    sees_slices = True
 
-    def __post_init__(self) -> None:
-        check_range(self.lambda_min, self.lambda_max)
-
-    def weigh(self, batch: TokenBatch) -> Float[Tensor, " token"]:
-        score = (batch.side * batch.measured).clamp(0, 1)
-        return range_weights(batch, score, self.lambda_min, self.lambda_max)
+    def score(self, batch: TokenBatch) -> Float[Tensor, " token"]:
+        return (batch.side * batch.measured).clamp(0, 1)

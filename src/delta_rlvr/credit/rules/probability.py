@@ -20,7 +20,6 @@ What differs from the papers, and what could not be read:
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -29,7 +28,7 @@ from torch import Tensor
 
 from delta_rlvr.credit.batch import TokenBatch
 from delta_rlvr.credit.checks import require
-from delta_rlvr.credit.rule import TokenRule, register
+from delta_rlvr.credit.rule import TokenRule, register, setting
 
 
 @register("advantage-reweighting", about="likely tokens count more", paper="arXiv 2505.12929")
@@ -37,14 +36,11 @@ from delta_rlvr.credit.rule import TokenRule, register
 class AdvantageReweighting(TokenRule):
     """Likely tokens count more: alpha p + 1 - alpha."""
 
-    alpha: float = 0.3
+    alpha: float = setting(0.3, "[0, 1]")
     """Share of the weight that goes with p (the paper: 0.2 to 0.3)."""
 
     needs = ("logps",)
     sees_slices = True
-
-    def __post_init__(self) -> None:
-        require(0 <= self.alpha <= 1, f"alpha={self.alpha}: give a share from 0 to 1")
 
     def weigh(self, batch: TokenBatch) -> Float[Tensor, " token"]:
         return _with_an_advantage(batch, self.alpha * _probability(batch) + 1 - self.alpha)
@@ -55,27 +51,23 @@ class AdvantageReweighting(TokenRule):
 class TokenRegulated(TokenRule):
     """Likely tokens count more, through a clipped sigmoid."""
 
-    alpha: float = 2.0
+    alpha: float = setting(2.0, "(-inf, inf)")
     """Factor of the sigmoid."""
-    steepness: float = 9.0
+    steepness: float = setting(9.0, "(-inf, inf)")
     """Factor of p inside the sigmoid."""
-    mu: float = 0.25
+    mu: float = setting(0.25, "(-inf, inf)")
     """What is taken from the sigmoid."""
-    low: float = 1.0
+    low: float = setting(1.0, "[0, inf)")
     """Smallest weight."""
-    high: float = 1.4
+    high: float = setting(1.4, "[0, inf)")
     """Largest weight."""
 
     needs = ("logps",)
     sees_slices = True
 
     def __post_init__(self) -> None:
-        for name in ("alpha", "steepness", "mu"):
-            value = getattr(self, name)
-            require(math.isfinite(value), f"{name}={value}: give a finite number")
-        require(
-            0 <= self.low <= self.high < math.inf, f"low={self.low}, high={self.high}: give 0 <= low <= high"
-        )
+        super().__post_init__()
+        require(self.low <= self.high, f"low={self.low}, high={self.high}: give low <= high")
 
     def weigh(self, batch: TokenBatch) -> Float[Tensor, " token"]:
         gate = torch.sigmoid(self.steepness * _probability(batch)) - self.mu
@@ -87,14 +79,11 @@ class TokenRegulated(TokenRule):
 class Directions(TokenRule):
     """Unlikely tokens count more: 1 + c - c p."""
 
-    c: float = 0.2
+    c: float = setting(0.2, "[0, inf)")
     """What an impossible token has above a certain one (the authors: 0.2 at 7B, 0.1 at 8B)."""
 
     needs = ("logps",)
     sees_slices = True
-
-    def __post_init__(self) -> None:
-        require(0 <= self.c < math.inf, f"c={self.c}: give a finite number of at least 0")
 
     def weigh(self, batch: TokenBatch) -> Float[Tensor, " token"]:
         return _with_an_advantage(batch, 1 + self.c - self.c * _probability(batch))
@@ -109,14 +98,11 @@ class Directions(TokenRule):
 class Delightful(TokenRule):
     """Unlikely tokens count more where A > 0 and less where A < 0: sigmoid(A (-log p) / eta)."""
 
-    eta: float = 1.0
+    eta: float = setting(1.0, "(0, inf)")
     """Temperature; the larger, the nearer every weight is to one half."""
 
     needs = ("logps",)
     sees_slices = True
-
-    def __post_init__(self) -> None:
-        require(0 < self.eta < math.inf, f"eta={self.eta}: give a positive number")
 
     def weigh(self, batch: TokenBatch) -> Float[Tensor, " token"]:
         delight = batch.token_advantages * -batch.logps.clamp(max=0)
@@ -128,13 +114,10 @@ class Delightful(TokenRule):
 class WeightedReinforce(TokenRule):
     """Right responses count less than wrong ones."""
 
-    right: float = 0.1
+    right: float = setting(0.1, "[0, inf)")
     """Weight of right responses (lambda in the paper)."""
 
     sees_slices = True
-
-    def __post_init__(self) -> None:
-        require(0 <= self.right < math.inf, f"right={self.right}: give a finite number of at least 0")
 
     def weigh(self, batch: TokenBatch) -> Float[Tensor, " token"]:
         return torch.where(batch.side > 0, self.right, batch.ones())
@@ -149,19 +132,14 @@ class WeightedReinforce(TokenRule):
 class Asymmetric(TokenRule):
     """The least likely tokens of right responses and the likeliest of wrong ones count more, less so from batch to batch."""
 
-    share: float = 0.2
+    share: float = setting(0.2, "(0, 1]")
     """Share of each response that counts more; at least one token."""
-    boost: float = 2.0
+    boost: float = setting(2.0, "[1, inf)")
     """Their weight in the first rollout batch."""
-    decay: float = 0.005
+    decay: float = setting(0.005, "[0, inf)")
     """What it loses with every rollout batch, down to 1."""
 
     needs = ("logps",)
-
-    def __post_init__(self) -> None:
-        require(0 < self.share <= 1, f"share={self.share}: give a share above 0 and up to 1")
-        require(1 <= self.boost < math.inf, f"boost={self.boost}: give a finite number of at least 1")
-        require(0 <= self.decay < math.inf, f"decay={self.decay}: give a finite number of at least 0")
 
     def weigh(self, batch: TokenBatch) -> Float[Tensor, " token"]:
         # Each response's tokens in the order in which they are chosen; of equals the earlier one.

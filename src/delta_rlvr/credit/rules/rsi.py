@@ -20,7 +20,7 @@ from torch import Tensor
 from delta_rlvr.credit.batch import TokenBatch
 from delta_rlvr.credit.checks import require
 from delta_rlvr.credit.pieces import kept_weights
-from delta_rlvr.credit.rule import TokenRule, register
+from delta_rlvr.credit.rule import TokenRule, register, setting
 
 
 @register(
@@ -32,16 +32,17 @@ from delta_rlvr.credit.rule import TokenRule, register
 class RelativeSurprisal(TokenRule):
     """Only tokens whose -log p, relative to the entropy, lies in a band."""
 
-    low: float = 0.1
+    low: float = setting(0.1, "[0, inf]")
     """Tokens below are left out: they were nearly certain. Ours, not known to be the paper's."""
-    high: float = 3.0
+    high: float = setting(3.0, "[0, inf]")
     """Tokens above are left out: they are from the tail. Ours, not known to be the paper's."""
 
     needs = ("logps", "entropy")
     sees_slices = True
 
     def __post_init__(self) -> None:
-        require(0 <= self.low <= self.high, f"low={self.low}, high={self.high}: give 0 <= low <= high")
+        super().__post_init__()
+        require(self.low <= self.high, f"low={self.low}, high={self.high}: give low <= high")
 
     def weigh(self, batch: TokenBatch) -> Float[Tensor, " token"]:
         index = -batch.logps / batch.entropy.clamp(min=1e-6)

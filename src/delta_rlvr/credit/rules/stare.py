@@ -16,7 +16,6 @@ Where this differs from the paper or the authors' code (github.com/hp-luo/STARE)
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -24,8 +23,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from delta_rlvr.credit.batch import TokenBatch
-from delta_rlvr.credit.checks import require
-from delta_rlvr.credit.rule import TokenRule, register
+from delta_rlvr.credit.rule import TokenRule, register, setting
 
 
 @register(
@@ -37,24 +35,17 @@ from delta_rlvr.credit.rule import TokenRule, register
 class SurprisalTail(TokenRule):
     """While the mean entropy is below a target, the most surprising tokens of a side have a weight of their own."""
 
-    share: float = 0.1
+    share: float = setting(0.1, "(0, 1]")
     """Share of a side's tokens that are its most surprising (P)."""
-    positive: float = 1.1
+    positive: float = setting(1.1, "[0, inf)")
     """Weight of those with A > 0 (W; 1.05 for 14B and 32B models)."""
-    negative: float = 1.0
+    negative: float = setting(1.0, "[0, inf)")
     """Weight of those with A < 0 (M; 0.9 in the variant C2)."""
-    target_entropy: float = 0.3
+    target_entropy: float = setting(0.3, "[0, inf]")
     """Nats: at this mean entropy and above, every weight is one. "inf" for always below."""
 
     needs = ("logps", "entropy")
     sees_slices = True
-
-    def __post_init__(self) -> None:
-        require(0 < self.share <= 1, f"share={self.share}: give a share above 0 and up to 1")
-        for name in ("positive", "negative"):
-            value = getattr(self, name)
-            require(0 <= value < math.inf, f"{name}={value}: give a finite number of at least 0")
-        require(self.target_entropy >= 0, f"target_entropy={self.target_entropy}: give at least 0 nats")
 
     def weigh(self, batch: TokenBatch) -> Float[Tensor, " token"]:
         weights = batch.ones()

@@ -17,9 +17,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from delta_rlvr.credit.batch import TokenBatch
-from delta_rlvr.credit.checks import require
 from delta_rlvr.credit.pieces import surprise
-from delta_rlvr.credit.rule import TokenRule, register
+from delta_rlvr.credit.rule import TokenRule, register, setting
 
 _LEAST = 0.02  # the authors': below it, the largest change is nothing to hold against
 
@@ -29,14 +28,11 @@ _LEAST = 0.02  # the authors': below it, the largest change is nothing to hold a
 class EntropyChange(TokenRule):
     """Tokens that would move the policy's entropy most count less."""
 
-    lambda_min: float = 0.8
+    lambda_min: float = setting(0.8, "(0, 1]")
     """Weight of the token that would move it most (the authors' code: 0.8; a later version of the paper is said to have 0.7)."""
 
     needs = ("logps", "entropy")
     sees_slices = True
-
-    def __post_init__(self) -> None:
-        require(0 < self.lambda_min <= 1, f"lambda_min={self.lambda_min}: give a weight above 0 and up to 1")
 
     def weigh(self, batch: TokenBatch) -> Float[Tensor, " token"]:
         change = batch.token_advantages * surprise(batch.logps) * (batch.logps.clamp(max=0) + batch.entropy)

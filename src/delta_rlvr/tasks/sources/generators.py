@@ -7,8 +7,9 @@ A generator's score gives part of a point to any text that contains the answer (
 from __future__ import annotations
 
 import itertools
+import operator
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
@@ -17,7 +18,6 @@ from delta_rlvr.hints import did_you_mean
 from delta_rlvr.tasks.problem import Problem
 from delta_rlvr.tasks.sources.schemas import question_hash
 from delta_rlvr.tasks.sources.shots import Shot, few_shot_prompt, first_line, worked_answer, worked_line
-from delta_rlvr.tasks.sources.workings import WORKINGS
 from delta_rlvr.tasks.task import Endless, Span, Split, check_request, hashed_split
 from rlvr_graders.extract import last_boxed
 from rlvr_graders.verdict import Verdict
@@ -178,3 +178,46 @@ def final_answer(completion: str) -> str | None:
         return said.group(1).strip("*_ ")
     # A completion that is nothing but the answer. Puzzles have answers of several lines.
     return completion.strip() or None
+
+
+# ------------------------------------------------------------------ how answers come about, where it can be told in a line
+
+Entry = Mapping[str, Any]
+"""A problem as the generator gives it."""
+
+
+_OPERATIONS: dict[str, Callable[[int, int], int]] = {"+": operator.add, "-": operator.sub, "*": operator.mul}
+
+
+def running_totals(entry: Entry) -> str:
+    """A sum or a product term by term: "4 + 5 - 1" is written as "4 + 5 = 9, 9 - 1 = 8"."""
+    first, *rest = entry["metadata"]["expression"].split()
+    total = int(first)
+    steps = []
+    for sign, term in zip(rest[::2], rest[1::2], strict=True):
+        result = _OPERATIONS[sign](total, int(term))
+        steps.append(f"{total} {sign} {term} = {result}")
+        total = result
+    return ", ".join(steps)
+
+
+def divisions(entry: Entry) -> str:
+    """Euclid's algorithm on two numbers: for 18 and 12, "18 = 1 * 12 + 6, 12 = 2 * 6 + 0"."""
+    numbers = entry["metadata"]["numbers"]
+    if len(numbers) != 2:
+        raise ValueError(f"the working of gcd is for two numbers, not {len(numbers)}: give max_numbers=2")
+    larger, smaller = max(numbers), min(numbers)
+    steps = []
+    while smaller:
+        times, rest = divmod(larger, smaller)
+        steps.append(f"{larger} = {times} * {smaller} + {rest}")
+        larger, smaller = smaller, rest
+    return ", ".join(steps)
+
+
+WORKINGS: dict[str, Callable[[Entry], str]] = {
+    "chain_sum": running_totals,
+    "products": running_totals,
+    "gcd": divisions,
+}
+"""By the generator's name."""

@@ -6,8 +6,9 @@ import csv
 import gzip
 import json
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import astuple
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,6 @@ from delta_rlvr.tasks.sources.schemas import (
     COLUMNS,
     KNOWN_SETS,
     FieldNames,
-    Fields,
     Row,
     RowError,
     RowIds,
@@ -80,7 +80,34 @@ def load_problems(
         check_is_data_set(text)
         rows, label = _read_data_set(text, subset, part, columns), text.rstrip("/").rsplit("/", 1)[-1]
     read = reader(schema or KNOWN_SETS.get(text, "plain"), names, graded)
-    problems = list(_problems(rows, read, label, template, chat, working, limit, text, kept, grader))
+    ids = RowIds()
+    problems: list[Problem] = []
+    for where, row in islice(rows, limit):
+        try:
+            fields = read(row)
+        except RowError as error:
+            raise ValueError(error.in_full(where, text)) from error
+        for what, text in (("question", fields.question), ("answer", fields.answer)):
+            if (torn := _lone_surrogate(str(text))) is not None:
+                raise ValueError(f"{where}: its {what} holds {torn}, half of a character: remove it")
+        name = ids.of(fields.id, fields.question, where)
+        prompt, answer, judge = fields.question, fields.answer, fields.grader
+        if judge == "math" and grader is not None:
+            judge = grader
+        options: list[str] = []
+        if template is not None and template.grader == "choice":
+            options, answer = _options(row, answer, where)
+            judge = "choice"
+        if template is not None and isinstance(prompt, str):
+            prompt = template.messages(prompt, options) if chat else template.fill(prompt, options)
+        meta = {**fields.meta, "question": fields.question}
+        if kept is None or kept:
+            meta["row"] = {name: row[name] if kept is None or name in kept else None for name in row}
+        if working is not None and row.get(working):
+            meta["working"] = str(row[working])
+        if template is not None:
+            meta["extract"] = template.extract
+        problems.append(Problem(f"{label}/{name}", prompt, answer, judge, meta))
     if not problems:
         raise ValueError(f"{source}: there are no rows in it")
     return problems
@@ -248,49 +275,6 @@ def _read_data_set(
     names = loaded.column_names
     for number, row in enumerate(loaded.select_columns(_loaded(names, columns))):
         yield f"{source} ({part}), row {number}", dict.fromkeys(names) | row
-
-
-def _problems(
-    rows: Iterable[tuple[str, Row]],
-    read: Callable[[Row], Fields],
-    label: str,
-    template: Template | None,
-    chat: bool,
-    working: str | None,
-    limit: int | None,
-    source: str,
-    kept: Collection[str] | None,
-    grader_of_math: str | None,
-) -> Iterator[Problem]:
-    ids = RowIds()
-    for number, (where, row) in enumerate(rows):
-        if number == limit:
-            return
-        try:
-            fields = read(row)
-        except RowError as error:
-            raise ValueError(error.in_full(where, source)) from error
-        for what, text in (("question", fields.question), ("answer", fields.answer)):
-            if (torn := _lone_surrogate(str(text))) is not None:
-                raise ValueError(f"{where}: its {what} holds {torn}, half of a character: remove it")
-        name = ids.of(fields.id, fields.question, where)
-        prompt, answer, grader = fields.question, fields.answer, fields.grader
-        if grader == "math" and grader_of_math is not None:
-            grader = grader_of_math
-        options: list[str] = []
-        if template is not None and template.grader == "choice":
-            options, answer = _options(row, answer, where)
-            grader = "choice"
-        if template is not None and isinstance(prompt, str):
-            prompt = template.messages(prompt, options) if chat else template.fill(prompt, options)
-        meta = {**fields.meta, "question": fields.question}
-        if kept is None or kept:
-            meta["row"] = {name: row[name] if kept is None or name in kept else None for name in row}
-        if working is not None and row.get(working):
-            meta["working"] = str(row[working])
-        if template is not None:
-            meta["extract"] = template.extract
-        yield Problem(f"{label}/{name}", prompt, answer, grader, meta)
 
 
 def _lone_surrogate(text: str) -> str | None:

@@ -73,9 +73,9 @@ class FieldNames:
 def read_plain(row: Row, names: FieldNames | None = None, graded: bool = True) -> Fields:
     """A row with the usual names, or with those given. Where a reward of one's own judges (`graded=False`), it needs no answer."""
     names = names or FieldNames()
-    question = _question(_pick(row, names.question, QUESTION_FIELDS, "question"))
+    question = _question(pick(row, names.question, QUESTION_FIELDS, "question"))
     try:
-        answer = answer_text(_pick(row, names.answer, ANSWER_FIELDS, "answer"))
+        answer = answer_text(pick(row, names.answer, ANSWER_FIELDS, "answer"))
     except RowError:
         # A column that was named and is not there is a slip, whoever judges.
         if graded or (names.answer is not None and names.answer not in row):
@@ -86,16 +86,16 @@ def read_plain(row: Row, names: FieldNames | None = None, graded: bool = True) -
 
 def read_gsm8k(row: Row) -> Fields:
     """{question, answer}: the gold stands after #### at the end of the worked solution."""
-    solution = answer_text(_pick(row, "answer", (), "answer"))
+    solution = answer_text(pick(row, "answer", (), "answer"))
     gold = hash_line(solution)
     if gold is None:
         raise RowError("its answer has no '####' before the final number, as GSM8K's have")
-    return Fields(_question(_pick(row, "question", (), "question")), gold.replace(",", ""), _id(row, None))
+    return Fields(_question(pick(row, "question", (), "question")), gold.replace(",", ""), _id(row, None))
 
 
 def read_eurus2(row: Row) -> Fields:
     """Eurus-2-RL-Data {data_source, prompt, ability, reward_model{ground_truth}, extra_info}."""
-    reward_model = _pick(row, "reward_model", (), "reward_model")
+    reward_model = pick(row, "reward_model", (), "reward_model")
     if not isinstance(reward_model, Mapping) or reward_model.get("ground_truth") in (None, ""):
         raise RowError("it has no reward_model.ground_truth")
     ability = row.get("ability")
@@ -104,20 +104,20 @@ def read_eurus2(row: Row) -> Fields:
     extra = row.get("extra_info") or {}
     number = extra.get("index")
     own_id = None if number is None else f"{extra.get('split', 'all')}-{number}"
-    question = _question(_pick(row, "prompt", (), "prompt"))
+    question = _question(pick(row, "prompt", (), "prompt"))
     meta = {"data_source": row.get("data_source")}
     return Fields(question, answer_text(reward_model["ground_truth"]), own_id, ability, meta)
 
 
 def read_asdiv(row: Row) -> Fields:
     """ASDiv {body, question, answer}: the answer has its unit in brackets."""
-    answer = answer_text(_pick(row, "answer", (), "answer")).partition("(")[0].strip()
+    answer = answer_text(pick(row, "answer", (), "answer")).partition("(")[0].strip()
     return Fields(_told(row, "body", "question"), answer, _id(row, None))
 
 
 def read_svamp(row: Row) -> Fields:
     """SVAMP {Body, Question, Answer}."""
-    answer = answer_text(_pick(row, "Answer", (), "answer"))
+    answer = answer_text(pick(row, "Answer", (), "answer"))
     return Fields(_told(row, "Body", "Question"), answer, _id(row, None))
 
 
@@ -197,7 +197,7 @@ class RowIds:
         return own
 
 
-def _pick(row: Row, name: str | None, usual: Sequence[str], what: str) -> Any:
+def pick(row: Row, name: str | None, usual: Sequence[str], what: str) -> Any:
     """The value of the named field, or of the first of the usual ones that the row has."""
     tried = (name,) if name is not None else usual
     for candidate in tried:
@@ -223,7 +223,7 @@ def _question(value: Any) -> str | list[dict[str, str]]:
 
 
 def _told(row: Row, body: str, question: str) -> str:
-    parts = [str(_pick(row, name, (), name)).strip() for name in (body, question)]
+    parts = [str(pick(row, name, (), name)).strip() for name in (body, question)]
     if parts[0] and parts[0][-1] not in ".!?,":
         parts[0] += "."  # SVAMP leaves the full stop out
     return " ".join(parts).strip()
@@ -231,5 +231,5 @@ def _told(row: Row, body: str, question: str) -> str:
 
 def _id(row: Row, name: str | None) -> str | None:
     if name is not None:
-        return str(_pick(row, name, (), "id"))
+        return str(pick(row, name, (), "id"))
     return next((str(row[candidate]) for candidate in ID_FIELDS if row.get(candidate) is not None), None)

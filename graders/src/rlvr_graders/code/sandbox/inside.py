@@ -91,6 +91,8 @@ def load(preamble: str, program: str, entry: str) -> Callable[..., Any]:
     names = module.__dict__
     # Apart, so that `from __future__` may stand first in the program.
     exec(compiled(preamble, "preamble.py"), names)
+    if entry in names:  # `search` of re stays known to the program, but only its own is the answer
+        names["__builtins__"] = {**vars(builtins), entry: names.pop(entry)}
     if "class Solution" in program:
         exec("from typing import *", names)  # LeetCode's programs name List without importing it
     try:

@@ -19,6 +19,7 @@ from typing import Any
 
 from rlvr_graders.code.sandbox import bubblewrap, seccomp
 from rlvr_graders.code.sandbox.errors import ProgramFailure, SandboxError, Stopped
+from rlvr_graders.code.sandbox.group import new_group
 from rlvr_graders.code.sandbox.memory import Memory
 from rlvr_graders.code.sandbox.wire import WireError, decode, encode
 from rlvr_graders.code.settings import CodeSettings
@@ -74,10 +75,15 @@ class Session:
         self._first: int | None = None  # whose end is the end of all of them,
         self._first_handle: int | None = None  # and a hold on it, because a number may be used again
         self._memory: Memory | None = None
+        self._group = new_group(settings.memory_bytes)
         self._writable: list[int] = []  # its folders in memory, held open to count what lies in them
         places = {"packages": bubblewrap.PACKAGES, "folder": bubblewrap.WORK}
         whole = {**job, "mode": mode, "limits": self._limits(), **places}
-        self._process = self._launch()
+        try:
+            self._process = self._launch()
+        except BaseException:
+            self._close_group()
+            raise
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None  # both are pipes
         assert stdout is not None
@@ -153,6 +159,7 @@ class Session:
             except BlockingIOError:
                 continue
             if not piece:
+                self._check_memory()  # the kernel may have ended it
                 raise ProgramFailure("ended before answering")
             self._buffer += piece
         data = bytes(self._buffer[:size])
@@ -177,14 +184,22 @@ class Session:
     def _check_use(self, now: float) -> None:
         """What no limit of the kernel bounds: the memory of all processes together, and the number of files."""
         if self._memory is not None and self._memory.is_exceeded():
-            raise ProgramFailure(f"used more than {self.settings.memory_bytes} bytes of memory")
+            raise self._too_much()
         if now - self._checked < SLICE_SECONDS:
             return
         self._checked = now
+        self._check_memory()
         for folder in self._writable:
             room = os.fstatvfs(folder)
             if room.f_files - room.f_ffree > self.settings.files:
                 raise ProgramFailure(f"made more than {self.settings.files} files")
+
+    def _check_memory(self) -> None:
+        if self._group is not None and self._group.is_exceeded():
+            raise self._too_much()
+
+    def _too_much(self) -> ProgramFailure:
+        return ProgramFailure(f"used more than {self.settings.memory_bytes} bytes of memory")
 
     # -- the process ---------------------------------------------------------------------------------------------
 
@@ -217,7 +232,8 @@ class Session:
                 info=info_end,
                 seccomp=rules if filter_program else None,
             )
-            process = _popen([*words, *program], (info_end, rules))
+            words = [*(self._group.words if self._group else []), *words, *program]
+            process = _popen(words, (info_end, rules))
             ends.remove(info)
             self._info = info
             return process
@@ -280,6 +296,12 @@ class Session:
         if self._memory is not None:
             self._memory.close()
             self._memory = None
+        self._close_group()
+
+    def _close_group(self) -> None:
+        if self._group is not None:
+            self._group.close()
+            self._group = None
 
 
 def _popen(words: list[str], descriptors: tuple[int, ...]) -> subprocess.Popen[bytes]:

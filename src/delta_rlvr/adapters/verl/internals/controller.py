@@ -7,24 +7,14 @@ per-token multiplier `rollout_is_weights`. Which policy's log-probs these are is
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from typing import Any
 
 import torch
 from tensordict import TensorDict
 from torch import Tensor
-from verl.utils import tensordict_utils as tu
 
-from delta_rlvr.adapters.any_trainer import response_advantages
 from delta_rlvr.adapters.metrics import tracked
-from delta_rlvr.adapters.verl.capture import stable_numbers
-from delta_rlvr.adapters.verl.internals.fields import (
-    identities,
-    nested,
-    packed,
-    response_lengths,
-    response_rewards,
-)
+from delta_rlvr.adapters.verl.internals.fields import asked, nested, packed, response_lengths
 from delta_rlvr.adapters.verl.settings import DETAIL, WEIGHTS, VerlSettings
 from delta_rlvr.credit import CreditStream
 from delta_rlvr.objectives import rewarded_alike
@@ -50,26 +40,20 @@ def weigh(
     rule = settings.method.rule
     lengths = response_lengths(data)
     mask = packed(data, "response_mask").bool()
-    groups = stable_numbers([str(uid) for uid in tu.get(data, "uid")])
-    advantages = response_advantages(packed(data, "advantages"), mask, lengths)
+    responses: dict[str, Any] = {**asked(data)}
     # A group of equal rewards has no side: what verl gives it is of rounding alone. The loss keeps verl's.
-    alike = rewarded_alike(response_rewards(data), groups.unique(return_inverse=True)[1])
+    alike = rewarded_alike(responses.pop("rewards"), responses["groups"].unique(return_inverse=True)[1])
+    responses["advantages"] = responses["advantages"].masked_fill(alike, 0.0)
     row = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
     arrays: dict[str, Any] = {
         need: packed(data, field)[mask] for need, field in SOURCES.items() if need in rule.needs
     }
     stream = CreditStream(rule, temperature=temperature)
     stream.add(None, lengths=torch.bincount(row[mask], minlength=len(lengths)), **arrays)
-    asked: Mapping[str, Any] = {
-        "advantages": advantages.masked_fill(alike, 0.0),
-        "groups": groups,
-        "keys": stable_numbers(identities(data)),
-        "round_number": round_number,
-    }
-    record = stream.solve(**asked)
+    record = stream.solve(**responses, round_number=round_number)
     seconds = time.perf_counter() - began
     if detail:
-        record = stream.solve(**asked, diagnose=True)
+        record = stream.solve(**responses, round_number=round_number, diagnose=True)
     whole = {
         WEIGHTS: record.weights,
         **({field: getattr(record, name) for name, field in DETAIL.items()} if detail else {}),

@@ -10,7 +10,8 @@ from tensordict import TensorDict
 from torch import Tensor
 from verl.utils import tensordict_utils as tu
 
-from delta_rlvr.adapters.verl.capture import MicroBatch
+from delta_rlvr.adapters.any_trainer import response_advantages
+from delta_rlvr.adapters.verl.capture import MicroBatch, stable_numbers
 from delta_rlvr.adapters.verl.settings import REWARDS
 
 ROW = "delta_row"
@@ -37,6 +38,17 @@ def response_rewards(data: TensorDict) -> Float[Tensor, " batch"]:
     lengths = response_lengths(data)
     row = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
     return torch.zeros(len(lengths), dtype=values.dtype).index_add(0, row, values)
+
+
+def asked(data: TensorDict) -> dict[str, Tensor]:
+    """What a solve needs to know of each response, wherever it is solved: what it was given, its group, and a number of its own."""
+    mask = packed(data, "response_mask").bool()
+    return {
+        "advantages": response_advantages(packed(data, "advantages"), mask, response_lengths(data)),
+        "rewards": response_rewards(data),
+        "groups": stable_numbers([str(uid) for uid in tu.get(data, "uid")]),
+        "keys": stable_numbers(identities(data)),
+    }
 
 
 def nested(values: Tensor, lengths: Int[Tensor, " batch"]) -> Tensor:

@@ -13,18 +13,10 @@ from verl.single_controller.base.decorator import Dispatch, make_nd_compute_data
 from verl.utils import tensordict_utils as tu
 from verl.workers.engine_workers import ActorRolloutRefWorker
 
-from delta_rlvr.adapters.any_trainer import response_advantages
 from delta_rlvr.adapters.metrics import tracked
-from delta_rlvr.adapters.verl.capture import PassCapture, stable_numbers
+from delta_rlvr.adapters.verl.capture import PassCapture
 from delta_rlvr.adapters.verl.internals import engine as engines
-from delta_rlvr.adapters.verl.internals.fields import (
-    ROW,
-    identities,
-    nested,
-    packed,
-    response_lengths,
-    response_rewards,
-)
+from delta_rlvr.adapters.verl.internals.fields import ROW, asked, nested, response_lengths
 from delta_rlvr.adapters.verl.internals.loss import weighted_loss
 from delta_rlvr.adapters.verl.settings import BLOCK, DETAIL, WEIGHTS, read_settings
 
@@ -74,12 +66,7 @@ class DeltaWorker(ActorRolloutRefWorker):
         began = time.perf_counter()
         lengths = response_lengths(data)
         record, arrays = capture.solve(
-            response_advantages(packed(data, "advantages"), packed(data, "response_mask").bool(), lengths),
-            lengths,
-            rewards=response_rewards(data),
-            groups=stable_numbers([str(uid) for uid in tu.get(data, "uid")]),
-            keys=stable_numbers(identities(data)),
-            round_number=int(tu.get(data, "round_number")),
+            response_lengths=lengths, round_number=int(tu.get(data, "round_number")), **asked(data)
         )
         seconds = time.perf_counter() - began
         if detail:

@@ -1,0 +1,92 @@
+"""Ctrl-C and SIGTERM while TRL trains: the rollout batch at work is finished and saved, so that a resumed run loses nothing."""
+
+from __future__ import annotations
+
+import _thread
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import torch
+from transformers import TrainerCallback, TrainerControl, TrainerState
+
+if TYPE_CHECKING:
+    from delta_rlvr.adapters.trl.trainer import DeltaTrainer
+
+GRACE = 15.0
+"""Seconds that the rest of the rollout batch may take: Slurm and Kubernetes kill 30 seconds after SIGTERM, and saving takes time."""
+_ECHO = 1.0
+"""A signal so soon after the first is the same one: `timeout` sends it to a process and its group, launchers pass it on."""
+
+
+class FinishTheBatch(TrainerCallback):
+    """Takes note of a signal, and stops the training with a checkpoint where the rollout batch ends. All ranks agree."""
+
+    def __init__(self, trainer: DeltaTrainer, before: dict[int, Any]):
+        """`before`: the handlers that end the program."""
+        self._trainer, self._before = trainer, before
+        self.number: int | None = None
+        self._since = 0.0
+        self.timer = threading.Timer(GRACE, _thread.interrupt_main)
+        self.timer.daemon = True
+
+    def note(self, number: int, _: object) -> None:
+        """A handler of signals."""
+        if self.number is None:
+            self.number, self._since = number, time.monotonic()
+            self.timer.start()
+            if self._trainer.accelerator.is_main_process:
+                # Not through `sys.stderr`, within a write to which the signal may have come.
+                words = "\ninterrupted: finishing this batch and saving a checkpoint (again: stop at once)\n"
+                os.write(2, words.encode())
+        elif time.monotonic() - self._since > _ECHO:
+            self.end()
+
+    def end(self) -> NoReturn:
+        """As if nobody had waited: what the signal's own handler does."""
+        assert self.number is not None
+        if callable(handler := self._before[self.number]):
+            handler(self.number, None)
+        raise KeyboardInterrupt
+
+    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        if not self._trainer.ends_batch:
+            return
+        seen, accelerator = self.number is not None, self._trainer.accelerator
+        if accelerator.num_processes > 1:
+            flag: Any = accelerator.reduce(torch.tensor(float(seen), device=accelerator.device), "sum")
+            seen = bool(flag.item())
+            if seen and self.number is None:  # it reached other ranks first
+                self.number = signal.SIGTERM
+        if seen:
+            self.timer.cancel()  # a save that has begun is worth waiting for
+            control.should_save = control.should_training_stop = True
+
+
+@contextmanager
+def finishing_the_batch(trainer: DeltaTrainer) -> Iterator[None]:
+    """Within it a first Ctrl-C or SIGTERM waits for the end of the rollout batch, `GRACE` seconds at most; a second one does not."""
+    if threading.current_thread() is not threading.main_thread():  # others cannot set handlers
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    callback = FinishTheBatch(trainer, before)
+    trainer.add_callback(callback)
+    try:
+        for number in before:
+            signal.signal(number, callback.note)
+        yield
+    except Exception:  # a process of the group that ended at the signal may be the cause
+        if callback.number is None:
+            raise
+    finally:
+        callback.timer.cancel()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        trainer.remove_callback(callback)
+    if callback.number is not None:
+        callback.end()

@@ -1,0 +1,67 @@
+"""Ctrl-C and SIGTERM within a training, without one: tests/commands/test_failures.py has whole runs."""
+
+import signal
+import time
+from types import SimpleNamespace
+
+import pytest
+from transformers import TrainerControl, TrainerState
+
+from delta_rlvr.adapters.trl import interrupts
+
+
+@pytest.fixture
+def trainer():
+    callbacks = []
+    return SimpleNamespace(
+        accelerator=SimpleNamespace(is_main_process=False, num_processes=1),
+        ends_batch=True,
+        callbacks=callbacks,
+        add_callback=callbacks.append,
+        remove_callback=callbacks.remove,
+    )
+
+
+def end_of_step(trainer):
+    control = TrainerControl()
+    trainer.callbacks[0].on_step_end(None, TrainerState(), control)
+    return control.should_save, control.should_training_stop
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_waits_for_the_end_of_the_rollout_batch(trainer, number):
+    ended = []
+    before = signal.signal(number, lambda *given: ended.append(given[0]))
+    try:
+        with pytest.raises(KeyboardInterrupt), interrupts.finishing_the_batch(trainer):
+            assert end_of_step(trainer) == (False, False)
+            for _ in range(2):  # the second one at once: an echo
+                signal.raise_signal(number)
+            trainer.ends_batch = False
+            assert end_of_step(trainer) == (False, False)
+            trainer.ends_batch = True
+            assert end_of_step(trainer) == (True, True)
+            assert ended == []
+        assert ended == [number]
+        assert trainer.callbacks == []
+        signal.raise_signal(number)
+        assert ended == [number, number]  # the handler is the old one again
+    finally:
+        signal.signal(number, before)
+
+
+def test_it_does_not_wait_for_long(trainer, monkeypatch):
+    monkeypatch.setattr(interrupts, "GRACE", 1.2)
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt), interrupts.finishing_the_batch(trainer):
+        signal.raise_signal(signal.SIGINT)
+        time.sleep(30)
+    assert time.monotonic() - began < 20
+
+
+def test_an_error_after_a_signal_is_the_interrupt_and_any_other_is_itself(trainer):
+    with pytest.raises(ZeroDivisionError), interrupts.finishing_the_batch(trainer):
+        raise ZeroDivisionError
+    with pytest.raises(KeyboardInterrupt), interrupts.finishing_the_batch(trainer):
+        signal.raise_signal(signal.SIGINT)
+        raise ZeroDivisionError
