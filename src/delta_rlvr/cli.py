@@ -76,7 +76,7 @@ def main(arguments: list[str] | None = None) -> int:
         with _sigterm_interrupts(terminated):
             return COMMANDS[command](rest)
     except KeyboardInterrupt as interrupt:
-        kept = str(interrupt) or "what was written is kept"
+        kept = as_flags(str(interrupt), _flags(command)) or "what was written is kept"
         print(f"\ndelta-rlvr {command}: interrupted; {kept}", file=sys.stderr)
         return ExitCode.TERMINATED if terminated else ExitCode.INTERRUPTED
     except ModuleNotFoundError as error:

@@ -38,6 +38,10 @@ def _nearest(path: Path, fits: Callable[[Path], bool]) -> Path | None:
         return None
     if fits((beside / path.name).expanduser()):
         return beside / path.name
+    # Without what all of them may end in: nope.jsonl is not near unicode.jsonl.
     names = [one.name for one in beside.expanduser().iterdir() if fits(one)]
-    close = difflib.get_close_matches(path.name, names, n=1)
-    return beside / close[0] if close else None
+    stems = difflib.get_close_matches(path.stem, {name.partition(".")[0] or name for name in names}, n=1)
+    close = difflib.get_close_matches(
+        path.name, [name for name in names if name.startswith(tuple(stems))], n=1, cutoff=0
+    )
+    return beside / close[0] if stems and close else None

@@ -140,3 +140,11 @@ def test_tables_go_to_the_log_too(tmp_path):
         teller.log_to(tmp_path / "log.txt")
         teller.show(table)
     assert "31.2%" in (tmp_path / "log.txt").read_text()
+
+
+def test_a_command_to_be_copied_is_not_broken():
+    """In a terminal of 80 columns, `delta-rlvr compare ...` had line breaks in it."""
+    console = Console(file=io.StringIO(), force_terminal=True, width=80)
+    command = "delta-rlvr compare --methods dapo,delta --seeds 6 --output runs/somewhere --task problems.jsonl --steps 100"
+    Teller(console).say(f"to compare: {command}")
+    assert command in console.file.getvalue()

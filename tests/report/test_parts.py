@@ -402,5 +402,5 @@ def test_bad_arguments_are_named(tmp_path):
 
     with pytest.raises(ValueError, match="at least one run"):
         write_report([], tmp_path / "x.html")
-    with pytest.raises(ValueError, match="must be positive"):
+    with pytest.raises(ValueError, match="give a finite number above 0"):
         write_report([tmp_path], tmp_path / "x.html", megabytes=0)

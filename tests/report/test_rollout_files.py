@@ -63,7 +63,7 @@ def own_run(folder, tokenizer, decisive=True):
         (
             {"question": "1+1?", "answer": 2, "limit": 5},
             "line 1 has no prompt and no response and no reward (it has question, answer, limit); each rollout needs a prompt, a "
-            "response (what the model wrote) and a reward (a number; `reward_key` names its key)",
+            "response (what the model wrote) and a reward (a number): `prompt_key`, `response_key` and `reward_key` name them",
         ),
         (
             {"prompt": PROMPT, "response": RIGHT, "limit": 5},
@@ -71,7 +71,7 @@ def own_run(folder, tokenizer, decisive=True):
         ),
         (
             {"question": PROMPT, "completion": RIGHT, "label": 1},
-            "; call 'question' 'prompt'; call 'completion' 'response'; give reward_key='label'",
+            "; give prompt_key='question'; give response_key='completion'; give reward_key='label'",
         ),
     ],
 )
@@ -350,3 +350,25 @@ def test_a_folder_is_refused_with_what_is_in_it(tmp_path):
         RolloutFileError, match=r"is a folder \(it has completions_00001\.parquet\): name one file"
     ):
         read_rollouts(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_columns_may_have_names_of_ones_own(tmp_path, kind):
+    row = {"question": "1+1?", "completion_text": "2", "score": 1.0}
+    file = tmp_path / f"mine.{kind}"
+    if kind == "jsonl":
+        file.write_text(json.dumps(row) + "\n")
+    else:
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist([row]), file)
+    (read,) = read_rollouts(file, "score", "question", "completion_text")
+    assert (read.prompt, read.response, read.reward) == ("1+1?", "2", 1.0)
+    with pytest.raises(RolloutFileError, match="1 has no questio; did you mean 'question'"):
+        read_rollouts(file, "score", "questio", "completion_text")
+
+
+def test_a_model_that_did_not_write_the_rollouts_is_asked_about(tmp_path):
+    file = tmp_path / "others.jsonl"
+    lines = [{"prompt": "1+1?", "response": "zq xv pl wq", "reward": reward} for reward in (0, 1)]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with pytest.warns(UserWarning, match="did builtin write these rollouts"):
+        explain_rollouts("builtin", file, methods=["surprise"])

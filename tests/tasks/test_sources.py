@@ -15,8 +15,11 @@ import yaml
 
 from delta_rlvr.models import hub
 from delta_rlvr.tasks import get_task, load_problems
+from delta_rlvr.tasks.problem import Problem
+from delta_rlvr.tasks.problem_set import ProblemSet
 from delta_rlvr.tasks.registry import grade_problem
-from delta_rlvr.tasks.sources.schemas import FieldNames, RowError, answer_text, reader
+from delta_rlvr.tasks.sources.schemas import FieldNames, RowError, answer_text, question_hash, reader
+from delta_rlvr.tasks.task import hashed_split
 from delta_rlvr.tasks.templates import CHOICE, MATH, Template
 
 PROTOCOLS = Path(__file__).parents[2] / "evidence" / "protocols"
@@ -468,3 +471,33 @@ def test_a_prompt_of_ones_own(tmp_path):
     }.items():
         with pytest.raises(ValueError, match=words):
             get_task(f"{path}?{query}")
+
+
+def test_text_that_is_not_utf8_is_named_with_its_line(tmp_path):
+    """A bare codec error named neither the file nor the line."""
+    for name, text in (
+        ("a.csv", "question,answer\nA?,1\ncaf\xe9?,2\n"),
+        ("a.jsonl", '{"question": "A?", "answer": "1"}\n\n"caf\xe9"\n'),
+    ):
+        (tmp_path / name).write_bytes(text.encode("latin-1"))
+        with pytest.raises(ValueError, match=rf"{name}, line 3: not UTF-8 .*save the file as UTF-8"):
+            load_problems(tmp_path / name)
+
+
+def test_half_a_character_is_named_with_its_line(tmp_path):
+    (tmp_path / "a.jsonl").write_text(
+        '{"question": "A?", "answer": "1"}\n{"question": "b \\ud800?", "answer": "1"}\n'
+    )
+    with pytest.raises(ValueError, match=r"a.jsonl, line 2: its question holds \\ud800, half of a character"):
+        load_problems(tmp_path / "a.jsonl")
+
+
+def test_rows_that_are_all_held_out_are_said_in_plain_words():
+    """60 identical questions: "0 problems to train on, too few for 0 shots and training"."""
+    questions = (f"Sum {number}?" for number in range(100))
+    held = next(one for one in questions if hashed_split(question_hash(one)) == "heldout")
+    rows = [Problem(f"x/{number}", held, "1", "math", {"question": held}) for number in range(60)]
+    with pytest.raises(
+        ValueError, match="no problem to train on: its 60 rows ask 1 different question, and all"
+    ):
+        ProblemSet.split("x", rows)

@@ -19,6 +19,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--model", required=True, help='"builtin", a folder, or a name that transformers can load')
     add("--rollouts", required=True, metavar="FILE", help=f"{FORMATS}; docs/report.md has the keys")
     add("--reward_key", metavar="NAME", help="which reward, where the file has several")
+    add("--prompt_key", metavar="NAME", help="what your lines or columns call the prompt")
+    add("--response_key", metavar="NAME", help="what they call the response")
     add("--output", default="explain.html", help="the page to write (default: %(default)s)")
     add("--title", help="the page's title")
     add("--temperature", type=float, default=1.0, help="what the rollouts were sampled with")
@@ -70,6 +72,8 @@ def run(args: argparse.Namespace) -> int:
             temperature=args.temperature,
             chat=args.chat,
             reward_key=args.reward_key,
+            prompt_key=args.prompt_key,
+            response_key=args.response_key,
             measure=measure,
         ).write_page(args.output, args.title)
     print(f"{page} (the page that was there is replaced)" if replaced else page)

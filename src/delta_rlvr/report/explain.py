@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,18 +34,21 @@ def explain(
     temperature: float = 1.0,
     chat: bool = False,
     reward_key: str | None = None,
+    prompt_key: str | None = None,
+    response_key: str | None = None,
     measure: Measure | None = None,
 ) -> Explained:
     """The token weights that a policy's next update would give these rollouts; `write_page` shows them.
 
     `methods`: whose weights; the first one's are shown first. `rollouts`: any file that `report.rollout_files` reads. `chat` puts
     a prompt that is text into the tokenizer's chat template as the user's turn. `temperature` is the one the rollouts were sampled
-    with. `reward_key` names the reward where a file has several. With `measure` the view shows measured credit beside the weights.
+    with. `reward_key` names the reward where a file has several. `prompt_key` and
+    `response_key` are what its lines call the two. With `measure` the view shows measured credit beside the weights.
     """
     chosen = {name: get_method(name) for name in methods}
     if not chosen:
         raise ValueError("methods: name at least one")
-    every = read_rollouts(rollouts, reward_key)
+    every = read_rollouts(rollouts, reward_key, prompt_key, response_key)
     advantages, groups = advantages_and_groups(every)
     # A response without a token has a part in its group's mean and none in the view.
     kept = [place for place, rollout in enumerate(every) if rollout.response or rollout.ids]
@@ -57,6 +61,7 @@ def explain(
     policy, tokenizer = load_policy(model)
     policy.eval().to("cuda" if torch.cuda.is_available() else "cpu")  # type: ignore[arg-type]
     passes = [forward(policy, tokenizer, rollout, temperature, chat) for rollout in shown]
+    _warn_of_another_writer(passes, model)
     rules = {name: method.rho for name, method in chosen.items()}
     head = policy.get_output_embeddings().weight
     streams = streams_for(rules.values(), head=head, temperature=temperature)
@@ -82,6 +87,20 @@ def explain(
         records=records,
         measured=None if measure is None else measure(policy, tokenizer, shown, passes),
     )
+
+
+UNLIKELY = -4.0
+"""A mean log-probability per token below this: what a model samples is near -entropy, seldom below -2."""
+
+
+def _warn_of_another_writer(passes: Sequence[Forward], model: str) -> None:
+    logps = torch.cat([reading.logps for reading in passes])
+    if (mean := logps.mean().item()) < UNLIKELY:
+        warnings.warn(
+            f"did {model} write these rollouts? Its mean log-probability of a token is {mean:.1f}; weights say something of the model "
+            "that sampled them, at the temperature that it was sampled with",
+            stacklevel=3,
+        )
 
 
 def advantages_and_groups(rollouts: Sequence[Rollout]) -> tuple[list[float], list[int]]:

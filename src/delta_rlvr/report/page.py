@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import math
 import warnings
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -78,8 +79,8 @@ def write_report(
     `shade_by` names methods whose weights the token view can show too."""
     if not run_paths:
         raise ValueError("give at least one run folder")
-    if not megabytes > 0:
-        raise ValueError(f"megabytes = {megabytes} must be positive")
+    if not 0 < megabytes < math.inf:
+        raise ValueError(f"megabytes={megabytes}: give a finite number above 0")
     check_shadings(shade_by)
     given = [read_run(path) for path in runs_below(run_paths)]
     runs = without_repeats(given)

@@ -55,9 +55,15 @@ class Rollout:
     """The step of training that it was sampled at, counted from 1, where the file has it."""
 
 
-def read_rollouts(path: str | Path, reward_key: str | None = None) -> list[Rollout]:
+def read_rollouts(
+    path: str | Path,
+    reward_key: str | None = None,
+    prompt_key: str | None = None,
+    response_key: str | None = None,
+) -> list[Rollout]:
     """The file's rollouts. A line that cannot be used is an error with its number. `reward_key` names the reward where a file has
-    several: a key of slime's reward, a column of TRL's table, a key of a line."""
+    several: a key of slime's reward, a column of TRL's table, a key of a line. `prompt_key` and `response_key` are what lines or
+    columns of one's own call these."""
     source = Path(path)
     if source.is_dir():
         inside = sorted(file.name for file in source.iterdir() if file.is_file())
@@ -67,11 +73,11 @@ def read_rollouts(path: str | Path, reward_key: str | None = None) -> list[Rollo
         raise RolloutFileError(f"{source}: there is no such file{near_file(source)}")
     try:
         if source.suffix == ".parquet":
-            rollouts = list(_trl(source, reward_key))
+            rollouts = list(_trl(source, reward_key, prompt_key, response_key))
         elif source.suffix in (".pt", ".pth"):
             rollouts = list(_slime(source, reward_key))
         else:
-            rollouts = _json_lines(source, reward_key)
+            rollouts = _json_lines(source, reward_key, prompt_key, response_key)
     except RolloutFileError as error:
         raise RolloutFileError(f"{source} {error}") from error
     if not rollouts:
@@ -84,26 +90,32 @@ def read_rollouts(path: str | Path, reward_key: str | None = None) -> list[Rollo
 # ---------------------------------------------------------------- JSON Lines: ours, plain ones, verl, prime-rl
 
 
-def _json_lines(source: Path, reward_key: str | None) -> list[Rollout]:
+def _json_lines(
+    source: Path, reward_key: str | None, prompt_key: str | None, response_key: str | None
+) -> list[Rollout]:
     opener: Callable[..., Any] = gzip.open if source.suffix == ".gz" else open
     rollouts: list[Rollout] = []
     try:
         with opener(source, "rb") as file:
             for number, line in enumerate(file, start=1):
                 if line.strip():
-                    rollouts += _line(line, f"line {number}", reward_key)
+                    rollouts += _line(line, f"line {number}", reward_key, prompt_key, response_key)
     except (gzip.BadGzipFile, EOFError) as error:
         raise RolloutFileError(f"is not a whole gzip file ({error})") from error
     return rollouts
 
 
-def _line(line: bytes, where: str, reward_key: str | None) -> list[Rollout]:
+def _line(
+    line: bytes, where: str, reward_key: str | None, prompt_key: str | None, response_key: str | None
+) -> list[Rollout]:
     try:
         row = json.loads(line)
     except ValueError as error:
         raise RolloutFileError(f"{where} is not JSON ({error})") from error
     if not isinstance(row, dict):
         raise RolloutFileError(f"{where} is not an object: give prompt, response, reward")
+    if prompt_key or response_key:
+        return [_plain(_renamed(row, where, prompt_key, response_key), where, reward_key or "reward")]
     if "traces" in row or "nodes" in row:
         try:
             return list(_prime_rl(row, where))
@@ -114,6 +126,19 @@ def _line(line: bytes, where: str, reward_key: str | None) -> list[Rollout]:
     if {"input", "output", "score"} <= row.keys():
         return [_verl(row, where, reward_key or "score")]
     return [_plain(row, where, reward_key or "reward")]
+
+
+def _renamed(row: Row, where: str, prompt_key: str | None, response_key: str | None) -> dict[str, Any]:
+    """The row with its prompt and response under our names."""
+    renamed = dict(row)
+    for ours, theirs in (("prompt", prompt_key), ("response", response_key)):
+        if theirs is not None:
+            if theirs not in row:
+                raise RolloutFileError(
+                    f"{where} has no {theirs}{did_you_mean(theirs, row)} (it has {_keys(row)})"
+                )
+            renamed[ours] = row[theirs]
+    return renamed
 
 
 def _plain(row: Row, where: str, reward_key: str) -> Rollout:
@@ -216,7 +241,9 @@ def _message(message: Row) -> dict[str, str]:
 # ---------------------------------------------------------------- TRL and slime
 
 
-def _trl(source: Path, reward_key: str | None) -> Iterator[Rollout]:
+def _trl(
+    source: Path, reward_key: str | None, prompt_key: str | None, response_key: str | None
+) -> Iterator[Rollout]:
     """`log_completions=True` of TRL: completions/completions_NNNNN.parquet; or a table with prompt, response, reward."""
     try:
         import pyarrow
@@ -228,9 +255,10 @@ def _trl(source: Path, reward_key: str | None) -> Iterator[Rollout]:
     except (pyarrow.ArrowInvalid, OSError) as error:
         raise RolloutFileError(f"is not a Parquet file ({error})") from error
     names = table.column_names
-    if "completion" not in names and "response" in names:
+    if prompt_key or response_key or ("completion" not in names and "response" in names):
         for number, row in enumerate(table.to_pylist(), start=1):
-            yield _plain(row, f"row {number}", reward_key or "reward")
+            where = f"row {number}"
+            yield _plain(_renamed(row, where, prompt_key, response_key), where, reward_key or "reward")
         return
     if missing := [name for name in ("prompt", "completion", "advantage") if name not in names]:
         raise RolloutFileError(
@@ -325,7 +353,10 @@ _USUAL = {
     "response": ("completion", "output", "generation", "text"),
     "reward": ("score", "rewards", "acc", "accuracy", "correct", "grade", "return", "label"),
 }
-_NEEDED = "each rollout needs a prompt, a response (what the model wrote) and a reward (a number; `reward_key` names its key)"
+_NEEDED = (
+    "each rollout needs a prompt, a response (what the model wrote) and a reward (a number): `prompt_key`, `response_key` and "
+    "`reward_key` name them"
+)
 
 
 def _near_key(key: str, row: Row, *, is_reward: bool) -> str:
@@ -335,7 +366,7 @@ def _near_key(key: str, row: Row, *, is_reward: bool) -> str:
     near = [*difflib.get_close_matches(key, able, 1), *(name for name in usual if name in able)]
     if not near:
         return ""
-    return f"; give reward_key={near[0]!r}" if is_reward else f"; call {near[0]!r} {key!r}"
+    return f"; give {'reward' if is_reward else key}_key={near[0]!r}"
 
 
 def _step(row: Row) -> int | None:

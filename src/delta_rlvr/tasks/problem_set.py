@@ -11,6 +11,7 @@ from delta_rlvr.tasks.problem import Problem
 from delta_rlvr.tasks.sources.schemas import question_hash
 from delta_rlvr.tasks.sources.shots import Shot, few_shot_prompt, first_line, worked_answer, worked_line
 from delta_rlvr.tasks.task import Span, Split, check_request, hashed_split
+from delta_rlvr.words import counted
 from rlvr_graders.verdict import Verdict
 
 
@@ -50,6 +51,12 @@ class ProblemSet:
             heldout = [problem for problem in problems if hashed_split(digest(problem)) == "heldout"]
         kept_out = {digest(problem) for problem in heldout}
         train = sorted((problem for problem in problems if digest(problem) not in kept_out), key=digest)
+        if not train:
+            asked = len({digest(problem) for problem in problems})
+            raise ValueError(
+                f"{name} has no problem to train on: its {len(problems)} rows ask {counted(asked, 'different question')}, and all of "
+                "them are held out; add rows, or name a file to hold out (FILE?heldout=OTHER)"
+            )
         if len(train) <= shots:
             raise ValueError(
                 f"{name} has {len(train)} problems to train on, too few for {shots} shots and training"

@@ -98,9 +98,10 @@ def fit_context(
     if room is None:
         return None
     if room.left < 1:
+        begun = str(max((problem.prompt for problem in problems), key=lambda prompt: len(str(prompt))))[:60]
         raise ValueError(
-            f"the longest prompt has {room.prompt} tokens and the model's context {room.context}: nothing is left for a response; "
-            "leave long problems out, or take a model with a longer context"
+            f"the longest prompt ({begun!r}...) has {room.prompt} tokens and the model's context {room.context}: nothing is left for a "
+            "response; leave long problems out, or take a model with a longer context"
         )
     if limit is not None:
         raise ValueError(

@@ -60,7 +60,7 @@ class Teller:
     def say(self, text: str) -> None:
         """A sentence."""
         text = self._wording(text)
-        self.console.print(text, markup=False, highlight=False, soft_wrap=not self.console.is_terminal)
+        say(self.console, text)  # the terminal breaks its lines: a command in it can be copied
         self.log(text)
 
     def show(self, table: Table) -> None:

@@ -26,6 +26,7 @@ def test_trackers_get_the_token_view_of_every_kept_step(name, tmp_path, monkeypa
     trainer = build_real(output_dir=str(tmp_path), run_folder=True, rollouts_every=2, max_steps=4)
     tracker = SimpleNamespace(Html=Html, log=logged.append, __spec__=ModuleSpec(name, None))
     monkeypatch.setitem(sys.modules, name, tracker)
+    trainer.log_completions = False
     trainer.args.report_to = [name]  # its own callback would want the real one
     trainer.train()
     assert [one["train/global_step"] for one in logged] == [1, 2, 4]

@@ -10,10 +10,11 @@ import itertools
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
+from delta_rlvr.hints import did_you_mean
 from delta_rlvr.tasks.problem import Problem
 from delta_rlvr.tasks.sources.schemas import question_hash
 from delta_rlvr.tasks.sources.shots import Shot, few_shot_prompt, first_line, worked_answer, worked_line
@@ -120,13 +121,26 @@ class ReasoningGym(Endless):
             raise ImportError('reasoning-gym tasks need `pip install "delta-rlvr[tasks]"`') from error
         if self.generator not in DATASETS:
             raise ValueError(
-                f"reasoning-gym has no generator {self.generator!r}; it has {', '.join(sorted(DATASETS))}"
+                f"reasoning-gym has no generator {self.generator!r}"
+                f"{did_you_mean(self.generator, DATASETS) or '; it has ' + ', '.join(sorted(DATASETS))}"
             )
         try:
             return reasoning_gym.create_dataset(
                 self.generator, seed=(seed + 1) * _SEED_STEP, size=2**31, **self.options
             )
-        except (TypeError, AssertionError, ValueError) as error:
+        except TypeError as error:
+            known = [
+                one.name for one in fields(DATASETS[self.generator][1]) if one.name not in ("seed", "size")
+            ]
+            wrong = next((name for name in self.options if name not in known), None)
+            if wrong is None:
+                raise ValueError(
+                    f"reasoning-gym's {self.generator} refuses {self.options}: {error}"
+                ) from error
+            raise ValueError(
+                f"reasoning-gym's {self.generator} has no setting {wrong!r}{did_you_mean(wrong, known)} (it has {', '.join(known)})"
+            ) from error
+        except (AssertionError, ValueError) as error:
             raise ValueError(f"reasoning-gym's {self.generator} refuses {self.options}: {error}") from error
 
     def _fresh_entries(self, seed: int, seen: set[str]) -> Iterator[dict[str, Any]]:

@@ -87,6 +87,9 @@ def load_problems(
             fields = read(row)
         except RowError as error:
             raise ValueError(error.in_full(where, text)) from error
+        for what, text in (("question", fields.question), ("answer", fields.answer)):
+            if (torn := _lone_surrogate(str(text))) is not None:
+                raise ValueError(f"{where}: its {what} holds {torn}, half of a character: remove it")
         name = ids.of(fields.id, fields.question, where)
         prompt, answer, judge = fields.question, fields.answer, fields.grader
         if judge == "math" and grader is not None:
@@ -142,7 +145,28 @@ def read_rows(path: Path, columns: Collection[str | None] | None = None) -> Iter
     if path.suffix == ".parquet":
         return _read_parquet(path, columns)
     readers = {".json": _read_json, ".csv": _read_csv}
-    return readers.get(path.suffix, _read_json_lines)(path)
+    return _decoded(path, readers.get(path.suffix, _read_json_lines)(path))
+
+
+def _decoded(path: Path, rows: Iterator[tuple[str, Row]]) -> Iterator[tuple[str, Row]]:
+    """The rows; text that is not UTF-8 is an error that names its line."""
+    try:
+        yield from rows
+    except UnicodeDecodeError as error:
+        opener: Callable[..., Any] = gzip.open if path.suffix == ".gz" else open
+        with opener(path, "rb") as lines:
+            number = next(number for number, line in enumerate(lines, start=1) if not _is_utf8(line))
+        raise ValueError(
+            f"{path}, line {number}: not UTF-8 ({error.reason}); save the file as UTF-8"
+        ) from error
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _read_json(path: Path) -> Iterator[tuple[str, Row]]:
@@ -251,6 +275,15 @@ def _read_data_set(
     names = loaded.column_names
     for number, row in enumerate(loaded.select_columns(_loaded(names, columns))):
         yield f"{source} ({part}), row {number}", dict.fromkeys(names) | row
+
+
+def _lone_surrogate(text: str) -> str | None:
+    """It has no UTF-8 form, so neither a file nor a tokenizer can take it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        return ascii(text[error.start]).strip("'")
+    return None
 
 
 def _options(row: Row, answer: Any, where: str) -> tuple[list[str], Any]:
