@@ -216,6 +216,8 @@ def _same(asked: Node, given: Node, by: Judge, in_list: bool) -> bool:
         return of_parity
     if asked.kind == given.kind == "leaf":
         return same_leaf(asked, given, by.algebra, in_list=in_list)
+    if {asked.kind, given.kind} == {"words", "conditional"}:
+        return False  # yes, if n is odd
     if "words" in (asked.kind, given.kind) or {phrase(asked), phrase(given)} <= SAME_WORDS.keys():
         return same_words(asked, given) or same_sets(asked, given, by)
     if "residue" in (asked.kind, given.kind):
@@ -244,6 +246,8 @@ def _same_shape(asked: Node, given: Node, by: Judge) -> bool:
         return False  # a = 1, b = 2 is not 1 or 2
     if kinds == {"list", "conditional"} and "," in (asked.form, given.form):  # C e^x, C > 0
         return same_in_order(asked.items, given.items, by)
+    if kinds == {"list"} and given.form == "or" and len(_assigned(given)) > 1 and not _assigned(asked):
+        return False  # x = 3 or y = -3
     if kinds == {"list"} and asked.form != given.form and _joins_conditions(asked):
         are_sets = describes_set(asked) and describes_set(given)
         if "," not in (asked.form, given.form):
@@ -270,7 +274,9 @@ def _same_shape(asked: Node, given: Node, by: Judge) -> bool:
         kinds = {asked.kind, given.kind}
     if kinds == {"list", "tuple"} and not describes_set(asked if asked.kind == "list" else given):
         # Brackets forgotten on one side: then the order is all that tells a tuple. [1, 2] alone is an interval.
-        form = asked.form if asked.kind == "tuple" else given.form
+        form, names = (asked.form, given) if asked.kind == "tuple" else (given.form, asked)
+        if _values(names) is names.items and len(_assigned(names)) > 1:
+            return False  # y = 1, y = 2, z = 3
         is_point = form == "()" or (form == "[]" and len(asked.items) > 2)
         return (
             is_point

@@ -76,6 +76,13 @@ def as_residue(tokens: Tokens) -> Tokens:
 def same_residues(asked: Node, given: Node, by: Judge) -> bool:
     r"""5 \pmod 7: the modulus may be left out; where both have it, 12 \pmod 7 is the same. 8k + 3 is 3 \pmod 8."""
     families = _as_family(asked), _as_family(given)
+    heads = [
+        n
+        for n in (node.items[0] if node.kind == "residue" else node for node in (asked, given))
+        if n.operators
+    ]
+    if len(heads) == 2 and not _same_name(heads[0].items[0], heads[1].items[0]):
+        return False
     if asked.kind != given.kind:
         if families[0] and families[1]:
             return by.algebra.families(families[0], families[1], _PARAMETER)
@@ -88,15 +95,12 @@ def same_residues(asked: Node, given: Node, by: Judge) -> bool:
             or (given.kind == "residue" and asked.kind == "tuple")
         ):
             return False
-        if value.kind == other.kind == "relation" and not _same_name(value.items[0], other.items[0]):
-            return False
         is_congruence = (
             value.kind in ("relation", "leaf") and asked.kind == "residue" and letters(_last(value).tokens)
         )  # a \equiv b \pmod 5 is not a = b
         return not is_congruence and by.same(_last(value), _last(other))
     (one, modulus), (other, modulus_given) = asked.items, given.items
-    named = one.kind == other.kind == "relation"
-    if named and (one.operators != other.operators or not _same_name(one.items[0], other.items[0])):
+    if len(heads) == 2 and one.operators != other.operators:
         return False
     if by.same(modulus, modulus_given) and by.same(_last(one), _last(other)):
         return True
