@@ -112,9 +112,13 @@ def sentences(result: dict[str, Any]) -> list[str]:
                 "not find by the reward."
             )
         elif above:
+            gains = (
+                f"{label(name)} {value(rows[name], f'{side}_gain').mean:+.3f} and {value(control[name], f'{side}_gain').mean:+.3f}"
+                for name in above
+            )
             lines.append(
-                f"With shuffled rewards none of {listed(above)} is above 1 - p on {side} responses: as far as the intervals "
-                "tell, what they find beyond it they find by the reward."
+                f"With shuffled rewards none of {listed(above)} is shown to be above 1 - p on {side} responses, which does not prove "
+                f"that the reward does it: gains as they are and shuffled are {', '.join(gains)}."
             )
     if any(not math.isnan(value(row, "cosine_gain").low) for row in rows.values()):
         nearer = _above_zero(rows, rows, "cosine_gain")
