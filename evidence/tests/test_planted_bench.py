@@ -207,9 +207,33 @@ def test_what_is_found_by_the_reward_is_what_shuffling_takes_away():
     assert value(delta, "right_by_reward").mean == pytest.approx(0.305)
     assert value(delta, "wrong_by_reward").mean == pytest.approx(0)
     told = sentences(result)
-    assert "With shuffled rewards none of delta is above 1 - p on right responses" in told[2]
+    assert (
+        "With shuffled rewards none of delta is shown to be above 1 - p on right responses. Shuffling makes delta find"
+        in told[2]
+    )
     assert "With shuffled rewards still above 1 - p on wrong responses: delta." in told[3]
     assert "still above 1 - p on right responses: delta." in sentences(run(0.7))[2]
+
+
+def test_no_proof_without_a_paired_difference():
+    """A rule that ignores rewards: +0.000 less with shuffled ones, and "what they find beyond it they find by the reward"."""
+    documents = []
+    for policy, number in itertools.product("ab", range(2)):
+        found = document(policy, number, [("surprise", 0.6, 0.8), ("delta", 0.65 + 0.01 * number, 0.8)])
+        found["records"] += [
+            {"method": "surprise", "condition": "shuffled", "right_auroc": 0.6, "wrong_auroc": 0.8},
+            # As often more as less: on average nothing, with an interval around 0.
+            {
+                "method": "delta",
+                "condition": "shuffled",
+                "right_auroc": 0.55 + 0.21 * number,
+                "wrong_auroc": 0.8,
+            },
+        ]
+        documents.append(found)
+    told = sentences(bench_result(documents, SETTINGS))
+    assert "Whether shuffling takes anything from them, the intervals do not tell." in " ".join(told)
+    assert "found by the reward" not in " ".join(told)
 
 
 def test_dots_stand_where_their_values_are():

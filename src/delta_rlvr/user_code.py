@@ -106,5 +106,7 @@ def _load_file(path: Path, _changed: int) -> ModuleType:
         exec(compile(path.read_bytes(), str(path), "exec"), vars(module))
     except Exception as error:
         del sys.modules[name]
-        raise PlaceError(f"{path} cannot be loaded: {type(error).__name__}: {error}") from error
+        frames = traceback.extract_tb(error.__traceback__)
+        line = next((f" (line {one.lineno})" for one in reversed(frames) if one.filename == str(path)), "")
+        raise PlaceError(f"{path} cannot be loaded: {type(error).__name__}: {error}{line}") from error
     return module

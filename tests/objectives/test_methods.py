@@ -164,7 +164,7 @@ def test_a_file_with_an_error_says_which(tmp_path):
     path = tmp_path / "bad.py"
     path.write_text("import no_such_thing\n")
     with pytest.raises(
-        RuleError, match="cannot be loaded: ModuleNotFoundError: No module named 'no_such_thing'"
+        RuleError, match=r"cannot be loaded: ModuleNotFoundError: No module named 'no_such_thing' \(line 1\)"
     ):
         get_method(f"{path}:Rule")
 

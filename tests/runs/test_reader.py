@@ -145,7 +145,7 @@ def test_what_is_no_run_is_refused(tmp_path, folder):
     with pytest.raises(RunFolderError, match="is not a folder"):
         read_run(tmp_path / "nothing")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(RunFolderError, match="holds no part of a run"):
+    with pytest.raises(RunFolderError, match=r"holds no part of a run .*run_folder=True"):
         read_run(tmp_path / "empty")
     (folder / "run.json").write_text('{"schema": 2}')
     with pytest.raises(RunFolderError, match="schema 2, this version reads 1"):

@@ -42,7 +42,10 @@ class RunReader:
             )
         parts = (RUN, METRICS, ROLLOUTS, TOKENS, EVALUATIONS)
         if not any((self.path / name).exists() for name in parts):
-            raise RunFolderError(f"{self.path} holds no part of a run (none of {', '.join(parts)})")
+            raise RunFolderError(
+                f"{self.path} holds no part of a run (none of {', '.join(parts)}). A script writes them with "
+                "DeltaTrainerConfig(run_folder=True)"
+            )
         self.info: dict[str, Any] = self._read_object(RUN, missing="what the run was is not known") or {}
         """run.json, or {}."""
         schema = self.info.get("schema", SCHEMA)

@@ -112,9 +112,16 @@ def sentences(result: dict[str, Any]) -> list[str]:
                 "not find by the reward."
             )
         elif above:
+            taken = _above_zero(
+                above, rows, f"{side}_by_reward"
+            )  # paired: the same rollouts, as they are and shuffled
             lines.append(
-                f"With shuffled rewards none of {listed(above)} is above 1 - p on {side} responses: as far as the intervals "
-                "tell, what they find beyond it they find by the reward."
+                f"With shuffled rewards none of {listed(above)} is shown to be above 1 - p on {side} responses. "
+                + (
+                    f"Shuffling makes {listed(taken)} find less: that part is found by the reward."
+                    if taken
+                    else "Whether shuffling takes anything from them, the intervals do not tell."
+                )
             )
     if any(not math.isnan(value(row, "cosine_gain").low) for row in rows.values()):
         nearer = _above_zero(rows, rows, "cosine_gain")
