@@ -270,6 +270,18 @@ class Proof:
             raise NotRun("needs verl-delta, with its checkpoint")
         return found[0]
 
+    def verl_lora(self) -> Result:
+        if self.cpu:
+            raise NotRun("the rollout that stands in for vLLM on a CPU takes whole weights, no adapter")
+        return self.verl(
+            "verl-lora",
+            "delta",
+            "actor_rollout_ref.model.lora_rank=16",
+            "actor_rollout_ref.model.lora_alpha=32",
+            "actor_rollout_ref.model.target_modules=all-linear",
+            "actor_rollout_ref.rollout.load_format=safetensors",
+        )
+
     def verl_resume(self) -> Result:
         """`verl-delta` two steps longer, from its checkpoint."""
         checkpoint = self._checkpoint()
@@ -320,14 +332,7 @@ CASES: dict[str, Case] = {
         "trainer.use_v1=False",
         "actor_rollout_ref.model.external_lib=delta_rlvr.adapters.verl.plugin",
     ),
-    "verl-lora": lambda proof: proof.verl(
-        "verl-lora",
-        "delta",
-        "actor_rollout_ref.model.lora_rank=16",
-        "actor_rollout_ref.model.lora_alpha=32",
-        "actor_rollout_ref.model.target_modules=all-linear",
-        "actor_rollout_ref.rollout.load_format=safetensors",
-    ),
+    "verl-lora": Proof.verl_lora,
     "verl-resume": Proof.verl_resume,
     "serve": Proof.serve,
 }

@@ -80,4 +80,5 @@ def test_the_cases_of_verl_on_a_cpu(prove, tmp_path, capsys):
     names = [name for name in prove["CASES"] if not name.startswith("trl")]
     code, cases = run(prove, tmp_path, ",".join(names), 4)
     assert code == 0, capsys.readouterr().out
+    assert cases.pop("verl-lora")["outcome"].startswith("not run: the rollout that stands in for vLLM")
     assert {case["outcome"] for case in cases.values()} == {"passed"}
