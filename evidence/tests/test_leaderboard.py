@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 
-from delta_evidence.commands.leaderboard import methods_table
 from delta_evidence.leaderboard import leaderboard, markdown, replace_table
 from delta_evidence.learning.outcome import Outcome
 from delta_evidence.learning.protocol import Run
 from delta_rlvr.cli import main
-from delta_rlvr.objectives import all_methods
 
 ROOT = Path(__file__).parents[2]
 
@@ -101,17 +99,6 @@ def test_planted_credit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert text.endswith("<!-- table: end -->\nafter\n")
     assert "old" not in text
     assert "0.750" not in text, "the page is about learning"
-
-
-def test_the_table_of_methods_has_what_was_measured(tmp_path: Path) -> None:
-    runs = [("dapo", 0, 0.5, 0.5), ("ktae", 0, 0.6, 0.5)]
-    study(tmp_path, "study", runs, model="smollm2-135m", training={})
-    (tmp_path / "rule_costs.json").write_text(json.dumps({"rules": {"ktae": {"share": 0.0123}}}))
-    methods = [all_methods()["ktae"], all_methods()["grpo"]]
-    *_, measured, other = methods_table(methods, leaderboard(tmp_path)).splitlines()
-    assert measured.startswith("| `ktae` | arXiv 2505.16826 |")
-    assert measured.endswith("| tokens, groups | 1.2 % | +10.0 |")
-    assert other.endswith("| - | - | - |")
 
 
 def test_mistakes_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -123,7 +123,7 @@ class Proof:
         return measured
 
     def _trl_options(self, name: str, *, save: bool) -> Result:
-        size: Result = {"per_device_train_batch_size": 16, "num_generations": 4, "max_completion_length": 48}
+        size: Result = {"per_device_train_batch_size": 64, "num_generations": 8, "max_completion_length": 48}
         size |= {"use_cpu": True, "bf16": False, "learning_rate": 5e-4}
         if not self.cpu:
             size = {"per_device_train_batch_size": 256, "num_generations": 8, "max_completion_length": 48}
@@ -361,7 +361,7 @@ def checks(name: str, result: Result, others: dict[str, Result], steps: int, cpu
     judged = {
         f"steps {first} to {last}": [step["step"] for step in taken] == list(range(first, last + 1)),
         "finite": all(math.isfinite(step[key]) for step in taken for key in ("loss", "grad_norm")),
-        "something is learnt": any(step["grad_norm"] > 0 for step in taken),
+        "something is learnt": any(step["grad_norm"] != 0 for step in taken),
     }
     if "stock" not in name and name != "trl-dapo":
         judged["weights have mean one"] = bool(weighed) and all(abs(one - 1) < 1e-3 for one in weighed)

@@ -46,6 +46,7 @@ def main(given: dict[str, Any]) -> None:
     task = get_task(given["task"])
     problems = task.problems("train", given["problems"])
     config: Any
+    reward: Any = TaskReward(task, {problem.id: problem for problem in problems})
     stock, options = given["method"] is None, dict(given["options"])
     if stock:  # DAPO, in TRL's own words
         config = GRPOConfig(loss_type="dapo", epsilon=0.2, epsilon_high=0.28, **options)
@@ -53,7 +54,7 @@ def main(given: dict[str, Any]) -> None:
         config = DeltaTrainerConfig(method=given["method"], run_folder=True, **given["own"], **options)
     trainer = (GRPOTrainer if stock else DeltaTrainer)(
         model=given["model"],
-        reward_funcs=TaskReward(task, {problem.id: problem for problem in problems}),
+        reward_funcs=reward,
         args=config,
         train_dataset=data_set(problems),
         processing_class=AutoTokenizer.from_pretrained(given["model"]),

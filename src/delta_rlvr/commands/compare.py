@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from typing import Any
 
 from rich.console import Console
 from rich.prompt import Confirm
@@ -37,7 +38,7 @@ def run(arguments: list[str]) -> int:
             f"--seeds {mine.seeds}: give how many seeds, at least 1. They count up from --seed: --seed 1 --seeds 2 takes the seeds "
             "1 and 2"
         )
-    numbers = {}
+    numbers: dict[str, Any] = {}
     for name in ("tuning_seeds", "pass_at", "parallel", "only"):
         value = getattr(mine, name)
         if value is not None and (not value.isdecimal() or int(value) < 1):

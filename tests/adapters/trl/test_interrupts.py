@@ -28,20 +28,29 @@ def end_of_step(trainer):
     return control.should_save, control.should_training_stop
 
 
+def within(trainer, train):
+    with interrupts.finishing_the_batch(trainer):
+        train()
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_it_waits_for_the_end_of_the_rollout_batch(trainer, number):
     ended = []
     before = signal.signal(number, lambda *given: ended.append(given[0]))
+
+    def train():
+        assert end_of_step(trainer) == (False, False)
+        for _ in range(2):  # the second one at once: an echo
+            signal.raise_signal(number)
+        trainer.ends_batch = False
+        assert end_of_step(trainer) == (False, False)
+        trainer.ends_batch = True
+        assert end_of_step(trainer) == (True, True)
+        assert ended == []
+
     try:
-        with pytest.raises(KeyboardInterrupt), interrupts.finishing_the_batch(trainer):
-            assert end_of_step(trainer) == (False, False)
-            for _ in range(2):  # the second one at once: an echo
-                signal.raise_signal(number)
-            trainer.ends_batch = False
-            assert end_of_step(trainer) == (False, False)
-            trainer.ends_batch = True
-            assert end_of_step(trainer) == (True, True)
-            assert ended == []
+        with pytest.raises(KeyboardInterrupt):
+            within(trainer, train)
         assert ended == [number]
         assert trainer.callbacks == []
         signal.raise_signal(number)
@@ -50,18 +59,27 @@ def test_it_waits_for_the_end_of_the_rollout_batch(trainer, number):
         signal.signal(number, before)
 
 
+def interrupted_and_then(step):
+    def train():
+        signal.raise_signal(signal.SIGINT)
+        step()
+
+    return train
+
+
 def test_it_does_not_wait_for_long(trainer, monkeypatch):
     monkeypatch.setattr(interrupts, "GRACE", 1.2)
     began = time.monotonic()
-    with pytest.raises(KeyboardInterrupt), interrupts.finishing_the_batch(trainer):
-        signal.raise_signal(signal.SIGINT)
-        time.sleep(30)
+    with pytest.raises(KeyboardInterrupt):
+        within(trainer, interrupted_and_then(lambda: time.sleep(30)))
     assert time.monotonic() - began < 20
 
 
 def test_an_error_after_a_signal_is_the_interrupt_and_any_other_is_itself(trainer):
-    with pytest.raises(ZeroDivisionError), interrupts.finishing_the_batch(trainer):
+    def fail():
         raise ZeroDivisionError
-    with pytest.raises(KeyboardInterrupt), interrupts.finishing_the_batch(trainer):
-        signal.raise_signal(signal.SIGINT)
-        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        within(trainer, fail)
+    with pytest.raises(KeyboardInterrupt):
+        within(trainer, interrupted_and_then(fail))

@@ -126,11 +126,11 @@ def fill(studies: Sequence[KeptStudy], evidence: Path) -> dict[str, str]:
 
 
 DETAILS = {
-    "smollm2": "SmolLM2-135M: which part of DelTA learns",
-    "qwen": "Qwen2.5-Coder-0.5B on GSM8K",
-    "tiny_policies": "Tiny policies: selections, and what perfect credit is worth",
+    "smollm2": "SmolLM2-135M",
+    "qwen": "Qwen2.5-Coder-0.5B",
+    "tiny_policies": "Tiny policies",
     "credit": "Where the credit lands",
-    "studies": "How to run studies and benchmarks of your own",
+    "studies": "Studies of your own",
 }
 
 

@@ -116,7 +116,9 @@ def judge(reference: str, prediction: str, algebra: Algebra) -> str:
             return f"not worked out: {sorted(unworked)[0]} is left in the answer"
         if by.same(asked, given):
             return CORRECT
-        if any(by.same(asked, read(tokens)) for tokens in renamed(asked, given)):
+        sets = [{numbers for _, numbers in node.ranges} for node in (asked, given)]
+        may_rename = (sets[0] == sets[1] or set() in sets) and parity(asked) is None
+        if may_rename and any(by.same(asked, read(tokens)) for tokens in renamed(asked, given)):
             return CORRECT
         if (full := _substituted(given)) is not None and by.same(asked, read(full)):
             return CORRECT
@@ -214,6 +216,8 @@ def _same(asked: Node, given: Node, by: Judge, in_list: bool) -> bool:
         return of_parity
     if asked.kind == given.kind == "leaf":
         return same_leaf(asked, given, by.algebra, in_list=in_list)
+    if {asked.kind, given.kind} == {"words", "conditional"}:
+        return False  # yes, if n is odd
     if "words" in (asked.kind, given.kind) or {phrase(asked), phrase(given)} <= SAME_WORDS.keys():
         return same_words(asked, given) or same_sets(asked, given, by)
     if "residue" in (asked.kind, given.kind):
@@ -228,7 +232,8 @@ def _same(asked: Node, given: Node, by: Judge, in_list: bool) -> bool:
             and given.items[1].text[:5] == "\\frac"
         ):
             return by.same(asked, Node("leaf", given.items[0].tokens + given.items[1].tokens))  # 2 and 3/4
-        return all(by.same(asked, item) for item in given.items)  # 1/2 or 0.5 is one answer
+        is_one = len(_assigned(given)) < 2
+        return is_one and all(by.same(asked, item) for item in given.items)  # 1/2 or 0.5 is one answer
     return _same_shape(_plain(asked), _plain(given), by)
 
 
@@ -236,6 +241,13 @@ def _same_shape(asked: Node, given: Node, by: Judge) -> bool:
     kinds = {asked.kind, given.kind}
     if kinds == {"list"} and _in_order(asked, given):
         return same_in_order(_values(asked), _values(given), by)
+    named = kinds == {"list"} and _values(asked) is not asked.items and not _are_numbered(asked)
+    if named and any(item.kind != "relation" for item in given.items):
+        return False  # a = 1, b = 2 is not 1 or 2
+    if kinds == {"list", "conditional"} and "," in (asked.form, given.form):  # C e^x, C > 0
+        return same_in_order(asked.items, given.items, by)
+    if kinds == {"list"} and given.form == "or" and len(_assigned(given)) > 1 and not _assigned(asked):
+        return False  # x = 3 or y = -3
     if kinds == {"list"} and asked.form != given.form and _joins_conditions(asked):
         are_sets = describes_set(asked) and describes_set(given)
         if "," not in (asked.form, given.form):
@@ -262,7 +274,9 @@ def _same_shape(asked: Node, given: Node, by: Judge) -> bool:
         kinds = {asked.kind, given.kind}
     if kinds == {"list", "tuple"} and not describes_set(asked if asked.kind == "list" else given):
         # Brackets forgotten on one side: then the order is all that tells a tuple. [1, 2] alone is an interval.
-        form = asked.form if asked.kind == "tuple" else given.form
+        form, names = (asked.form, given) if asked.kind == "tuple" else (given.form, asked)
+        if _values(names) is names.items and len(_assigned(names)) > 1:
+            return False  # y = 1, y = 2, z = 3
         is_point = form == "()" or (form == "[]" and len(asked.items) > 2)
         return (
             is_point
@@ -394,7 +408,12 @@ def _as_matrix(node: Node) -> Node:
 
 def _quotient(node: Node) -> Node:
     """A ratio 3:4 as the fraction 3/4, for where a number stands on the other side. Two ratios (or times) are compared as they are."""
-    if node.kind != "tuple" or node.form != ":" or len(node.items) != 2:
+    if (
+        node.kind != "tuple"
+        or node.form != ":"
+        or len(node.items) != 2
+        or any(item.unit.words for item in node.items)
+    ):
         return node
     top, bottom = node.items
     return Node("leaf", ("\\frac", "{", *top.tokens, "}", "{", *bottom.tokens, "}"))
@@ -461,7 +480,8 @@ def _in_order(asked: Node, given: Node) -> bool:
     named = [_values(node) is not node.items for node in (asked, given)]
     if named[0] == named[1] or _are_numbered(asked) or _are_numbered(given):
         return False
-    return all(item.kind != "relation" for item in (given if named[0] else asked).items)
+    plain = given if named[0] else asked
+    return plain.form != "or" and all(item.kind != "relation" for item in plain.items)
 
 
 def _values(node: Node) -> Sequence[Node]:

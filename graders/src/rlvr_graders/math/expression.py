@@ -95,6 +95,9 @@ class _Parser(TokenReader):
                     continue
                 head = ("cross",) if token == "\\times" else ("*",) if groups else ("apply", token)
                 factors = [(*head, product(factors), factor)]
+            elif is_word(token) and self.tokens[self.at - 1][0].isdigit() and self.peek(1)[:1].isdigit():
+                self.take()  # 17 remainder 3 is no product
+                factors = [("apply", token, product(factors), self.power())]
             elif self.starts_factor(token):
                 is_number = token[0].isdigit() or (token == "{" and self.peek(1)[:1].isdigit())
                 if is_number and self.tokens[self.at - 1][0].isdigit():

@@ -21,6 +21,7 @@ _PLAIN_NUMBER = re.compile(r"(-?)([0-9]+(?:\.[0-9]+)?)\.?")
 _SIGNS = {"<=": "\\le", ">=": "\\ge", "==": "=", "~=": "\\approx", "!=": "\\ne", "*": "\\cdot", "+/-": "\\pm"}
 _DENIED = {
     "=": "\\ne", "\\in": "\\notin", "<": "\\ge", ">": "\\le", "\\le": ">", "\\ge": "<", "\\leq": ">", "\\geq": "<",
+    "\\equiv": "\\nequiv",
 }  # fmt: skip
 _FUNCTION_AND_LETTER = re.compile(r"(sin|cos|tan|cot|sec|csc|log|ln)([a-z])")
 
@@ -100,6 +101,8 @@ class _Reader(Source):
             out.append("\\dots")
         elif token == "." and out and is_word(out[-1]):
             pass  # sq. units
+        elif token == "-" and out and out[-1].startswith("\\mathbb{") and self.following() == "\\{":
+            out.append("\\setminus")
         elif not (text and token in '".?!*-'):
             out.append(_SIGNS.get(token, token))
         elif token == "-" and self.pending and self.pending[-1][0].isdigit():

@@ -25,6 +25,7 @@ _PARAMETER = "\\kappa"
 _WHOLE_NUMBERS = listed(
     "all every any the is are an a if for when integer integers number numbers whole values of"
 )
+_NOT = listed("not never isn't")
 _PLACES = frozenset({"\\text{at}", "\\text{when}", "\\text{for}", "\\text{if}", "\\text{where}"})
 _FEW = 30
 """Whole numbers between two ends that are listed."""
@@ -75,6 +76,13 @@ def as_residue(tokens: Tokens) -> Tokens:
 def same_residues(asked: Node, given: Node, by: Judge) -> bool:
     r"""5 \pmod 7: the modulus may be left out; where both have it, 12 \pmod 7 is the same. 8k + 3 is 3 \pmod 8."""
     families = _as_family(asked), _as_family(given)
+    heads = [
+        n
+        for n in (node.items[0] if node.kind == "residue" else node for node in (asked, given))
+        if n.operators
+    ]
+    if len(heads) == 2 and not _same_name(heads[0].items[0], heads[1].items[0]):
+        return False
     if asked.kind != given.kind:
         if families[0] and families[1]:
             return by.algebra.families(families[0], families[1], _PARAMETER)
@@ -87,15 +95,12 @@ def same_residues(asked: Node, given: Node, by: Judge) -> bool:
             or (given.kind == "residue" and asked.kind == "tuple")
         ):
             return False
-        if value.kind == other.kind == "relation" and not _same_name(value.items[0], other.items[0]):
-            return False
         is_congruence = (
             value.kind in ("relation", "leaf") and asked.kind == "residue" and letters(_last(value).tokens)
         )  # a \equiv b \pmod 5 is not a = b
         return not is_congruence and by.same(_last(value), _last(other))
     (one, modulus), (other, modulus_given) = asked.items, given.items
-    named = one.kind == other.kind == "relation"
-    if named and not _same_name(one.items[0], other.items[0]):
+    if len(heads) == 2 and one.operators != other.operators:
         return False
     if by.same(modulus, modulus_given) and by.same(_last(one), _last(other)):
         return True
@@ -147,9 +152,11 @@ def _is_reduced(residue: Node) -> bool:
 
 def _as_family(node: Node) -> list[Expression]:
     """The members of a residue class, or of a list like 8k + 3, as expressions in one parameter; nothing for any other answer."""
+    if node.ranges and any(numbers != "Z" for _, numbers in node.ranges):
+        return []
     try:
         if node.kind == "residue":
-            if not _is_value(node.items[0]):
+            if not all(map(_is_value, (node.items[0], *node.items[0].items))):
                 return []
             values = _last(node.items[0])
             modulus = parse(node.items[1].tokens)
@@ -182,6 +189,8 @@ def _last(node: Node) -> Node:
 def same_families(asked: Node, given: Node, by: Judge) -> bool:
     r"""\frac{\pi}{4} + k\pi, k \in \mathbb{Z}: the parameter may have any name, and the clause may be left out."""
     one, other = asked.ranges, given.ranges
+    if (parity(asked) or parity(given)) and {"Z"} != {numbers for _, numbers in (*one, *other)}:
+        return False
     if any(node.ranges and node.operators and ORDER.issuperset(node.operators) for node in (asked, given)):
         if "tuple" in (asked.kind, given.kind) and "Z" in {s for _, s in (*one, *other)}:
             return False  # whole numbers do not fill an interval
@@ -203,11 +212,21 @@ def same_families(asked: Node, given: Node, by: Judge) -> bool:
     if not one or one[0][1] != "Z" or len(one) > 1:
         return False
     listed_items = [node.items if node.kind in ("list", "set") else [node] for node in (asked, given)]
+    if not _same_heads(*listed_items):
+        return False
     members = [[_last(item) for item in items] for items in listed_items]
     if any(item.kind != "leaf" for part in members for item in part):
         return False
     left, right = ([parse(item.tokens) for item in part] for part in members)
     return by.algebra.families(left, right, one[0][0])
+
+
+def _same_heads(asked: Sequence[Node], given: Sequence[Node]) -> bool:
+    """Whether all are values, and of one name where both sides name theirs."""
+    named = [[item for item in items if item.kind == "relation"] for items in (asked, given)]
+    if any(item.operators != ("=",) for items in named for item in items):
+        return False
+    return all(_same_name(a.items[0], g.items[0]) for a in named[0][:1] for g in named[1])
 
 
 def _whole_numbers(node: Node, ranges: Ranges) -> Node:
@@ -273,6 +292,8 @@ def same_relation(asked: Node, given: Node, by: Judge) -> bool:
 def _answers_with_name(asked: Node, given: Node, by: Judge) -> bool:
     r"""x = 5, x = 2 + 3 = 5, 2 + 3 = 5, \frac{1}{3} \approx 0.33 where a value is asked."""
     sides = list(given.items)
+    if not _NOT.isdisjoint(map(word_of, given.tokens)):
+        return False
     if set(given.operators) == {"="}:
         if is_name(sides[0]) or TASKS.intersection(sides[0].tokens) or _is_quantity(sides[0], asked):
             sides = sides[1:]

@@ -36,7 +36,7 @@ ORDER = frozenset({"<", ">", "\\le", "\\ge"})
 FLIPPED = {"<": ">", ">": "<", "\\le": "\\ge", "\\ge": "\\le"}
 RELATIONS = ORDER | {
     *("=", "\\ne", "\\in", "\\notin", "\\approx", "\\equiv", "\\subset", "\\subseteq", "\\propto", "\\cong"),
-    *("\\parallel", "\\perp", "\\nmid", "\\mid", "\\to"),
+    *("\\parallel", "\\perp", "\\nmid", "\\mid", "\\to", "\\nequiv"),
 }
 BOUND = "bound"
 """The form of a relation inside of the braces of a set, where its variable has no meaning outside."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import _thread
 import os
 import signal
 import threading
@@ -31,7 +30,8 @@ class FinishTheBatch(TrainerCallback):
         self._trainer, self._before = trainer, before
         self.number: int | None = None
         self._since = 0.0
-        self.timer = threading.Timer(GRACE, _thread.interrupt_main)
+        # A real signal to this thread: it must end what the thread waits for, too.
+        self.timer = threading.Timer(GRACE, signal.pthread_kill, (threading.get_ident(), signal.SIGINT))
         self.timer.daemon = True
 
     def note(self, number: int, _: object) -> None:
@@ -73,7 +73,7 @@ def finishing_the_batch(trainer: DeltaTrainer) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():  # others cannot set handlers
         yield
         return
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before: dict[int, Any] = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     callback = FinishTheBatch(trainer, before)
     trainer.add_callback(callback)
     try:
