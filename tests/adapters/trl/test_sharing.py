@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import huggingface_hub
 import pytest
+import trl.extras.profiling
 
 from delta_rlvr.adapters.trl.sharing import push_page
 from delta_rlvr.runs.tokens_html import tokens_html
@@ -24,8 +25,14 @@ class Html:
 def test_trackers_get_the_token_view_of_every_kept_step(name, tmp_path, monkeypatch):
     logged = []
     trainer = build_real(output_dir=str(tmp_path), run_folder=True, rollouts_every=2, max_steps=4)
-    tracker = SimpleNamespace(Html=Html, log=logged.append, __spec__=ModuleSpec(name, None))
+
+    def log(values, step=None):  # TRL's profiler logs seconds, with a step
+        if "credit/tokens" in values:
+            logged.append(values)
+
+    tracker = SimpleNamespace(Html=Html, log=log, __spec__=ModuleSpec(name, None))
     monkeypatch.setitem(sys.modules, name, tracker)
+    monkeypatch.setattr(trl.extras.profiling, name, tracker, raising=False)
     trainer.log_completions = False
     trainer.args.report_to = [name]  # its own callback would want the real one
     trainer.train()
