@@ -121,7 +121,7 @@ def test_a_file_with_and_without_ids(tmp_path: Path) -> None:
     [
         (
             [{"problem": "A", "answer": 1}, {"problem": "B"}],
-            r"bad\.jsonl, line 2: it has no answer \(looked for answer, final_answer",
+            r"bad\.jsonl, line 2: it has no answer \(looked for answer, final_answer.*'/.*bad\.jsonl\?question=",
         ),
         ([{"problem": "A", "answer": 1}, "", '{"problem": "B",'], r"bad\.jsonl, line 3: not JSON"),
         ([{"answer": 1}], r"line 1: it has no question"),

@@ -74,7 +74,9 @@ class RunFolderCallback(TrainerCallback):
         self._trainer = trainer
         if self.recorder is not None:
             self.recorder.tokenizer = trainer.processing_class
-            self.recorder.viewers.append(partial(track_tokens, trainer.args.report_to))
+            trackers = trainer.args.report_to  # transformers makes it a list
+            assert isinstance(trackers, list)
+            self.recorder.viewers.append(partial(track_tokens, trackers))
         trainer.looks_closely = self.is_sampled
         trainer.observers.append(self.observe)
         trainer.add_callback(self)

@@ -87,8 +87,8 @@ def load_problems(
             fields = read(row)
         except RowError as error:
             raise ValueError(error.in_full(where, text)) from error
-        for what, text in (("question", fields.question), ("answer", fields.answer)):
-            if (torn := _lone_surrogate(str(text))) is not None:
+        for what, words in (("question", fields.question), ("answer", fields.answer)):
+            if (torn := _lone_surrogate(str(words))) is not None:
                 raise ValueError(f"{where}: its {what} holds {torn}, half of a character: remove it")
         name = ids.of(fields.id, fields.question, where)
         prompt, answer, judge = fields.question, fields.answer, fields.grader
