@@ -75,6 +75,13 @@ class DeltaTrainerConfig(GRPOConfig):
         default=10, metadata={"help": "Steps between sampled rollout dumps into the run folder (0: none)."}
     )
     rollout_groups: int = field(default=4, metadata={"help": "Prompts in a rollout dump (0: all)."})
+    all_credit_metrics: bool = field(
+        default=False,
+        metadata={
+            "help": "Send every number of the weights to the console and the trackers, not only the six that tell most. The run folder "
+            "has all of them."
+        },
+    )
     stop_if_not_finite: bool = field(
         default=True,
         metadata={
