@@ -84,6 +84,7 @@ class DeltaTrainer(GRPOTrainer):
                 f"args: DeltaTrainer needs a DeltaTrainerConfig, not {type(args).__name__}; "
                 "it takes every option of GRPOConfig"
             )
+        args.taken_up = True
         super().__init__(model, reward_funcs, args, *others, **kwargs)
         if self.rollout_func is not None:
             self.rollout_func = refusing_empty(self.rollout_func)
