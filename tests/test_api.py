@@ -36,7 +36,7 @@ def test_train_is_the_command(trained, tmp_path, capsys):
 def test_nothing_is_printed_unless_asked_for(tmp_path, capsys):
     api.train(**{**SMALL, "eval_problems": 0}, steps=1, report=False, output=str(tmp_path / "run"))
     assert capsys.readouterr().out == ""
-    assert "1 steps" in (tmp_path / "run" / "log.txt").read_text()
+    assert ": 1 step, " in (tmp_path / "run" / "log.txt").read_text()
 
 
 def test_report_evaluate_and_explain(trained, tmp_path):

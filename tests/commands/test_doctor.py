@@ -101,6 +101,9 @@ def test_a_score_of_few_problems(no_steps, capsys, problems, rough):
 def test_the_time_of_the_whole_run(no_steps, capsys):
     said = " ".join(doctor(capsys, "--steps", 1200, code=0).split())
     assert "3.0 s per step, peak memory 2.0 GB; 1200 steps take about 60 minutes" in said
+    said = " ".join(doctor(capsys, "--steps", 1, code=0).split())
+    assert "; 1 step takes about 3" in said
+    said = " ".join(doctor(capsys, "--steps", 1200, code=0).split())
     # 200 problems, 4 samples each, twice, at 0.05 s: 80 s.
     assert "60 minutes, the held-out scores before and after about 80 s (checkpoints not counted)" in said
     # 64 problems, 32 prompts per batch, 2 steps on each: 4 steps per epoch.

@@ -15,6 +15,7 @@ from command_line import SMALL, assert_same_run, metrics, run_info
 from delta_rlvr import cli
 from delta_rlvr.adapters.trl.recorded import disk_is_full
 from delta_rlvr.cli import main
+from delta_rlvr.training.resuming import how_to_go_on
 
 SAVED = [*SMALL, "--steps", "6", "--save_steps", "2", "--eval_problems", "0"]
 
@@ -36,6 +37,33 @@ def test_a_run_that_diverges_ends_in_one_line(tmp_path, capsys, command):
     folder = next(folder.glob("dapo-seed*"), folder)
     assert run_info(folder)["status"] == "failed"
     assert "not finite" in metrics(folder)[-1]["note"]
+
+
+@pytest.mark.parametrize(
+    ("launch", "command"),
+    [
+        ({}, "delta-rlvr train"),
+        ({"WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1", "GROUP_WORLD_SIZE": "1"}, "delta-rlvr train"),
+        (
+            {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "GROUP_WORLD_SIZE": "1"},
+            "torchrun --nproc_per_node 2 -m delta_rlvr train",
+        ),
+        (
+            {"WORLD_SIZE": "16", "LOCAL_WORLD_SIZE": "8", "GROUP_WORLD_SIZE": "2"},
+            "torchrun --nnodes 2 --nproc_per_node 8 -m delta_rlvr train",
+        ),
+    ],
+)
+def test_the_command_that_goes_on_is_launched_as_the_run_was(tmp_path, monkeypatch, launch, command):
+    """By what torchrun tells its processes; `test_runs.py` asks torchrun itself."""
+    for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in launch.items():
+        monkeypatch.setenv(name, value)
+    (tmp_path / "run.json").write_text("{}")
+    with pytest.raises(KeyboardInterrupt) as ended, how_to_go_on(tmp_path):
+        raise KeyboardInterrupt
+    assert str(ended.value).endswith(f": {command} --output {tmp_path} --resume")
 
 
 FAILS_AT_THE_THIRD_BATCH = """

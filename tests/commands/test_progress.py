@@ -11,7 +11,14 @@ from delta_rlvr.training.progress import LEGEND, Teller, TrainingProgress
 
 
 def line(step, **more):
-    return {"step": step, "loss": 0.01 * step, "entropy": 0.3, "seconds_step": 2.0, **more}
+    return {
+        "step": step,
+        "loss": 0.01 * step,
+        "grad_norm": 12_345.0,
+        "entropy": 0.3,
+        "seconds_step": 2.0,
+        **more,
+    }
 
 
 ROLLOUT = {"reward": 0.25, "signal_groups": 0.5, "length": 52.5, "weight_signal_std": 0.123}
@@ -39,17 +46,28 @@ def test_in_a_pipe(tmp_path):
         "entropy",
         "spread",
         "loss",
+        "grad",
         "s/step",
         "left",
     ]
     # One line in five (100 / 20), the first and the last.
     assert [int(text.split()[0]) for text in lines[2:]] == [1, *range(5, 101, 5)]
-    assert lines[2].split()[:8] == ["1", "0.250", "50%", "52.5", "0.300", "0.123", "+0.0100", "2.00"]
-    assert re.fullmatch(r"\d+:\d\d", lines[2].split()[8])
+    assert lines[2].split()[:9] == [
+        "1",
+        "0.250",
+        "50%",
+        "52.5",
+        "0.300",
+        "0.123",
+        "+0.0100",
+        "1.23e+04",
+        "2.00",
+    ]
+    assert re.fullmatch(r"\d+:\d\d", lines[2].split()[9])
     assert "\x1b" not in told.getvalue()
     # The columns stand under their headings.
     for text in lines[2:]:
-        assert len(text) == len(lines[1])
+        assert len(text) == len(lines[1]) <= 80
 
 
 @pytest.mark.parametrize(

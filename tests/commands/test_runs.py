@@ -89,6 +89,9 @@ def test_two_ranks_go_on_exactly(tmp_path):
     torchrun(*options, "--steps", 4, "--output", tmp_path / "B")
     torchrun(*options, "--steps", 6, "--output", tmp_path / "B", "--resume")
     assert_same_run(tmp_path / "A", tmp_path / "B")
+    told = torchrun(*options, "--steps", 6, "--output", tmp_path / "B", "--resume")
+    again = f"torchrun --nproc_per_node 2 -m delta_rlvr train --output {tmp_path / 'B'} --resume --steps 12"
+    assert f"this run is finished, after 6 steps: nothing is changed. To train on: {again}" in told
 
 
 def test_an_adapter_goes_on_exactly(tmp_path):

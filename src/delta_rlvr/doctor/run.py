@@ -221,7 +221,8 @@ def _take_steps(
         rest = "checkpoints"
     checks.saw(
         "two steps",
-        f"{trial.seconds:.1f} s per step, peak memory {gigabytes(trial.peak)}; {steps} steps take about {_time(trial.seconds * steps)}"
+        f"{trial.seconds:.1f} s per step, peak memory {gigabytes(trial.peak)}; {counted(steps, 'step')} "
+        f"{'takes' if steps == 1 else 'take'} about {_time(trial.seconds * steps)}"
         f"{heldout} ({rest} not counted)",
     )
     if trial.note:

@@ -8,6 +8,7 @@ from typing import Any
 
 from delta_rlvr.score_units import score_unit
 from delta_rlvr.specs import shown_spec
+from delta_rlvr.words import counted
 
 _SETTINGS = {
     "learning_rate": "learning rate",
@@ -33,7 +34,7 @@ def card(info: Mapping[str, Any], drawn: str | None = None) -> str:
         lines.append(f"base_model: {info['model']}")
     lines += ["---", f"# {info['model']}, trained with {info['method']}", ""]
     lines.append(
-        f"Reinforcement learning from verifiable rewards: {info['steps']} steps of `{info['method']}` on "
+        f"Reinforcement learning from verifiable rewards: {counted(info['steps'], 'step')} of `{info['method']}` on "
         f"`{shown_spec(info['task'])}`, seed {info['seed']}, by delta-rlvr with TRL; token weights after [DelTA](https://arxiv.org/abs/2605.21467)."
     )
     final = info.get("final") or {}

@@ -101,7 +101,8 @@ class RunReader:
             self.problems.append(problem)
 
     def _say_status(self) -> None:
-        done = f"{self.info.get('steps', '?')} of {self.info.get('steps_planned') or '?'} steps"
+        planned = self.info.get("steps_planned") or "?"
+        done = f"{self.info.get('steps', '?')} of {planned} {'step' if planned == 1 else 'steps'}"
         words = {
             "running": f"the run has not ended (or it was killed): {done} as of its last word",
             "interrupted": f"the run was interrupted after {done}",

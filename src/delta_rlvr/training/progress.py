@@ -18,13 +18,14 @@ _LOG_WIDTH = 110  # a file has no width: tables should not wrap at 80
 
 _COLUMNS = (
     # heading, key of the metrics, format, width
-    ("step", "step", "{:d}", 6),
+    ("step", "step", "{:d}", 5),
     ("reward", "reward", "{:.3f}", 7),
     ("signal", "signal_groups", "{:.0%}", 7),
     ("length", "length", "{:.1f}", 7),
-    ("entropy", "entropy", "{:.3f}", 8),
+    ("entropy", "entropy", "{:.3f}", 7),
     ("spread", "weight_signal_std", "{:.3f}", 7),
     ("loss", "loss", "{:+.4f}", 8),
+    ("grad", "grad_norm", "{:.3g}", 8),
     ("s/step", "seconds_step", "{:.2f}", 7),
 )
 

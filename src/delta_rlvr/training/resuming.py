@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from delta_rlvr.exit_codes import WorkFailed
 from delta_rlvr.runs import RunFolderError, RunWriter, read_run
 from delta_rlvr.runs.layout import CONTENT, MODEL, RUN
 from delta_rlvr.training.request import NOT_RESTORED, RunRequest, difference_text, differing, option_of
-from delta_rlvr.words import command_line
+from delta_rlvr.words import command_line, counted
 
 
 def finished(settings: Mapping[str, Any], config: DeltaTrainerConfig) -> str | None:
@@ -39,13 +40,13 @@ def finished(settings: Mapping[str, Any], config: DeltaTrainerConfig) -> str | N
         for name, values in differing(before, settings, NOT_RESTORED).items()
     ]
     steps = info["steps"]
-    again = command_line("delta-rlvr", "train", "--output", folder, "--resume", "--steps", 2 * steps)
+    again = command_line(*_launched(), "train", "--output", folder, "--resume", "--steps", 2 * steps)
     judge = ("--reward", before["reward"]) if before.get("reward") else ()
     asked_of = ("--benchmarks", f"task:{before.get('task')}", *judge)
     score = command_line("delta-rlvr", "evaluate", "--model", folder / MODEL, *asked_of)
     return (
-        f"this run is finished, after {steps} steps: nothing is changed{''.join(f'; {one}' for one in asked)}. To train on: {again}. "
-        f"To score it in another way: {score}"
+        f"this run is finished, after {counted(steps, 'step')}: nothing is changed{''.join(f'; {one}' for one in asked)}. "
+        f"To train on: {again}. To score it in another way: {score}"
     )
 
 
@@ -108,11 +109,20 @@ def _kept(folder: Path, compared: str) -> str:
     if compared:
         kept = f"checkpoint-{whole[-1]} is kept" if whole else "no checkpoint was written yet"
         return f"in {compared}: {kept}; the same command keeps finished runs and goes on with this one"
-    again = command_line("delta-rlvr", "train", "--output", folder, "--resume")
+    again = command_line(*_launched(), "train", "--output", folder, "--resume")
     if not whole:
         start = f"; start again with: {again}" if (folder / RUN).exists() else ""
         return f"no checkpoint was written yet (`save_steps` says how often){start}"
     return f"checkpoint-{whole[-1]} is kept; go on with: {again}"
+
+
+def _launched() -> tuple[str, ...]:
+    """How this process was started: alone, or by torchrun beside others."""
+    local, nodes = os.environ.get("LOCAL_WORLD_SIZE"), os.environ.get("GROUP_WORLD_SIZE", "1")
+    if local is None or os.environ.get("WORLD_SIZE") == "1":
+        return ("delta-rlvr",)
+    several = ("--nnodes", nodes) if nodes != "1" else ()
+    return ("torchrun", *several, "--nproc_per_node", local, "-m", "delta_rlvr")
 
 
 def _first_line(error: BaseException) -> str:

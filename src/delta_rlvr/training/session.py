@@ -47,6 +47,7 @@ from delta_rlvr.training.resuming import (
     how_to_go_on,
     step_to_resume_from,
 )
+from delta_rlvr.words import counted
 from rlvr_graders import RewardFunction
 
 
@@ -216,8 +217,8 @@ class _Session:
         """The steps that are left; the weights of the last checkpoint, where none is."""
         done, steps = self.step or 0, self.trainer.planned_steps
         self.teller.say(
-            f"{self.config.method} on {shown_spec(self.options.task)}: {steps} steps, {len(self.reward.problems)} problems, "
-            f"{self.config.num_generations} responses each"
+            f"{self.config.method} on {shown_spec(self.options.task)}: {counted(steps, 'step')}, "
+            f"{counted(len(self.reward.problems), 'problem')}, {self.config.num_generations} responses each"
         )
         checkpoint = self.folder / f"checkpoint-{done}"
         if done and done >= steps:
