@@ -19,7 +19,7 @@ from delta_rlvr.evaluate import (
     evaluate_policy,
     evaluation,
 )
-from delta_rlvr.evaluate.benchmarks import load_benchmark
+from delta_rlvr.evaluate.benchmarks import BENCHMARKS, load_benchmark
 from delta_rlvr.evaluate.evaluation import EvaluationRequest, sampling_settings
 from delta_rlvr.evaluate.progress import ConsoleProgress
 from delta_rlvr.evaluate.records import Completion, Sample, SampleKey
@@ -63,6 +63,10 @@ def test_list(capsys, monkeypatch):
         "livecodebench",
     ):
         assert words in printed
+    assert max(map(len, printed.splitlines())) <= 80
+    told = printed.split()
+    for benchmark in BENCHMARKS.values():  # each name whole, and where it is from
+        assert {benchmark.name, benchmark.files[0], str(benchmark.hub).split()[0]} <= set(told)
 
 
 def test_sample_continue_rescore_compare(tmp_path, capsys):

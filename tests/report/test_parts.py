@@ -369,6 +369,24 @@ class TestTokenView:
 
 
 class TestDynamics:
+    def test_weights_that_hardly_differ_have_no_correlations(self, tmp_path):
+        """The second step's weights have a standard deviation of 0.4 % of their mean: their ranks are of rounding."""
+        with RunWriter.create(tmp_path / "run", RunDescription("minimal", "delta", 0, "m", "t")) as writer:
+            for step, std in enumerate((0.2, 0.004, 0.3), start=1):
+                line = {"weight_signal_mean": 1.0, "weight_signal_std": std, "rank_positive": 0.5}
+                writer.log({"step": step, "saturated": 0.1, **line})
+        run = read_run(tmp_path / "run")
+        table = columns(run, panels([run]))
+        assert table["rank_positive"] == [0.5, None, 0.5]
+        assert table["saturated"] == [0.1] * 3
+
+    def test_a_run_of_such_weights_has_no_panel_of_them(self, tmp_path):
+        with RunWriter.create(tmp_path / "run", RunDescription("minimal", "delta", 0, "m", "t")) as writer:
+            for step in (1, 2):
+                line = {"weight_signal_mean": 1.0, "weight_signal_std": 0.004, "rank_positive": 0.5}
+                writer.log({"step": step, "reward": 0.5, **line})
+        assert [panel["title"] for panel in panels([read_run(tmp_path / "run")])] == ["Reward"]
+
     def test_panels_hold_only_what_was_measured(self, tmp_path):
         with RunWriter.create(tmp_path / "run", RunDescription("minimal", "dapo", 0, "m", "t")) as writer:
             for step in range(1, 2 * POINTS):

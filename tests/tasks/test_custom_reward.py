@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from delta_rlvr.tasks.custom_reward import CustomReward, RewardError
@@ -34,8 +36,19 @@ def words(completions, **columns):
 def one(completions, **columns):
     return 1.0
 
+import asyncio
+loops = []
+
 async def later(completions, **columns):
-    return [1.0]
+    async def judged(text):
+        loops.append(asyncio.get_running_loop())
+        await asyncio.sleep(0)
+        return len(text) / 4
+    return await asyncio.gather(*map(judged, completions))
+
+async def later_breaks(completions, **columns):
+    await asyncio.sleep(0)
+    return [1 / 0 for _ in completions]
 
 def nothing(x):
     return [1.0]
@@ -78,6 +91,22 @@ def test_a_chat_is_given_as_messages_and_none_is_no_reward(place):
     assert (verdict.score, verdict.failed) == (0.0, True)
 
 
+def test_it_may_be_async(place):
+    """TRL's signature again. All calls share a loop: a connection that one opened is not closed in the next."""
+    reward = CustomReward(place("later"))
+    reward.problems = {"a": problem(), "b": problem()}
+    scores = reward(prompts=["p", "p"], completions=["a", "ab"], id=["a", "b"])
+    assert scores == [0.25, 0.5]
+    assert reward.grade(problem(), "abc").score == 0.75
+    (loop,) = set(reward.function.__globals__["loops"])
+    assert loop.is_running()
+
+    async def within_a_notebook():
+        return reward.grade(problem(), "a").score
+
+    assert asyncio.run(within_a_notebook()) == 0.25
+
+
 def test_a_function_that_expects_texts_learns_that_it_got_messages(place):
     reward = CustomReward(place("breaks"))
     with pytest.raises(RewardError, match=r"ZeroDivisionError.*its text is completion\[0\]\['content'\]"):
@@ -88,6 +117,7 @@ def test_a_function_that_expects_texts_learns_that_it_got_messages(place):
     ("name", "words"),
     [
         ("breaks", r"breaks' failed with ZeroDivisionError: division by zero \(.*my.py, line 16\)"),
+        ("later_breaks", r"later_breaks' failed with ZeroDivisionError: .*my.py, line 39\)"),
         ("few", "few' gave 1 rewards for 2 completions"),
         ("words", "words' gave 'good': give a finite number, or None"),
         ("one", "one' gave 1.0: give a list, one reward per completion"),
@@ -104,7 +134,6 @@ def test_what_it_gives_is_checked(place, name, words):
     ("name", "words"),
     [
         ("lenght", r"there is no function 'lenght' in .*; did you mean 'length'\? \(it has length, said"),
-        ("later", "is async: give a plain function"),
         ("nothing", "takes x: it must take `completions`"),
     ],
 )

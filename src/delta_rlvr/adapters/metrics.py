@@ -6,6 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 PREFIX = "credit/"
+TOLD = (
+    "signal_groups",
+    "weight_signal_mean",
+    "weight_signal_std",
+    "update_share_positive",
+    "update_share_plain",
+    "reliability",
+)
+"""The numbers that tell most: those that TRL's console line and trackers get unless they are to have all."""
 
 
 def tracked(values: Mapping[str, Any]) -> dict[str, Any]:

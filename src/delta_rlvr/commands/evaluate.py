@@ -142,7 +142,7 @@ def run(args: argparse.Namespace) -> int:
     """The subcommand."""
     console = make_console(160)
     if args.list and not args.select:
-        console.print(display.list_table())
+        print("\n".join(display.listed()))
         return ExitCode.DONE
     if args.compare:
         return _compare(args, console)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import textwrap
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from rich.markup import escape
@@ -22,29 +24,41 @@ from delta_rlvr.tasks.registry import BUILT_IN
 from delta_rlvr.terminal import add_columns
 
 _NEARLY_ALL = 0.9
+_COLUMNS = 80
+_GRADERS = ("math", "code", "choice")
 
 
-def list_table() -> Table:
-    """Every benchmark, and whether its data is here."""
-    where = os.environ.get(VARIABLE, "(not set)")
-    caption = f"{VARIABLE} = {where}    * endless: --limit asks for more or fewer"
-    table = Table(title="Benchmarks", caption=caption)
-    for column in ("name", "questions", "grader", "file below $" + VARIABLE, "here", "else from the hub"):
-        table.add_column(column, justify="right" if column == "questions" else "left", overflow="fold")
-    for benchmark in BENCHMARKS.values():
-        table.add_row(
-            benchmark.name,
-            str(benchmark.questions),
-            benchmark.template.grader,
-            benchmark.files[0],
-            "yes" if local_file(benchmark.files) else "no",
-            str(benchmark.hub),
+def listed() -> list[str]:
+    """Every benchmark by how it is graded, with its number of questions and where its data is."""
+    column = max(map(len, [*BENCHMARKS, *BUILT_IN])) + 2
+    lines = [f"{VARIABLE} = {os.environ.get(VARIABLE, '(not set)')}"]
+
+    def entry(name: str, questions: str, said: str) -> None:
+        lead = f"  {name:<{column}}{questions:>5}  "
+        lines.extend(
+            textwrap.wrap(
+                said,
+                _COLUMNS,
+                initial_indent=lead,
+                subsequent_indent=" " * len(lead),
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
         )
+
+    by_grader = sorted(BENCHMARKS.values(), key=lambda one: _GRADERS.index(one.template.grader))
+    for grader, group in groupby(by_grader, key=lambda one: one.template.grader):
+        lines += ["", f"graded as {grader}: questions, file below ${VARIABLE}, else from the hub"]
+        for one in group:
+            here = "here" if local_file(one.files) else "not here"
+            entry(one.name, str(one.questions), f"{one.files[0]} ({here}), else {one.hub}")
+    lines += ["", "built in, endless (--limit asks for more or fewer):"]
     for name in BUILT_IN:
-        table.add_row(name, f"{TASK_QUESTIONS}*", "its own", "built in", "yes", "-")
-    table.add_row("PATH", "all", "math", "any .jsonl, .json, .csv or .parquet of {problem, answer}", "-", "-")
-    table.add_row("task:SPEC", "", "its own", "any task that `train` takes; its held-out problems", "-", "-")
-    return table
+        entry(name, str(TASK_QUESTIONS), "its own grader")
+    lines += ["", "of your own:"]
+    entry("FILE", "all", "any .jsonl, .json, .csv or .parquet of {problem, answer}")
+    entry("task:SPEC", "", "any task that `train` takes; its held-out problems")
+    return lines
 
 
 def result_table(result: EvaluationResult) -> Table:

@@ -7,9 +7,11 @@ from typing import Any
 from delta_rlvr.files import is_number
 from delta_rlvr.runs import RunReader
 from delta_rlvr.runs.layout import round_significant
+from delta_rlvr.weight_words import hardly_differ
 
 # A page of many runs must stay light: beyond this, n steps become one point (the last step always stands alone).
 POINTS = 1500
+_RANKS = ("rank_positive", "rank_negative")
 
 Line = tuple[str, str, str]
 """A metric, what its line is called, and how it is drawn."""
@@ -114,7 +116,7 @@ _MORE_PANELS: tuple[tuple[str, str, tuple[Line, ...]], ...] = (
 
 def panels(runs: list[RunReader]) -> list[dict[str, Any]]:
     """The panels for which at least one run has a number, with only the lines that some run has."""
-    known = {key for run in runs for line in run.metrics for key, value in line.items() if is_number(value)}
+    known = {key for run in runs for line in _telling(run) for key, value in line.items() if is_number(value)}
     shown, primary = [], {title for title, _, _ in _PANELS}
     for title, words, lines in (*_PANELS, *_MORE_PANELS):
         kept = [{"key": key, "label": label, "line": line} for key, label, line in lines if key in known]
@@ -123,10 +125,23 @@ def panels(runs: list[RunReader]) -> list[dict[str, Any]]:
     return shown
 
 
+def _telling(run: RunReader) -> list[dict[str, Any]]:
+    """The run's metrics, without rank correlations of weights that hardly differ: those rank differences that do nothing."""
+    return [
+        {key: value for key, value in line.items() if key not in _RANKS} if _alike(line) else line
+        for line in run.metrics
+    ]
+
+
+def _alike(line: dict[str, Any]) -> bool:
+    mean, std = line.get("weight_signal_mean"), line.get("weight_signal_std")
+    return is_number(mean) and is_number(std) and hardly_differ(mean, std)
+
+
 def columns(run: RunReader, shown: list[dict[str, Any]], points: int = POINTS) -> dict[str, list[Any]]:
     """The run's metrics as columns. Where there are more steps than `points`, n steps become one point, which has the first known value
     of each metric: some are known at few steps only, and none of them must be lost."""
-    lines = run.metrics
+    lines = _telling(run)
     stride = max(1, -(-len(lines) // points))
     body = lines[:-1]
     parts = [body[start : start + stride] for start in range(0, len(body), stride)]

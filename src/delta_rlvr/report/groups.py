@@ -15,6 +15,7 @@ from delta_rlvr.specs import shown_spec
 _OWN = {
     *("seed", "data_seed", "output", "output_dir", "run_name", "logging_dir"),
     *("resume", "resume_from_checkpoint", "report", "show_methods", "save_total_limit"),
+    "all_credit_metrics",
 }
 
 

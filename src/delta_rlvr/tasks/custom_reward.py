@@ -5,13 +5,16 @@
 
 It is named by where it is: `my.py:reward` or `my_package.rewards:reward`. It gets lists of the same length, by name: `prompts`,
 `completions` (texts, or messages where the prompt is a chat), and every column of the rows of the file or data set. In training it
-gets what TRL gives, too (`completion_ids`, `trainer_state`, `log_extra`, `log_metric`).
+gets what TRL gives, too (`completion_ids`, `trainer_state`, `log_extra`, `log_metric`). It may be `async`, as in TRL.
 """
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import inspect
 import math
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -53,8 +56,6 @@ class CustomReward:
             raise RewardError(
                 f"reward={spec!r}: there is no function {name!r} in {where}{did_you_mean(name, known)} ({has})"
             )
-        if inspect.iscoroutinefunction(function):
-            raise RewardError(f"reward={spec!r} is async: give a plain function")
         self.__name__ = name  # TRL logs the reward under it
         self.last_verdicts: list[Verdict] = []
         self.spec = spec
@@ -103,6 +104,8 @@ class CustomReward:
             given = {name: value for name, value in given.items() if name in self.parameters}
         try:
             scores = self.function(**given)
+            if inspect.iscoroutine(scores):
+                scores = asyncio.run_coroutine_threadsafe(scores, _event_loop()).result()
         except Exception as error:
             hint = ""
             if completions and not isinstance(completions[0], str):
@@ -150,6 +153,14 @@ def judged_by(reward: str | None) -> dict[str, Any]:
 def judged_by_function(problems: Iterable[Problem]) -> list[Problem]:
     """The same problems, marked as judged by a custom reward."""
     return [replace(problem, grader=GRADER) for problem in problems]
+
+
+@functools.cache
+def _event_loop() -> asyncio.AbstractEventLoop:
+    """The loop of async rewards, on a thread of its own: one for all calls, so that what a function keeps open stays so."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="async rewards", daemon=True).start()
+    return loop
 
 
 def _columns(problems: Sequence[Problem]) -> dict[str, list[Any]]:

@@ -42,6 +42,7 @@ _INCIDENTAL = (
     "run_name",
     "save_total_limit",
     "show_methods",
+    "all_credit_metrics",
 )
 
 

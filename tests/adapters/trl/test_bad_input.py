@@ -2,14 +2,17 @@
 
 import json
 import math
+import warnings
 
 import pytest
 import torch
 import transformers
-from trl import GRPOConfig
+from datasets import Dataset
+from trl import GRPOConfig, GRPOTrainer
 
 from delta_rlvr.adapters.trl import DeltaTrainer, DeltaTrainerConfig
 from delta_rlvr.credit import Delta
+from delta_rlvr.models.load import load_policy
 from replayed_training import build, make_model, parameters_of, rollout, settings_of
 
 
@@ -52,6 +55,26 @@ def test_all_rewards_missing():
     with pytest.warns(UserWarning, match="no contrast to learn from"):
         trainer.train()
     assert all(torch.equal(value, before[name]) for name, value in parameters_of(trainer).items())
+
+
+@pytest.mark.parametrize(("trainer", "warned"), [(GRPOTrainer, True), (DeltaTrainer, False)])
+def test_a_trainer_that_is_not_ours_does_not_take_the_method_in_silence(trainer, warned):
+    model, tokenizer = load_policy("builtin")
+    made = trainer(
+        model=model,
+        reward_funcs=lambda completions, **_: [float(len(text)) for text in completions],
+        args=config(method="delta"),
+        train_dataset=Dataset.from_dict({"prompt": ["1 + 1 = "] * 8}),
+        processing_class=tokenizer,
+    )
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        made.train()
+    about = [
+        str(one.message) for one in said if "DeltaTrainer in the place of GRPOTrainer" in str(one.message)
+    ]
+    assert len(about) == warned
+    assert all("method='delta'" in one for one in about)
 
 
 def test_the_config_has_to_be_ours():

@@ -40,6 +40,7 @@ EQUAL = {
 
 @pytest.mark.parametrize(("reward", "settings"), EQUAL.values(), ids=EQUAL.keys())
 def test_no_side_no_weight_and_no_signal(reward, settings):
+    settings = {"all_credit_metrics": True, **settings}
     trainer = build("delta", reward=reward, max_steps=1, logging_steps=1, **settings)
     trainer.train()
     (batch,) = trainer.batches

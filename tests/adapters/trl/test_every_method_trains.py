@@ -59,7 +59,7 @@ def test_three_steps_with_lora(method):
     ids=["late", "a pass of its own"],
 )
 def test_what_a_run_logs_and_shows_to_observers(settings, absent):
-    trainer = build_real("delta", logging_steps=1, **settings)
+    trainer = build_real("delta", logging_steps=1, all_credit_metrics=True, **settings)
     batches = trainer.batches
     trainer.looks_closely = lambda step: True
     trainer.train()

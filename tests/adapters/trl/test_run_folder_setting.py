@@ -8,6 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from delta_rlvr.adapters.metrics import PREFIX, TOLD
 from delta_rlvr.adapters.trl import DeltaTrainerConfig
 from delta_rlvr.report.comparison import comparison
 from delta_rlvr.report.dynamics import panels
@@ -27,8 +28,8 @@ def test_a_script_gets_the_whole_folder(tmp_path):
     assert (run.info["engine"], run.info["method"], run.info["seed"]) == ("trl", "delta", 3)
     assert run.info["settings"]["reward"] == "letters"
     assert [line["step"] for line in run.metrics] == [1, 2, 3, 4]
-    logged = [line for line in trainer.state.log_history if "credit/weight_std" in line]
-    assert [line["weight_std"] for line in run.metrics] == [line["credit/weight_std"] for line in logged]
+    solved = [batch.record.summary()["weight_std"] for batch in trainer.batches]
+    assert [line["weight_std"] for line in run.metrics] == solved
     assert {line["group"] for line in run.rollouts(2)} == {0}
     with np.load(tmp_path / "tokens.npz") as sums:
         tokens = sum(int((batch.record.side != 0).sum()) for batch in trainer.batches)
@@ -43,6 +44,34 @@ def test_a_script_gets_the_whole_folder(tmp_path):
     assert not (tmp_path / "README.md").exists()  # TRL's card, which says nothing of the method
     with pytest.raises(RunFolderError, match="holds a run already"):
         build_real(output_dir=str(tmp_path), **DUE).train()
+
+
+@pytest.mark.parametrize("every", [1, 2])
+def test_trackers_get_six_numbers_or_all_and_the_folder_gets_all(tmp_path, every):
+    """Whoever logs every second step gets the means of two, the folder too."""
+    given = DUE | {"rollouts_every": 1, "logging_steps": every}
+    tracked = []
+    for name, settings in (("six", {}), ("all", {"all_credit_metrics": True})):
+        trainer = build_real(output_dir=str(tmp_path / name), **settings, **given)
+        trainer.train()
+        lines = [line for line in trainer.state.log_history if "loss" in line]
+        tracked.append([{key: line[key] for key in line if key.startswith(PREFIX)} for line in lines])
+    some, every_one = tracked
+    assert set().union(*some) == {f"{PREFIX}{name}" for name in TOLD}
+    assert len(every_one[0]) > 30
+    for few, many in zip(some, every_one, strict=True):
+        assert few == {key: many[key] for key in few}
+    folders = [
+        [
+            {key: value for key, value in line.items() if not key.startswith(("seconds_", "time"))}
+            for line in read_run(tmp_path / name).metrics
+        ]
+        for name in ("six", "all")
+    ]
+    assert folders[0] == folders[1]
+    for line, logged in zip(folders[0], every_one, strict=True):
+        for key, value in logged.items():
+            assert line[key.removeprefix(PREFIX)] == value
 
 
 def test_it_resumes_in_the_same_folder(tmp_path):

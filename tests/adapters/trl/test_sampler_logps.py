@@ -63,7 +63,8 @@ def test_a_token_that_the_sampler_could_not_score_counts_as_certain():
         output["logprobs"] = [[None, *rest] for _, *rest in output["logprobs"]]  # as TRL gives vLLM's NaN
         return output
 
-    trainer = build("surprise", "accumulation 4", rollout_func=holes, logps_from="sampler", logging_steps=1)
+    settings = {"logps_from": "sampler", "logging_steps": 1, "all_credit_metrics": True}
+    trainer = build("surprise", "accumulation 4", rollout_func=holes, **settings)
     trainer.train()
     for batch in trainer.batches:
         logps = sampled(batch).clone()

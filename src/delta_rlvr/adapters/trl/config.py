@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass, field, fields
 
 from trl import GRPOConfig
@@ -75,6 +76,13 @@ class DeltaTrainerConfig(GRPOConfig):
         default=10, metadata={"help": "Steps between sampled rollout dumps into the run folder (0: none)."}
     )
     rollout_groups: int = field(default=4, metadata={"help": "Prompts in a rollout dump (0: all)."})
+    all_credit_metrics: bool = field(
+        default=False,
+        metadata={
+            "help": "Send every number of the weights to the console and the trackers, not only the six that tell most. The run folder "
+            "has all of them."
+        },
+    )
     stop_if_not_finite: bool = field(
         default=True,
         metadata={
@@ -97,6 +105,7 @@ class DeltaTrainerConfig(GRPOConfig):
     )
 
     def __post_init__(self) -> None:
+        self.taken_up = False  # a DeltaTrainer that gets this config says so here
         # A rule object is kept as it is; what is written into files is how it is spelled.
         self._method = get_method(self.method)
         self.method = self._method.name
@@ -141,6 +150,16 @@ class DeltaTrainerConfig(GRPOConfig):
         if self.deepspeed_plugin is not None:
             # DeepSpeed clips gradients itself, and a config that does not name the norm would leave them as they are.
             self.deepspeed_plugin.deepspeed_config.setdefault("gradient_clipping", self.max_grad_norm)
+
+    def get_warmup_steps(self, num_training_steps: int) -> int:
+        # Every trainer asks this when its training begins, and so can be told that it does not know `method`.
+        if not self.taken_up:
+            warnings.warn(
+                f"this DeltaTrainerConfig was not given to a DeltaTrainer: method={self.method!r} and its other settings of delta_rlvr "
+                "do nothing, and no token is weighed. Use DeltaTrainer in the place of GRPOTrainer",
+                stacklevel=2,
+            )
+        return super().get_warmup_steps(num_training_steps)
 
     def _group_problem(self) -> str | None:
         """Why the responses of a rollout batch make no whole groups, in the options that set them, with values that would do."""

@@ -39,7 +39,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from trl import GRPOTrainer
 
-from delta_rlvr.adapters.metrics import PREFIX, tracked
+from delta_rlvr.adapters.metrics import PREFIX, TOLD
 from delta_rlvr.adapters.token_advantages import for_loss
 from delta_rlvr.adapters.trl.capture import Capture
 from delta_rlvr.adapters.trl.checks import refuse_infinite, refusing_empty
@@ -84,6 +84,7 @@ class DeltaTrainer(GRPOTrainer):
                 f"args: DeltaTrainer needs a DeltaTrainerConfig, not {type(args).__name__}; "
                 "it takes every option of GRPOConfig"
             )
+        args.taken_up = True
         super().__init__(model, reward_funcs, args, *others, **kwargs)
         if self.rollout_func is not None:
             self.rollout_func = refusing_empty(self.rollout_func)
@@ -94,6 +95,9 @@ class DeltaTrainer(GRPOTrainer):
             )
         self.seconds: dict[str, float] = defaultdict(float)
         """Seconds by phase since somebody last cleared it."""
+        self.untold: dict[str, float] = {}
+        """The numbers of the weights of the last line of the log that only the run folder gets."""
+        self._untold_yet: dict[str, list[float]] = defaultdict(list)
         self.observers: list[Callable[[RolloutBatch], None]] = []
         """Called with every training rollout batch, on every rank."""
         self.looks_closely: Callable[[int], bool] = lambda step: False
@@ -245,14 +249,13 @@ class DeltaTrainer(GRPOTrainer):
         contrast = advantages.masked_fill(rollout.alike, 0.0)
         with self._timed("credit"):
             record = self._weigher.weigh(capture, rollout, contrast)
-        metrics = self._metrics["train"]
         values = record.summary()
         if self.method.rule.constant:
             values = {"zero_advantage": values["zero_advantage"]}
         if capture.stream.needs_hidden:
             values["store_bytes"] = float(record.store_bytes)
-        for name, value in tracked(values).items():
-            metrics[name].append(value)
+        for name, value in values.items():
+            self._note_metric(name, value)
         if self.observers:
             vocabulary = max(len(self._tokenizer), self._causal_model().get_input_embeddings().num_embeddings)
             batch = self._weigher.show(capture, rollout, contrast, record, vocabulary)
@@ -263,6 +266,12 @@ class DeltaTrainer(GRPOTrainer):
             return advantages
         # Every loss of TRL is homogeneous in A, so weighing the advantage is weighing the loss (Eq. 8).
         return advantages[:, None] * record.padded(record.weights, capture.mask).to(advantages.dtype)
+
+    def _note_metric(self, name: str, value: float) -> None:
+        if self.args.all_credit_metrics or name in TOLD:
+            self._metrics["train"][f"{PREFIX}{name}"].append(value)
+        else:
+            self._untold_yet[name].append(value)
 
     @property
     def _closely(self) -> bool:
@@ -409,9 +418,21 @@ class DeltaTrainer(GRPOTrainer):
         groups = group_numbers(whole, self.num_generations)
         compared = [whole] if summed else parts.unbind(1)
         alike = torch.stack([rewarded_alike(one, groups) for one in compared]).all(0)
-        self._metrics["train"][f"{PREFIX}signal_groups"].append(1 - alike.float().mean().item())
+        self._note_metric("signal_groups", 1 - alike.float().mean().item())
         first = self.accelerator.process_index * count
         self._rewards, self._alike = whole[first : first + count], alike[first : first + count]
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        assert self.model is not None
+        if self.model.training:
+            # As TRL averages what it logs: over the steps since the last line, without those that are not known.
+            known = {
+                name: [value for value in values if not math.isnan(value)]
+                for name, values in self._untold_yet.items()
+            }
+            self.untold = {name: sum(values) / len(values) for name, values in known.items() if values}
+            self._untold_yet.clear()
+        super().log(logs, start_time)
 
     def training_step(self, *args: Any, **kwargs: Any) -> Any:
         before = sum(self.seconds[phase] for phase in ("generate", "logps", "reward", "credit"))
@@ -469,7 +490,7 @@ class DeltaTrainer(GRPOTrainer):
             )
         logps = output["sampling_per_token_logps"]
         unknown = logps[_valid_tokens(output)].isnan().float().mean().item()
-        self._metrics["train"][f"{PREFIX}unknown_logps"].append(unknown)
+        self._note_metric("unknown_logps", unknown)
         return logps.nan_to_num(nan=0.0).clamp(max=0)
 
     @contextlib.contextmanager
