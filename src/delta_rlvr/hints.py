@@ -40,7 +40,9 @@ def _nearest(path: Path, fits: Callable[[Path], bool]) -> Path | None:
         return beside / path.name
     # Without what all of them may end in: nope.jsonl is not near unicode.jsonl.
     names = [one.name for one in beside.expanduser().iterdir() if fits(one)]
-    stems = difflib.get_close_matches(path.stem, {name.partition(".")[0] or name for name in names}, n=1)
+    stems = difflib.get_close_matches(
+        path.name.partition(".")[0] or path.name, {name.partition(".")[0] or name for name in names}, n=1
+    )
     close = difflib.get_close_matches(
         path.name, [name for name in names if name.startswith(tuple(stems))], n=1, cutoff=0
     )

@@ -168,17 +168,17 @@ def test_compare(arguments, words, capsys, tmp_path):
 
 def test_compare_takes_the_settings_file_of_train(monkeypatch, capsys, tmp_path):
     """What `train --config` advises at its end: the file names a method and a folder, which a comparison has of its own."""
-    from delta_rlvr.training import compare
+    from delta_rlvr.training import compare, plan
 
     runs = []
-    monkeypatch.setattr(compare, "train", lambda request, *_, **__: runs.append(request.build()))
+    monkeypatch.setattr(plan, "train", lambda request, *_, **__: runs.append(request.build()))
     monkeypatch.setattr(compare, "conclude", lambda *_: None)
     file = tmp_path / "mine.yaml"
     file.write_text(
         f"method: surprise\noutput: {tmp_path}/mine\nseed: 7\nsteps: 3\nresume: true\neval_problems: 5\n"
     )
     advised = shlex.split(advised_comparison("surprise", RunRequest(file=str(file))))
-    assert main([*advised[1:], "--seeds", "1", "--output", str(tmp_path / "all")]) == 0
+    assert main([*advised[1:], "--seeds", "1", "--output", str(tmp_path / "all"), "--without-signal"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert f"compare does not use method: surprise, output: {tmp_path}/mine, resume: True." in said
     assert [(config.method, config.seed, config.max_steps) for _, config in runs] == [

@@ -64,7 +64,7 @@ def test_a_reward_of_ones_own_trains_the_bundled_policy(trained):
     assert f"{after['accuracy']:.3f}" in log
     assert "%" not in log.split("held-out mean reward (")[1].replace("95 % interval", "")
     facts = unpacked(trained / "report.html")["page"]["comparison"]
-    assert f"a mean reward of {info['final']['before']['accuracy']:.3f}" in facts["sentence"]
+    assert f"a mean reward of {info['final']['before']['accuracy']:.3f}" in facts["verdict"]
     shown = dict(facts["evaluations"][0]["heldout_after"])
     # What `evaluate` shows as "-" is not shown, nor is every number that the function ever gave.
     assert "benchmarks.heldout.without_answer" not in shown

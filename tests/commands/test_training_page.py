@@ -67,7 +67,8 @@ def test_every_flag_exists():
     others = {"methods", "seeds", "config", "help", "help-all", "nproc_per_node", "config_file", "cpu"}
     others |= {"trl-tests", "vocabulary"}  # of scripts/trl_suite.py
     others |= {"no-steps", "processes"}  # of doctor
-    others |= {"learning-rates", "tuning-seeds"}  # of compare
+    others |= {"learning-rates", "tuning-seeds", "parallel", "list", "only", "without-signal"}  # of compare
+    others |= {"array", "gres", "time", "wrap"}  # of sbatch
     others |= {"benchmarks", "max-tokens"}  # of evaluate
     for flag in set(re.findall(r"(?<![\w-])--([a-z][\w-]*)", PAGE)) - others:
         assert flag in known, flag

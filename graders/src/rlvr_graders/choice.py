@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .extract import Extractor, choice_letter, extractor
+from .extract import Extractor, choice_letter, choice_line, extractor
 from .verdict import CORRECT, NO_ANSWER, WRONG, Verdict
+
+OF_A_LINE = ("answer_line", "boxed_or_line")
 
 
 def grade_choice(completion: str, answer: str, *, extract: str | Extractor = "boxed_or_line") -> Verdict:
@@ -21,7 +23,7 @@ def grade_choice(completion: str, answer: str, *, extract: str | Extractor = "bo
         raise ValueError(f"answer={answer!r} is not one letter from A to J: a choice is graded by its letter")
     find = extractor(extract)
     try:
-        given = find(completion)
+        given = find(completion) or (choice_line(completion) if extract in OF_A_LINE else None)
     except Exception as error:
         return Verdict.from_error(error)
     if given is None or not given.strip():

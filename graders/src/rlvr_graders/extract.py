@@ -28,7 +28,7 @@ _NUMBER = re.compile(r"(?:(?<![\w)\]])-)?\d+(?:,\d{3})*(?:\.\d+)?")
 _AFTER_ANSWER = re.compile(r"(?:\s*<\|[^|<>\s]{1,40}\|>|\s*</s>|\.?\s*I hope (?:it|this) is correct\.?)+\s*$")
 _ANSWER_LINE = re.compile(
     r"\b(?:answers?|options?|choice)\b(?:\s+(?:to|of|for)\b[^.:=]{1,60}?)?[\s*_]*"
-    r"(?:\b(?:is|are|would be|should be|must be)(?=[\s*_:=])[\s*_]*[:=]?|[:=])[\s*_]*",
+    r"(?:\b(?:is|are|would be|should be|must be)(?=[\s*_:=\uff1a])[\s*_]*[:=\uff1a]?|[:=\uff1a])[\s*_]*",
     re.IGNORECASE,
 )
 _DENIAL = re.compile(
@@ -41,7 +41,17 @@ _CHOSEN = re.compile(
 )
 
 _MARKUP = re.compile(
-    r"\\(?:math|text)(?:rm|bf|sf|it|tt|normal)?(?![A-Za-z])\s*|\\(?:quad|qquad)(?![A-Za-z])|[{}$*_]|\\[()\[\] ,;!]"
+    r"\\(?:math|text)(?:rm|bf|sf|it|tt|normal)?(?![A-Za-z])\s*|\\(?:quad|qquad)(?![A-Za-z])|[{}$*_`\x22\u201c\u201d]|\\[()\[\] ,;!]"
+)
+# "therefore C", and "C, not B": what is turned down behind the choice is no other one.
+_BEFORE_CHOICE = re.compile(r"^(?:(?:therefore|thus|hence|so|then|clearly|simply)\b[\s,:]*)+", re.IGNORECASE)
+_TURNED_DOWN = re.compile(
+    r"(?<=[A-J)\]]),\s+(?:and\s+)?(?:not|rather than|instead of)\s+(?:[Oo]ption\s+)?[(\[]?[A-J][)\]]?\.?$"
+)
+# A line "Answer - C", and a letter alone below a heading that announces the answer.
+_CHOICE_LINE = re.compile(
+    r"(?:^|\n)(?:[^\n]*\banswer[\s*_]*[-\u2013\u2014]|[\s*_]*#{1,6}[^\n]*\banswer[\s*_:]*\n)\s*(?P<choice>[^\n]{1,20})$",
+    re.IGNORECASE,
 )
 _CHOICE = re.compile(r"(?:(?:[Oo]ption|[Cc]hoice|[Aa]nswer)\b[\s:]*)?[(\[]?\s*([A-J])\s*[)\]]?\s*[.:]?")
 _CHOICE_WITH_TEXT = re.compile(
@@ -117,7 +127,7 @@ def choice_letter(text: str) -> str | None:
     r"""The one letter that an answer chooses: C, (C), \text{(C)}, **C.**, (C) 45; None where it names none or several."""
     if len(text) > MAX_LINE:
         return None
-    plain = " ".join(_MARKUP.sub(" ", text).split())
+    plain = _TURNED_DOWN.sub("", _BEFORE_CHOICE.sub("", " ".join(_MARKUP.sub(" ", text).split())))
     alone = _CHOICE.fullmatch(plain)
     if alone:
         return alone[1]
@@ -125,6 +135,12 @@ def choice_letter(text: str) -> str | None:
     if with_text is None or _OTHER_CHOICE.search(with_text[2]):
         return None
     return with_text[1]
+
+
+def choice_line(completion: str) -> str | None:
+    """A choice at the end that no other line announces: "Answer - C", or a letter below a heading."""
+    match = _CHOICE_LINE.search(final_answer(completion).rstrip()[-MAX_PHRASE:])
+    return None if match is None or _DENIAL.search(match[0]) else match["choice"]
 
 
 def whole(completion: str) -> str | None:

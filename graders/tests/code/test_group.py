@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -73,4 +74,4 @@ def test_a_burst_between_two_looks_meets_the_limit(monkeypatch):
     settings = CodeSettings(memory_bytes=256 << 20, seconds_per_test=20.0, seconds_total=20.0)
     verdict = grade_code(BURST, FunctionTests("double", (Call((3,), 6),)), settings=settings)
     assert verdict.reason == "used more than 268435456 bytes of memory (test 1 of 1)"
-    assert not list(group._parent().glob(f"{group.NAME}*"))
+    assert not list(group._parent().glob(f"{group.NAME}{os.getpid()}-*"))

@@ -39,11 +39,12 @@ def check_intervals(settings: Any) -> None:
         if interval := one.metadata.get("interval"):
             value = getattr(settings, one.name)
             low, high = map(float, interval[1:-1].split(","))
-            number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            kinds = int if one.type in (int, "int") else (int, float)
+            number = isinstance(value, kinds) and not isinstance(value, bool)
             ends = (value == low and interval[0] == "[") or (value == high and interval[-1] == "]")
-            require(
-                number and (low < value < high or ends), f"{one.name}={value!r}: give a number in {interval}"
-            )
+            wanted = "whole number" if kinds is int else "number"
+            fits = number and (low < value < high or ends)
+            require(fits, f"{one.name}={value!r}: give a {wanted} in {interval}")
 
 
 def require_shape(name: str, value: Tensor, shape: tuple[int, ...], meaning: str) -> None:

@@ -61,7 +61,9 @@ class Teller:
     def say(self, text: str) -> None:
         """A sentence."""
         text = self._wording(text)
-        say(self.console, text)  # the terminal breaks its lines: a command in it can be copied
+        # The terminal itself breaks the lines of a command, which can then be copied.
+        unbroken = "delta-rlvr " in text or not self.console.is_terminal
+        self.console.print(text, markup=False, highlight=False, soft_wrap=unbroken)
         self.log(text)
 
     def show(self, table: Table) -> None:

@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Iterator
 
 from rlvr_graders.code.blocks import MOST_CUTS, MOST_PARSED, bare_blocks, fenced_blocks, inline_blocks
-from rlvr_graders.code.syntax import GIVEN, Block, defines, parse
+from rlvr_graders.code.syntax import GIVEN, Block, Statement, defines, parse
 from rlvr_graders.extract import final_answer
 
 # <|im_end|>, </s>, <end_of_turn>.
@@ -79,16 +79,19 @@ def _complete(chosen: Block, blocks: list[Block], entry_point: str | None) -> st
 
 def _borrowed(names: set[str], others: list[Block]) -> list[str]:
     """Statements of other blocks that bind these names, with what these lack in turn and what fills them: `table[0] = 1`."""
+    binding: dict[str, list[tuple[int, Statement]]] = {}
+    for place, block in enumerate(others):
+        for statement in block.statements:
+            for name in statement.binds | statement.fills:
+                binding.setdefault(name, []).append((place, statement))
     wanted, known, taken = set(names), set[str](), dict[tuple[int, int], str]()
     while wanted:
         name = wanted.pop()
         known.add(name)
-        for place, block in enumerate(others):
-            for statement in block.statements:
-                concerned = statement.binds | statement.fills
-                if not concerned.isdisjoint((name, "*")) and (place, statement.first) not in taken:
-                    taken[place, statement.first] = statement.text
-                    wanted |= statement.takes - statement.binds - known - GIVEN
+        for place, statement in (*binding.get(name, ()), *binding.pop("*", ())):
+            if (place, statement.first) not in taken:
+                taken[place, statement.first] = statement.text
+                wanted |= statement.takes - statement.binds - known - GIVEN
     return [text for _, text in sorted(taken.items())]
 
 

@@ -36,6 +36,7 @@ from .relations import (
     same_sets,
     variables,
 )
+from .spaces import is_space, same_space
 from .structure import ORDER, RELATIONS, Node, letters, read
 from .tokens import Tokens, UnreadableAnswer, is_word, split, step, word_of
 from .words import SAME_WORDS, phrase, same_words
@@ -179,11 +180,14 @@ def _substituted(node: Node) -> Tokens | None:
 
 
 def _same_bold(tokens: Tokens, other: Tokens) -> Tokens:
-    r"""\mathbf{Z} as \mathbb{Z} where the other side has that."""
-    return tuple(
-        blackboard if (blackboard := token.replace("\\mathbf", "\\mathbb")) in other else token
-        for token in tokens
-    )
+    r"""\mathbf{Z} and, where all letters are plain, Z as \mathbb{Z} where the other side has that."""
+    names = {token[-2]: token for token in other if token.startswith("\\mathbb{") and len(token) == 10}
+    if not any(token.startswith("\\mathbb{") for token in tokens):
+        tokens = tuple(names.get(token, token) for token in tokens)
+    bold = {f"\\{font}{{{name}}}": shown for name, shown in names.items() for font in ("mathbf", "vec")}
+    if bold.keys().isdisjoint(tokens):
+        return tokens
+    return tuple("\\oplus" if token == "\\times" else bold.get(token, token) for token in tokens)
 
 
 def _without_domain(node: Node, operators: frozenset[str]) -> Node:
@@ -215,6 +219,8 @@ def _same(asked: Node, given: Node, by: Judge, in_list: bool) -> bool:
     if of_parity is not None:
         return of_parity
     if asked.kind == given.kind == "leaf":
+        if is_space(asked.tokens) or is_space(given.tokens):
+            return same_space(asked.tokens, given.tokens, by)
         return same_leaf(asked, given, by.algebra, in_list=in_list)
     if {asked.kind, given.kind} == {"words", "conditional"}:
         return False  # yes, if n is odd

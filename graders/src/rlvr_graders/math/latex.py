@@ -14,6 +14,7 @@ from . import spelling
 from .characters import MAX_NESTING, check_size, digits_joined, plain_characters
 from .measures import BARE_UNITS
 from .source import Source, as_word, diagonal, grouped, is_language, is_unit, mapped
+from .spaces import GROUPS, PRODUCT, may_hold_spaces, with_products
 from .tokens import Tokens, UnreadableAnswer, is_word, word_of
 from .units import ORDINALS
 
@@ -23,6 +24,7 @@ _DENIED = {
     "=": "\\ne", "\\in": "\\notin", "<": "\\ge", ">": "\\le", "\\le": ">", "\\ge": "<", "\\leq": ">", "\\geq": "<",
     "\\equiv": "\\nequiv",
 }  # fmt: skip
+_AFTER_NAMES = ("(", "_", "\\left")
 _FUNCTION_AND_LETTER = re.compile(r"(sin|cos|tan|cot|sec|csc|log|ln)([a-z])")
 
 
@@ -40,7 +42,10 @@ def tokens_of(raw: str, *, thousands: bool = True, crosses: bool = False) -> Tok
     text = _unmarked(digits_joined(text, thousands=thousands).strip())
     reader = _Reader(text)
     reader.crosses = crosses
+    reader.spaces = may_hold_spaces(text)
     tokens = tuple(reader.math())
+    if reader.spaces:
+        tokens = with_products(tokens, text)
     if reader.crosses:
         tokens = tuple(f"\\vec{{{t}}}" if len(t) == 1 and t.isalpha() else t for t in tokens)
     if "\\times" in tokens:  # bold capitals are vectors there, otherwise matrices
@@ -132,6 +137,8 @@ class _Reader(Source):
             out += ["\\log", "_", "{", self.pending.pop(), "}"]
         elif run.lower() in ("am", "pm") and after_number and not self.pending:
             out.append(as_word(run))
+        elif run in GROUPS and self.following() in _AFTER_NAMES:
+            out.append(f"\\mathbb{{{run}}}")
         elif run == "diag" and self.skip("("):
             out += diagonal(self.math(")"))
         elif run in spelling.COMMAND_WORDS:
@@ -275,7 +282,8 @@ class _Reader(Source):
         elif name == "mapsto":
             out[:] = mapped(out)
         elif name == "times":
-            out.append("\\times" if self.between_vectors(out) or out[-1:] in (["]"], ["\\}"]) else "\\cdot")
+            is_cross = self.between_vectors(out) or out[-1:] in (["]"], ["\\}"])
+            out.append("\\times" if is_cross else PRODUCT if self.spaces else "\\cdot")
         elif name == "circ" and out and out[-1].isdigit() and not self.pending:
             out.append("\\degree")
         elif name == "#" and not out:
@@ -353,7 +361,9 @@ class _Reader(Source):
         )
         is_unit = after_value and (word in BARE_UNITS or word in spelling.UNIT_LETTERS or word in ("C", "F"))
         is_short = name == "operatorname" and word in ("sh", "ch", "th")
-        if word == "diag" and self.skip("("):
+        if word in GROUPS and self.following() in _AFTER_NAMES:
+            out.append(f"\\mathbb{{{word}}}")
+        elif word == "diag" and self.skip("("):
             out += diagonal(self.math(")"))
         elif (word in spelling.FUNCTIONS or is_short) and not is_unit:
             self.command(word, out, True, False)

@@ -27,6 +27,8 @@ class Source:
         self.depth = 0
         self.crosses = False
         r"""Whether letters are vectors although no arrow says so, as in u \cdot (v \times w)."""
+        self.spaces = False
+        r"""Whether \times may stand between groups, rings or spaces."""
         self.tables = 0
         """How many matrices or cases are open: only there a new line is a new row."""
         self.in_unit = False

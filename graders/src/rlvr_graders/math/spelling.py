@@ -102,7 +102,7 @@ ALIASES = {
     **dict.fromkeys(("Leftrightarrow", "leftrightarrow", "Longleftrightarrow"), "iff"), "dddot": "ddot",
     "neq": "ne", "tg": "tan", "ctg": "cot", "cosec": "csc", "sgn": "sign", "lbrace": "{", "rbrace": "}", "textdegree": "degree",
     "degrees": "degree", "infin": "infty", "dollar": "$", "textdollar": "$", "texteuro": "euro", "bar": "overline",
-    "lnot": "neg", "widetilde": "tilde", "widehat": "hat", "widebar": "overline",
+    "lnot": "neg", "Bbb": "mathbb", "widetilde": "tilde", "widehat": "hat", "widebar": "overline",
 }  # fmt: skip
 """Another name for the same command."""
 SIGNS = {

@@ -365,6 +365,9 @@ def _residue(tokens: Tokens) -> Node | None:
         return None
     at = tokens.index("\\mod")
     value, modulus = tokens[:at], tokens[at + 1 :]
+    if filled(modulus, _SEPARATORS) != [bare(modulus)]:
+        body = take_conditions(tokens)[0]
+        return _residue(body) if len(body) < len(tokens) else None  # 3 \\pmod 5, 4 are two answers
     if value[-1:] == ("(",) and modulus[-1:] == (")",):
         value, modulus = value[:-1], modulus[:-1]
     if not bare(value) or not bare(modulus) or not CLOSERS.isdisjoint(t for t in modulus if t != "}"):
@@ -379,7 +382,9 @@ def _relation(tokens: Tokens) -> tuple[list[Tokens], Tokens]:
     operators, position = [], -1
     for side in sides[:-1]:
         position += len(side) + 1
-        operators.append("=" if tokens[position] == "\\equiv" else tokens[position])  # f \\equiv 0
+        operators.append(
+            "=" if tokens[position] in ("\\equiv", "\\cong") else tokens[position]
+        )  # f \\equiv 0
     return sides, tuple(operators)
 
 
@@ -470,7 +475,9 @@ def letters(tokens: Tokens) -> bool:
     )
 
 
-_GREEK = commands("theta alpha beta gamma delta lambda mu sigma phi omega rho tau psi epsilon")
+_GREEK = commands(
+    "theta alpha beta gamma delta lambda mu sigma phi omega rho tau psi epsilon chi xi zeta eta kappa nu iota upsilon"
+)
 
 
 # --- names ---
@@ -478,7 +485,7 @@ _GREEK = commands("theta alpha beta gamma delta lambda mu sigma phi omega rho ta
 _PREFIX = r"(?:m?\\(?:angle|triangle|measuredangle|Delta|square|odot|partial|nabla) ?)*"
 _ATOM = (
     r"(?:(?:\\text\{[^{}]*\})+|\\(?:overline|tilde|dot|ddot|hat|vec|mathbf)\{\\?[A-Za-z]+\}|\\(?:mathbb|mathfrak)\{[A-Z]\}|[A-Z]+|[a-z]"
-    r"|\\(?!frac|sqrt|binom|cdot|pi|infty|log|ln|sin|cos|tan)[A-Za-z]+) ?"
+    r"|\\(?!frac|sqrt|binom|cdot|pi|infty|log|ln|sin|cos|tan)[A-Za-z]+|\\pi(?=_)) ?"
 )
 _INSIDE = r"[^()\[\]]*(?:\([^()\[\]]*\)[^()\[\]]*)*"
 _NAME = re.compile(

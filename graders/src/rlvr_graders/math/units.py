@@ -31,13 +31,12 @@ _STATEMENTS = listed(
 )
 # Words that may stand behind a value although they name nothing that is counted.
 _HARMLESS = listed(
-    "total leftover over "
-    "altogether all in left remaining each only people children men women sheep fish deer mice geese teeth dice cattle old tall "
-    ""
+    "total leftover over altogether all in left remaining each only old tall "
     "long wide high deep thick away ahead apart approximately approx exactly about answer o'clock gon sided per of the a an overall "
     "today daily weekly monthly annually yearly later ago th even odd north south east west up down above right "
     "before after am pm gain loss profit increase decrease positive clockwise counterclockwise inside outside"
 )
+_PLURALS = listed("people children men women sheep fish deer mice geese teeth dice cattle")
 _TRIGONOMETRY = frozenset({"\\sin", "\\cos", "\\tan", "\\cot", "\\sec", "\\csc", "\\cis"})
 _OPERATORS = frozenset({"/", "+", "-", "\\cdot", "^", "_", "(", "[", "|"})
 MAX_WORDS = 8
@@ -80,6 +79,8 @@ def units_conflict(one: Unit, other: Unit, *, counts_matter: bool = False) -> bo
         return False
     if _DIRECTIONS & (set(one.words) ^ set(other.words)):
         return True
+    if one.is_percent != other.is_percent and any(_counts(unit) for unit in (one, other) if not unit.measure):
+        return True  # 60 people are not 60 %
     if one.measure and other.measure:
         names = {name for name, _ in one.measure + other.measure}
         if "unit" in names:  # square units are not cubic ones; plain units are said of all of them
@@ -87,6 +88,10 @@ def units_conflict(one: Unit, other: Unit, *, counts_matter: bool = False) -> bo
             return len(powers) > 1 and 1 not in powers
         return one.in_bases()[1] != other.in_bases()[1]
     return counts_matter and bool(one.words and other.words) and not set(one.words) & set(other.words)
+
+
+def _counts(unit: Unit) -> bool:
+    return not _HARMLESS.issuperset(unit.words)
 
 
 def take_unit(tokens: Tokens) -> tuple[Tokens, Unit]:
@@ -213,7 +218,7 @@ class _Reading:
 
     def are_known(self, value: Tokens) -> bool:
         """Whether the words name what is counted (a plural, or anything for a part of one), or the value: 17 (seventeen)."""
-        unknown = [word for word in self.words if word not in _HARMLESS]
+        unknown = [word for word in self.words if word not in _HARMLESS | _PLURALS]
         if not unknown or (
             set(unknown) <= NUMBERS and in_digits(tuple(f"\\text{{{word}}}" for word in self.words)) == value
         ):

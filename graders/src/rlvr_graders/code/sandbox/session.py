@@ -106,7 +106,8 @@ class Session:
         # A program that has ended already took its files with it.
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             assert self._first is not None  # it has reported its start
-            self._memory = Memory(self._first, self.settings.memory_bytes)
+            if self._group is None:
+                self._memory = Memory(self._first, self.settings.memory_bytes)
             for folder in bubblewrap.WRITABLE:
                 path = f"/proc/{self._first}/root{folder}"
                 self._writable.append(os.open(path, os.O_PATH | os.O_DIRECTORY))
@@ -182,7 +183,7 @@ class Session:
                 return
 
     def _check_use(self, now: float) -> None:
-        """What no limit of the kernel bounds: the memory of all processes together, and the number of files."""
+        """What no limit of a process bounds: the memory of all of them together, and the number of files."""
         if self._memory is not None and self._memory.is_exceeded():
             raise self._too_much()
         if now - self._checked < SLICE_SECONDS:
