@@ -134,8 +134,8 @@ def _telling(run: RunReader) -> list[dict[str, Any]]:
 
 
 def _alike(line: dict[str, Any]) -> bool:
-    mean, std = line.get("weight_signal_mean"), line.get("weight_signal_std")
-    return is_number(mean) and is_number(std) and hardly_differ(mean, std)
+    names = ("weight_signal_mean", "weight_signal_std")
+    return all(is_number(line.get(name)) for name in names) and hardly_differ(*(line[name] for name in names))
 
 
 def columns(run: RunReader, shown: list[dict[str, Any]], points: int = POINTS) -> dict[str, list[Any]]:
