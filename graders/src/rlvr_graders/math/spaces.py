@@ -1,4 +1,4 @@
-r"""Groups, rings, fields and spaces, \mathbb{Z}_2 \times \mathbb{Z}_4 or \mathbb{Q}(\sqrt2): compared by how they are built, never by values."""
+r"""Groups, rings, fields and spaces (\mathbb{Z}_2 \times \mathbb{Z}_4, \mathbb{Q}(\sqrt2)): compared by how they are built."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _ENDS = frozenset({",", ";", "=", "\\in", "\\notin", "\\cong", "\\approx", "\\se
 PRODUCT = "\\product"
 """A \\times that is not known yet to be one of spaces or of numbers."""
 _SPACES = {"\\cdot": "\\star", "\\times": "\\oplus", PRODUCT: "\\oplus"}
-_NAMED = re.compile(r"\\mathbb|\\Bbb|[ℤℝℚℂ]|(?:GL|SL|SO|SU|Sp|Spin)\}?[(_]")
+_NAMED = re.compile(r"\\mathbb|\\Bbb|[ℤℝℚℂ]|(?:GL|SL|SO|SU|Sp|Spin)\}?[(_]")  # noqa: RUF001
 _FACTOR = r"[SDTACQVZ](?:\^|_)(?:\{\w+\}|\w)"
 _PRODUCT = re.compile(
     rf"(?:.*(?:=|\\cong))?\s*{_FACTOR}(?:\s*(?:\\times|\\ast|\*|\\oplus)\s*{_FACTOR})+\s*\.?"
