@@ -24,10 +24,7 @@ install_import_hook(
 )
 
 # A suite started in the background inherits an ignored SIGINT and would hand it on to the programs whose Ctrl-C is tested.
-if (
-    threading.current_thread() is threading.main_thread()
-    and signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-):
+if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _ran_under = set()
@@ -65,9 +62,7 @@ def pytest_sessionfinish(session):
     capability, threads = torch.backends.cpu.get_cpu_capability(), torch.get_num_threads()
     asked = os.environ.get("ATEN_CPU_CAPABILITY", capability)
     assert asked.lower() == capability.lower(), f"asked for {asked}, torch runs {capability}"
-    told = (
-        f"torch ran with CPU capability {capability} and {threads} {'thread' if threads == 1 else 'threads'}"
-    )
+    told = f"torch ran with CPU capability {capability} and {threads} {'thread' if threads == 1 else 'threads'}"
     if hasattr(session.config, "workeroutput"):  # one of pytest-xdist's workers
         session.config.workeroutput["ran_under"] = told
     else:

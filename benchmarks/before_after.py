@@ -188,9 +188,7 @@ def show(result: dict[str, dict[str, Any]]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--before", metavar="COMMIT", help="the commit to compare with")
     parser.add_argument("--rounds", type=int, default=9, help="pairs of processes (default: 9; 6 or more)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the result there too")

@@ -31,12 +31,7 @@ from delta_rlvr import CreditStream, Delta, RowStore
 SHAPES = {
     "small": {"hidden_size": 512, "num_hidden_layers": 8, "intermediate_size": 1536, "num_attention_heads": 8}
     | {"num_key_value_heads": 8, "head_dim": 64, "vocab_size": 8192},
-    "qwen3-8b": {
-        "hidden_size": 4096,
-        "num_hidden_layers": 36,
-        "intermediate_size": 12288,
-        "num_attention_heads": 32,
-    }
+    "qwen3-8b": {"hidden_size": 4096, "num_hidden_layers": 36, "intermediate_size": 12288, "num_attention_heads": 32}
     | {"num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936},
 }
 
@@ -123,15 +118,9 @@ class Bench:
 
     def bandwidth(self) -> float:
         """Bytes a second of a large device-to-device copy, read and written."""
-        source = torch.empty(
-            1 << (30 if self.device.type == "cuda" else 26), dtype=torch.uint8, device=self.device
-        )
+        source = torch.empty(1 << (30 if self.device.type == "cuda" else 26), dtype=torch.uint8, device=self.device)
         target = torch.empty_like(source)
-        return (
-            2
-            * source.numel()
-            / statistics.median(self.seconds(lambda: target.copy_(source)) for _ in range(9))
-        )
+        return 2 * source.numel() / statistics.median(self.seconds(lambda: target.copy_(source)) for _ in range(9))
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
@@ -159,9 +148,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     floor = reads * held / bench.bandwidth()
     peaks = {name: bench.peak(ways[name]) for name in ("stock", "ours")}
     result: dict[str, Any] = {
-        "machine": torch.cuda.get_device_name()
-        if bench.device.type == "cuda"
-        else platform.processor() or "CPU",
+        "machine": torch.cuda.get_device_name() if bench.device.type == "cuda" else platform.processor() or "CPU",
         "shape": options.shape,
         "proxy": options.proxy,
         "dtype": str(bench.dtype).removeprefix("torch."),
@@ -184,16 +171,10 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def show(result: dict[str, Any]) -> None:
-    print(
-        f"{result['machine']}, {result['shape']} ({result['dtype']}), {result['valid_tokens']:,} valid tokens"
-    )
+    print(f"{result['machine']}, {result['shape']} ({result['dtype']}), {result['valid_tokens']:,} valid tokens")
     for name, values in result["seconds"].items():
-        print(
-            f"  {name:10} {values['median']:9.4f} s   (median of {result['rounds']}, min {min(values['all']):.4f})"
-        )
-    print(
-        f"  ours adds  {result['extra_seconds'] * 1e3:9.2f} ms = {result['extra_over_stock']:.2%} of the pass"
-    )
+        print(f"  {name:10} {values['median']:9.4f} s   (median of {result['rounds']}, min {min(values['all']):.4f})")
+    print(f"  ours adds  {result['extra_seconds'] * 1e3:9.2f} ms = {result['extra_over_stock']:.2%} of the pass")
     if "extra_over_recompute_extra" in result:
         print(f"             {result['extra_over_recompute_extra']:.2%} of what recomputing adds")
     print(f"  solve      {result['solve_seconds'] * 1e3:9.2f} ms (reading the store at full bandwidth: "
@@ -201,24 +182,16 @@ def show(result: dict[str, Any]) -> None:
     print(f"  store      {result['store']}")
     if result["peak_extra_bytes"] is not None:
         share = result["peak_extra_bytes"] / max(1, result["store_bytes"])
-        print(
-            f"  peak       {result['peak_extra_bytes'] / 1e6:,.1f} MB more than stock = {share:.3f} of the store"
-        )
+        print(f"  peak       {result['peak_extra_bytes'] / 1e6:,.1f} MB more than stock = {share:.3f} of the store")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shape", choices=SHAPES, default="small")
-    parser.add_argument(
-        "--tokens", type=int, help="tokens of the batch (default: 4096 on the CPU, 65536 on a GPU)"
-    )
+    parser.add_argument("--tokens", type=int, help="tokens of the batch (default: 4096 on the CPU, 65536 on a GPU)")
     parser.add_argument("--length", type=int, help="tokens of a response (default: 256, 2048)")
     parser.add_argument("--micro-rows", type=int, default=4, help="responses a forward")
-    parser.add_argument(
-        "--proxy", default="output_row", choices=["output_row", "topk_hidden", "head", "centred_row"]
-    )
+    parser.add_argument("--proxy", default="output_row", choices=["output_row", "topk_hidden", "head", "centred_row"])
     parser.add_argument("--refinements", type=int, default=1)
     parser.add_argument("--store", choices=["device", "host"], default="device")
     parser.add_argument("--rounds", type=int, default=5)

@@ -63,9 +63,7 @@ def circumstances(arguments: argparse.Namespace, **versions: str) -> dict[str, A
     """What a result was measured with and on."""
     return {
         "model": arguments.model,
-        "device": torch.cuda.get_device_name()
-        if arguments.device == "cuda"
-        else platform.processor() or "cpu",
+        "device": torch.cuda.get_device_name() if arguments.device == "cuda" else platform.processor() or "cpu",
         "threads": torch.get_num_threads(),
         "versions": {"torch": torch.__version__, "transformers": transformers.__version__, **versions},
     }

@@ -47,9 +47,7 @@ class Size:
 
 
 SIZES = {
-    "builtin": Size(
-        lambda: load_policy("builtin")[0], rows=256, prompt=32, response=96, cuda_dtype=torch.float32
-    ),
+    "builtin": Size(lambda: load_policy("builtin")[0], rows=256, prompt=32, response=96, cuda_dtype=torch.float32),
     "smollm2-135m": Size(
         lambda: load_policy("smollm2-135m")[0], rows=256, prompt=250, response=96, cuda_dtype=torch.bfloat16
     ),

@@ -47,10 +47,7 @@ ASSERTIONS = "".join(f"assert primes({limit}) == {known(limit)}\n" for limit in 
 STYLES: dict[str, tuple[str, CodeTests]] = {
     "values": (PROGRAM, FunctionTests("primes", tuple(Call((limit,), known(limit)) for limit in LIMITS))),
     "assertions": (PROGRAM, AssertionTests("primes", ASSERTIONS)),
-    "stdio": (
-        WHOLE,
-        StdioTests(tuple(Run(f"{limit}\n", " ".join(map(str, known(limit)))) for limit in LIMITS)),
-    ),
+    "stdio": (WHOLE, StdioTests(tuple(Run(f"{limit}\n", " ".join(map(str, known(limit)))) for limit in LIMITS))),
 }
 
 
@@ -77,9 +74,7 @@ def plain_per_second(programs: int, workers: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--programs", type=int, default=200)
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
@@ -103,9 +98,7 @@ def main() -> None:
         return
     print(f"{arguments.programs} programs, {arguments.workers} workers, load before {load:.1f}")
     for style, rate in rates.items():
-        print(
-            f"{style:<12} {rate:6.1f} programs/s   {rate / plain:5.2f} of a plain interpreter's {plain:.1f}"
-        )
+        print(f"{style:<12} {rate:6.1f} programs/s   {rate / plain:5.2f} of a plain interpreter's {plain:.1f}")
 
 
 if __name__ == "__main__":

@@ -75,8 +75,7 @@ RIGHT: dict[str, Rewrite] = {
     ),
     "list turned round": lambda answer: (
         ", ".join(reversed(answer.split(",")))
-        if re.fullmatch(r"[-\d\\a-z{}/ ]+(,[-\d\\a-z{}/ ]+)+", answer)
-        and not re.search(r"\d,\d{3}|\\[{]", answer)
+        if re.fullmatch(r"[-\d\\a-z{}/ ]+(,[-\d\\a-z{}/ ]+)+", answer) and not re.search(r"\d,\d{3}|\\[{]", answer)
         else None
     ),
 }
@@ -94,9 +93,7 @@ WRONG: dict[str, Rewrite] = {
         if (found := re.fullmatch(r"\(\s*(-?\d+)\s*,\s*(-?\d+)\s*\)", answer)) and found[1] != found[2]
         else None
     ),
-    "plus one": lambda answer: (
-        f"{answer} + 1" if re.search(r"\\sqrt|\\pi|\^", answer) and "," not in answer else None
-    ),
+    "plus one": lambda answer: f"{answer} + 1" if re.search(r"\\sqrt|\\pi|\^", answer) and "," not in answer else None,
 }
 
 
@@ -146,9 +143,7 @@ def measure(rows: list[Pair]) -> dict[str, Counter[tuple[str, bool]]]:
     return results
 
 
-def errors_by_way(
-    count: Counter[tuple[str, bool]], errors: dict[str, Counter[tuple[str, bool]]]
-) -> list[str]:
+def errors_by_way(count: Counter[tuple[str, bool]], errors: dict[str, Counter[tuple[str, bool]]]) -> list[str]:
     """The ways of spelling that a grader got wrong, one a row, and all others in one sentence."""
     lines = ["| answer | is | pairs | ours: errors | math-verify: errors |", "|---|---|---|---|---|"]
     others = []
@@ -164,17 +159,12 @@ def errors_by_way(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=500, help="problems of each set")
     parser.add_argument("--page", type=Path, help="where to write the table; standard output without it")
     options = parser.parse_args()
     folder = Path(os.environ["DELTA_RLVR_DATA"])
-    lines = [
-        "| set | pairs (right, wrong) | ours: wrong accepts, wrong rejects | math-verify |",
-        "|---|---|---|---|",
-    ]
+    lines = ["| set | pairs (right, wrong) | ours: wrong accepts, wrong rejects | math-verify |", "|---|---|---|---|"]
     count: Counter[tuple[str, bool]] = Counter()
     errors: dict[str, Counter[tuple[str, bool]]] = {name: Counter() for name in GRADERS}
     for name, file in SETS.items():

@@ -123,18 +123,10 @@ def main_thread(events: list[dict[str, Any]]) -> list[float]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--tokens", type=int, default=20_000, help="tokens per response (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--responses", type=int, default=4, help="responses on the page (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--seconds", type=float, default=4.0, help="of each measurement (default: %(default)s)"
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tokens", type=int, default=20_000, help="tokens per response (default: %(default)s)")
+    parser.add_argument("--responses", type=int, default=4, help="responses on the page (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, default=4.0, help="of each measurement (default: %(default)s)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the result there")
     arguments = parser.parse_args()
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

@@ -43,10 +43,7 @@ MicroBatch = dict[str, Tensor]
 """What is known of some responses [batch, time], by name."""
 
 
-MODELS: dict[str, Callable[[], Any]] = {
-    "smollm-shape": smollm_shape,
-    "builtin": lambda: load_policy("builtin")[0],
-}
+MODELS: dict[str, Callable[[], Any]] = {"smollm-shape": smollm_shape, "builtin": lambda: load_policy("builtin")[0]}
 
 
 class Bench:
@@ -94,19 +91,13 @@ class Bench:
         """Entropies, whose cost is noted without that of the logits; labels and measured credit, which are made up."""
         logits = [self.head(batch["hidden"]).float() for batch in batches]
         for batch, entropy in zip(batches, self.timed("entropies", map_entropy, logits), strict=True):
-            batch |= {
-                "entropy": entropy,
-                "decisive": batch["tokens"] % 5 == 0,
-                "measured": batch["logps"],
-            }
+            batch |= {"entropy": entropy, "decisive": batch["tokens"] % 5 == 0, "measured": batch["logps"]}
 
     def weigh(self, rule: TokenRule, batches: list[MicroBatch]) -> None:
         """Capture and solve."""
         stream = CreditStream(rule, head=self.head.weight)
         for batch in batches:
-            known: dict[str, Any] = {
-                name: batch[name] for name in batch if name in ("hidden", "mask", *rule.needs)
-            }
+            known: dict[str, Any] = {name: batch[name] for name in batch if name in ("hidden", "mask", *rule.needs)}
             stream.add(**known)
         stream.solve(self.advantages, groups=self.groups)
 
@@ -145,10 +136,7 @@ def run(bench: Bench, rounds: int, methods: list[str]) -> dict[str, Any]:
 
 def show(result: dict[str, Any]) -> None:
     print(f"{result['model']} on {result['device']}, {result['cores']} cores, {result['threads']} threads")
-    print(
-        f"old-log-prob pass of {result['valid_tokens']:,} valid tokens: {result['pass_seconds']:.2f} s; ",
-        end="",
-    )
+    print(f"old-log-prob pass of {result['valid_tokens']:,} valid tokens: {result['pass_seconds']:.2f} s; ", end="")
     print(f"entropies add {result['entropies_share']:.1%}; medians of {result['rounds']} rounds\n")
     for name, cost in sorted(result["rules"].items(), key=lambda item: -item[1]["share"]):
         needs = ", ".join(cost["needs"]) or "nothing"

@@ -27,8 +27,7 @@ Step = list[tuple[Tensor, float]]
 def steps_of(folder: Path) -> list[Step]:
     run = read_run(folder)
     return [
-        [(torch.tensor(one["logps"]), one["advantage"]) for one in run.rollouts(step)]
-        for step in run.rollout_steps
+        [(torch.tensor(one["logps"]), one["advantage"]) for one in run.rollouts(step)] for step in run.rollout_steps
     ]
 
 
@@ -54,9 +53,7 @@ def errors(steps: list[Step], whole: list[list[Tensor]], memory: float, ranks: i
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path, help="a run folder with rollouts of several steps")
     parser.add_argument("--memories", type=float, nargs="+", default=[0.25, 1, 4], help="in batches")
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 8])

@@ -35,9 +35,7 @@ PROTOCOLS = {"builtin": "cpu.yaml", "smollm2-135m": "smollm2-chain-sum.yaml"}
 def measure(protocol: Protocol, arguments: Any) -> dict[str, Any]:
     """Seconds by phase, of one batch of the whole stack where a phase comes in every batch."""
     device, task = torch.device(arguments.device), get_task(protocol.tasks[0])
-    runs = [
-        Run(protocol.tasks[0], ("dapo", "delta")[place % 2], place // 2) for place in range(arguments.runs)
-    ]
+    runs = [Run(protocol.tasks[0], ("dapo", "delta")[place % 2], place // 2) for place in range(arguments.runs)]
     phases = Phases(device=device, timed=True, tell=print)
     model, tokenizer = load_policy(protocol.model)
     with Judge(tokenizer, arguments.workers) as judge, tempfile.TemporaryDirectory() as folder:
@@ -71,9 +69,7 @@ def measure(protocol: Protocol, arguments: Any) -> dict[str, Any]:
         "runs": len(runs),
         "batches": arguments.batches,
         "seconds_of_a_batch": seconds,
-        "seconds_once": {
-            name: phases.seconds[name] for name in ("held-out", "checkpoint") if name in phases.seconds
-        },
+        "seconds_once": {name: phases.seconds[name] for name in ("held-out", "checkpoint") if name in phases.seconds},
         "peak_gib": torch.cuda.max_memory_allocated(device) / 2**30 if device.type == "cuda" else None,
     }
 
@@ -95,17 +91,13 @@ def main() -> None:
 def _show(result: dict[str, Any], batches: int) -> None:
     of_batch = result["seconds_of_a_batch"]
     total = sum(of_batch.values())
-    print(
-        f"{result['model']} on {result['device']}: {result['runs']} runs side by side, {result['batches']} batches"
-    )
+    print(f"{result['model']} on {result['device']}: {result['runs']} runs side by side, {result['batches']} batches")
     for name, seconds in sorted(of_batch.items(), key=lambda item: -item[1]):
         print(f"  {name:<22} {seconds:9.3f} s a batch {seconds / total:6.1%}")
     for name, seconds in result["seconds_once"].items():
         print(f"  {name:<22} {seconds:9.3f} s once")
     once = result["seconds_once"]["held-out"]
-    print(
-        f"  a run of {batches} batches and its held-out score: {(total * batches + once) / result['runs']:.2f} s"
-    )
+    print(f"  a run of {batches} batches and its held-out score: {(total * batches + once) / result['runs']:.2f} s")
     if result["peak_gib"] is not None:
         print(f"  at most {result['peak_gib']:.1f} GiB of the device's memory")
 

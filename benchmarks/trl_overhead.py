@@ -35,11 +35,7 @@ from delta_rlvr.adapters.trl import DeltaTrainer, DeltaTrainerConfig
 from delta_rlvr.models.load import resolve_model
 
 GENERATIONS = 8
-ONE_FORWARD, SEVERAL_UPDATES, ONE_UPDATE = (
-    "one micro-batch",
-    "several updates",
-    "several micro-batches, one update",
-)
+ONE_FORWARD, SEVERAL_UPDATES, ONE_UPDATE = ("one micro-batch", "several updates", "several micro-batches, one update")
 
 
 @dataclass(frozen=True)
@@ -85,14 +81,7 @@ class Size:
 
 SIZES = {
     "builtin": Size(None, rows=128, micro_batch=32, updates=2, prompt=16, response=48),
-    "smollm-shape": Size(
-        smollm_config,
-        rows=128,
-        micro_batch=16,
-        updates=4,
-        prompt=128,
-        response=1024,
-    ),
+    "smollm-shape": Size(smollm_config, rows=128, micro_batch=16, updates=4, prompt=128, response=1024),
     "0.5b": Size(
         lambda: Qwen2Config(
             vocab_size=151936,
@@ -133,8 +122,7 @@ class StoredResponses:
                 }
             )
             self.rounds[-1]["logprobs"] = [
-                [math.log(draw.uniform(0.01, 1)) for _ in tokens]
-                for tokens in self.rounds[-1]["completion_ids"]
+                [math.log(draw.uniform(0.01, 1)) for _ in tokens] for tokens in self.rounds[-1]["completion_ids"]
             ]
 
     def for_trainer(self) -> Callable[[list[Any], Any], dict[str, Any]]:
@@ -240,9 +228,7 @@ def measure(size: Size, device: str, rounds: int, warm_up: int, only: str) -> di
     """The seconds of each trainer, and the ratio of each case with `only` in its name to stock TRL."""
     stored = StoredResponses(size)
     cases = [case for case in CASES if only in case.name]
-    stock = {
-        shape: Arm(shape, None, size, stored, device) for shape in dict.fromkeys(case.shape for case in cases)
-    }
+    stock = {shape: Arm(shape, None, size, stored, device) for shape in dict.fromkeys(case.shape for case in cases)}
     ours = {case: Arm(case.shape, case, size, stored, device) for case in cases}
     arms = [*stock.values(), *ours.values()]
     times: dict[str, list[tuple[float, float]]] = {arm.name: [] for arm in arms}

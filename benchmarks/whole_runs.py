@@ -30,7 +30,9 @@ from delta_rlvr.cli import main as delta_rlvr
 
 PHASES = ("generate", "logps", "reward", "credit", "update", "step")
 METHODS = ("dapo", "delta")
-CHAIN_SUM = "reasoning-gym:chain_sum?min_terms=3&max_terms=3&min_digits=1&max_digits=1&shots=4&working=true&max_tokens=64"
+CHAIN_SUM = (
+    "reasoning-gym:chain_sum?min_terms=3&max_terms=3&min_digits=1&max_digits=1&shots=4&working=true&max_tokens=64"
+)
 GENERATIONS = 8
 
 
@@ -56,9 +58,7 @@ def train(method: str, folder: Path, arguments: Any, lora: bool) -> dict[str, An
         given |= {"task": CHAIN_SUM, "max_completion_length": 48}
     if lora:
         given |= {"lora_rank": 16, "learning_rate": 1e-4}
-    code = delta_rlvr(
-        ["train", *(str(word) for name, value in given.items() for word in (f"--{name}", value))]
-    )
+    code = delta_rlvr(["train", *(str(word) for name, value in given.items() for word in (f"--{name}", value))])
     if code:
         raise SystemExit(code)
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
@@ -96,11 +96,7 @@ def long_responses(method: str, folder: Path, arguments: Any) -> dict[str, Any]:
     def rollout(prompts: list[Any], trainer: Any) -> dict[str, Any]:
         draw = torch.Generator().manual_seed(trainer.state.global_step)
         drawn = torch.randint(4, 500, (len(prompts), length), generator=draw).tolist()
-        return {
-            "prompt_ids": tokenizer(text=prompts)["input_ids"],
-            "completion_ids": drawn,
-            "logprobs": None,
-        }
+        return {"prompt_ids": tokenizer(text=prompts)["input_ids"], "completion_ids": drawn, "logprobs": None}
 
     def reward(completions: list[Any], **_: Any) -> list[float]:
         return [float(number % 2) for number in range(len(completions))]
@@ -155,9 +151,7 @@ def main() -> None:
     parser = model_parser(__doc__, ["builtin", "smollm2-135m", *SHAPES])
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--rows", type=int, default=64 * GENERATIONS, help="responses per step")
-    parser.add_argument(
-        "--passes", type=int, default=1, help="micro-batches that the responses are split into"
-    )
+    parser.add_argument("--passes", type=int, default=1, help="micro-batches that the responses are split into")
     parser.add_argument("--length", type=int, default=8192, help="tokens of a made-up response")
     parser.add_argument("--lora", choices=["both", "yes", "no"], default="both")
     arguments = parse(parser)
@@ -177,10 +171,7 @@ def main() -> None:
                 name = f"{method}{', LoRA' if lora else ''}"
                 results["runs"][name] = result
                 print(name, json.dumps({key: _short(value) for key, value in result.items()}), flush=True)
-            steps = [
-                results["runs"].get(f"{one}{', LoRA' if lora else ''}", {}).get("seconds_step")
-                for one in METHODS
-            ]
+            steps = [results["runs"].get(f"{one}{', LoRA' if lora else ''}", {}).get("seconds_step") for one in METHODS]
             if all(steps):
                 print(
                     f"a step of delta takes {steps[1] / steps[0]:.3f} of one of dapo{' (LoRA)' if lora else ''}",

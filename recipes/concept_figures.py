@@ -43,8 +43,7 @@ class Tokens:
             return np.concatenate([np.asarray(response[key], dtype=float) for response in with_signal])
 
         self.advantage = np.repeat(
-            [response["advantage"] for response in with_signal],
-            [len(response["ids"]) for response in with_signal],
+            [response["advantage"] for response in with_signal], [len(response["ids"]) for response in with_signal]
         )
         self.positive = self.advantage > 0
         self.weight, self.alpha = join("weight"), join("alpha")
@@ -57,10 +56,7 @@ def discriminator(tokens: Tokens) -> str:
     """Both sides' tokens on the line between the centroids, before and after refinement."""
     canvas = Canvas()
     sign = np.where(tokens.positive, 1, -1)
-    panels = (
-        ("before refinement", tokens.before * sign),
-        ("after one refinement", tokens.after * sign),
-    )
+    panels = (("before refinement", tokens.before * sign), ("after one refinement", tokens.after * sign))
     for place, (title, score) in enumerate(panels):
         left, width = _panel(canvas, place, title)
         edge = float(np.quantile(np.abs(score), 0.98))
@@ -91,10 +87,7 @@ def coefficient(responses: Sequence[dict[str, Any]]) -> str:
     lowest = min(min(response["weight"]) for _, response in chosen)
     highest = max(max(response["weight"]) for _, response in chosen)
     canvas.text(
-        MARGIN,
-        y,
-        f"Coefficients from {lowest:.2f} (blue) through 1 (no shade) to {highest:.2f} (orange).",
-        fill=SOFT,
+        MARGIN, y, f"Coefficients from {lowest:.2f} (blue) through 1 (no shade) to {highest:.2f} (orange).", fill=SOFT
     )
     return canvas.svg(y + 20)
 
@@ -108,10 +101,7 @@ def sides(tokens: Tokens) -> str:
     for value in (low, 1.0, high):
         x = left + width * (value - low) / (high - low)
         canvas.text(x, 292, f"{value:.2f}", size=12, fill=SOFT, anchor="middle")
-    for name, here, colour, y in (
-        ("right", tokens.positive, RIGHT, 70),
-        ("wrong", ~tokens.positive, WRONG, 92),
-    ):
+    for name, here, colour, y in (("right", tokens.positive, RIGHT, 70), ("wrong", ~tokens.positive, WRONG, 92)):
         canvas.text(
             left + width / 2,
             y,
@@ -142,9 +132,7 @@ def update_mass(tokens: Tokens) -> str:
         share = float(mass[tokens.positive].sum() / mass.sum())
         canvas.text(left - 14, y + 19, name, size=14, anchor="end")
         canvas.parts.append(f'<rect x="{left}" y="{y}" width="{width}" height="26" fill="{RULE}"/>')
-        canvas.parts.append(
-            f'<rect x="{left}" y="{y}" width="{width * share:.1f}" height="26" fill="{RIGHT}"/>'
-        )
+        canvas.parts.append(f'<rect x="{left}" y="{y}" width="{width * share:.1f}" height="26" fill="{RIGHT}"/>')
         canvas.text(left + width + 12, y + 19, f"{share:.1%}", size=14)
     return canvas.svg(60 + 40 * len(rows) + 16)
 
@@ -157,10 +145,7 @@ def saturation(tokens: Tokens) -> str:
         ("without refinement (K = 0)", tokens.other),
         (f"as published (K = 1): {share:.0%} of the assignments at an end", tokens.weight),
     )
-    edges = (
-        min(tokens.other.min(), tokens.weight.min()),
-        max(tokens.other.max(), tokens.weight.max()),
-    )
+    edges = (min(tokens.other.min(), tokens.weight.min()), max(tokens.other.max(), tokens.weight.max()))
     for place, (title, weight) in enumerate(panels):
         left, width = _panel(canvas, place, title)
         _histogram(canvas, left, width, weight, tokens.positive, edges)
@@ -179,18 +164,12 @@ def _panel(canvas: Canvas, place: int, title: str, columns: int = 2) -> tuple[fl
 
 
 def _histogram(
-    canvas: Canvas,
-    left: float,
-    width: float,
-    values: Values,
-    positive: np.ndarray,
-    edges: tuple[float, float],
+    canvas: Canvas, left: float, width: float, values: Values, positive: np.ndarray, edges: tuple[float, float]
 ) -> None:
     """Shares of each side's tokens in forty bins, side by side; what lies beyond the edges counts in the last bins."""
     bins = np.linspace(*edges, 41)
     shares = [
-        np.histogram(np.clip(values[here], *edges), bins)[0] / max(1, int(here.sum()))
-        for here in (positive, ~positive)
+        np.histogram(np.clip(values[here], *edges), bins)[0] / max(1, int(here.sum())) for here in (positive, ~positive)
     ]
     top = max(float(share.max()) for share in shares)
     step = width / 40
@@ -211,9 +190,7 @@ def _key(canvas: Canvas) -> None:
     ):
         canvas.parts.append(f'<rect x="{x}" y="331" width="12" height="12" fill="{colour}"/>')
         canvas.text(x + 18, 342, name, size=13)
-    canvas.text(
-        MARGIN + 470, 342, "heights are square roots, so that small shares can be seen", size=13, fill=SOFT
-    )
+    canvas.text(MARGIN + 470, 342, "heights are square roots, so that small shares can be seen", size=13, fill=SOFT)
 
 
 def _pair(responses: Sequence[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
@@ -253,13 +230,9 @@ def _shaded(canvas: Canvas, y: float, texts: Sequence[str], weights: Sequence[fl
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path, help="the folder of a run")
-    parser.add_argument(
-        "--output", type=Path, default=Path("docs/figures"), help="folder (default: %(default)s)"
-    )
+    parser.add_argument("--output", type=Path, default=Path("docs/figures"), help="folder (default: %(default)s)")
     arguments = parser.parse_args()
     run = read_run(arguments.run)
     step = min(run.rollout_steps)
@@ -275,12 +248,7 @@ def main() -> None:
     arguments.output.mkdir(parents=True, exist_ok=True)
     for name, svg in figures.items():
         (arguments.output / f"{name}.svg").write_text(svg, encoding="utf-8")
-    about = {
-        "method": run.info["method"],
-        "task": run.info["task"],
-        "step": step,
-        "tokens": len(tokens.weight),
-    }
+    about = {"method": run.info["method"], "task": run.info["task"], "step": step, "tokens": len(tokens.weight)}
     print(json.dumps(about))
 
 

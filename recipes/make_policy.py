@@ -75,10 +75,7 @@ def build_tokenizer(texts: Iterator[str], vocabulary: int) -> PreTrainedTokenize
     # A word takes the space before it, and the one after it where a number follows: no token is a bare space.
     pieces = Regex(r" ?[A-Za-z]+ (?=\d)| ?[A-Za-z]+|[,:] (?=\d)|\d|[^A-Za-z\d]")
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(pieces, "isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
+        [pre_tokenizers.Split(pieces, "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
     )
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
@@ -173,18 +170,12 @@ def warm_start(
 
 @torch.no_grad()
 def sampled_accuracy(
-    model: Any,
-    tokenizer: PreTrainedTokenizerFast,
-    task: PhrasedSums,
-    problems: int,
-    greedy: bool = False,
+    model: Any, tokenizer: PreTrainedTokenizerFast, task: PhrasedSums, problems: int, greedy: bool = False
 ) -> float:
     """Accuracy on held-out problems: one sample each at temperature 1, or the likeliest token throughout."""
     torch.manual_seed(1)
     asked = task.problems("heldout", problems)
-    inputs = tokenizer([str(problem.prompt) for problem in asked], return_tensors="pt", padding=True).to(
-        model.device
-    )
+    inputs = tokenizer([str(problem.prompt) for problem in asked], return_tensors="pt", padding=True).to(model.device)
     output = model.generate(**inputs, max_new_tokens=task.max_tokens, do_sample=not greedy, top_k=0)
     told = tokenizer.batch_decode(output[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
     return sum(task.grade(problem, text).score for problem, text in zip(asked, told, strict=True)) / problems
@@ -193,9 +184,7 @@ def sampled_accuracy(
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--output", type=Path, default=PACKAGED)
-    parser.add_argument(
-        "--device", default="cpu", help="where to train; another one gives slightly other weights"
-    )
+    parser.add_argument("--device", default="cpu", help="where to train; another one gives slightly other weights")
     for name, value in asdict(Recipe()).items():
         parser.add_argument(f"--{name.replace('_', '-')}", type=type(value), default=value)
     options = vars(parser.parse_args())
@@ -206,9 +195,7 @@ def main() -> None:
 
     def report(step: int, loss: float) -> None:
         if step % 100 == 0 or step == recipe.steps:
-            print(
-                f"step {step}/{recipe.steps}  loss {loss:.4f}  {time.monotonic() - started:.0f} s", flush=True
-            )
+            print(f"step {step}/{recipe.steps}  loss {loss:.4f}  {time.monotonic() - started:.0f} s", flush=True)
 
     model, tokenizer = warm_start(recipe, report, device)
     output.mkdir(parents=True, exist_ok=True)

@@ -68,9 +68,7 @@ class Policy(nn.Module):
         super().__init__()
         self.embed = nn.Embedding(len(VOCABULARY), width)
         self.place = nn.Parameter(torch.randn(PROMPT_LENGTH + RESPONSE_LENGTH, width) * 0.02)
-        layer = nn.TransformerEncoderLayer(
-            width, 4, 4 * width, dropout=0.0, batch_first=True, norm_first=True
-        )
+        layer = nn.TransformerEncoderLayer(width, 4, 4 * width, dropout=0.0, batch_first=True, norm_first=True)
         self.backbone = nn.TransformerEncoder(layer, layers, nn.LayerNorm(width), enable_nested_tensor=False)
         self.head = nn.Linear(width, len(VOCABULARY), bias=False)
 
@@ -139,9 +137,7 @@ def train(policy: Policy, arguments: argparse.Namespace, generator: torch.Genera
         # 2. Verify them; a response's advantage is its reward against its group's (one number for all of its tokens).
         rewards = torch.tensor([reward(r, int(s)) for r, s in zip(responses, sums, strict=True)])
         grouped = rewards.view(-1, group)
-        advantages = (
-            (grouped - grouped.mean(1, keepdim=True)) / (grouped.std(1, keepdim=True) + 1e-4)
-        ).flatten()
+        advantages = ((grouped - grouped.mean(1, keepdim=True)) / (grouped.std(1, keepdim=True) + 1e-4)).flatten()
 
         # 3. The old-log-prob pass. Any trainer runs it; it already has the hidden states.
         with torch.no_grad():
@@ -177,15 +173,11 @@ def show_credit(responses: Tensor, weights: Tensor, mask: Tensor, rewards: Tenso
     print("\nmean coefficient in the last batch      words   digits")
     for name, rows in (("right responses", rewards == 1), ("wrong responses", rewards == 0)):
         if rows.any():
-            print(
-                f"  {name:35} {weights[rows][word[rows]].mean():7.3f} {weights[rows][digit[rows]].mean():8.3f}"
-            )
+            print(f"  {name:35} {weights[rows][word[rows]].mean():7.3f} {weights[rows][digit[rows]].mean():8.3f}")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--method", choices=["delta", "dapo"], default="delta")
     parser.add_argument("--steps", type=int, default=60, help="rollout batches")
     parser.add_argument("--prompts", type=int, default=64, help="prompts per batch")

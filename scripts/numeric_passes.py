@@ -38,17 +38,12 @@ def passes(everything: bool) -> list[tuple[str, int]]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--all", action="store_true", help="every pair, not only those that `make test` adds")
     options = parser.parse_args()
     # Only the files that have such tests: collecting the others takes longer than running these.
     files = sorted(
-        str(path)
-        for folder in TESTS
-        for path in folder.rglob("test_*.py")
-        if MARK in path.read_text(encoding="utf-8")
+        str(path) for folder in TESTS for path in folder.rglob("test_*.py") if MARK in path.read_text(encoding="utf-8")
     )
     failed = []
     for name, threads in passes(options.all):

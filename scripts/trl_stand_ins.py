@@ -84,28 +84,13 @@ GLM: dict[str, Any] = {**EXPERTS, "moe_intermediate_size": 32, "head_dim": 2, "n
 MODELS: dict[str, tuple[str, str, dict[str, Any], str]] = {
     "tiny-Qwen2ForCausalLM-2.5": ("Qwen2ForCausalLM", "Qwen2Config", SMALL, "qwen2_5"),
     "tiny-Qwen3ForCausalLM": ("Qwen3ForCausalLM", "Qwen3Config", SMALL, "qwen3"),
-    "tiny-Qwen3MoeForCausalLM": (
-        "Qwen3MoeForCausalLM",
-        "Qwen3MoeConfig",
-        {**EXPERTS, "num_experts": 4},
-        "qwen3",
-    ),
+    "tiny-Qwen3MoeForCausalLM": ("Qwen3MoeForCausalLM", "Qwen3MoeConfig", {**EXPERTS, "num_experts": 4}, "qwen3"),
     "tiny-LlamaForCausalLM-3.2": ("LlamaForCausalLM", "LlamaConfig", SMALL, "qwen2_5"),
     "tiny-MistralForCausalLM-0.2": ("MistralForCausalLM", "MistralConfig", SMALL, "qwen2_5"),
     "tiny-Gemma2ForCausalLM": ("Gemma2ForCausalLM", "Gemma2Config", SMALL, "qwen2_5"),
-    "tiny-Cohere2ForCausalLM": (
-        "Cohere2ForCausalLM",
-        "Cohere2Config",
-        {**SMALL, "logit_scale": 1.0},
-        "qwen2_5",
-    ),
+    "tiny-Cohere2ForCausalLM": ("Cohere2ForCausalLM", "Cohere2Config", {**SMALL, "logit_scale": 1.0}, "qwen2_5"),
     "tiny-Glm4MoeForCausalLM": ("Glm4MoeForCausalLM", "Glm4MoeConfig", GLM, "qwen2_5"),
-    "tiny-GptOssForCausalLM": (
-        "GptOssForCausalLM",
-        "GptOssConfig",
-        {**EXPERTS, "num_local_experts": 4},
-        "qwen2_5",
-    ),
+    "tiny-GptOssForCausalLM": ("GptOssForCausalLM", "GptOssConfig", {**EXPERTS, "num_local_experts": 4}, "qwen2_5"),
     "tiny-NemotronHForCausalLM-nano": ("NemotronHForCausalLM", "NemotronHConfig", NEMOTRON, "qwen2_5"),
     **{
         f"tiny-{name}ForSequenceClassification{version}": (
@@ -173,9 +158,7 @@ def _whole(place: Path, make: Any) -> None:
 def _save_model(folder: Path, name: str, base: Path) -> None:
     model_class, config_class, settings, template = MODELS[name]
     torch.manual_seed(0)
-    model = getattr(transformers, model_class)(getattr(transformers, config_class)(**settings)).to(
-        torch.bfloat16
-    )
+    model = getattr(transformers, model_class)(getattr(transformers, config_class)(**settings)).to(torch.bfloat16)
     for module in model.modules():
         if isinstance(module, nn.Linear | nn.Conv1d):
             nn.init.xavier_uniform_(module.weight)
@@ -183,12 +166,7 @@ def _save_model(folder: Path, name: str, base: Path) -> None:
                 nn.init.zeros_(module.bias)
     if model.can_generate():
         model.generation_config = transformers.GenerationConfig(
-            eos_token_id=[151645, 151643],
-            pad_token_id=151643,
-            do_sample=True,
-            temperature=0.7,
-            top_p=0.8,
-            top_k=20,
+            eos_token_id=[151645, 151643], pad_token_id=151643, do_sample=True, temperature=0.7, top_p=0.8, top_k=20
         )
     model.save_pretrained(folder)
     tokenizer = transformers.AutoTokenizer.from_pretrained(base)
@@ -225,9 +203,7 @@ def _save_tokenizer(folder: Path, vocabulary: Path) -> None:
         parts = _merged_below(token, rank, ranks) if len(token) > 1 else []
         if len(parts) == 2:
             merges.append((spelled[parts[0]], spelled[parts[1]]))
-    tokenizer = Tokenizer(
-        models.BPE(vocab={spelled[token]: rank for token, rank in ranks.items()}, merges=merges)
-    )
+    tokenizer = Tokenizer(models.BPE(vocab={spelled[token]: rank for token, rank in ranks.items()}, merges=merges))
     tokenizer.normalizer = normalizers.NFC()
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -243,12 +219,7 @@ def _save_tokenizer(folder: Path, vocabulary: Path) -> None:
     if tokenizer.encode(call).ids != expected:
         raise SystemExit(f"{vocabulary}: not Qwen's vocabulary: {call!r} is {tokenizer.encode(call).ids}")
     tokenizer.save(str(folder / "tokenizer.json"))
-    settings = {
-        "tokenizer_class": "Qwen2TokenizerFast",
-        "model_max_length": 131072,
-        "eos_token": END,
-        "pad_token": PAD,
-    }
+    settings = {"tokenizer_class": "Qwen2TokenizerFast", "model_max_length": 131072, "eos_token": END, "pad_token": PAD}
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
 
 

@@ -87,17 +87,11 @@ def _not_available(name: str) -> Any:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--trl-tests", type=Path, required=True, help="the folder `tests` of a checkout of TRL"
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trl-tests", type=Path, required=True, help="the folder `tests` of a checkout of TRL")
     parser.add_argument("--vocabulary", type=Path, required=True, help="qwen.tiktoken")
     parser.add_argument("--method", default="delta")
-    parser.add_argument(
-        "--folder", type=Path, default=ROOT / "build" / "trl-suite", help="for stand-ins and results"
-    )
+    parser.add_argument("--folder", type=Path, default=ROOT / "build" / "trl-suite", help="for stand-ins and results")
     parser.add_argument("pytest", nargs="*", help="arguments for pytest, after --")
     arguments = parser.parse_args()
     for path in (arguments.trl_tests / "test_grpo_trainer.py", arguments.vocabulary):
@@ -112,9 +106,7 @@ def main() -> int:
     shutil.rmtree(tests, ignore_errors=True)
     tests.mkdir(parents=True)
     for path in arguments.trl_tests.glob("*.py"):
-        if path.name in ("__init__.py", "conftest.py", "test_grpo_trainer.py") or path.name.startswith(
-            "testing_"
-        ):
+        if path.name in ("__init__.py", "conftest.py", "test_grpo_trainer.py") or path.name.startswith("testing_"):
             shutil.copy(path, tests)
     chosen, kept = json.dumps(arguments.pytest), folder / "stock.arguments"
     if not (kept.exists() and kept.read_text() == chosen):
@@ -138,9 +130,7 @@ def run(method: str, folder: Path, tests: Path, more: list[str]) -> None:
         "TOKENIZERS_PARALLELISM": "false",
         "CUDA_VISIBLE_DEVICES": "",
         "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
-        "PYTHONPATH": os.pathsep.join(
-            [str(ROOT / "src"), str(ROOT / "scripts"), os.environ.get("PYTHONPATH", "")]
-        ),
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT / "scripts"), os.environ.get("PYTHONPATH", "")]),
     }
     command = [
         sys.executable,
@@ -154,15 +144,10 @@ def run(method: str, folder: Path, tests: Path, more: list[str]) -> None:
     ]
     command += ["--rootdir", str(tests.parent), "-p", "no:cacheprovider", "--timeout=900"]
     command += [f"--junitxml={folder / method}.xml", *more]
-    classes, output = (
-        "TRL's own classes" if method == "stock" else f"method={method!r}",
-        folder / f"{method}.log",
-    )
+    classes, output = ("TRL's own classes" if method == "stock" else f"method={method!r}", folder / f"{method}.log")
     print(f"running TRL's tests with {classes}; pytest writes to {output}", flush=True)
     with open(output, "w") as log:
-        done = subprocess.run(
-            command, cwd=folder / "hub", env=environment, stdout=log, stderr=log, check=False
-        )
+        done = subprocess.run(command, cwd=folder / "hub", env=environment, stdout=log, stderr=log, check=False)
     if done.returncode not in (0, 1):
         raise SystemExit(f"pytest did not come to its end (exit code {done.returncode}): see {output}")
 

@@ -43,9 +43,7 @@ def test_report_evaluate_and_explain(trained, tmp_path):
     assert api.report([trained.folder], tmp_path / "page.html").stat().st_size > 100_000
     result = api.evaluate(["phrased-sums"], limit=3, k=2, max_tokens=16, output=str(tmp_path / "out"))
     assert result.summary()["problems"] == 3
-    rows = [
-        {"prompt": "1+1?", "response": text, "reward": reward} for text, reward in (("2", 1.0), ("3 4", 0.0))
-    ]
+    rows = [{"prompt": "1+1?", "response": text, "reward": reward} for text, reward in (("2", 1.0), ("3 4", 0.0))]
     (tmp_path / "rollouts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     explained = api.explain("builtin", tmp_path / "rollouts.jsonl", methods=["delta", "grpo"])
     weights = explained.records["delta"].weights

@@ -106,14 +106,7 @@ def test_the_defaults_of_all_options_are_those_of_a_run(capsys):
 def test_every_option_is_listed(capsys):
     assert main(["train", "--help-all"]) == 0
     told = capsys.readouterr().out
-    for option in (
-        "--rollouts_every",
-        "--show_methods",
-        "--num_generations",
-        "--vllm_mode",
-        "--fsdp",
-        "--deepspeed",
-    ):
+    for option in ("--rollouts_every", "--show_methods", "--num_generations", "--vllm_mode", "--fsdp", "--deepspeed"):
         assert option in told
 
 
@@ -248,10 +241,7 @@ def test_a_check_says_what_the_weights_come_to(capsys, tmp_path):
     )
     for settings, said in (
         ("size=0", "mean 0, standard deviation 0.\nwarning: every weight is 0: nothing is learnt"),
-        (
-            "size=1&slope=0.001",
-            "warning: the weights hardly differ from each other: in effect, this is DAPO\n",
-        ),
+        ("size=1&slope=0.001", "warning: the weights hardly differ from each other: in effect, this is DAPO\n"),
         ("size=1000", "their mean is about 1000, which scales the loss"),
     ):
         assert main(["methods", f"{file}:Same?{settings}", "--check"]) == 0

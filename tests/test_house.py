@@ -116,9 +116,7 @@ def test_nobody_asks_which_class_a_rule_is():
     """Outside the rules' own room, engines and commands read what a rule needs, never what it is."""
     rules = set()
     for path in (SOURCE / "credit" / "rules").glob("*.py"):
-        rules |= {
-            node.name for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef)
-        }
+        rules |= {node.name for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef)}
     assert {"Delta", "Uniform", "ForkingTokens", "Oracle"} <= rules
     for path in SOURCE.rglob("*.py"):
         if path.is_relative_to(SOURCE / "credit" / "rules"):

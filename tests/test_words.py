@@ -37,9 +37,7 @@ def test_a_difference_is_shown_alike_however_it_was_added_up():
     assert POINTS.signed(0.4375 - 0.4) == POINTS.signed(0.0375) == "+3.8"
     assert POINTS.plain(0.4375 - 0.4) == "3.8"
     assert POINTS.signed(0.4 - 0.4375) == "-3.8"
-    assert (
-        POINTS.signed(0.1 + 0.2 - 0.3) == POINTS.signed(0.3 - 0.2 - 0.1) == "+0.0"
-    )  # 5e-17 and -3e-17: two ways to 0
+    assert POINTS.signed(0.1 + 0.2 - 0.3) == POINTS.signed(0.3 - 0.2 - 0.1) == "+0.0"  # 5e-17 and -3e-17: two ways to 0
 
 
 def test_a_file_is_loaded_as_it_is_now(tmp_path, monkeypatch):

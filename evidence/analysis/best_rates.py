@@ -43,9 +43,7 @@ class Tuned:
 
     @property
     def means(self) -> dict[float, float]:
-        return {
-            rate: fmean(map(self._score, by_seed.values())) for rate, by_seed in sorted(self.runs.items())
-        }
+        return {rate: fmean(map(self._score, by_seed.values())) for rate, by_seed in sorted(self.runs.items())}
 
     def _score(self, outcome: Outcome) -> float:
         return sum(one["accuracy"] for one in outcome.heldout if one["temperature"] == 0) / self.times
@@ -117,9 +115,7 @@ def filled(written: dict[str, Any], found: Sequence[Tuned], like: str) -> dict[s
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="of the tuning study")
     parser.add_argument("--fill", type=Path, help="a protocol to print with the rates that were found")
     parser.add_argument("--entropy-of", default="delta-scalar", help="what a penalty is to match")
@@ -138,9 +134,7 @@ def main() -> None:
         print(f"the penalty that matches {options.entropy_of}: {-chosen.entropy_bonus:g}", file=sys.stderr)
     if options.fill is not None:
         written = yaml.safe_load(options.fill.read_text(encoding="utf-8"))
-        yaml.safe_dump(
-            filled(written, found, options.entropy_of), sys.stdout, sort_keys=False, allow_unicode=True
-        )
+        yaml.safe_dump(filled(written, found, options.entropy_of), sys.stdout, sort_keys=False, allow_unicode=True)
 
 
 if __name__ == "__main__":

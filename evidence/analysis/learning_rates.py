@@ -16,23 +16,13 @@ from statistics import fmean
 
 from delta_evidence.learning.outcome import Outcome, read_outcomes
 from delta_evidence.learning.runner import PROTOCOL
-from delta_rlvr.evaluate.seeds import (
-    SeedComparison,
-    adjust,
-    compare_seeds,
-    gap_text,
-    mean_text,
-    p_text,
-    p_words,
-)
+from delta_rlvr.evaluate.seeds import SeedComparison, adjust, compare_seeds, gap_text, mean_text, p_text, p_words
 
 Scores = dict[tuple[float, str], dict[int, float]]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", type=Path, nargs="+", help="the usual learning rate first")
     parser.add_argument("--method", default="delta")
     options = parser.parse_args()
@@ -61,22 +51,14 @@ def main() -> None:
 
 def show_levels(runs: dict[tuple[float, str], list[Outcome]]) -> None:
     """Each arm at each learning rate, alone."""
-    print(
-        f"{'learning rate, arm':<28} seeds  over training    at the end    entropy in the middle, at the end"
-    )
+    print(f"{'learning rate, arm':<28} seeds  over training    at the end    entropy in the middle, at the end")
     for (rate, arm), outcomes in runs.items():
         over, after = _alone(_over_training(outcomes)), _alone(_at_the_end(outcomes))
-        middle, last = (
-            fmean(one.entropy[batch] for one in outcomes) for batch in (len(outcomes[0].entropy) // 2, -1)
-        )
-        print(
-            f"{_name(rate, arm):<28} {len(outcomes):>5}  {over:>13} {after:>13}    {middle:.3f}, {last:.3f}"
-        )
+        middle, last = (fmean(one.entropy[batch] for one in outcomes) for batch in (len(outcomes[0].entropy) // 2, -1))
+        print(f"{_name(rate, arm):<28} {len(outcomes):>5}  {over:>13} {after:>13}    {middle:.3f}, {last:.3f}")
 
 
-def show_family(
-    end_point: str, scores: Scores, baseline: str, method: str, usual: float, primary: set[float]
-) -> None:
+def show_family(end_point: str, scores: Scores, baseline: str, method: str, usual: float, primary: set[float]) -> None:
     """The declared comparisons, corrected by Holm; a primary one stands alone."""
     rates = list(dict.fromkeys(rate for rate, _ in scores))
     best = max(rates, key=lambda rate: fmean(scores[rate, baseline].values()))
@@ -91,12 +73,9 @@ def show_family(
         print(_line(row, base, f"{p_words(row.p_paired)}, Holm {p_text(row.p_holm)}"))
 
 
-def _compared(
-    scores: Scores, pairs: list[tuple[tuple[float, str], tuple[float, str]]]
-) -> list[SeedComparison]:
+def _compared(scores: Scores, pairs: list[tuple[tuple[float, str], tuple[float, str]]]) -> list[SeedComparison]:
     return [
-        compare_seeds({_name(*base): scores[base], _name(*own): scores[own]}, _name(*base))[1]
-        for own, base in pairs
+        compare_seeds({_name(*base): scores[base], _name(*own): scores[own]}, _name(*base))[1] for own, base in pairs
     ]
 
 

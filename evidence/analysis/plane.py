@@ -31,11 +31,7 @@ from delta_rlvr.objectives import all_methods
 ROOT = Path(__file__).parents[2]
 KEPT, FIGURE = ROOT / "evidence/results/plane/slopes.json", ROOT / "docs/figures/plane.svg"
 SIDES = {"right": 1, "wrong": -1}
-FURTHER = [
-    "confidence?right=0.4&wrong=0.4",
-    "confidence?right=0.4&wrong=-0.4",
-    "confidence?right=-0.4&wrong=-0.4",
-]
+FURTHER = ["confidence?right=0.4&wrong=0.4", "confidence?right=0.4&wrong=-0.4", "confidence?right=-0.4&wrong=-0.4"]
 REACH, HEIGHT = 1.6, 760
 NEAR = 0.02  # slopes this small are level
 
@@ -55,9 +51,7 @@ def slopes(rollouts: Rollouts, head: Tensor, number: int) -> dict[str, dict[str,
     found = {}
     for name in methods():
         weights = weigher.weights(study_method(name).rule).double()
-        found[name] = {
-            side: _slope(uncertain[sign == one], weights[sign == one]) for side, one in SIDES.items()
-        }
+        found[name] = {side: _slope(uncertain[sign == one], weights[sign == one]) for side, one in SIDES.items()}
     return found
 
 
@@ -68,13 +62,7 @@ def _slope(x: Tensor, y: Tensor) -> float:
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     batches, head = untrained_rollouts(
-        options.model,
-        TASK,
-        seed=options.seed,
-        prompts=16 * options.batches,
-        max_tokens=48,
-        at_once=16,
-        pass_rows=64,
+        options.model, TASK, seed=options.seed, prompts=16 * options.batches, max_tokens=48, at_once=16, pass_rows=64
     )
     both = [one for one in batches if (one.advantages > 0).any() and (one.advantages < 0).any()]
     each = []
@@ -111,9 +99,7 @@ def figure(kept: dict[str, Any]) -> str:
         canvas.line(left, y, left + side, y, stroke)
         canvas.text(x, top + side + 16, f"{tick:+g}" if tick else "0", size=11, fill=SOFT, anchor="middle")
         canvas.text(left - 6, y + 4, f"{tick:+g}" if tick else "0", size=11, fill=SOFT, anchor="end")
-    canvas.text(
-        left + side / 2, top + side + 36, "right responses: slope against 1 - p", anchor="middle", fill=SOFT
-    )
+    canvas.text(left + side / 2, top + side + 36, "right responses: slope against 1 - p", anchor="middle", fill=SOFT)
     canvas.text(left + 40, top - 8, "wrong responses: slope against 1 - p", fill=SOFT)
     corners = {
         (-1, 1): "entropy falls: DelTA's corner",
@@ -124,9 +110,7 @@ def figure(kept: dict[str, Any]) -> str:
     for (right, wrong), about in corners.items():
         x, y = place(right * REACH, wrong * REACH)
         anchor = "start" if right < 0 else "end"
-        canvas.text(
-            x - 8 * right, y + (18 if wrong > 0 else -24), about, size=12, fill=SOFT, anchor=anchor, bold=True
-        )
+        canvas.text(x - 8 * right, y + (18 if wrong > 0 else -24), about, size=12, fill=SOFT, anchor=anchor, bold=True)
     points = {
         name: (row["right"]["mean"], row["wrong"]["mean"], row["right"]["error"], row["wrong"]["error"])
         for name, row in kept["methods"].items()
@@ -154,19 +138,12 @@ def figure(kept: dict[str, Any]) -> str:
         numbers = ", ".join(str(number) for number, _ in own)
         outside = x > left + side - 60
         canvas.text(
-            x - 8 if outside else x + 7,
-            y - 6,
-            numbers,
-            size=9.5,
-            fill=own[0][1],
-            anchor="end" if outside else "start",
+            x - 8 if outside else x + 7, y - 6, numbers, size=9.5, fill=own[0][1], anchor="end" if outside else "start"
         )
     row = top + 24 + 15.5 * len(shown) + 10
     canvas.text(legend, row, f"Level on both sides (within {NEAR}):", size=11, bold=True)
     for number in range(0, len(level), 5):
-        canvas.text(
-            legend, row + 16 + 15 * (number // 5), ", ".join(level[number : number + 5]), size=10.5, fill=SOFT
-        )
+        canvas.text(legend, row + 16 + 15 * (number // 5), ", ".join(level[number : number + 5]), size=10.5, fill=SOFT)
     last = max(top + side + 60, row + 30 + 15 * (len(level) // 5 + 1))
     keys = "Blue: other papers. Orange: DelTA and its parts. Green: ours and plain scores. What lies beyond 1.6 is drawn at the edge."
     canvas.text(MARGIN, last, keys, size=11, fill=SOFT)
@@ -178,9 +155,7 @@ def _paper(name: str) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--measure", action="store_true", help="measure again, on this machine")
     parser.add_argument("--model", default="smollm2-135m")
     parser.add_argument("--seed", type=int, default=12345)

@@ -42,9 +42,7 @@ def gains(outcomes: list[dict], task: str, baseline: str) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "bench", type=Path, help="credit_bench.json or measured_credit.json of `delta-rlvr credit-bench`"
     )
@@ -68,9 +66,7 @@ def main() -> None:
                     if known:
                         print(f"{task:14} {told:30} {name:24} {len(arms):2} arms  too few to relate")
                     continue
-                relation = spearmanr(
-                    [measured[arm][measure]["mean"] for arm in arms], [known[arm] for arm in arms]
-                )
+                relation = spearmanr([measured[arm][measure]["mean"] for arm in arms], [known[arm] for arm in arms])
                 print(
                     f"{task:14} {told:30} {name:24} {len(arms):2} arms  "
                     f"rho = {relation.statistic:+.2f}  p = {relation.pvalue:.3f}"

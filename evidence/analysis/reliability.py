@@ -50,17 +50,13 @@ def joined(made: list[Rollouts]) -> Rollouts:
             return torch.cat(values)
         length = prompt if name.startswith("prompt") else time
         deep = (0, 0) * (values[0].dim() - 2)
-        return torch.cat(
-            [torch.nn.functional.pad(value, (*deep, 0, length - value.shape[1])) for value in values]
-        )
+        return torch.cat([torch.nn.functional.pad(value, (*deep, 0, length - value.shape[1])) for value in values])
 
     return Rollouts(**{field.name: whole(field.name) for field in dataclasses.fields(Rollouts)})
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="smollm2-135m")
     parser.add_argument("--task", default=TASK)
     parser.add_argument("--methods", default="delta,delta-scalar,delta-centred,delta-no-refinement")
@@ -89,9 +85,7 @@ def main() -> None:
         prompts = 4
         while prompts <= options.prompts:
             known = [
-                BatchWeigher(part, head, number=number)
-                .record(rule, diagnose=True)
-                .diagnostics.get("reliability")
+                BatchWeigher(part, head, number=number).record(rule, diagnose=True).diagnostics.get("reliability")
                 for number, part in enumerate(parts(whole, prompts))
                 if (part.advantages > 0).any()
             ]

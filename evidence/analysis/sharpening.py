@@ -15,9 +15,7 @@ STAGES = 5
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", type=Path, nargs="+", help="folders of `delta-rlvr study`")
     for folder in parser.parse_args().folders:
         tasks: dict[str, dict[str, list[Outcome]]] = {}
@@ -38,9 +36,7 @@ def show(title: str, arms: dict[str, list[Outcome]]) -> None:
     print(f"{'arm':<72} {_row([*starts, batches - 1], '6d')}  {_row(starts, '6d')}")
     for arm, outcomes in arms.items():
         entropy = [fmean(one.entropy[batch] for one in outcomes) for batch in [*starts, batches - 1]]
-        accuracy = [
-            100 * fmean(fmean(one.curve[batch : batch + each]) for one in outcomes) for batch in starts
-        ]
+        accuracy = [100 * fmean(fmean(one.curve[batch : batch + each]) for one in outcomes) for batch in starts]
         print(f"{arm:<72} {_row(entropy, '6.3f')}  {_row(accuracy, '6.1f')}")
 
 

@@ -33,13 +33,7 @@ def untrained_rollouts(
     problems = task.problems("train", prompts, seed)
     with Judge(tokenizer, 1) as judge:
         collector = make_collector(
-            model,
-            tokenizer,
-            runs=1,
-            one_line=task.one_line,
-            judge=judge,
-            device=device,
-            rows_at_once=pass_rows,
+            model, tokenizer, runs=1, one_line=task.one_line, judge=judge, device=device, rows_at_once=pass_rows
         )
         made = []
         for number, first in enumerate(range(0, prompts, at_once)):

@@ -52,13 +52,7 @@ def figure(rollouts: Rollouts, head: Tensor, model: str) -> str:
             here = side == sign
             ranks = rank_correlation(weights[here].double(), uncertain[here].double())
             print(f"{name:14} {words}: {int(here.sum())} tokens, rank correlation with 1 - p {ranks:+.2f}")
-            canvas.text(
-                left + place * panel / 2,
-                72,
-                f"{words}: {ranks:+.2f}",
-                size=11.5,
-                fill=LINES[place],
-            )
+            canvas.text(left + place * panel / 2, 72, f"{words}: {ranks:+.2f}", size=11.5, fill=LINES[place])
         for level in (0.8, 1.0, 1.2, 1.4):
             y = top + HEIGHT * (HIGH - level) / (HIGH - LOW)
             canvas.line(left, y, left + panel, y, stroke=SOFT if level == 1 else RULE)
@@ -76,20 +70,13 @@ def figure(rollouts: Rollouts, head: Tensor, model: str) -> str:
         for x in (0, 0.5, 1):
             canvas.text(left + panel * x, top + HEIGHT + 18, f"{x:g}", size=10, fill=INK, anchor="middle")
         canvas.text(
-            left + panel / 2,
-            top + HEIGHT + 34,
-            "1 - p of the sampled token",
-            size=11,
-            fill=SOFT,
-            anchor="middle",
+            left + panel / 2, top + HEIGHT + 34, "1 - p of the sampled token", size=11, fill=SOFT, anchor="middle"
         )
     return canvas.svg(92 + HEIGHT + 56)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="smollm2-135m")
     parser.add_argument("--task", default=TASK)
     parser.add_argument("--seed", type=int, default=12345)

@@ -61,9 +61,7 @@ def _one_step(problem: Problem) -> str | None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="where asdiv.jsonl, svamp.jsonl and mawps.jsonl are")
     parser.add_argument("output", type=Path, help="the file to write")
     parser.add_argument("--heldout", type=Path, help=f"a file for {HELD_OUT} of them")

@@ -81,10 +81,7 @@ def trained(kind: str, method: str, folder: Any, monkeypatch: Any) -> tuple[Reco
     def reward(completions: list[str], **columns: Any) -> list[float]:
         if kind != "bundled":  # it says nothing that could be right: half of what it says is
             return [float(sum(map(ord, text)) % 2) for text in completions]
-        return [
-            TASK.grade(answers[name], text).score
-            for name, text in zip(columns["id"], completions, strict=True)
-        ]
+        return [TASK.grade(answers[name], text).score for name, text in zip(columns["id"], completions, strict=True)]
 
     model, tokenizer = make_policy(kind)
     weights = Weights()
@@ -175,9 +172,7 @@ def test_a_replayed_run_has_the_same_weights_after_every_step(
         close = (
             rounding(MODEL, size=2.0) if step == 0 else 2e-3
         )  # later batches are scored by weights that Adam has moved
-        torch.testing.assert_close(
-            rollouts.logps[batch.mask], batch.logps[batch.mask], atol=close, rtol=close
-        )
+        torch.testing.assert_close(rollouts.logps[batch.mask], batch.logps[batch.mask], atol=close, rtol=close)
         found, _ = training.weigh([rollouts], step)
         expected = batch.record.padded(batch.record.weights, batch.mask)
         torch.testing.assert_close(found[0], expected, atol=close, rtol=close)
@@ -190,9 +185,7 @@ def test_a_replayed_run_has_the_same_weights_after_every_step(
             assert norms[0] > 0
             collector.policy.load_into(0, model)
             # Adam divides by the gradient's size: an entry that is all but 0 may take its full step the other way.
-            gap = torch.cat(
-                [(w - weights.seen[step][n]).flatten() for n, w in model.named_parameters()]
-            ).norm()
+            gap = torch.cat([(w - weights.seen[step][n]).flatten() for n, w in model.named_parameters()]).norm()
             moved = torch.cat([(weights.seen[step][n] - w).flatten() for n, w in start.items()]).norm()
             assert gap < 0.01 * moved, f"step {step}: {gap / moved:.1e} of the way"
             step += 1

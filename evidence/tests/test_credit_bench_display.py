@@ -36,9 +36,7 @@ def test_the_legend_has_only_what_the_table_has():
     result = json.loads(KEPT.read_text())
     kept = {"surprise", "delta", "dapo"}
     result["rows"] = [row for row in result["rows"] if row["method"] in kept]
-    settings = PlantedSettings(
-        policies=PlantedSettings().policies[:1], tasks=PlantedSettings().tasks[:1], batches=1
-    )
+    settings = PlantedSettings(policies=PlantedSettings().policies[:1], tasks=PlantedSettings().tasks[:1], batches=1)
     written = io.StringIO()
     show(result, settings, Console(file=written, width=150))
     text = " ".join(written.getvalue().split())

@@ -67,13 +67,9 @@ def test_every_kept_study_with_a_primary_is_listed() -> None:
 
 def test_a_row_by_an_independent_loop() -> None:
     """Fading against DAPO: mean, and all sign flips of the counted differences."""
-    lines = [
-        json.loads(line)
-        for line in (EVIDENCE / "results/smollm2-fading-500/runs.jsonl").read_text().splitlines()
-    ]
+    lines = [json.loads(line) for line in (EVIDENCE / "results/smollm2-fading-500/runs.jsonl").read_text().splitlines()]
     right = {
-        (line["run"]["arm"], line["run"]["seed"]): sum(round(128 * value) for value in line["curve"])
-        for line in lines
+        (line["run"]["arm"], line["run"]["seed"]): sum(round(128 * value) for value in line["curve"]) for line in lines
     }
     gaps = [right["fading", seed] - right["dapo", seed] for seed in range(500, 516)]
     totals = [sum(signed) for signed in itertools.product(*((-gap, gap) for gap in gaps))]

@@ -191,9 +191,7 @@ def test_a_limit_counts_what_is_still_needed(monkeypatch: pytest.MonkeyPatch) ->
         Stop(0)
 
 
-def test_a_checkpoint_that_cannot_be_written_or_read(
-    written: Path, expected: str, tmp_path: Path, capsys: Any
-) -> None:
+def test_a_checkpoint_that_cannot_be_written_or_read(written: Path, expected: str, tmp_path: Path, capsys: Any) -> None:
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     # A checkpoint has more than ten megabytes.
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, limits[1]))
@@ -287,9 +285,7 @@ def test_nothing_of_a_finished_stack_stays_alive(
 
 
 @pytest.mark.gpu
-def test_a_finished_stack_gives_the_device_its_memory_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_finished_stack_gives_the_device_its_memory_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second stack begins with what the first one began with; libraries may keep a little for themselves after the first."""
     held: list[int] = []
     build = StackedTraining.__init__
@@ -324,9 +320,7 @@ def test_as_many_runs_as_half_of_the_free_memory_holds(monkeypatch: pytest.Monke
 # ---------------------------------------------------------------- two processes
 
 
-def test_a_second_process_is_refused_and_a_dead_one_leaves_no_lock(
-    written: Path, tmp_path: Path, capsys: Any
-) -> None:
+def test_a_second_process_is_refused_and_a_dead_one_leaves_no_lock(written: Path, tmp_path: Path, capsys: Any) -> None:
     holding = (
         "import sys, time; from pathlib import Path; from delta_rlvr.files import locked\n"
         "with locked(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
@@ -407,9 +401,7 @@ def test_a_run_that_diverges_ends_alone(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_stack_whose_runs_all_diverge_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     policy_loss = training_module.policy_loss
-    monkeypatch.setattr(
-        training_module, "policy_loss", lambda *given, **more: policy_loss(*given, **more) * math.nan
-    )
+    monkeypatch.setattr(training_module, "policy_loss", lambda *given, **more: policy_loss(*given, **more) * math.nan)
     training = training_of(runs_of("dapo", "delta"))
     training.train()
     assert training.diverged == {0: 0, 1: 0}
@@ -433,9 +425,7 @@ def test_a_diverged_run_is_kept_as_such_and_the_state_knows_it(
     told = capsys.readouterr().out
     assert "diverged in batch" in told
     outcomes = [json.loads(line) for line in (tmp_path / "runs.jsonl").read_text().splitlines()]
-    assert [line["after"] is None for line in outcomes] == [
-        line["run"]["arm"] == "delta" for line in outcomes
-    ]
+    assert [line["after"] is None for line in outcomes] == [line["run"]["arm"] == "delta" for line in outcomes]
     assert all(line["diverged"] == len(line["curve"]) for line in outcomes if line["run"]["arm"] == "delta")
     assert all("diverged" not in line for line in outcomes if line["run"]["arm"] == "dapo")
     assert "phrased-sums: left out, as they diverged: delta, seeds 0, 1." in told

@@ -63,10 +63,7 @@ def test_tables_and_figures_are_what_the_outcomes_say(folder: Path) -> None:
     [
         (
             "learning_rates.py",
-            [
-                "smollm2-explain",
-                *(f"smollm2-learning-rate/{name}" for name in ("four-times", "half", "twice")),
-            ],
+            ["smollm2-explain", *(f"smollm2-learning-rate/{name}" for name in ("four-times", "half", "twice"))],
             "delta at 2e-05 against dapo at 2e-05 12 pairs +1.5 (-0.5 to +3.5) p = 0.130, the primary pair",
         ),
         ("sharpening.py", ["qwen-gsm8k-side"], "delta-side 0.388 0.342 0.307 0.303 0.275 0.263"),
@@ -91,19 +88,14 @@ def test_faster_learning_on_smollm2_by_an_independent_loop() -> None:
     lines = [json.loads(line) for line in (study.folder / "runs.jsonl").read_text().splitlines()]
     means = {(line["run"]["arm"], line["run"]["seed"]): statistics.fmean(line["curve"]) for line in lines}
     gaps = [means["delta", seed] - means["dapo", seed] for seed in range(200, 212)]
-    flips = [
-        sum(gap if bits >> place & 1 else -gap for place, gap in enumerate(gaps)) for bits in range(1 << 12)
-    ]
+    flips = [sum(gap if bits >> place & 1 else -gap for place, gap in enumerate(gaps)) for bits in range(1 << 12)]
     p = sum(abs(total) >= abs(sum(gaps)) - 1e-12 for total in flips) / len(flips)
     table = study_table(study.protocol, study.outcomes())
     assert table.primary is not None
     assert table.primary.difference is not None
     assert table.primary.difference.mean == pytest.approx(statistics.fmean(gaps))
     assert table.primary.p_paired == pytest.approx(p)
-    assert (
-        "accuracy over training, 12 paired seeds: +1.2 points (+0.2 to +2.1), p = 0.018"
-        in sentences(table)[0]
-    )
+    assert "accuracy over training, 12 paired seeds: +1.2 points (+0.2 to +2.1), p = 0.018" in sentences(table)[0]
 
 
 def test_curves_are_means_over_a_window() -> None:
@@ -119,9 +111,7 @@ def test_the_plane_is_what_was_measured(monkeypatch) -> None:
     kept = json.loads((DATA / "plane" / "slopes.json").read_text())
     assert plane["figure"](kept) == (ROOT / "docs" / "figures" / "plane.svg").read_text()
     corner = {name: (row["right"]["mean"], row["wrong"]["mean"]) for name, row in kept["methods"].items()}
-    assert all(
-        right < 0 < wrong for right, wrong in (corner["delta"], corner["delta-scalar"], corner["confidence"])
-    )
+    assert all(right < 0 < wrong for right, wrong in (corner["delta"], corner["delta-scalar"], corner["confidence"]))
     assert all(side < 0 for side in corner["advantage-reweighting"])
     assert all(side > 0 for side in corner["rlvr-directions"])
     assert all(right > 0 > wrong for right, wrong in (corner["a3po"], corner["delightful"]))

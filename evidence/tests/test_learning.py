@@ -132,9 +132,7 @@ def test_an_entropy_bonus_is_the_entropys_gradient() -> None:
     found = made.policy.norm.grad
     assert found is not None
     expected = model.model.norm.weight.grad
-    torch.testing.assert_close(
-        found[1] - found[0], 0.3 * expected, atol=1e-3 * expected.norm().item(), rtol=1e-3
-    )
+    torch.testing.assert_close(found[1] - found[0], 0.3 * expected, atol=1e-3 * expected.norm().item(), rtol=1e-3)
 
 
 def test_a_run_does_not_depend_on_what_runs_beside_it() -> None:
@@ -150,8 +148,7 @@ def test_a_run_does_not_depend_on_what_runs_beside_it() -> None:
     # After the first step: Adam divides by the gradient's size, so that entries that are all but 0 may step either way.
     assert first[0][0].gradient_norms == pytest.approx(second[1][0].gradient_norms, rel=1e-3)
     gaps = [
-        (a[0] - b[1]).abs().max()
-        for a, b in zip(alone.policy.parameters(), beside.policy.parameters(), strict=True)
+        (a[0] - b[1]).abs().max() for a, b in zip(alone.policy.parameters(), beside.policy.parameters(), strict=True)
     ]
     assert max(gaps) < 2e-4
 
@@ -162,9 +159,7 @@ def test_whole_prompts_are_the_same_update_read_once() -> None:
     for split in ("responses", "prompts"):
         made, _, _ = bundled_collector(1)
         settings = TrainingSettings(steps=1, prompts=3, group=4, updates=1, split=split)  # type: ignore[arg-type]
-        statistics = StackedTraining(
-            made, [Run("phrased-sums", "delta", 3)], settings, rows_at_once=5
-        ).train()
+        statistics = StackedTraining(made, [Run("phrased-sums", "delta", 3)], settings, rows_at_once=5).train()
         norms[split] = statistics[0][0].gradient_norms
     assert norms["prompts"] == pytest.approx(norms["responses"], rel=rounding(MODEL))
 
@@ -261,10 +256,7 @@ def test_oracle_weights_by_hand() -> None:
     count, known = int(rollouts.mask.sum()), int((rollouts.decisive & sided).sum())
     total = 1.5 * known + 0.5 * (count - known)
     torch.testing.assert_close(
-        weights[rollouts.decisive & sided],
-        torch.full((known,), 1.5 * count / total),
-        atol=rounding(),
-        rtol=rounding(),
+        weights[rollouts.decisive & sided], torch.full((known,), 1.5 * count / total), atol=rounding(), rtol=rounding()
     )
     assert weights[rollouts.mask].mean().item() == pytest.approx(1.0, abs=rounding(count))
     only = weigher.weights(study_method("oracle-only").rule)
@@ -474,9 +466,7 @@ def test_a_table_by_hand(tmp_path: Path) -> None:
     for seed in range(6):
         found.append(outcome("dapo", seed, 0.50 + 0.01 * seed, 0.4))
         found.append(outcome("delta", seed, 0.60 + 0.01 * seed + 0.001 * (seed - 2.5), 0.5 + 0.001 * seed))
-        found.append(
-            outcome("grpo", seed, 0.50 + 0.01 * seed + (0.02 if seed % 2 else -0.02), 0.4 + 0.003 * seed)
-        )
+        found.append(outcome("grpo", seed, 0.50 + 0.01 * seed + (0.02 if seed % 2 else -0.02), 0.4 + 0.003 * seed))
         if seed < 5:
             found.append(outcome("sapo", seed, 0.40 + 0.01 * seed + 0.001 * (seed - 2), 0.3 + 0.002 * seed))
     table = study_table(protocol, found)
@@ -573,15 +563,10 @@ def test_the_best_rate_of_each_method_by_hand(tmp_path: Path, monkeypatch: Any, 
             arms[name] = own
             for seed in range(2):
                 score = 0.5 - 0.05 * math.log(rate / peak) ** 2 + (0.01 if seed else -0.01)
-                at = [
-                    {"temperature": 0.0, "batch": batch, "accuracy": score, "pass_at": {}} for batch in (1, 2)
-                ]
+                at = [{"temperature": 0.0, "batch": batch, "accuracy": score, "pass_at": {}} for batch in (1, 2)]
                 entropy = [entropies[method, penalty] * (1 + seed)]
                 found.append(replace(outcome(name, seed, 0.5, 0.4), heldout=at, entropy=entropy))
-    training, heldout = (
-        {"steps": 4, "prompts": 2, "group": 2},
-        {"also": [{"temperature": 0, "after": [1, 2]}]},
-    )
+    training, heldout = ({"steps": 4, "prompts": 2, "group": 2}, {"also": [{"temperature": 0, "after": [1, 2]}]})
     protocol = protocol_of(tmp_path, arms=arms, baseline="dapo1", training=training, heldout=heldout)
     study = Study(protocol, tmp_path / "tune")
     study.write_protocol(Machine())
@@ -600,9 +585,7 @@ def test_the_best_rate_of_each_method_by_hand(tmp_path: Path, monkeypatch: Any, 
     assert "delta-scalar: best at 4 (AN END OF THE GRID)" in said.err
     assert "dapo: best at 2;" in said.err
     # A run that diverged after its first score has half of it.
-    study._keep(
-        [replace(one, diverged=1, heldout=one.heldout[:1]) for one in found if one.run.arm == "dapo1"]
-    )
+    study._keep([replace(one, diverged=1, heldout=one.heldout[:1]) for one in found if one.run.arm == "dapo1"])
     runpy.run_path(script, run_name="__main__")
     assert "dapo: best at 4" in capsys.readouterr().err
 
@@ -623,10 +606,7 @@ def test_one_test_over_several_tasks(tmp_path: Path) -> None:
     assert table.primary.pairs == 6
     assert table.primary.p_paired == pytest.approx(2 / 64)
     assert [task.columns[1].rows[1].p_holm for task in table.tasks] == pytest.approx([0.5, 0.5])
-    assert (
-        "on phrased-sums, late-error, accuracy over training, 6 paired seeds: +1.1 points"
-        in sentences(table)[0]
-    )
+    assert "on phrased-sums, late-error, accuracy over training, 6 paired seeds: +1.1 points" in sentences(table)[0]
 
 
 def test_runs_that_diverged_are_counted_and_left_out() -> None:
@@ -646,10 +626,7 @@ def test_retired_arms_are_read_and_not_run(tmp_path: Path) -> None:
     study = Study(protocol, tmp_path)
     assert [run.arm for run in study.missing()] == ["dapo", "dapo"]
     study._keep([outcome(arm, 0, 0.4, 0.4) for arm in ("dapo", "gone")])
-    assert [row.method for row in study_table(protocol, study.outcomes()).tasks[0].columns[0].rows] == [
-        "dapo",
-        "gone",
-    ]
+    assert [row.method for row in study_table(protocol, study.outcomes()).tasks[0].columns[0].rows] == ["dapo", "gone"]
 
 
 def test_a_file_that_is_not_there_is_missed_when_runs_are_made(tmp_path: Path, capsys: Any) -> None:

@@ -15,13 +15,7 @@ from delta_evidence.learning.protocol import Run, TrainingSettings
 from delta_evidence.learning.training import StackedTraining
 from delta_evidence.measured.agreement import choose, planted_agreement, top
 from delta_evidence.measured.bench import check_verifiable
-from delta_evidence.measured.continuations import (
-    COPIES,
-    Response,
-    StackContinuations,
-    checked_reward,
-    responses_of,
-)
+from delta_evidence.measured.continuations import COPIES, Response, StackContinuations, checked_reward, responses_of
 from delta_evidence.measured.estimate import MeasuredCredit, estimate
 from delta_evidence.measured.fidelity import (
     PARTS,
@@ -339,16 +333,12 @@ def test_the_pilot_looks_where_the_value_moves():
 def test_the_interval_is_agresti_and_caffos():
     # 10 of 20 before, 30 of 40 after: 31/42 - 11/22, variance 0.738 * 0.262 / 42 + 0.25 / 22
     nodes = cut(np.array([0.9, 0.9]), 0.0)
-    credit = estimate(
-        nodes, np.array([0.9, 0.9]), 1.0, np.array([[5.0, 5], [14, 16]]), np.array([[10, 10], [20, 20]])
-    )
+    credit = estimate(nodes, np.array([0.9, 0.9]), 1.0, np.array([[5.0, 5], [14, 16]]), np.array([[10, 10], [20, 20]]))
     assert credit.credit.tolist() == pytest.approx([0.25, 0.25])
     middle, error = 31 / 42 - 0.5, math.sqrt(31 * 11 / 42**3 + 0.25 / 22)
     assert credit.error[0] == pytest.approx(error)
     # 1.96 has three digits
-    assert [credit.low[0], credit.high[0]] == pytest.approx(
-        [middle - 1.96 * error, middle + 1.96 * error], abs=1e-4
-    )
+    assert [credit.low[0], credit.high[0]] == pytest.approx([middle - 1.96 * error, middle + 1.96 * error], abs=1e-4)
     # The end is known: Agresti and Coull for 30 of 40, (30 + 2) / 44
     other = math.sqrt((32 / 44) * (12 / 44) / 44)
     assert credit.high[1] == pytest.approx(1 - 32 / 44 + 1.96 * other, abs=1e-4)  # three digits again
@@ -391,10 +381,7 @@ def test_agreement_with_planted_labels_by_hand():
         return MeasuredCredit(np.array(sizes), *[zeros] * 6, np.array(values), zeros)
 
     # Wrong responses: in the first the named slip costs most of the chance; the second was lost before its slip.
-    credits = [
-        credit([0.1, -0.8, 0.05], [0.7, 0.8, 0.0, 0.0]),
-        credit([-0.5, 0.0, -0.02], [0.5, 0.02, 0.02, 0.0]),
-    ]
+    credits = [credit([0.1, -0.8, 0.05], [0.7, 0.8, 0.0, 0.0]), credit([-0.5, 0.0, -0.02], [0.5, 0.02, 0.02, 0.0])]
     decisive = [np.array([False, True, False]), np.array([False, True, False])]
     # Together the slips have the sizes 0.8 and 0; the others 0.1, 0.05, 0.5 and 0.02: 4 + 0 of 8 pairs are in order.
     agreement = planted_agreement(decisive, [0.0, 0.0], credits)

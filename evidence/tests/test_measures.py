@@ -5,14 +5,7 @@ import math
 import pytest
 import torch
 
-from delta_evidence.planted.measures import (
-    auroc,
-    auroc_within,
-    average_precision,
-    drift,
-    spread,
-    update_mass_share,
-)
+from delta_evidence.planted.measures import auroc, auroc_within, average_precision, drift, spread, update_mass_share
 
 pytestmark = pytest.mark.numeric
 
@@ -23,9 +16,7 @@ def flags(*values):
 
 def test_average_precision_by_hand():
     # order of labels 1 0 1 0: precision 1/1 and 2/3 where recall rises by a half
-    assert average_precision(torch.tensor([4.0, 3.0, 2.0, 1.0]), flags(1, 0, 1, 0)) == pytest.approx(
-        (1 + 2 / 3) / 2
-    )
+    assert average_precision(torch.tensor([4.0, 3.0, 2.0, 1.0]), flags(1, 0, 1, 0)) == pytest.approx((1 + 2 / 3) / 2)
     # all tied: they pass together, precision is the share of decisive tokens
     assert average_precision(torch.zeros(5), flags(0, 1, 0, 0, 0)) == pytest.approx(0.2)
     assert math.isnan(average_precision(torch.zeros(2), flags(0, 0)))
@@ -37,9 +28,7 @@ def test_auroc_and_average_precision_equal_a_loop():
         scores, labels = torch.randint(0, 5, (30,)).float(), torch.rand(30) < 0.3
         labels[:2] = flags(1, 0)
         pairs = [(a, b) for a in scores[labels].tolist() for b in scores[~labels].tolist()]
-        assert auroc(scores, labels) == pytest.approx(
-            sum((a > b) + 0.5 * (a == b) for a, b in pairs) / len(pairs)
-        )
+        assert auroc(scores, labels) == pytest.approx(sum((a > b) + 0.5 * (a == b) for a, b in pairs) / len(pairs))
         total, recall = 0.0, 0.0
         for threshold in sorted(set(scores.tolist()), reverse=True):
             passed = scores >= threshold

@@ -11,13 +11,7 @@ from delta_evidence.methods import bench_method, every_method, grid, label
 from delta_evidence.planted.conditions import NOISE, SHUFFLED, one_right_a_group, perturbed_advantages
 from delta_evidence.planted.measures import batch_facts, length_terciles, measure_weights, small_sample
 from delta_evidence.planted.proxy_agreement import proxy_agreement, same_inner_products
-from delta_evidence.planted.updates import (
-    cosines,
-    response_logps,
-    take_rows,
-    update_vectors,
-    weights_after_a_step,
-)
+from delta_evidence.planted.updates import cosines, response_logps, take_rows, update_vectors, weights_after_a_step
 from delta_evidence.rollouts import Rollouts
 from delta_evidence.stack.policy import StackedPolicy
 from delta_evidence.weighing import BatchWeigher
@@ -83,9 +77,7 @@ def rollouts(policy):
         decisive=mask & (torch.rand(count, time, generator=generator) < 0.3),
     )
     with torch.no_grad():
-        hidden = policy.response_hidden(
-            blank.prompt_ids[None], prompt_mask[None], blank.completion_ids[None]
-        )[0]
+        hidden = policy.response_hidden(blank.prompt_ids[None], prompt_mask[None], blank.completion_ids[None])[0]
         logps = response_logps(policy, blank)
     return dataclasses.replace(blank, hidden=hidden, logps=logps)
 
@@ -98,10 +90,7 @@ def test_one_right_response_is_kept_by_hand():
     found = one_right_a_group(
         torch.tensor([1.0, 0, 1, 0, 1, 1, 1, 1]), 4, torch.tensor([0.2, 0.9, 0.5, 0.1, 0, 0, 0, 0])
     )
-    high, low = (
-        (2 / 3) / (math.sqrt(1 / 3) + ADVANTAGE_FLOOR),
-        (-1 / 3) / (math.sqrt(1 / 3) + ADVANTAGE_FLOOR),
-    )
+    high, low = ((2 / 3) / (math.sqrt(1 / 3) + ADVANTAGE_FLOOR), (-1 / 3) / (math.sqrt(1 / 3) + ADVANTAGE_FLOOR))
     assert found.tolist() == pytest.approx([0, low, high, low, 0, 0, 0, 0])
 
 
@@ -272,9 +261,7 @@ def test_shrunken_vectors_keep_their_inner_products():
     wide = torch.randn(6, 200)
     narrow = same_inner_products([wide[:2], wide[2:]])
     assert narrow.shape == (6, 6)
-    torch.testing.assert_close(
-        narrow @ narrow.T, (wide @ wide.T).double(), atol=rounding(200, size=300.0), rtol=0
-    )
+    torch.testing.assert_close(narrow @ narrow.T, (wide @ wide.T).double(), atol=rounding(200, size=300.0), rtol=0)
 
 
 def test_fipo_is_weighed_by_a_policy_that_took_a_dapo_step_on_the_other_half(model, policy, rollouts):

@@ -223,12 +223,7 @@ def test_no_proof_without_a_paired_difference():
         found["records"] += [
             {"method": "surprise", "condition": "shuffled", "right_auroc": 0.6, "wrong_auroc": 0.8},
             # As often more as less: on average nothing, with an interval around 0.
-            {
-                "method": "delta",
-                "condition": "shuffled",
-                "right_auroc": 0.55 + 0.21 * number,
-                "wrong_auroc": 0.8,
-            },
+            {"method": "delta", "condition": "shuffled", "right_auroc": 0.55 + 0.21 * number, "wrong_auroc": 0.8},
         ]
         documents.append(found)
     told = sentences(bench_result(documents, SETTINGS))
@@ -310,11 +305,7 @@ def test_line_ends_are_the_tokens_with_a_line_break():
 
 
 def test_settings_refuse_what_cannot_be_measured():
-    for given, told in (
-        ({"policies": ()}, "policies"),
-        ({"prompts": 1}, "prompts=1"),
-        ({"shots": -1}, "shots=-1"),
-    ):
+    for given, told in (({"policies": ()}, "policies"), ({"prompts": 1}, "prompts=1"), ({"shots": -1}, "shots=-1")):
         with pytest.raises(ValueError, match=told):
             PlantedSettings(**given)
     units = PlantedSettings(policies=("x", "y"), tasks=("late-error",)).units

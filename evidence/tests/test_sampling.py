@@ -77,9 +77,7 @@ def plain_responses(models, prompts, prompt_mask, uniforms, temperature=1.0, cop
 
 
 def responses(ids, mask):
-    return [
-        [row[valid].tolist() for row, valid in zip(*run, strict=True)] for run in zip(ids, mask, strict=True)
-    ]
+    return [[row[valid].tolist() for row, valid in zip(*run, strict=True)] for run in zip(ids, mask, strict=True)]
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7, 0.0])
@@ -146,9 +144,7 @@ def test_log_probs_while_sampling_are_those_of_the_training_pass(bundled, models
 
     monkeypatch.setattr(sampling, "draw_tokens", draw_and_note)
     policy = stack_of(models)
-    ids, mask = StackedSampler(policy, ends={END}, pad=PAD).sample(
-        prompts, prompt_mask, numbers(2, 6, STEPS), 0.9
-    )
+    ids, mask = StackedSampler(policy, ends={END}, pad=PAD).sample(prompts, prompt_mask, numbers(2, 6, STEPS), 0.9)
     while_sampling = torch.stack(seen, dim=1)[:, : ids.shape[-1]].view(ids.shape)
     hidden = row_hidden(policy, torch.cat([prompts, ids], -1), torch.cat([prompt_mask, mask], -1))
     first = prompts.shape[-1] - 1
@@ -176,9 +172,7 @@ def test_stops_soon_after_the_last_response_has_ended(bundled, models, monkeypat
     """Numbers that always pick the likeliest token make short sums; 500 tokens are allowed."""
     prompts, prompt_mask = left_padded(bundled[1], 4)
     drawn = []
-    monkeypatch.setattr(
-        sampling, "draw_tokens", lambda logits, *_, **__: drawn.append(0) or logits.argmax(dim=-1)
-    )
+    monkeypatch.setattr(sampling, "draw_tokens", lambda logits, *_, **__: drawn.append(0) or logits.argmax(dim=-1))
     sampler = StackedSampler(stack_of(models), ends={END}, pad=PAD)
     _, mask = sampler.sample(prompts, prompt_mask, numbers(2, 4, 400))
     longest = int(mask.sum(-1).max())
@@ -244,9 +238,7 @@ def test_replayed_graphs_give_what_single_launches_give(bundled, models, kind, d
     else:
         prompts, prompt_mask = left_padded(bundled[1], 6)
     policy = stack_of(models, compute_dtype=dtype).cuda()
-    replayed, launched = (
-        StackedSampler(policy, ends={END}, pad=PAD, cuda_graph=graph) for graph in (True, False)
-    )
+    replayed, launched = (StackedSampler(policy, ends={END}, pad=PAD, cuda_graph=graph) for graph in (True, False))
     for call, (steps, temperature) in enumerate([(STEPS, 1.0), (20, 1.0), (STEPS, 0.7), (100, 1.0)]):
         uniforms = numbers(2, 4 * prompts.shape[1], steps, seed=call)
         one, other = (

@@ -170,9 +170,7 @@ def test_prompts_read_once_give_what_whole_rows_give(kind, copies, layout):
     whole_mask = torch.cat([prompt_mask.repeat_interleave(copies, dim=1), mask], dim=-1)
     results = []
     for hidden in (
-        policy.response_hidden(
-            prompts, prompt_mask, responses, copies, mask=None if layout == "padded" else mask
-        ),
+        policy.response_hidden(prompts, prompt_mask, responses, copies, mask=None if layout == "padded" else mask),
         row_hidden(policy, whole_rows, whole_mask)[:, :, length - 1 : -1],
     ):
         policy.zero_grad()

@@ -32,9 +32,7 @@ def written(path, rows=ROWS, names=("prompt", "completion", "answer", "reward"))
     return path
 
 
-@pytest.mark.parametrize(
-    "names", [("input", "output", "gts", "score"), ("prompt", "response", "answer", "reward")]
-)
+@pytest.mark.parametrize("names", [("input", "output", "gts", "score"), ("prompt", "response", "answer", "reward")])
 def test_files_of_engines_are_read(tmp_path, names):
     rollouts = tmp_path / "run" / "rollouts"
     rollouts.mkdir(parents=True)
@@ -46,9 +44,7 @@ def test_files_of_engines_are_read(tmp_path, names):
 
 
 def test_what_cannot_be_read_is_named(tmp_path, capsys):
-    with pytest.raises(
-        FileError, match=r"has no completion or completions or .* name its column with --completion"
-    ):
+    with pytest.raises(FileError, match=r"has no completion or completions or .* name its column with --completion"):
         read_answers(written(tmp_path / "a.jsonl", names=("p", "text", "answer", "r")))
     assert len(read_answers(tmp_path / "a.jsonl", completion="text")) == len(ROWS)
     (tmp_path / "b.jsonl").write_text('{"completion": "x"\n')
@@ -100,12 +96,8 @@ def test_the_audits_page_shows_text_as_text(tmp_path, capsys):
     assert "<b onclick" not in text
     assert "<script" not in text
     # Exact match refuses rows 1 and 6 of ROWS; the run paid for row 5, where no answer stands, and not for row 6.
-    against_exact = (
-        "Of 7 responses, exact match refuses 2 that rlvr-graders pays and pays 0 that rlvr-graders refuses."
-    )
-    against_run = (
-        "Of 7 responses, the run refuses 1 that rlvr-graders pays and pays 1 that rlvr-graders refuses."
-    )
+    against_exact = "Of 7 responses, exact match refuses 2 that rlvr-graders pays and pays 0 that rlvr-graders refuses."
+    against_run = "Of 7 responses, the run refuses 1 that rlvr-graders pays and pays 1 that rlvr-graders refuses."
     assert shown.startswith(against_exact)
     assert against_run in shown
     assert text.index(against_exact) < text.index("mean reward")
@@ -114,7 +106,4 @@ def test_the_audits_page_shows_text_as_text(tmp_path, capsys):
 def test_the_audit_says_where_answers_stand(tmp_path, capsys):
     rows = [("p", f"Answer: {n}", str(n), 1) for n in range(4)]
     main(["audit", str(written(tmp_path / "run.jsonl", rows)), "--without-math-verify"])
-    assert (
-        "0 of 4 responses have an answer for --extract boxed, 4 for --extract answer_line"
-        in capsys.readouterr().out
-    )
+    assert "0 of 4 responses have an answer for --extract boxed, 4 for --extract answer_line" in capsys.readouterr().out

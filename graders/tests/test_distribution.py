@@ -14,13 +14,7 @@ import pytest
 
 import rlvr_graders
 from rlvr_graders import verifiers, verl
-from rlvr_graders.math_verify import (
-    ExprExtractionConfig,
-    LatexExtractionConfig,
-    StringExtractionConfig,
-    parse,
-    verify,
-)
+from rlvr_graders.math_verify import ExprExtractionConfig, LatexExtractionConfig, StringExtractionConfig, parse, verify
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 
@@ -72,23 +66,17 @@ def test_verifiers_takes_them_for_functions_of_one_response():
 def test_verl_takes_math_verify_by_name():
     pytest.importorskip("math_verify")
     for answer, score in (("0.5", 1.0), ("0.7", 0.0)):
-        assert (
-            verl.compute_score("any", r"\boxed{\frac12}", answer, {"grader": "math-verify"})["score"] == score
-        )
+        assert verl.compute_score("any", r"\boxed{\frac12}", answer, {"grader": "math-verify"})["score"] == score
 
 
 def test_verl_looks_where_the_row_says():
     assert verl.compute_score("x", "so\n#### 5", "5", {"extract": "hash_line"})["score"] == 1.0
     assert (
-        verl.compute_score("x", "so\n#### 5", "5", {"grader": "math", "meta": '{"extract": "hash_line"}'})[
-            "score"
-        ]
+        verl.compute_score("x", "so\n#### 5", "5", {"grader": "math", "meta": '{"extract": "hash_line"}'})["score"]
         == 1.0
     )
     assert verl.compute_score("x", "so\n#### 5", "5")["reason"] == "no final answer"
-    with pytest.raises(
-        ValueError, match="there is no such grader; give one of math, choice, code, math-verify"
-    ):
+    with pytest.raises(ValueError, match="there is no such grader; give one of math, choice, code, math-verify"):
         verl.compute_score("x", "5", "5", {"grader": "horoscope"})
 
 
@@ -160,8 +148,6 @@ print(trainer.state.log_history[0]["rewards/math_reward/mean"], trainer.state.lo
 @pytest.mark.slow
 def test_a_trl_script_takes_it(tmp_path):
     pytest.importorskip("trl")
-    done = subprocess.run(
-        [sys.executable, "-c", TRL_SCRIPT], capture_output=True, text=True, cwd=tmp_path, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", TRL_SCRIPT], capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.strip().endswith("0.0 1.0")

@@ -105,8 +105,7 @@ def test_thoughts_are_not_the_answer(completion: str, spoken: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["C", "(C)", "C.", "[C]", r"\text{(C)}", "**C**.", "Option C", "C) 5 and 6", "C. vitamin D", "(C) 4"],
+    "text", ["C", "(C)", "C.", "[C]", r"\text{(C)}", "**C**.", "Option C", "C) 5 and 6", "C. vitamin D", "(C) 4"]
 )
 def test_one_letter_is_chosen(text: str) -> None:
     assert choice_letter(text) == "C"

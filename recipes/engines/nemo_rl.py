@@ -35,13 +35,7 @@ class TokenCreditEstimator(GRPOAdvantageEstimator):
         # One number per prompt: prompts are given as rows of token ids.
         groups = prompt_ids.reshape(len(rewards), -1).unique(dim=0, return_inverse=True)[1]
         weights = token_weights(
-            logprobs_policy,
-            advantages,
-            valid,
-            method=METHOD,
-            groups=groups,
-            rewards=rewards,
-            round_number=self.calls,
+            logprobs_policy, advantages, valid, method=METHOD, groups=groups, rewards=rewards, round_number=self.calls
         )
         return advantages * weights
 

@@ -22,9 +22,7 @@ from delta_rlvr.objectives import get_method
 _state = None
 
 
-def token_credit_loss(
-    inputs: LossInputs, method: str = "delta-scalar", memory: float = 512, **settings
-) -> LossOutputs:
+def token_credit_loss(inputs: LossInputs, method: str = "delta-scalar", memory: float = 512, **settings) -> LossOutputs:
     global _state
     if _state is None:
         check_engine(get_method(method), PRIME_RL)
@@ -32,9 +30,7 @@ def token_credit_loss(
     weights, _state = running_weights(
         _state, inputs.inference_logprobs, inputs.advantages, inputs.loss_mask, method=method
     )
-    outputs = default_loss_fn(
-        replace(inputs, advantages=inputs.advantages * weights), DefaultLossConfig(**settings)
-    )
+    outputs = default_loss_fn(replace(inputs, advantages=inputs.advantages * weights), DefaultLossConfig(**settings))
     inside = weights[inputs.loss_mask]
     spread = inside.std(correction=0) if len(inside) else weights.sum()
     return replace(outputs, metrics={**outputs.metrics, "credit_weight_std": spread})

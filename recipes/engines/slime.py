@@ -29,10 +29,7 @@ def token_credit(args, rollout_data):
     logps = rollout_data["rollout_log_probs" if args.use_rollout_logprobs else "log_probs"]
     rewards = torch.tensor(rollout_data["rewards"], dtype=torch.float32, device=logps[0].device)
     sizes = zip(
-        rollout_data["loss_masks"],
-        rollout_data["total_lengths"],
-        rollout_data["response_lengths"],
-        strict=True,
+        rollout_data["loss_masks"], rollout_data["total_lengths"], rollout_data["response_lengths"], strict=True
     )
     masks = [slice_log_prob_with_cp(mask, total, response).bool() for mask, total, response in sizes]
     weights = token_weights(

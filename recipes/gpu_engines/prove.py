@@ -169,9 +169,7 @@ class Proof:
         command = [self.trl_python, "-m", "trl.scripts.vllm_serve", "--model", self.model]
         command += ["--port", str(port)]
         given = self._delta_settings()
-        with serving(
-            self.out / "trl-vllm-serve.log", command, f"http://127.0.0.1:{port}/health", devices()[1]
-        ):
+        with serving(self.out / "trl-vllm-serve.log", command, f"http://127.0.0.1:{port}/health", devices()[1]):
             more = {"vllm_mode": "server", "vllm_server_base_url": f"http://127.0.0.1:{port}"}
             given["options"] |= {"output_dir": str(self.out / name), **more}
             return self._train_trl(name, given | {"result": str(self.out / f"{name}.json")})
@@ -221,9 +219,7 @@ class Proof:
         self.execute(name, [*command, f"hydra.run.dir={folder / 'hydra'}"], **environment)
         lines = [json.loads(line) for line in log.read_text().splitlines()]
         return {"steps": [_verl_step(line["step"], line["data"]) for line in lines]} | {
-            "memory_gib": max(
-                (line["data"].get("perf/max_memory_allocated_gb", 0) for line in lines), default=0
-            )
+            "memory_gib": max((line["data"].get("perf/max_memory_allocated_gb", 0) for line in lines), default=0)
             or None
         }
 
@@ -473,9 +469,7 @@ def need(python: str, *packages: str, path: str = "") -> None:
     paths = os.pathsep.join(filter(None, [path, os.environ.get("PYTHONPATH")]))
     environment = {**os.environ, **({"PYTHONPATH": paths} if paths else {})}
     asked = [python, "-c", code, *packages]
-    missing = subprocess.run(
-        asked, env=environment, check=True, capture_output=True, text=True
-    ).stdout.strip()
+    missing = subprocess.run(asked, env=environment, check=True, capture_output=True, text=True).stdout.strip()
     if missing != "[]":
         raise NotRun(f"not installed: {missing}")
 
@@ -506,22 +500,16 @@ def machine(cpu: bool) -> Result:
 
 
 def main(words: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("--cases", default=",".join(CASES), help="names with commas (default: all)")
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--limit", type=float, default=420, help="seconds that a process may take")
-    parser.add_argument(
-        "--model", help="a folder or hub id (default: smollm2-135m; with --cpu the bundled policy)"
-    )
+    parser.add_argument("--model", help="a folder or hub id (default: smollm2-135m; with --cpu the bundled policy)")
     parser.add_argument("--cpu", action="store_true")
     parser.add_argument("--trl-python", default=sys.executable)
     parser.add_argument("--verl-python", default=sys.executable)
-    parser.add_argument(
-        "--trl-path", default="", help="a folder to put before the others on the path of TRL's cases"
-    )
+    parser.add_argument("--trl-path", default="", help="a folder to put before the others on the path of TRL's cases")
     given = parser.parse_args(words)
     if unknown := set(given.cases.split(",")) - CASES.keys():
         parser.error(f"no such case: {', '.join(sorted(unknown))} (there are: {', '.join(CASES)})")
@@ -537,9 +525,7 @@ def main(words: list[str] | None = None) -> int:
     stored = json.loads(place.read_text()) if place.exists() else {"cases": {}}
     same = (given.cpu, given.steps, model)
     if stored["cases"] and tuple(stored["asked"]) != same:
-        parser.error(
-            f"{place} is of other settings (cpu, steps, model: {stored['asked']}): give another folder"
-        )
+        parser.error(f"{place} is of other settings (cpu, steps, model: {stored['asked']}): give another folder")
     stored |= {
         "machine": machine(given.cpu),
         "asked": same,

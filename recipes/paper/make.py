@@ -103,10 +103,7 @@ def sections(row: Row) -> list[tuple[str, Settings]]:
     return [
         ("what is trained on what", _what(row)),
         ("the method", _method(row)),
-        (
-            f"{PROMPTS} prompts x {RESPONSES_EACH} responses, updates of {PROMPTS_AN_UPDATE} prompts (Table 5)",
-            _batch(),
-        ),
+        (f"{PROMPTS} prompts x {RESPONSES_EACH} responses, updates of {PROMPTS_AN_UPDATE} prompts (Table 5)", _batch()),
         ("sampling: T = 1.0, top-p 1.0, responses up to 20480 tokens (Table 5)", _sampling(row)),
         (
             "optimizer: learning rate 1e-6, no KL term (Table 5); weight decay and gradient clip of the authors' script",
@@ -125,12 +122,7 @@ def _what(row: Row) -> Settings:
     settings: Settings = {"model": row.policy.hub, "task": tasks[row.data]}
     if row.data == "deepmath":
         settings["template"] = "paper_math"
-    return {
-        **settings,
-        "output": f"runs/paper/{row.policy.name}-{row.data}-{row.name}",
-        "seed": 0,
-        "eval_problems": 0,
-    }
+    return {**settings, "output": f"runs/paper/{row.policy.name}-{row.data}-{row.name}", "seed": 0, "eval_problems": 0}
 
 
 def _method(row: Row) -> Settings:
@@ -221,9 +213,7 @@ def main() -> int:
         for path in left:
             path.unlink()
     for path in [*stale, *left]:
-        print(
-            f"{'out of date' if check else 'written' if path in wanted else 'removed'}: {path.relative_to(HERE)}"
-        )
+        print(f"{'out of date' if check else 'written' if path in wanted else 'removed'}: {path.relative_to(HERE)}")
     return int(check and bool(stale or left))
 
 

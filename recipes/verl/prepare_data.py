@@ -25,26 +25,19 @@ from rlvr_graders.extract import EXTRACTORS
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--source", default="zwhe99/DeepMath-103K", help="hub id, folder or .jsonl file")
     parser.add_argument(
-        "--task",
-        help="instead of a source: a built-in task (then --limit is needed), or rows with settings after '?'",
+        "--task", help="instead of a source: a built-in task (then --limit is needed), or rows with settings after '?'"
     )
-    parser.add_argument(
-        "--template", choices=list(TEMPLATES), help=f"prompt of a source (default: {PAPER_MATH.name})"
-    )
+    parser.add_argument("--template", choices=list(TEMPLATES), help=f"prompt of a source (default: {PAPER_MATH.name})")
     parser.add_argument("--template_text", help="or a prompt of your own, with {question} in it")
     parser.add_argument("--extract", choices=list(EXTRACTORS), help="where the answer to it stands")
     parser.add_argument("--chat", action="store_true", help="for a chat model: train.sh then needs CHAT=1")
     parser.add_argument("--reward", choices=NAMED, help="another grader of mathematics than ours")
     parser.add_argument("--schema", help="how rows are read, where the source is not a known set")
     parser.add_argument("--part", default="train", help="split of the data set")
-    parser.add_argument(
-        "--grader", choices=["math", "code"], help="keep only the problems that this grader judges"
-    )
+    parser.add_argument("--grader", choices=["math", "code"], help="keep only the problems that this grader judges")
     parser.add_argument("--limit", type=int, help="no more problems than this")
     parser.add_argument("--output", type=Path, default=Path("data/deepmath.parquet"))
     arguments = parser.parse_args()

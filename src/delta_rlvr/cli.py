@@ -182,8 +182,7 @@ def _loading(command: str, arguments: list[str]) -> None:
 JOINED = {point.name: point.value for point in entry_points(group="delta_rlvr.commands")}
 """Commands of other distributions, and the module of each."""
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
-    command: partial(_train_like if command in TRAIN_LIKE else _parsed, command)
-    for command in (*EXTRAS, *JOINED)
+    command: partial(_train_like if command in TRAIN_LIKE else _parsed, command) for command in (*EXTRAS, *JOINED)
 }
 
 if __name__ == "__main__":

@@ -45,13 +45,7 @@ def exit_code_of(error: Exception) -> ExitCode | None:
     return None
 
 
-_ABOUT_A_PATH = (
-    FileNotFoundError,
-    FileExistsError,
-    IsADirectoryError,
-    NotADirectoryError,
-    PermissionError,
-)
+_ABOUT_A_PATH = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError)
 
 
 @contextmanager

@@ -132,9 +132,7 @@ class WeightedReward(RewardFunction):
         self.parts = [(part, float(weight)) for part, weight in parts]
         self.names = [getattr(part, "__name__", type(part).__name__) for part, _ in self.parts]
         if len(set(self.names)) < len(self.names):
-            raise ValueError(
-                f"two parts have the same name in {self.names}: give them different ones (name=...)"
-            )
+            raise ValueError(f"two parts have the same name in {self.names}: give them different ones (name=...)")
         self.last_parts: dict[str, list[float]] = {}
 
     def __call__(

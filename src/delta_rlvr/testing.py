@@ -64,12 +64,7 @@ def spread_of_weights(rule: TokenRule, *, batches: int = 3, seed: int = 0) -> tu
     kept: list[float] = []
     for batch in map(random_batch, range(seed, seed + batches)):
         weights = _weights(rule, batch, "a random batch")
-        kept += [
-            one
-            for row, side in zip(weights, batch["advantages"].tolist(), strict=True)
-            if side
-            for one in row
-        ]
+        kept += [one for row, side in zip(weights, batch["advantages"].tolist(), strict=True) if side for one in row]
     return statistics.fmean(kept), statistics.pstdev(kept)
 
 
@@ -126,10 +121,7 @@ def _padding(batch: Padded) -> Layout:
         return torch.nn.functional.pad(values, fill, value=0)
 
     for left, right in ((3, 0), (0, 4)):
-        moved = {
-            name: widened(values, left, right) if values.dim() > 1 else values
-            for name, values in batch.items()
-        }
+        moved = {name: widened(values, left, right) if values.dim() > 1 else values for name, values in batch.items()}
         # What stands at masked places must never matter.
         for name in ("hidden", "logps", "entropy", "measured"):
             moved[name][~moved["mask"]] = float("nan")
@@ -140,10 +132,7 @@ def _order(batch: Padded) -> Layout:
     places = torch.randperm(len(batch["mask"]), generator=torch.Generator().manual_seed(1))
     back = places.argsort().tolist()
     moved = {name: values[places] for name, values in batch.items()}
-    yield (
-        f"with its rows in the order {places.tolist()}",
-        ([[moved]], lambda ranks: [ranks[0][row] for row in back]),
-    )
+    yield (f"with its rows in the order {places.tolist()}", ([[moved]], lambda ranks: [ranks[0][row] for row in back]))
 
 
 def _micro_batches(batch: Padded) -> Layout:
@@ -153,10 +142,7 @@ def _micro_batches(batch: Padded) -> Layout:
 
 def _packing(batch: Padded) -> Layout:
     mask = batch["mask"]
-    packed = {
-        name: values[mask] if values.dim() > 1 and name != "mask" else values
-        for name, values in batch.items()
-    }
+    packed = {name: values[mask] if values.dim() > 1 and name != "mask" else values for name, values in batch.items()}
     packed["lengths"] = mask.sum(1)
     del packed["mask"]
     yield "packed without padding", ([[packed]], _only)
@@ -227,11 +213,7 @@ def _one_rank(rule: TokenRule, parts: list[Padded], meeting: _Meeting, rank: int
         for part in parts:
             arrays: dict[str, Any] = {name: part[name] for name in TOKEN_ARRAYS if name in rule.needs}
             stream.add(
-                part["hidden"],
-                arrays.pop("logps", None),
-                part.get("mask"),
-                lengths=part.get("lengths"),
-                **arrays,
+                part["hidden"], arrays.pop("logps", None), part.get("mask"), lengths=part.get("lengths"), **arrays
             )
         whole = {name: torch.cat([part[name] for part in parts]) for name in ("advantages", "groups", "keys")}
         record = stream.solve(whole["advantages"], groups=whole["groups"], keys=whole["keys"], round_number=3)

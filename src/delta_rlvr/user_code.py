@@ -87,9 +87,7 @@ def _file_at(where: str) -> Path:
     path = Path(where).expanduser().resolve()
     if not path.is_file():
         beside = sorted(one.name for one in path.parent.glob("*.py"))[:8] if path.parent.is_dir() else []
-        raise PlaceError(
-            f"{where}: there is no such file" + (f" (there are: {', '.join(beside)})" if beside else "")
-        )
+        raise PlaceError(f"{where}: there is no such file" + (f" (there are: {', '.join(beside)})" if beside else ""))
     return path
 
 

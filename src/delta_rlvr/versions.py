@@ -17,6 +17,4 @@ def installed_version(package: str) -> str | None:
 def installed_versions(*packages: str) -> dict[str, str]:
     """Python's version, and those of the packages that are installed."""
     known = {package: installed_version(package) for package in packages}
-    return {"python": platform.python_version()} | {
-        name: version for name, version in known.items() if version
-    }
+    return {"python": platform.python_version()} | {name: version for name, version in known.items() if version}

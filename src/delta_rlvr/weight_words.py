@@ -20,9 +20,7 @@ def weights_in_effect(mean: float, std: float) -> str | None:
     size = f"{float(f'{mean:.1g}'):g}"
     scaled = None
     if not 1 / FAR <= mean <= FAR:
-        scaled = (
-            f"their mean is about {size}, which scales the loss: divide by the mean, unless that is meant"
-        )
+        scaled = f"their mean is about {size}, which scales the loss: divide by the mean, unless that is meant"
     if hardly_differ(mean, std):
         said = "the weights hardly differ from each other: in effect, this is DAPO"
         return f"{said}; {scaled}" if scaled else said

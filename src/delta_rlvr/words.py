@@ -15,9 +15,7 @@ def _quoted(word: str) -> str:
     if word.isprintable():
         return shlex.quote(word)
     escaped = word.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n").replace("\t", "\\t")
-    shown = (
-        one if one.isprintable() else "".join(f"\\x{byte:02x}" for byte in one.encode()) for one in escaped
-    )
+    shown = (one if one.isprintable() else "".join(f"\\x{byte:02x}" for byte in one.encode()) for one in escaped)
     return f"$'{''.join(shown)}'"
 
 

@@ -10,15 +10,7 @@ import torch
 
 from delta_rlvr import token_coefficients
 from delta_rlvr.adapters.any_trainer import token_weights
-from delta_rlvr.adapters.engines import (
-    ENGINES,
-    NEMO_RL,
-    PRIME_RL,
-    TRL,
-    VERL_BYPASS,
-    check_engine,
-    engines_for,
-)
+from delta_rlvr.adapters.engines import ENGINES, NEMO_RL, PRIME_RL, TRL, VERL_BYPASS, check_engine, engines_for
 from delta_rlvr.adapters.running import RunningCentroids, running_weights
 from delta_rlvr.credit import NEEDS
 from delta_rlvr.credit.rule import RuleError
@@ -102,9 +94,7 @@ def test_a_refusal_on_one_rank_is_one_on_all(drawn: dict[str, Any], bad: str) ->
             refused.append(str(error))
 
     ranks.run(be)
-    assert sorted(text.partition(":")[0] for text in refused) == sorted(
-        ["another rank refused its input", bad]
-    )
+    assert sorted(text.partition(":")[0] for text in refused) == sorted(["another rank refused its input", bad])
 
 
 def test_a_group_of_equal_rewards_has_no_signal(drawn: dict[str, Any]) -> None:
@@ -146,9 +136,7 @@ def test_a_group_of_equal_rewards_has_no_signal(drawn: dict[str, Any]) -> None:
         ("delta-scalar", {"advantages": torch.randn(BATCH, TIME)}, "they differ within response"),
     ],
 )
-def test_bad_input_is_refused_by_name(
-    drawn: dict[str, Any], method: str, change: dict[str, Any], words: str
-) -> None:
+def test_bad_input_is_refused_by_name(drawn: dict[str, Any], method: str, change: dict[str, Any], words: str) -> None:
     given = {name: drawn[name] for name in ("logps", "advantages", "mask")}
     with pytest.raises(ValueError, match=words):
         token_weights(**{**given, **change}, method=method)

@@ -33,10 +33,7 @@ def contents(folder):
         (["--train_problems", "2"], "give --per_device_train_batch_size 4, or --train_problems 4 or more"),
         (["--model", "smollm2-135m", "--learning_rate", "1e-5"], "give the length of the run"),
         (["--config"], "expected one argument"),
-        (
-            ["--temperature", "0"],
-            "--temperature 0.0: responses are sampled in training; give a positive number",
-        ),
+        (["--temperature", "0"], "--temperature 0.0: responses are sampled in training; give a positive number"),
         (["--learning_rate=-1e-4"], "--learning_rate -0.0001: give 0 or more"),
         (["--method", "oracle"], "needs labels of the decisive tokens, which TRL does not give"),
         (["--reward", "a.py:f,a.py:g"], "--reward a.py:f,a.py:g: give one function"),
@@ -73,10 +70,7 @@ def test_the_largest_batch_that_so_many_problems_fill(settings, problems, fits, 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (
-            "steps: 2\nlearning_rat: 1e-5\n",
-            "there is no option 'learning_rat'; did you mean --learning_rate?",
-        ),
+        ("steps: 2\nlearning_rat: 1e-5\n", "there is no option 'learning_rat'; did you mean --learning_rate?"),
         ("steps: [2\nseed: 1\n", "is not YAML (line 2"),
         ("- steps\n", "write one option per line"),
         ("steps: many\n", "invalid int value: 'many'"),
@@ -95,9 +89,7 @@ def test_a_row_without_an_answer(capsys, tmp_path):
     path = tmp_path / "problems.jsonl"
     rows = [{"question": "What is 1 + 1?", "answer": "2"}, {"question": "What is 1 + 2?"}]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert "problems.jsonl, line 2: it has no answer" in refused(
-        capsys, "train", "--task", path, "--steps", 1
-    )
+    assert "problems.jsonl, line 2: it has no answer" in refused(capsys, "train", "--task", path, "--steps", 1)
 
 
 @pytest.mark.parametrize("resume", [[], ["--resume", "--method", "dapo"], ["--resume", "--seed", "7"]])
@@ -132,10 +124,7 @@ def test_resume_without_a_run(capsys, tmp_path):
         (["--methods", "dapo,delta", "--seeds", "0"], "--seeds 0: give how many seeds, at least 1"),
         (["--methods", "dapo,delta", "--seeds", "1,2"], "--seed 1 --seeds 2 takes the seeds 1 and 2"),
         (["--methods", "dapo,delta", "--eval_problems", "0"], "compare needs a held-out score"),
-        (
-            ["--methods", "dapo,delta", "--learning-rates", "1e-5,fast"],
-            "'fast' is not a number; write 5e-6,1e-5,2e-5",
-        ),
+        (["--methods", "dapo,delta", "--learning-rates", "1e-5,fast"], "'fast' is not a number; write 5e-6,1e-5,2e-5"),
         (["--methods", "dapo,delta", "--learning-rates", "1e-5,-1"], "-1.0 is not a positive number"),
         (["--methods", "dapo,delta", "--learning-rates", "nan,1"], "nan is not a positive number"),
         (["--methods", "dapo,delta", "--learning-rates", "1e-5"], "give two or more different ones"),
@@ -143,18 +132,9 @@ def test_resume_without_a_run(capsys, tmp_path):
             ["--methods", "dapo,delta", "--learning-rates", "1,2", "--learning_rate", "3"],
             "or one --learning_rate, not both",
         ),
-        (
-            ["--methods", "dapo,delta", "--tuning-seeds", "0"],
-            "--tuning-seeds 0: give a whole number of at least 1",
-        ),
-        (
-            ["--methods", "dapo,delta", "--pass-at", "5"],
-            "held-out problems have 4 samples each; give 1 to as many",
-        ),
-        (
-            ["--methods", "dapo,delta", "--eval_temperature", "-0.5"],
-            "--eval_temperature -0.5: give 0 (greedy) or more",
-        ),
+        (["--methods", "dapo,delta", "--tuning-seeds", "0"], "--tuning-seeds 0: give a whole number of at least 1"),
+        (["--methods", "dapo,delta", "--pass-at", "5"], "held-out problems have 4 samples each; give 1 to as many"),
+        (["--methods", "dapo,delta", "--eval_temperature", "-0.5"], "--eval_temperature -0.5: give 0 (greedy) or more"),
         (["--methods", "dapo,delta", "--method", "dapo"], "--method is not for compare"),
         (["--methods", "dapo,delta", "--resume=true"], "--resume is not for compare"),
         (["--methods", "dapo,delta", "--metho", "dapo"], "--method is not for compare"),
@@ -174,9 +154,7 @@ def test_compare_takes_the_settings_file_of_train(monkeypatch, capsys, tmp_path)
     monkeypatch.setattr(plan, "train", lambda request, *_, **__: runs.append(request.build()))
     monkeypatch.setattr(compare, "conclude", lambda *_: None)
     file = tmp_path / "mine.yaml"
-    file.write_text(
-        f"method: surprise\noutput: {tmp_path}/mine\nseed: 7\nsteps: 3\nresume: true\neval_problems: 5\n"
-    )
+    file.write_text(f"method: surprise\noutput: {tmp_path}/mine\nseed: 7\nsteps: 3\nresume: true\neval_problems: 5\n")
     advised = shlex.split(advised_comparison("surprise", RunRequest(file=str(file))))
     assert main([*advised[1:], "--seeds", "1", "--output", str(tmp_path / "all"), "--without-signal"]) == 0
     said = " ".join(capsys.readouterr().out.split())
@@ -193,17 +171,7 @@ def test_compare_keeps_no_run_with_other_settings(finished, capsys, tmp_path):
     folder, _ = finished
     shutil.copytree(folder, tmp_path / "delta-seed42")
     told = refused(
-        capsys,
-        "compare",
-        *SMALL,
-        "--methods",
-        "delta,dapo",
-        "--eval_problems",
-        4,
-        "--steps",
-        9,
-        "--output",
-        tmp_path,
+        capsys, "compare", *SMALL, "--methods", "delta,dapo", "--eval_problems", 4, "--steps", 9, "--output", tmp_path
     )
     assert "was run with other settings" in told
     assert "--steps was 4 and is now 9" in told

@@ -46,9 +46,7 @@ def test_the_first_line_says_which_runs_there_will_be(options, plan, tmp_path, c
     first, second, *_ = [*capsys.readouterr().out.splitlines(), ""]
     assert first == plan
     # Whatever comes out, the end can say no more than this of so few seeds: it is said before they are run.
-    assert second.startswith(f"With {plan.split(' x ')[1].split(' (')[0]} and 1 comparison") == (
-        "20 seeds" not in plan
-    )
+    assert second.startswith(f"With {plan.split(' x ')[1].split(' (')[0]} and 1 comparison") == ("20 seeds" not in plan)
 
 
 @pytest.mark.parametrize("with_what", [signal.SIGKILL, signal.SIGINT])
@@ -86,19 +84,14 @@ def test_interrupted_and_started_again(tmp_path, with_what):
     everything = command.output + told
     assert everything.count("held-out accuracy before training, 6 problems") == 1
     assert everything.count("taken from dapo-seed42, which started from the same weights") >= 2 * seeds - 1
-    starts = [
-        (folder / f"{m}-seed42" / "evaluations" / "heldout_before.json").read_bytes()
-        for m in ("dapo", "delta")
-    ]
+    starts = [(folder / f"{m}-seed42" / "evaluations" / "heldout_before.json").read_bytes() for m in ("dapo", "delta")]
     assert starts[0] == starts[1]
     assert {path: path.stat().st_mtime_ns for path in first.rglob("*")} == kept
     assert "cannot come below p = " in told
     stored = json.loads((folder / "comparison.json").read_text())
     assert [row["method"] for row in stored["rows"]] == ["dapo", "delta"]
     for method in ("dapo", "delta"):
-        finals = [
-            run_info(folder / f"{method}-seed{42 + s}")["final"]["after"]["accuracy"] for s in range(seeds)
-        ]
+        finals = [run_info(folder / f"{method}-seed{42 + s}")["final"]["after"]["accuracy"] for s in range(seeds)]
         assert stored["scores"][method] == finals
         row = next(row for row in stored["rows"] if row["method"] == method)
         assert row["mean"] == pytest.approx(statistics.fmean(finals))
@@ -139,9 +132,7 @@ def finished_runs(folder, scores):
     """Run folders as `compare` leaves them, with given final scores."""
     for method, values in scores.items():
         for seed, accuracy in enumerate(values):
-            description = RunDescription(
-                "trl", method, seed, "builtin", "sums", {"output_dir": f"{method}{seed}"}
-            )
+            description = RunDescription("trl", method, seed, "builtin", "sums", {"output_dir": f"{method}{seed}"})
             with RunWriter.create(folder / f"{method}-seed{seed}", description) as writer:
                 spread = {"low": accuracy - 0.03, "high": accuracy + 0.03, "problems": 200, "samples": 4}
                 writer.update(final={"after": {"accuracy": accuracy, **spread}})
@@ -209,17 +200,7 @@ def test_the_best_rate_and_the_edge_of_the_grid(scores, rate, edge):
 def test_every_method_at_its_own_rate(tmp_path):
     """Rates are chosen on the seed after the comparison's; terminal, file and page say so and show the greedy score too."""
     folder = tmp_path / "compare"
-    given = [
-        "compare",
-        "--methods",
-        "dapo,delta",
-        "--seeds",
-        2,
-        "--learning-rates",
-        "1e-4,1e-2",
-        "--output",
-        folder,
-    ]
+    given = ["compare", "--methods", "dapo,delta", "--seeds", 2, "--learning-rates", "1e-4,1e-2", "--output", folder]
     told = " ".join(run(*given, *OPTIONS, "--pass-at", 2, log=tmp_path / "log.txt").split())
     assert (
         "2 methods x 2 seeds (42, 43): 4 runs of 2 steps before them 2 x 2 learning rates x 1 seed to choose from: 4 runs"
@@ -242,13 +223,9 @@ def test_every_method_at_its_own_rate(tmp_path):
         assert stored["tuning"][method]["scores"] == {rate: [score] for rate, score in scores.items()}
         assert stored["tuning"][method]["edge"] == {"1e-4": "lowest", "1e-2": "highest"}[best]
         infos = [run_info(folder / f"{method}-seed{seed}") for seed in (42, 43)]
-        assert (
-            {info["settings"]["learning_rate"] for info in infos} == {float(best)} == {row["learning_rate"]}
-        )
+        assert {info["settings"]["learning_rate"] for info in infos} == {float(best)} == {row["learning_rate"]}
         finals = [info["final"]["after"] for info in infos]
-        assert row["greedy"] == pytest.approx(
-            statistics.fmean(final["greedy"]["accuracy"] for final in finals)
-        )
+        assert row["greedy"] == pytest.approx(statistics.fmean(final["greedy"]["accuracy"] for final in finals))
         assert row["sampled"] == pytest.approx(statistics.fmean(final["accuracy"] for final in finals))
         assert finals[0]["greedy"]["samples"] == 1
         ends = [read_run(folder / f"{method}-seed{seed}").series("entropy")[1] for seed in (42, 43)]
@@ -257,9 +234,7 @@ def test_every_method_at_its_own_rate(tmp_path):
         passed = [
             any(scores)
             for seed in (42, 43)
-            for scores in EvaluationResult.load(
-                folder / f"{method}-seed{seed}/evaluations/heldout_after.json"
-            )
+            for scores in EvaluationResult.load(folder / f"{method}-seed{seed}/evaluations/heldout_after.json")
             .scores("heldout")
             .values()
         ]
@@ -300,9 +275,7 @@ def test_runs_side_by_side_are_those_one_after_another(one_by_one, tmp_path):
         assert f"run {number} of 4: d" in told
     after = run_info(tmp_path / "runs" / "delta-seed43")["final"]["after"]["accuracy"]
     assert f"run 4 of 4: delta, seed 43: accuracy {100 * after:.1f} % after 0:" in told
-    assert [
-        row["best"] is not None for row in json.loads((one_by_one / "comparison.json").read_text())["further"]
-    ]
+    assert [row["best"] is not None for row in json.loads((one_by_one / "comparison.json").read_text())["further"]]
 
 
 def test_each_run_by_itself_and_then_the_conclusion(one_by_one, tmp_path, capsys):
@@ -328,16 +301,7 @@ def test_a_run_that_fails_is_named_and_the_others_are_kept(tmp_path):
     """The rate of the second method's runs breaks them: the rule gives infinite weights from its second batch on."""
     rule = tmp_path / "broken.py"
     rule.write_text(BROKEN)
-    given = [
-        "compare",
-        "--methods",
-        f"dapo,{rule}:Broken",
-        "--seeds",
-        2,
-        *OPTIONS,
-        "--output",
-        tmp_path / "runs",
-    ]
+    given = ["compare", "--methods", f"dapo,{rule}:Broken", "--seeds", 2, *OPTIONS, "--output", tmp_path / "runs"]
     command = start(*given, "--show_methods", "", "--parallel", 2, log=tmp_path / "log.txt")
     assert command.finish() == 1
     last = command.output.strip().splitlines()[-1]

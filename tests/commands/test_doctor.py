@@ -65,9 +65,7 @@ def test_a_reward_that_tells_nothing_apart(tmp_path, capsys):
     assert re.search(r"two steps +\d+\.\d s per step", said)
     problem = " ".join(said.partition("what to change:")[2].split())
     assert problem.startswith("1. no learning signal: every response was graded 0: ")
-    assert re.search(
-        r"your reward function\) does not find the answers \(one of them: '.+', reward 0\)$", problem
-    )
+    assert re.search(r"your reward function\) does not find the answers \(one of them: '.+', reward 0\)$", problem)
 
 
 @pytest.fixture
@@ -260,15 +258,11 @@ def test_what_a_requirement_asks_for(monkeypatch):
     assert problem("trl>=1.16,<1.17") is None
     expected = 'vllm 0.32.0 is installed, and delta-rlvr[trl] needs <=0.31.0: pip install "vllm<=0.31.0"'
     assert problem("vllm<=0.31.0") == expected
-    assert problem("peft>=0.15") == (
-        'peft is not installed, and delta-rlvr[trl] needs it: pip install "peft>=0.15"'
-    )
+    assert problem("peft>=0.15") == ('peft is not installed, and delta-rlvr[trl] needs it: pip install "peft>=0.15"')
 
 
 def test_extras_are_followed(monkeypatch):
-    lines = {
-        "mine": ["torch>=2.8", 'trl<2; extra == "trl"', 'mine[trl]; extra == "train"', 'x; extra == "y"'],
-    }
+    lines = {"mine": ["torch>=2.8", 'trl<2; extra == "trl"', 'mine[trl]; extra == "train"', 'x; extra == "y"']}
     monkeypatch.setattr(versions, "requires", lines.get)
     assert [want.name for _, want in versions.wants("mine")] == ["torch"]
     assert [want.name for _, want in versions.wants("mine", "train")] == ["torch", "torch", "trl"]
@@ -325,11 +319,7 @@ def test_what_to_change_in_a_launch(launch, capsys):
     words = ["actor_rollout_ref.actor.strategy=megatron", "data.train_files=none.parquet"]
     listed = doctor(capsys, launch, *words, code=2).partition("what to change:")[2]
     listed = " ".join(listed.split())
-    for said in (
-        "strategy=megatron",
-        "none.parquet is not there",
-        "are 22528 tokens, and the model's context has 512",
-    ):
+    for said in ("strategy=megatron", "none.parquet is not there", "are 22528 tokens, and the model's context has 512"):
         assert said in listed
     assert "3. " in listed
     refused = " ".join(doctor(capsys, launch, "no.such.setting=1", code=2).split())
@@ -357,15 +347,9 @@ def test_the_class_that_verl_misses():
 
 
 def test_a_launch_is_looked_at_where_trl_is_not_installed(launch):
-    code = (
-        "import sys; sys.modules['trl'] = None; from delta_rlvr.cli import main; sys.exit(main(sys.argv[1:]))"
-    )
+    code = "import sys; sys.modules['trl'] = None; from delta_rlvr.cli import main; sys.exit(main(sys.argv[1:]))"
     done = subprocess.run(
-        [sys.executable, "-c", code, "doctor", str(launch)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
+        [sys.executable, "-c", code, "doctor", str(launch)], capture_output=True, text=True, check=False, timeout=240
     )
     assert done.returncode == 2, done.stderr
     assert "what to change:" in done.stdout

@@ -31,9 +31,7 @@ def test_scores_are_in_the_metrics_and_the_best_checkpoint_is_kept(scored):
     assert "Held-out score" in [panel["title"] for panel in panels([read_run(folder)])]
 
 
-def test_the_steps_are_those_of_a_run_without_scores_and_the_best_weights_are_taken_where_asked_for(
-    scored, tmp_path
-):
+def test_the_steps_are_those_of_a_run_without_scores_and_the_best_weights_are_taken_where_asked_for(scored, tmp_path):
     folder, _ = scored
     plain, best = tmp_path / "plain", tmp_path / "best"
     run("train", *ASKED, "--eval_problems", 0, "--output", plain, log=tmp_path / "plain.txt")

@@ -12,13 +12,7 @@ from rich.console import Console
 from delta_rlvr.cli import main
 from delta_rlvr.commands import evaluate as command
 from delta_rlvr.commands.evaluate_display import unanswered
-from delta_rlvr.evaluate import (
-    EvaluationError,
-    EvaluationResult,
-    compare_results,
-    evaluate_policy,
-    evaluation,
-)
+from delta_rlvr.evaluate import EvaluationError, EvaluationResult, compare_results, evaluate_policy, evaluation
 from delta_rlvr.evaluate.benchmarks import BENCHMARKS, load_benchmark
 from delta_rlvr.evaluate.evaluation import EvaluationRequest, sampling_settings
 from delta_rlvr.evaluate.progress import ConsoleProgress
@@ -54,14 +48,7 @@ def test_list(capsys, monkeypatch):
     monkeypatch.delenv("DELTA_RLVR_DATA", raising=False)
     assert evaluate("--list") == 0
     printed = capsys.readouterr().out
-    for words in (
-        "hmmt26-feb",
-        "33",
-        "MathArena/hmmt_feb_2026",
-        "(not set)",
-        "phrased-sums",
-        "livecodebench",
-    ):
+    for words in ("hmmt26-feb", "33", "MathArena/hmmt_feb_2026", "(not set)", "phrased-sums", "livecodebench"):
         assert words in printed
     assert max(map(len, printed.splitlines())) <= 80
     told = printed.split()
@@ -102,9 +89,7 @@ def test_sample_continue_rescore_compare(tmp_path, capsys):
     # Another seed draws other samples of the same questions: repeated evaluations, which compare.
     assert evaluate("--compare", folder, other) == 0
     assert evaluate("--compare", f"{folder},{other}", f"{other},{folder}") == 0
-    assert (
-        evaluate("--benchmarks", "phrased-sums", "--limit", 3, *SMALL[4:], "--output", tmp_path / "few") == 0
-    )
+    assert evaluate("--benchmarks", "phrased-sums", "--limit", 3, *SMALL[4:], "--output", tmp_path / "few") == 0
     assert evaluate("--compare", folder, tmp_path / "few") == 2
     assert "were not the same" in capsys.readouterr().err
     assert evaluate("--compare", folder, again, "--output", tmp_path / "comparison.json") == 0
@@ -114,9 +99,7 @@ def test_sample_continue_rescore_compare(tmp_path, capsys):
 
 def test_samples_of_another_program(tmp_path, capsys):
     problems = tmp_path / "mine.jsonl"
-    problems.write_text(
-        "".join(json.dumps({"id": n, "problem": f"{n}+1?", "answer": n + 1}) + "\n" for n in range(3))
-    )
+    problems.write_text("".join(json.dumps({"id": n, "problem": f"{n}+1?", "answer": n + 1}) + "\n" for n in range(3)))
     rows = [
         {"benchmark": "mine", "problem": str(n), "sample": k, "completion": f"\\boxed{{{n + 1 + k}}}"}
         for n in range(3)
@@ -155,12 +138,7 @@ def test_settings_come_from_the_task_the_preset_and_the_flags(tmp_path):
 
     assert settings_of().max_tokens == get_task("phrased-sums").max_tokens
     settings = settings_of("--preset", "paper-code", "--top-p", "0.95", "--stop", "A", "--stop", "B")
-    assert (settings.samples, settings.max_tokens, settings.top_p, settings.stop) == (
-        5,
-        30_000,
-        0.95,
-        ("A", "B"),
-    )
+    assert (settings.samples, settings.max_tokens, settings.top_p, settings.stop) == (5, 30_000, 0.95, ("A", "B"))
     assert settings_of("--preset", "paper-code", "-k", "8").samples == 8
 
 
@@ -209,18 +187,7 @@ def test_a_server_that_fails_for_some(tmp_path, capsys):
         return 200, text_answer(f"\\boxed{{{2 * number if number % 2 else 1}}}")
 
     with stub_server(answer) as stub:
-        words = (
-            "--server",
-            stub.url,
-            "--api",
-            "completions",
-            "--model",
-            "tiny",
-            "--benchmarks",
-            path,
-            "-k",
-            2,
-        )
+        words = ("--server", stub.url, "--api", "completions", "--model", "tiny", "--benchmarks", path, "-k", 2)
         assert evaluate(*words, "--output", tmp_path / "out") == 3
         printed = capsys.readouterr().out
         assert "incomplete: 2 samples failed" in printed
@@ -380,18 +347,7 @@ def test_an_interrupt_keeps_what_is_there(tmp_path, capsys, monkeypatch):
         return complete(self, batch)
 
     monkeypatch.setattr(LocalSampler, "complete", interrupted)
-    words = (
-        "--benchmarks",
-        "phrased-sums",
-        "--limit",
-        4,
-        "-k",
-        2,
-        "--batch-size",
-        4,
-        "--output",
-        tmp_path / "out",
-    )
+    words = ("--benchmarks", "phrased-sums", "--limit", 4, "-k", 2, "--batch-size", 4, "--output", tmp_path / "out")
     assert evaluate(*words) == 130
     assert "is kept in" in capsys.readouterr().err
     assert (tmp_path / "out" / "samples.jsonl").read_bytes().count(b"\n") == 1 + 4

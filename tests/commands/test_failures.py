@@ -215,17 +215,7 @@ def test_a_report_does_not_write_over_other_files(finished, tmp_path, capsys):
 
 def test_an_evaluation_that_is_terminated_goes_on(tmp_path):
     """Also where the whole group gets the signal: graders have sessions of their own."""
-    words = [
-        "evaluate",
-        "--benchmarks",
-        "task:phrased-sums",
-        "--limit",
-        "200",
-        "-k",
-        "4",
-        "--batch-size",
-        "8",
-    ]
+    words = ["evaluate", "--benchmarks", "task:phrased-sums", "--limit", "200", "-k", "4", "--batch-size", "8"]
     words += ["--output", str(tmp_path / "score.json")]
     process = subprocess.Popen(
         [sys.executable, "-m", "delta_rlvr.cli", *words],

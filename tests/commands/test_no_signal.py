@@ -33,9 +33,7 @@ def test_answers_that_nobody_can_give(tmp_path, capsys):
     rows = [{"question": f"What is {n} + {n}?", "answer": "\\sqrt{-7919}"} for n in range(40)]
     problems = tmp_path / "problems.jsonl"
     problems.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    told = train(
-        tmp_path / "run", capsys, "--task", problems, "--max_completion_length", 12, "--rollouts_every", 0
-    )
+    told = train(tmp_path / "run", capsys, "--task", problems, "--max_completion_length", 12, "--rollouts_every", 0)
     first = metrics(tmp_path / "run")[0]
     assert first["reward"] == 0
     assert first["loss"] == 0
@@ -51,9 +49,7 @@ def test_a_constant_reward_is_said_once_and_in_words(tmp_path, capsys):
     told = train(tmp_path / "run", capsys, "--reward", f"{tmp_path / 'same.py'}:same", "--rollouts_every", 1)
     assert told.count("no contrast to learn from") == 1
     assert "warning: no contrast to learn from: this rollout batch has" in " ".join(told.split())
-    assert (
-        told.count("no learning signal: every response got the reward 0.3: look at your reward function") == 1
-    )
+    assert told.count("no learning signal: every response got the reward 0.3: look at your reward function") == 1
     assert ".py:" not in told.replace("same.py:", "")
     assert [line["signal_groups"] for line in metrics(tmp_path / "run") if "signal_groups" in line] == [0]
 
@@ -70,30 +66,16 @@ CONSTANT = {"signal_groups": 0.0, "reward_std": 1e-8, "truncated": 0.0}
         ({"signal_groups": 0.0, "reward": 1.0, "truncated": 0.0}, "too easy"),
         ({"signal_groups": 0.0, "reward": 0.5, "truncated": 0.0}, "num_generations"),
         # A reward of one's own that gives every response the same: 0.2 where all are cut, 0.5, -1.
-        (
-            CONSTANT | {"reward": 0.2, "rewards/mine/mean": 0.2, "truncated": 1.0},
-            "got the reward 0.2: look at your",
-        ),
-        (
-            CONSTANT | {"reward": 0.2, "rewards/mine/mean": 0.2, "truncated": 1.0},
-            "and at max_completion_length",
-        ),
-        (
-            CONSTANT | {"reward": 0.5, "rewards/mine/mean": 0.5},
-            "got the reward 0.5: look at your reward function",
-        ),
+        (CONSTANT | {"reward": 0.2, "rewards/mine/mean": 0.2, "truncated": 1.0}, "got the reward 0.2: look at your"),
+        (CONSTANT | {"reward": 0.2, "rewards/mine/mean": 0.2, "truncated": 1.0}, "and at max_completion_length"),
+        (CONSTANT | {"reward": 0.5, "rewards/mine/mean": 0.5}, "got the reward 0.5: look at your reward function"),
         (CONSTANT | {"reward": -1.0, "rewards/mine/mean": -1.0}, "every response got the reward -1"),
         # Each group alike, and another reward in each: more responses may tell them apart.
         (CONSTANT | {"reward_std": 0.3, "reward": -0.5, "rewards/mine/mean": -0.5}, "num_generations"),
         # The grader's 0 and the penalty for length are no reward of one's own.
         (
             CONSTANT
-            | {
-                "reward": -1.0,
-                "rewards/correct/mean": 0.0,
-                "rewards/overlong_reward/mean": -1.0,
-                "truncated": 1.0,
-            },
+            | {"reward": -1.0, "rewards/correct/mean": 0.0, "rewards/overlong_reward/mean": -1.0, "truncated": 1.0},
             "raise max_completion_length",
         ),
         ({"signal_groups": 0.25, "reward": 0.0, "truncated": 1.0}, None),

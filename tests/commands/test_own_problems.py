@@ -75,22 +75,8 @@ def test_a_reward_of_ones_own_trains_the_bundled_policy(trained):
 
 
 def test_the_same_reward_evaluates(own, trained, capsys, tmp_path):
-    options = [
-        "--benchmarks",
-        str(own / "mine.csv"),
-        "--reward",
-        f"{own / 'my.py'}:short",
-        "--limit",
-        "3",
-        "-k",
-        "2",
-    ]
-    options += [
-        "--template_text",
-        "Add 1 and 2. {question}\n",
-        "--output",
-        str(tmp_path),
-    ]
+    options = ["--benchmarks", str(own / "mine.csv"), "--reward", f"{own / 'my.py'}:short", "--limit", "3", "-k", "2"]
+    options += ["--template_text", "Add 1 and 2. {question}\n", "--output", str(tmp_path)]
     assert main(["evaluate", "--model", str(trained / "model"), *options]) == 0
     result = json.loads((tmp_path / "result.json").read_text())
     numbers = result["benchmarks"]["mine"]
@@ -104,17 +90,9 @@ def test_the_same_reward_evaluates(own, trained, capsys, tmp_path):
     assert numbers["score"] == pytest.approx(mean)
     assert f" {mean:.3f} " in capsys.readouterr().out
     # Scored again from the samples alone: the file says which function judged.
-    again = [
-        "evaluate",
-        "--samples",
-        str(tmp_path / "samples.jsonl"),
-        "--output",
-        str(tmp_path / "again.json"),
-    ]
+    again = ["evaluate", "--samples", str(tmp_path / "samples.jsonl"), "--output", str(tmp_path / "again.json")]
     assert main(again) == 0
-    assert json.loads((tmp_path / "again.json").read_text())["benchmarks"]["mine"]["score"] == pytest.approx(
-        mean
-    )
+    assert json.loads((tmp_path / "again.json").read_text())["benchmarks"]["mine"]["score"] == pytest.approx(mean)
 
 
 def test_evaluate_repeats_the_score_of_training(own, trained, tmp_path):
@@ -125,9 +103,7 @@ def test_evaluate_repeats_the_score_of_training(own, trained, tmp_path):
     assert main(["evaluate", "--model", str(trained / "model"), *options]) == 0
     again = json.loads((tmp_path / "result.json").read_text())
     same = ("problem", "sample", "seed", "completion", "score")
-    assert [[s[key] for key in same] for s in again["samples"]] == [
-        [s[key] for key in same] for s in stored["samples"]
-    ]
+    assert [[s[key] for key in same] for s in again["samples"]] == [[s[key] for key in same] for s in stored["samples"]]
     assert again["average"]["score"] == stored["average"]["score"]
 
 
@@ -161,9 +137,7 @@ def test_what_cannot_work_is_refused(own, arguments, words, capsys, tmp_path, mo
     monkeypatch.chdir(tmp_path)
     rows = [json.dumps({"question": f"Say {n}.", "answer": "1"}) + "\n" for n in range(40)]
     (tmp_path / "mine.jsonl").write_text("".join(rows))
-    told = refused(
-        capsys, "train", *SMALL, "--steps", 1, "--task", "mine.jsonl", "--output", "run", *arguments
-    )
+    told = refused(capsys, "train", *SMALL, "--steps", 1, "--task", "mine.jsonl", "--output", "run", *arguments)
     assert words in told
 
 

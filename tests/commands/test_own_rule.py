@@ -35,17 +35,7 @@ def trained(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("own")
     shown = f"surprise,{OWN}:FirstHalf?share=0.5"
     options = [*SMALL, "--eval_problems", 0, "--rollouts_every", 1, "--report", "false"]
-    run(
-        "train",
-        "--method",
-        RULE,
-        "--show_methods",
-        shown,
-        "--output",
-        folder / "run",
-        *options,
-        log=folder / "log",
-    )
+    run("train", "--method", RULE, "--show_methods", shown, "--output", folder / "run", *options, log=folder / "log")
     return folder / "run"
 
 
@@ -64,15 +54,7 @@ def test_train(trained):
 def test_the_report_shades_by_it(trained, tmp_path):
     """A run of another method is shaded by it afterwards, from the rollouts that were kept."""
     spec = f"{OWN}:FirstHalf?share=0.75"
-    run(
-        "report",
-        trained,
-        "--shade-by",
-        f"{spec},entropy",
-        "--output",
-        tmp_path / "page.html",
-        log=tmp_path / "log",
-    )
+    run("report", trained, "--shade-by", f"{spec},entropy", "--output", tmp_path / "page.html", log=tmp_path / "log")
     (model,) = unpacked(tmp_path / "page.html")["page"]["runs"]
     assert {f"other:{spec}", "other:entropy"} <= {shading["key"] for shading in model["shadings"]}
 
@@ -86,9 +68,7 @@ def test_the_report_refuses_what_it_cannot_shade_by(trained, tmp_path, capsys):
 
 def test_compare(tmp_path):
     options = [*SMALL, "--eval_problems", 4, "--eval_samples", 1, "--rollouts_every", 1, "--seeds", 1]
-    told = run(
-        "compare", "--methods", f"dapo,{RULE}", "--output", tmp_path / "both", *options, log=tmp_path / "log"
-    )
+    told = run("compare", "--methods", f"dapo,{RULE}", "--output", tmp_path / "both", *options, log=tmp_path / "log")
     assert "FirstHalf" in told
     document = json.loads((tmp_path / "both" / "comparison.json").read_text())
     assert [row["method"] for row in document["rows"]] == ["dapo", RULE]
@@ -125,14 +105,7 @@ def test_explain(tmp_path):
         {"prompt": "3 + 4 =", "response": " 8 is the answer", "reward": 0.0},
     ]
     (tmp_path / "rollouts.jsonl").write_text("\n".join(map(json.dumps, rollouts)))
-    arguments = [
-        "--model",
-        "builtin",
-        "--rollouts",
-        tmp_path / "rollouts.jsonl",
-        "--methods",
-        f"{RULE},delta",
-    ]
+    arguments = ["--model", "builtin", "--rollouts", tmp_path / "rollouts.jsonl", "--methods", f"{RULE},delta"]
     run("explain", *arguments, "--output", tmp_path / "page.html", log=tmp_path / "log")
     page = unpacked(tmp_path / "page.html")["page"]
     assert page["comparison"]["agreeing"]["rule.share"] == 0.25

@@ -11,14 +11,7 @@ from delta_rlvr.training.progress import LEGEND, Teller, TrainingProgress
 
 
 def line(step, **more):
-    return {
-        "step": step,
-        "loss": 0.01 * step,
-        "grad_norm": 12_345.0,
-        "entropy": 0.3,
-        "seconds_step": 2.0,
-        **more,
-    }
+    return {"step": step, "loss": 0.01 * step, "grad_norm": 12_345.0, "entropy": 0.3, "seconds_step": 2.0, **more}
 
 
 ROLLOUT = {"reward": 0.25, "signal_groups": 0.5, "length": 52.5, "weight_signal_std": 0.123}
@@ -52,17 +45,7 @@ def test_in_a_pipe(tmp_path):
     ]
     # One line in five (100 / 20), the first and the last.
     assert [int(text.split()[0]) for text in lines[2:]] == [1, *range(5, 101, 5)]
-    assert lines[2].split()[:9] == [
-        "1",
-        "0.250",
-        "50%",
-        "52.5",
-        "0.300",
-        "0.123",
-        "+0.0100",
-        "1.23e+04",
-        "2.00",
-    ]
+    assert lines[2].split()[:9] == ["1", "0.250", "50%", "52.5", "0.300", "0.123", "+0.0100", "1.23e+04", "2.00"]
     assert re.fullmatch(r"\d+:\d\d", lines[2].split()[9])
     assert "\x1b" not in told.getvalue()
     # The columns stand under their headings.
@@ -70,19 +53,13 @@ def test_in_a_pipe(tmp_path):
         assert len(text) == len(lines[1]) <= 80
 
 
-@pytest.mark.parametrize(
-    ("steps", "parts", "words"), [(1, 1, None), (2, 1, "same in them"), (2, 2, "part to part")]
-)
+@pytest.mark.parametrize(("steps", "parts", "words"), [(1, 1, None), (2, 1, "same in them"), (2, 2, "part to part")])
 def test_steps_that_share_a_batch(tmp_path, steps, parts, words):
     """A loss of +0.08, then -0.08, looked like a fault: each step trains on one half of the batch."""
     told = io.StringIO()
     with Teller(Console(file=told, width=200)) as teller, TrainingProgress(teller, 10, steps, parts=parts):
         pass
-    shared = [
-        line
-        for line in told.getvalue().splitlines()
-        if line.startswith(f"every {steps} steps share one batch")
-    ]
+    shared = [line for line in told.getvalue().splitlines() if line.startswith(f"every {steps} steps share one batch")]
     assert [line.endswith(words) for line in shared] == ([True] if words else [])
 
 
@@ -164,6 +141,8 @@ def test_tables_go_to_the_log_too(tmp_path):
 def test_a_command_to_be_copied_is_not_broken():
     """In a terminal of 80 columns, `delta-rlvr compare ...` had line breaks in it."""
     console = Console(file=io.StringIO(), force_terminal=True, width=80)
-    command = "delta-rlvr compare --methods dapo,delta --seeds 6 --output runs/somewhere --task problems.jsonl --steps 100"
+    command = (
+        "delta-rlvr compare --methods dapo,delta --seeds 6 --output runs/somewhere --task problems.jsonl --steps 100"
+    )
     Teller(console).say(f"to compare: {command}")
     assert command in console.file.getvalue()

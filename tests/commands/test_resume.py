@@ -25,9 +25,7 @@ def test_killed_at_a_random_step(tmp_path):
     run("train", *options, "--output", tmp_path / "A", log=tmp_path / "A.txt")
     lines = metrics(tmp_path / "A")
     assert [line["step"] for line in lines] == list(range(1, 9))
-    assert (
-        len({line["loss"] for line in lines}) == 8
-    )  # the run learns something: equal zeros would prove nothing
+    assert len({line["loss"] for line in lines}) == 8  # the run learns something: equal zeros would prove nothing
     assert any(line.get("weight_std", 0) > 0.01 for line in lines)
 
     last = random.SystemRandom().randrange(1, 8)
@@ -82,22 +80,10 @@ def test_saves_wait_for_the_end_of_a_rollout_batch(tmp_path):
     options = [*SMALL, "--method", "dapo", "--gradient_accumulation_steps", 2, "--num_iterations", 2]
     options += ["--save_steps", 3, "--rollouts_every", 1]
     run("train", *options, "--steps", 8, "--output", tmp_path / "A", log=tmp_path / "A.txt")
-    run(
-        "train",
-        *options,
-        "--steps",
-        7,
-        "--train_problems",
-        16,
-        "--output",
-        tmp_path / "B",
-        log=tmp_path / "B.txt",
-    )
+    run("train", *options, "--steps", 7, "--train_problems", 16, "--output", tmp_path / "B", log=tmp_path / "B.txt")
     saved = sorted(path.name for path in (tmp_path / "B").glob("checkpoint-*"))
     assert saved == ["checkpoint-4", "checkpoint-6", "checkpoint-7"]
-    told = run(
-        "train", *options, "--steps", 8, "--output", tmp_path / "B", "--resume", log=tmp_path / "B2.txt"
-    )
+    told = run("train", *options, "--steps", 8, "--output", tmp_path / "B", "--resume", log=tmp_path / "B2.txt")
     assert "checkpoint-7 is skipped: it lies in the middle of a rollout batch" in told
     assert "going on from checkpoint-6" in told
     assert_same_run(tmp_path / "A", tmp_path / "B")

@@ -78,9 +78,7 @@ def test_graders_words_and_decisive_tokens(finished):
         verdict = task.grade(problem, line["response"])
         assert (line["reward"], line["reason"]) == (verdict.score, verdict.reason)
         assert line["answer"] == problem.answer
-        decisive = {
-            place for start, end in task.decisive(problem, line["response"]) for place in range(start, end)
-        }
+        decisive = {place for start, end in task.decisive(problem, line["response"]) for place in range(start, end)}
         end = 0
         for token, flag in zip(line["tokens"], line["decisive"], strict=True):
             characters = set(range(end, end + len(token)))
@@ -125,9 +123,7 @@ def documented_keys():
             stem, _, choices = name.partition("{")
             if choices == "...}":
                 continue  # "the same for the other side", below
-            names.update(
-                stem + choice for choice in choices.rstrip("}").split(",")
-            ) if choices else names.add(name)
+            names.update(stem + choice for choice in choices.rstrip("}").split(",")) if choices else names.add(name)
     names.update(name.replace("positive", "negative") for name in set(names))
     return names
 
@@ -222,15 +218,7 @@ def test_the_page_of_a_run_gives_the_test_of_the_terminal(finished):
 
 # ---------------------------------------------------------------- tokens as text
 
-TEXTS = [
-    "plain words",
-    "naïve café €5",
-    "日本語のテキスト",
-    "👩‍👩‍👧 family",
-    "a\ufffdb",
-    "mixed é日👧 end",
-    "",
-]
+TEXTS = ["plain words", "naïve café €5", "日本語のテキスト", "👩‍👩‍👧 family", "a\ufffdb", "mixed é日👧 end", ""]
 
 
 def bytes_alone():
@@ -271,11 +259,7 @@ def test_a_character_stands_at_the_token_that_completes_it():
     tokenizer = bytes_alone()
     # € is three bytes, é is two.
     assert token_texts(tokenizer, tokenizer.encode("a€é")) == ["a", "", "", "€", "", "é"]
-    assert token_texts(tokenizer, tokenizer.encode("a€")[:-1]) == [
-        "a",
-        "\ufffd",
-        "",
-    ]  # half a character is not one
+    assert token_texts(tokenizer, tokenizer.encode("a€")[:-1]) == ["a", "\ufffd", ""]  # half a character is not one
 
 
 def test_a_token_alone_keeps_its_leading_space():

@@ -49,18 +49,7 @@ def torchrun(*options):
 
 def test_two_ranks(tmp_path):
     """One folder for both: a line a step, and token sums over all 32 responses of a batch, of which each rank has half."""
-    options = [
-        "--eval_problems",
-        4,
-        "--eval_samples",
-        1,
-        "--report",
-        "true",
-        "--save_steps",
-        2,
-        "--rollouts_every",
-        1,
-    ]
+    options = ["--eval_problems", 4, "--eval_samples", 1, "--report", "true", "--save_steps", 2, "--rollouts_every", 1]
     given = ["train", *SMALL, *options, "--steps", 4, "--output", tmp_path / "run"]
     told = on_two_ranks(main, [str(word) for word in given], log=tmp_path / "log")
     assert told.count("delta on phrased-sums: 4 steps, 16 problems, 4 responses each") == 1
@@ -152,16 +141,7 @@ def test_a_small_file_in_more_than_one_epoch(tmp_path):
     problems = tmp_path / "problems.jsonl"
     rows = [{"question": f"What is {n} + {n + 1}?", "answer": str(2 * n + 1)} for n in range(9)]
     problems.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    train(
-        "--task",
-        f"{problems}?max_tokens=4",
-        "--steps",
-        12,
-        "--eval_problems",
-        50,
-        "--output",
-        tmp_path / "run",
-    )
+    train("--task", f"{problems}?max_tokens=4", "--steps", 12, "--eval_problems", 50, "--output", tmp_path / "run")
     assert metrics(tmp_path / "run")[-1]["epoch"] > 1
 
 
@@ -201,12 +181,7 @@ def test_epochs_instead_of_steps(tmp_path):
 
 @pytest.mark.parametrize(
     "words",
-    [
-        ["--num-train-epochs", "2"],
-        ["--num-train-epochs=2"],
-        ["--num_train_epochs", "2"],
-        ["--num-train-ep", "2"],
-    ],
+    [["--num-train-epochs", "2"], ["--num-train-epochs=2"], ["--num_train_epochs", "2"], ["--num-train-ep", "2"]],
 )
 def test_epochs_are_seen_however_the_parser_takes_them(words):
     _, config = built(words)
@@ -235,9 +210,7 @@ def test_a_failure_is_kept_in_the_folder(tmp_path, monkeypatch, capsys):
         raise ValueError("the grader broke")
 
     monkeypatch.setattr(TaskReward, "judge", broken)
-    assert (
-        main(["train", *SMALL, "--steps", "2", "--output", str(tmp_path)]) == 1
-    )  # at work, not in the input
+    assert main(["train", *SMALL, "--steps", "2", "--output", str(tmp_path)]) == 1  # at work, not in the input
     err = capsys.readouterr().err
     assert err.startswith("delta-rlvr train: the grader broke; no checkpoint was written yet")
     assert err.count("\n") == 1

@@ -34,9 +34,7 @@ from delta_rlvr.training.resuming import advised_comparison, how_to_go_on
 
 def test_method_names_are_read_off_the_source():
     # Other tests register rules of their own in this process.
-    ours = [
-        name for name, one in all_methods().items() if type(one.rule).__module__.startswith("delta_rlvr.")
-    ]
+    ours = [name for name, one in all_methods().items() if type(one.rule).__module__.startswith("delta_rlvr.")]
     assert sorted(names.method_names()) == sorted(ours)
 
 
@@ -54,14 +52,8 @@ def test_method_names_are_read_off_the_source():
         (["--task", "frage.csv"], "frage.csv, line 2: it has no question"),
         (["--task", "ask.csv?sots=1"], "there is no setting sots"),
         (["--task", "ask.csv"], "ask.csv, line 2: it has no answer"),
-        (
-            ["--task", "ask.csv", "--reward", "none.py:f"],
-            "none.py: there is no such file (there are: my.py, odd.py)",
-        ),
-        (
-            ["--task", "ask.csv", "--reward", "my.py:jugde"],
-            "there is no 'jugde' in my.py; did you mean 'judge'?",
-        ),
+        (["--task", "ask.csv", "--reward", "none.py:f"], "none.py: there is no such file (there are: my.py, odd.py)"),
+        (["--task", "ask.csv", "--reward", "my.py:jugde"], "there is no 'jugde' in my.py; did you mean 'judge'?"),
         (["--method", "my.py:Mine"], "there is no 'Mine' in my.py"),
         (["--method", "odd.py:Mine"], "odd.py, line 2: this is not Python"),
         (["--report_to", "comet_ml"], "--report_to comet_ml: it is not installed; pip install comet-ml"),
@@ -71,13 +63,9 @@ def test_wrong_names_are_refused_before_torch_is_loaded(arguments, words, tmp_pa
     (tmp_path / "empty.jsonl").touch()
     (tmp_path / "frage.csv").write_text("frage,antwort\n1+1,2\n")
     (tmp_path / "ask.csv").write_text("question\n1+1\n")
-    (tmp_path / "my.py").write_text(
-        "import torch\ndef judge(completions):\n    return [0.0 for _ in completions]\n"
-    )
+    (tmp_path / "my.py").write_text("import torch\ndef judge(completions):\n    return [0.0 for _ in completions]\n")
     (tmp_path / "odd.py").write_text("import os\nclass Mine(:\n")
-    program = (
-        "import sys; from delta_rlvr.cli import main; code = main(); print('torch' in sys.modules, code)"
-    )
+    program = "import sys; from delta_rlvr.cli import main; code = main(); print('torch' in sys.modules, code)"
     done = subprocess.run(
         [sys.executable, "-c", program, "train", *arguments],
         capture_output=True,
@@ -93,14 +81,8 @@ def test_wrong_names_are_refused_before_torch_is_loaded(arguments, words, tmp_pa
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (
-            ["explain", "--model", "builtin", "--rollouts", "none.jsonl"],
-            "--rollouts none.jsonl: there is no such file",
-        ),
-        (
-            ["explain", "--model", "/nowhere", "--rollouts", "none.jsonl"],
-            "--model /nowhere: there is no such folder",
-        ),
+        (["explain", "--model", "builtin", "--rollouts", "none.jsonl"], "--rollouts none.jsonl: there is no such file"),
+        (["explain", "--model", "/nowhere", "--rollouts", "none.jsonl"], "--model /nowhere: there is no such folder"),
         (["explain", "--methods", "dleta"], "did you mean 'delta'?"),
         (["evaluate", "--benchmarks", "gsm8k,none.csv"], "none.csv: there is no such file"),
         (["train", "--task", "ask.csb"], "there is no task 'ask.csb'; did you mean 'ask.csv'?"),
@@ -121,10 +103,7 @@ def test_wrong_names_are_refused_before_torch_is_loaded(arguments, words, tmp_pa
             ["evaluate", "--benchmarks", "task:ask.csv?answer=question&template_text={question}, please"],
             "a comma inside a setting is written %2C, a line break %0A",
         ),
-        (
-            ["evaluate", "--benchmarks", "ask.csv", "--template_text", "Hello"],
-            "has no place for the question",
-        ),
+        (["evaluate", "--benchmarks", "ask.csv", "--template_text", "Hello"], "has no place for the question"),
         (["train", "--method", "rules.py:Late"], "there is no 'Late' in rules.py (it has Unlikely, helper)"),
     ],
 )
@@ -140,10 +119,7 @@ def test_other_commands_refuse_early_too(arguments, words, tmp_path, monkeypatch
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (
-            ["train", "--leaning_rate", "1"],
-            "there is no option --leaning_rate; did you mean --learning_rate?",
-        ),
+        (["train", "--leaning_rate", "1"], "there is no option --leaning_rate; did you mean --learning_rate?"),
         (["compare", "--methods", "dapo,delta", "--step-size=3"], "there is no option --step-size; "),
         (
             ["train", "--method", "delta?scope=group", "--lambda-min", "0.5"],
@@ -187,10 +163,7 @@ OPTIONS = {name: f"--{name}" for name in ("model", "steps", "save_steps", "templ
         ("model='my model': there is none", "--model 'my model': there is none"),
         ("steps=0: give 1 or more", "--steps 0: give 1 or more"),
         ("resume=True: there is no run", "--resume: there is no run"),
-        (
-            "none was written yet (`save_steps` says how often)",
-            "none was written yet (--save_steps says how often)",
-        ),
+        ("none was written yet (`save_steps` says how often)", "none was written yet (--save_steps says how often)"),
         (
             "as in delta?scope=group&template=x, or `completions`",
             "as in delta?scope=group&template=x, or `completions`",
@@ -208,9 +181,7 @@ def test_what_cannot_be_known_early_passes(tmp_path):
     names.check_names(["--task"])  # argparse says that a value is missing
     own = tmp_path / "my_rules.py"
     own.write_text("from elsewhere import *\n")  # the name may be among them
-    names.check_names(
-        ["--method", f"{own}:Mine", "--task", "owner/set", "--model", "owner/model", "--template=math"],
-    )
+    names.check_names(["--method", f"{own}:Mine", "--task", "owner/set", "--model", "owner/model", "--template=math"])
     names.check_names(["--method", "my_package.rules:Mine", "--reward", "my_package.rewards:judge"])
     rows = tmp_path / "rows.csv"
     rows.write_text("question\n1+1\n")  # no answer: the settings file may name a reward
@@ -381,10 +352,7 @@ def test_a_full_disk_cannot_hide_that_a_run_failed(tmp_path, monkeypatch):
 
 
 def test_an_interrupt_before_the_first_checkpoint_names_the_command_too(tmp_path):
-    with (
-        pytest.raises(KeyboardInterrupt, match=r"\(`save_steps` says how often\)$"),
-        how_to_go_on(tmp_path),
-    ):
+    with pytest.raises(KeyboardInterrupt, match=r"\(`save_steps` says how often\)$"), how_to_go_on(tmp_path):
         raise KeyboardInterrupt  # before there was a run folder
     RunWriter.create(tmp_path, RunDescription("trl", "delta", 0, "builtin", "sums"))
     again = f"; start again with: delta-rlvr train --output {tmp_path} --resume"
@@ -409,9 +377,7 @@ def test_the_model_card_is_ours_and_true(finished):
     assert "# builtin, trained with delta" in text
     assert "4 steps of `delta` on `phrased-sums`, seed 42" in text
     score = 100 * info["final"]["after"]["accuracy"]
-    assert (
-        f"{score:.1f} % after (4 problems, 2 samples each, temperature 1, top-p 1, up to 64 tokens)" in text
-    )
+    assert f"{score:.1f} % after (4 problems, 2 samples each, temperature 1, top-p 1, up to 64 tokens)" in text
     cards = [path.relative_to(folder) for path in folder.rglob("README.md")]
     assert [str(path) for path in cards] == ["model/README.md"]  # none of TRL's
 
@@ -468,11 +434,7 @@ def test_help_is_there_without_torch():
     program = "import sys; from delta_rlvr.cli import main; main(); print('torch' in sys.modules)"
     for command in ("train", "compare"):
         done = subprocess.run(
-            [sys.executable, "-c", program, command, "--help"],
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=60,
+            [sys.executable, "-c", program, command, "--help"], capture_output=True, text=True, check=True, timeout=60
         )
         assert done.stdout.split()[-1] == "False"
 
@@ -513,15 +475,7 @@ def test_the_advised_comparison_of_a_resumed_run_has_the_task_as_it_was_given(tm
 
 def test_the_advised_comparison_can_be_pasted():
     """The same options without those that compare has of its own; what a shell would take apart is quoted."""
-    words = [
-        "--task",
-        "my file.jsonl?question=q&answer=a",
-        "--method=delta",
-        "--output",
-        "runs/x",
-        "--steps",
-        "3",
-    ]
+    words = ["--task", "my file.jsonl?question=q&answer=a", "--method=delta", "--output", "runs/x", "--steps", "3"]
     request = read_request([*words, "--resume", "--seed", "4", "--report_to", "none"])
     told = advised_comparison("delta?scope=group", request)
     assert shlex.split(told) == [

@@ -58,10 +58,7 @@ BEYOND = [
     for k, scope, variant in itertools.product(
         (0, 2),
         ("batch", "group"),
-        (
-            {"contrast": "alignment"},
-            {"contrast": "alignment", "lambda_min": 0.5, "lambda_max": 1.5},
-        ),
+        ({"contrast": "alignment"}, {"contrast": "alignment", "lambda_min": 0.5, "lambda_max": 1.5}),
     )
 ]
 
@@ -126,12 +123,9 @@ def far_from_threshold(expected, settings, tolerance):
 
 @pytest.mark.filterwarnings("ignore:no contrast")
 @pytest.mark.parametrize(
-    "proxy",
-    ["full", pytest.param("output_row", marks=pytest.mark.numeric), "sharpness", "topk_hidden", "head"],
+    "proxy", ["full", pytest.param("output_row", marks=pytest.mark.numeric), "sharpness", "topk_hidden", "head"]
 )
-@pytest.mark.parametrize(
-    "settings", [*SETTINGS, *BEYOND], ids=lambda s: "-".join(f"{k}={v}" for k, v in s.items())
-)
+@pytest.mark.parametrize("settings", [*SETTINGS, *BEYOND], ids=lambda s: "-".join(f"{k}={v}" for k, v in s.items()))
 def test_fp32_inputs_match_the_loop(proxy, settings):
     rng = np.random.default_rng(zlib.crc32(f"{proxy}{settings}".encode()))
     compared = 0
@@ -217,9 +211,7 @@ def test_selection_keeps_what_the_loop_keeps(which, share):
         if record.discriminator.degenerate.all():
             assert (record.weights == 1).all()
             continue
-        ranked = np.sort(
-            expected["raw"][np.asarray(case["mask"]) & (np.asarray(case["advantages"]) != 0)[:, None]]
-        )
+        ranked = np.sort(expected["raw"][np.asarray(case["mask"]) & (np.asarray(case["advantages"]) != 0)[:, None]])
         if np.diff(ranked).min(initial=1) < INPUTS:
             continue  # closer than float32 inputs can tell
         weights = selection(expected["raw"], case["advantages"], case["mask"], share, which)
@@ -240,9 +232,7 @@ def test_forking_tokens_and_response_means_match_the_loop():
         expected = forking_tokens(case["entropy"], case["mask"], 0.8)
         assert_close(forking.padded(forking.weights, mask).numpy(), expected, STORED)
         means = credit_record(*arguments, rule=ResponseMean())
-        assert_close(
-            means.padded(means.weights, mask).numpy(), np.asarray(grpo_weights(case["mask"])), STORED
-        )
+        assert_close(means.padded(means.weights, mask).numpy(), np.asarray(grpo_weights(case["mask"])), STORED)
 
 
 @pytest.mark.numeric

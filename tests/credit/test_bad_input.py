@@ -62,10 +62,7 @@ def test_what_is_masked_is_never_looked_at():
         (broken("logps", lambda x: None), r"^logps: this method needs"),
         (broken("logps", lambda x: x.exp()), r"^logps: a log-prob cannot be positive, as at row 0"),
         (broken("advantages", lambda x: x[:2]), r"^advantages: shape \(2,\)"),
-        (
-            broken("advantages", lambda x: x.long()),
-            r"^advantages: floating-point values are needed, not torch.int64",
-        ),
+        (broken("advantages", lambda x: x.long()), r"^advantages: floating-point values are needed, not torch.int64"),
         (broken("advantages", lambda x: x[:, None].expand(3, 4)), r"^advantages: shape \(3, 4\)"),
         (broken("mask", lambda x: x.long()), r"^mask: bool is needed, not torch.int64"),
         (broken("mask", lambda x: x & False), r"^mask: it has no valid token"),

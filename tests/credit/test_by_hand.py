@@ -24,9 +24,7 @@ def one_dimensional(values, advantages, **settings):
     """Rows of 1-D proxies, every token valid."""
     hidden = torch.tensor(values, dtype=torch.float32).unsqueeze(-1)
     mask = torch.ones(hidden.shape[:2], dtype=torch.bool)
-    return credit_record(
-        hidden, None, torch.tensor(advantages), mask, rule=Ablation(proxy="full", **settings)
-    )
+    return credit_record(hidden, None, torch.tensor(advantages), mask, rule=Ablation(proxy="full", **settings))
 
 
 def sigmoid(x):
@@ -81,9 +79,7 @@ def test_two_dimensions_holes_and_a_response_without_an_advantage():
     ]
     mask = torch.tensor([[1, 0, 1], [0, 1, 1], [1, 0, 0], [0, 0, 0]]).bool()
     rule = Delta(proxy="full", refinements=0)
-    record = credit_record(
-        torch.tensor(rows), None, torch.tensor([1.0, -2.0, 0.0, math.nan]), mask, rule=rule
-    )
+    record = credit_record(torch.tensor(rows), None, torch.tensor([1.0, -2.0, 0.0, math.nan]), mask, rule=rule)
     # D: (1,1): |(2,-1)|^2 - 1 = 4; (1,-1): |(2,-3)|^2 - 1 = 12; std 4.
     #    (-1,0): |(-2,0)|^2 - |(0,-2)|^2 = 0; (-1,4): |(-2,4)|^2 - |(0,2)|^2 = 16; std 8.
     assert record.margin.tolist() == pytest.approx([4, 12, 0, 16, 0])
@@ -117,9 +113,7 @@ def test_masses_are_weighted_by_the_advantage_and_temperatures_are_not():
 def test_within_side_looks_at_the_own_centroid_alone():
     # mu+ = 2; ||3 - 2||^2 = ||1 - 2||^2 = 1: std 0 -> gamma floor, alpha = s(-1e8) = 0. mu- = (0 + 3)/2 = 1.5.
     # With v- = 0, 3, 0, 3, ... all equal too, so take v- = 0, 0, 3: mu- = 1, distances 1, 1, 4, std = sqrt(2).
-    record = one_dimensional(
-        [[3.0, 1.0, 2.0], [0.0, 0.0, 3.0]], [1.0, -1.0], refinements=0, contrast="within_side"
-    )
+    record = one_dimensional([[3.0, 1.0, 2.0], [0.0, 0.0, 3.0]], [1.0, -1.0], refinements=0, contrast="within_side")
     # mu+ = 2, distances 1, 1, 0; std = sqrt(2)/3.
     assert record.margin.tolist() == pytest.approx([-1, -1, 0, -1, -1, -4], abs=STORED * 4)
     assert record.discriminator.gamma.flatten().tolist() == pytest.approx([math.sqrt(2) / 3, math.sqrt(2)])
@@ -202,9 +196,7 @@ def test_top_k_hidden_by_hand():
     # h = (ln 3, 0), temperature 1/2: logits 2 ln 3, 0, -2 ln 3 -> odds 9, 1, 1/9. Top 2: 0.9, 0.1, so the mean row is (0.9, 0.2).
     # y = 2, outside of the top two: (-1, 5) - (0.9, 0.2). The top one alone: W_0 - W_0.
     hidden, head = torch.tensor([[math.log(3), 0.0]]), torch.tensor([[1.0, 0.0], [0.0, 2.0], [-1.0, 5.0]])
-    rows = [
-        topk_hidden_rows(hidden, head, torch.tensor([y]), k, 0.5)[0].tolist() for y, k in ((2, 2), (0, 1))
-    ]
+    rows = [topk_hidden_rows(hidden, head, torch.tensor([y]), k, 0.5)[0].tolist() for y, k in ((2, 2), (0, 1))]
     assert rows == [pytest.approx([-1.9, 4.8], rel=STORED), [0, 0]]
 
 
@@ -214,18 +206,14 @@ def test_a_selection_keeps_its_share_of_the_tokens_with_an_advantage():
     values, advantages = [[6.0, 0.0], [-2.0, -3.0], [9.0, 9.0]], torch.tensor([1.0, -1.0, 0.0])
     hidden, mask = torch.tensor(values)[..., None], torch.ones(3, 2, dtype=torch.bool)
     kept = {
-        keep: credit_record(
-            hidden, None, advantages, mask, rule=Selection(0.8, 1.2, 0, "full", keep=keep)
-        ).weights
+        keep: credit_record(hidden, None, advantages, mask, rule=Selection(0.8, 1.2, 0, "full", keep=keep)).weights
         for keep in ("top", "bottom")
     }
     assert kept["top"].tolist() == [0, 0, 3, 3, 0, 0]
     assert kept["bottom"].tolist() == [3, 3, 0, 0, 0, 0]
 
 
-@pytest.mark.parametrize(
-    "settings", [{}, {"range_map": False}, {"normalize": False}, {"contrast": "within_side"}]
-)
+@pytest.mark.parametrize("settings", [{}, {"range_map": False}, {"normalize": False}, {"contrast": "within_side"}])
 @pytest.mark.parametrize("advantages", [[1.0, 0.0], [-1.0, -3.0], [0.0, 0.0]])
 def test_an_empty_side_gives_exactly_one_and_one_plain_warning(advantages, settings):
     with warnings.catch_warnings(record=True) as caught:

@@ -24,9 +24,7 @@ def diagnosed(rule, batch, **given):
 def test_by_hand():
     """Two tokens on the right side (A = 1, p = 0.5 and 0.9), two on the wrong one (A = -2, p = 0.8 and 0.2), one at A = 0."""
     p = torch.tensor([0.5, 0.9, 0.8, 0.2, 0.3])
-    stream = CreditStream(
-        Surprise(0.0, 1.0)
-    )  # weight proportional to 1 - p: 0.5, 0.1, 0.2, 0.8, and 0 at A = 0
+    stream = CreditStream(Surprise(0.0, 1.0))  # weight proportional to 1 - p: 0.5, 0.1, 0.2, 0.8, and 0 at A = 0
     stream.add(None, p.log(), lengths=torch.tensor([2, 2, 1]))
     record = stream.solve(torch.tensor([1.0, -2.0, 0.0]), diagnose=True)
     # |A| (1 - p): 0.5 + 0.1 on the right, 2 (0.2 + 0.8) on the wrong side. Weighed: 0.25 + 0.01 and 2 (0.04 + 0.64).
@@ -47,13 +45,9 @@ def test_ranks_and_saturation():
     for name, sign in (("positive", 1), ("negative", -1)):
         here = record.side == sign
         expected = stats.spearmanr(record.weights[here].numpy(), uncertain[here].numpy()).statistic
-        assert record.diagnostics[f"rank_{name}"] == pytest.approx(
-            expected, abs=rounding(MODEL, dtype=torch.float64)
-        )
+        assert record.diagnostics[f"rank_{name}"] == pytest.approx(expected, abs=rounding(MODEL, dtype=torch.float64))
     alpha = record.alpha[record.side != 0]
-    assert record.diagnostics["saturated"] == pytest.approx(
-        ((alpha < 0.05) | (alpha > 0.95)).double().mean().item()
-    )
+    assert record.diagnostics["saturated"] == pytest.approx(((alpha < 0.05) | (alpha > 0.95)).double().mean().item())
 
 
 def test_reliability_is_the_agreement_of_two_halves():

@@ -4,13 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from delta_rlvr.credit import (
-    credit_record,
-    full_token_gradients,
-    predicted_change,
-    side_summary,
-    update_direction,
-)
+from delta_rlvr.credit import credit_record, full_token_gradients, predicted_change, side_summary, update_direction
 from delta_rlvr.credit.diagnostics import rank_correlation
 from delta_rlvr.credit.rules.ablations import Ablation
 from rounding import rounding
@@ -57,9 +51,7 @@ def test_full_gradients_equal_one_backward_a_token(rollout):
     for number, (row, time) in enumerate(mask.nonzero().tolist()[:5]):
         model.zero_grad()
         model.logps(ids)[0][row, time].backward()
-        torch.testing.assert_close(
-            gradients[number], torch.cat([p.grad.flatten() for p in model.parameters()])
-        )
+        torch.testing.assert_close(gradients[number], torch.cat([p.grad.flatten() for p in model.parameters()]))
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -99,9 +99,7 @@ def test_where_rows_wait_does_not_matter(rule):
 def test_another_method_on_the_same_stored_rows():
     batch = make_batch()
     stream = CreditStream(RULES[0], head=HEAD, temperature=0.7)
-    stream.add(
-        batch["hidden"], batch["logps"], batch["mask"], tokens=batch["tokens"], entropy=batch["entropy"]
-    )
+    stream.add(batch["hidden"], batch["logps"], batch["mask"], tokens=batch["tokens"], entropy=batch["entropy"])
     for rule in (RULES[1], *RULES[4:]):
         record = stream.solve(batch["advantages"], groups=batch["groups"], keys=batch["keys"], rule=rule)
         assert_same(list(record.weights.split(record.lengths.tolist())), solve(batch, rule))

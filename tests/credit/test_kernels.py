@@ -17,13 +17,7 @@ from delta_rlvr.credit.reduce import Reducer
 from delta_rlvr.credit.stream import places
 from delta_rlvr.credit.vectors import Rows, RowVectors
 
-KERNELS = (
-    "_side_sum_kernel",
-    "_centroid_kernel",
-    "_margin_kernel",
-    "_assign_kernel",
-    "_project_kernel",
-)
+KERNELS = ("_side_sum_kernel", "_centroid_kernel", "_margin_kernel", "_assign_kernel", "_project_kernel")
 SIZES = ([48, 16], [2, 1], [31, 16, 17], [256, 256], [257, 512, 3, 4], [4096, 1], [333, 1000], [16] * 16)
 """Tokens of the chunks of a batch: odd, even and multiples of 16, in even and odd numbers of chunks."""
 
@@ -106,9 +100,7 @@ def test_in_the_interpreter():
     larger = "from delta_rlvr.credit import kernels\nkernels._SUM_ROWS = 16\n"
     code = larger + (COMPARE + SOLVE).replace("DEVICE", "'cpu'")
     environment = os.environ | {"TRITON_INTERPRET": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
 
 
@@ -165,9 +157,7 @@ def test_no_solve_compiles_a_kernel(monkeypatch):
     kernels.warm_up.__wrapped__(896, torch.bfloat16, device, ranks=False)
     monkeypatch.setattr(knobs.runtime, "jit_cache_hook", lambda **told: compiled.append(told["repr"]))
     stream = CreditStream(device=device)
-    for number, sizes in enumerate(
-        (SIZES[0], SIZES[0], *SIZES)
-    ):  # torch loads its own kernels in the first two
+    for number, sizes in enumerate((SIZES[0], SIZES[0], *SIZES)):  # torch loads its own kernels in the first two
         stream.clear()
         for count in sizes:
             hidden = torch.randn(count, 896, device=device).bfloat16()
@@ -197,8 +187,7 @@ def test_a_wrong_count_is_told(wrong):
     mask = torch.ones(2, 5, dtype=torch.bool)
     stream.add(torch.randn(2, 5, 3), mask=mask, token_count=wrong)
     with pytest.raises(
-        ValueError,
-        match=f"token_count: {wrong} tokens were added, but the masks or lengths have 10 valid ones",
+        ValueError, match=f"token_count: {wrong} tokens were added, but the masks or lengths have 10 valid ones"
     ):
         stream.solve(torch.tensor([1.0, -1.0]), logps=-torch.rand(10))
 
@@ -207,9 +196,7 @@ def test_packed_rows_of_a_known_count_are_added_without_a_wait():
     """Tensors on the device "meta" have no values: code that reads one, as code that waits for a GPU does, raises."""
     stream = CreditStream(device="meta")
     stream.add(
-        torch.empty(5, 3, device="meta"),
-        lengths=torch.empty(2, dtype=torch.int64, device="meta"),
-        token_count=5,
+        torch.empty(5, 3, device="meta"), lengths=torch.empty(2, dtype=torch.int64, device="meta"), token_count=5
     )
     assert len(stream.store) == 5
     wrong = CreditStream()

@@ -36,9 +36,7 @@ def rule(needs=(), **promises):
 def solve(rule, **changes):
     batch = make_batch() | changes
     arrays = {name: batch[name] for name in ("hidden", "logps", "advantages", "mask")}
-    return credit_record(
-        **arrays, rule=rule, tokens=batch["tokens"], entropy=batch["entropy"], groups=batch["groups"]
-    )
+    return credit_record(**arrays, rule=rule, tokens=batch["tokens"], entropy=batch["entropy"], groups=batch["groups"])
 
 
 def test_a_rule_gives_weights_or_a_whole_record():
@@ -158,18 +156,10 @@ def test_every_rule_of_ours_passes(name):
             "(?s)breaks on random_batch.*on two ranks, one without a token",
         ),
         (rule(mean_one=True)(lambda b: b.ones() * 2), "promises a mean of one .* but it is 2"),
-        (
-            rule()(
-                lambda b: b.ones() * (b.side.double().sum() - b.side.double().sum() + 1) / (b.side != 0).any()
-            ),
-            "inf",
-        ),
+        (rule()(lambda b: b.ones() * (b.side.double().sum() - b.side.double().sum() + 1) / (b.side != 0).any()), "inf"),
         (rule()(lambda b: b.ones() / b.lengths.min()), "inf"),
         (rule()(lambda b: b.ones()[1:]), "gave shape"),
-        (
-            rule()(lambda b: b.ones() * next(CALLS)),
-            "depends on the number of calls: .* 1 and then 2",
-        ),
+        (rule()(lambda b: b.ones() * next(CALLS)), "depends on the number of calls: .* 1 and then 2"),
         (
             rule()(lambda b: int("no number")),
             r"(?s)breaks on .*weigh failed with ValueError: invalid literal.*\(.*test_rules.py, line \d+\)",

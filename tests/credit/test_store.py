@@ -38,9 +38,7 @@ def test_budget_then_recompute():
 
 
 def test_the_ranks_of_a_node_share_its_memory(monkeypatch):
-    monkeypatch.setattr(
-        store_module.os, "sysconf", {"SC_AVPHYS_PAGES": 1000, "SC_PAGE_SIZE": 4096}.__getitem__
-    )
+    monkeypatch.setattr(store_module.os, "sysconf", {"SC_AVPHYS_PAGES": 1000, "SC_PAGE_SIZE": 4096}.__getitem__)
     device = torch.device("cuda")
     # Half of 4,096,000 bytes, among one rank and among eight.
     assert RowStore()._free_on_host(device) == 2_048_000

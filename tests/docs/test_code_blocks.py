@@ -26,12 +26,7 @@ PYTHON = [
 def policy():
     task = get_task("phrased-sums")
     model, tokenizer = load_policy()
-    return {
-        "model": model,
-        "tokenizer": tokenizer,
-        "task": task,
-        "problems": task.problems("heldout", 3),
-    }
+    return {"model": model, "tokenizer": tokenizer, "task": task, "problems": task.problems("heldout", 3)}
 
 
 def kept_run():
@@ -107,9 +102,7 @@ LOOK_CLOSER = {
 }
 
 
-@pytest.mark.parametrize(
-    "page", [page for page, found in BLOCKS.items() if "diff" in {b.language for b in found}]
-)
+@pytest.mark.parametrize("page", [page for page, found in BLOCKS.items() if "diff" in {b.language for b in found}])
 def test_a_change_of_a_script(page):
     """What a diff adds imports what exists, and only the lines that it must change are changed."""
     (block,) = [block for block in BLOCKS[page] if block.language == "diff"]
@@ -121,9 +114,7 @@ def test_a_change_of_a_script(page):
     names = {}
     exec(next(line for line in after if line.startswith("from ")), names)
     tree = ast.parse("\n".join(after))
-    called = {
-        node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and hasattr(node.func, "id")
-    }
+    called = {node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and hasattr(node.func, "id")}
     assert called <= set(names)
 
 

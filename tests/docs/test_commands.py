@@ -121,9 +121,7 @@ def accept(words, monkeypatch):
         case ["pip", "install", *packages]:
             accept_install(packages)
         case _:
-            pytest.fail(
-                f"nothing here knows how to try {shlex.join(words)!r}: teach it, or say in CANNOT why not"
-            )
+            pytest.fail(f"nothing here knows how to try {shlex.join(words)!r}: teach it, or say in CANNOT why not")
 
 
 def accept_train(rest):

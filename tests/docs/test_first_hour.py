@@ -33,9 +33,7 @@ def reader(tmp_path, monkeypatch):
 
 
 def test_from_a_file_to_a_comparison(reader, capsys):
-    lines = [
-        words_of(command.text)[1:] for command in commands(PAGE) if command.text.startswith("delta-rlvr ")
-    ]
+    lines = [words_of(command.text)[1:] for command in commands(PAGE) if command.text.startswith("delta-rlvr ")]
     (train,) = [line for line in lines if line[0] == "train"]
     evaluate = next(line for line in lines if line[0] == "evaluate")
     (check,) = [line for line in lines if line[0] == "methods"]

@@ -55,9 +55,7 @@ def test_the_badges_are_true():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     asked = {"Python": project["requires-python"], "TRL": extras["trl"][0], "verl": extras["verl"][0]}
-    badges = dict(
-        re.findall(r"^\[!\[(\w+) ([\d.]+)\+?\]\(https://img", (ROOT / "README.md").read_text(), re.MULTILINE)
-    )
+    badges = dict(re.findall(r"^\[!\[(\w+) ([\d.]+)\+?\]\(https://img", (ROOT / "README.md").read_text(), re.MULTILINE))
     lowest = {name: re.search(r">=([\d.]+)", text).group(1) for name, text in asked.items()}
     assert lowest.items() <= badges.items()
     assert project["license"] == "Apache-2.0"

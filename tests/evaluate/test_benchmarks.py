@@ -11,12 +11,7 @@ from pathlib import Path
 import pytest
 
 from delta_rlvr.evaluate import data, readers
-from delta_rlvr.evaluate.benchmarks import (
-    BENCHMARKS,
-    check_benchmark,
-    load_benchmark,
-    load_benchmarks,
-)
+from delta_rlvr.evaluate.benchmarks import BENCHMARKS, check_benchmark, load_benchmark, load_benchmarks
 from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.settings import PRESETS, EvaluationSettings
 from delta_rlvr.models import hub
@@ -57,9 +52,7 @@ def test_math_rows_and_prompt(folder):
     questions = load_benchmark("aime25")
     problem = questions.problems[7]
     assert (problem.id, problem.answer) == ("7", "7")
-    assert problem.prompt == (
-        "What is 7?\n\nPlease reason step by step, and put your final answer within \\boxed{}."
-    )
+    assert problem.prompt == ("What is 7?\n\nPlease reason step by step, and put your final answer within \\boxed{}.")
     assert questions.description["source"] == {"file": "aime25.jsonl"}
     assert grade_problem(problem, "so it is \\boxed{7}").score == 1.0
     assert grade_problem(problem, "so it is 7").score == 0.0
@@ -103,9 +96,7 @@ def test_the_hub_is_not_asked_for_a_file_that_is_here(folder, monkeypatch):
 def test_a_folder_variable_that_is_not_set(monkeypatch):
     monkeypatch.delenv("DELTA_RLVR_DATA", raising=False)
     monkeypatch.setattr(hub, "hub_answers", lambda: False)
-    with pytest.raises(
-        EvaluationError, match=r"\$DELTA_RLVR_DATA/math/brumo25.jsonl \(DELTA_RLVR_DATA is not set\)"
-    ):
+    with pytest.raises(EvaluationError, match=r"\$DELTA_RLVR_DATA/math/brumo25.jsonl \(DELTA_RLVR_DATA is not set\)"):
         load_benchmark("brumo25")
 
 
@@ -135,11 +126,7 @@ def test_any_file_of_problems_and_answers(tmp_path):
     path = tmp_path / "mine.jsonl"
     _write(
         path,
-        [
-            {"question": "1+1?", "answer": 2},
-            {"question": "1+2?", "answer": "3"},
-            {"question": "1+1?", "answer": 2},
-        ],
+        [{"question": "1+1?", "answer": 2}, {"question": "1+2?", "answer": "3"}, {"question": "1+1?", "answer": 2}],
     )
     questions = load_benchmark(str(path))
     assert questions.name == "mine"
@@ -196,9 +183,7 @@ def test_a_file_is_asked_as_a_whole_whatever_its_columns_are_called(tmp_path):
     assert load_benchmark(**asked.description["load"]).problems == asked.problems
     with pytest.raises(EvaluationError, match="takes the settings answer, id, question, not chat"):
         check_benchmark(f"{path}?question=review&chat=true")
-    with pytest.raises(
-        EvaluationError, match=r"it has no answer \(looked for label; it has review, sentiment"
-    ):
+    with pytest.raises(EvaluationError, match=r"it has no answer \(looked for label; it has review, sentiment"):
         check_benchmark(f"{path}?question=review&answer=label", graded=False)
 
 
@@ -269,9 +254,7 @@ def _code_problems():
     ]
 
 
-needs_bubblewrap = pytest.mark.skipif(
-    not Path("/usr/bin/bwrap").exists(), reason="bubblewrap is not installed"
-)
+needs_bubblewrap = pytest.mark.skipif(not Path("/usr/bin/bwrap").exists(), reason="bubblewrap is not installed")
 
 
 @needs_bubblewrap
@@ -322,9 +305,7 @@ def test_livecodebench_rows(archived):
 class TestRealFiles:
     """On the real files, where they are."""
 
-    @pytest.mark.parametrize(
-        "name", ["aime24", "aime25", "hmmt25-feb", "math500", "gsm8k", "humaneval", "mbpp-plus"]
-    )
+    @pytest.mark.parametrize("name", ["aime24", "aime25", "hmmt25-feb", "math500", "gsm8k", "humaneval", "mbpp-plus"])
     def test_counts_and_ids(self, name):
         questions = load_benchmark(name)
         assert len(questions.problems) == BENCHMARKS[name].questions
@@ -352,8 +333,5 @@ class TestRealFiles:
             program = f"```python\n{row['prompt']}{row['canonical_solution']}\n```"
             assert grade_problem(problem, program).score == 1.0, problem.id
             assert (
-                grade_problem(
-                    problem, f"```python\ndef {row['entry_point']}(*a):\n    return 'no'\n```"
-                ).score
-                == 0.0
+                grade_problem(problem, f"```python\ndef {row['entry_point']}(*a):\n    return 'no'\n```").score == 0.0
             )

@@ -54,10 +54,7 @@ def test_where_nothing_varies_there_is_no_interval():
     """Every question scored the same: "+0.0 to +0.0" would read as certainty."""
     results = [make_result({"one": [[1, 0]] * 6}) for _ in range(2)]
     comparison = compare_results(*results, names=("A", "B"))
-    assert (
-        "every question has the same difference (+0.0 points), so there is no interval."
-        in comparison.notes[0]
-    )
+    assert "every question has the same difference (+0.0 points), so there is no interval." in comparison.notes[0]
     assert "no interval" in shown(comparison_table([comparison]))
     assert "no interval" in shown(result_table(results[0]))
     said = Console(file=io.StringIO(), width=200)
@@ -143,9 +140,7 @@ def test_one_set_of_questions_under_two_names():
 
 
 def test_incomplete_results_still_pair_by_question():
-    comparison = compare_results(
-        make_result({"one": [[0, 1]] * 3}), make_result({"one": [[1, 1], [None, 1], [1, 1]]})
-    )
+    comparison = compare_results(make_result({"one": [[0, 1]] * 3}), make_result({"one": [[1, 1], [None, 1], [1, 1]]}))
     assert comparison.repeated is None
     assert comparison.difference.mean == pytest.approx(0.5)
 

@@ -53,10 +53,7 @@ def test_greedy_equals_generate(model, tokenizer):
     inputs = tokenizer(problem.prompt, return_tensors="pt")
     with torch.no_grad():
         theirs = model.generate(
-            input_ids=inputs["input_ids"],
-            attention_mask=inputs["attention_mask"],
-            max_new_tokens=20,
-            do_sample=False,
+            input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], max_new_tokens=20, do_sample=False
         )
     response = theirs[0, inputs["input_ids"].shape[1] :]
     assert ours.text == tokenizer.decode(response, skip_special_tokens=True)

@@ -9,12 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from delta_rlvr.evaluate.bootstrap import mean_interval
-from delta_rlvr.evaluate.metrics import (
-    average_at_k,
-    majority_vote,
-    normalise_answer,
-    pass_at_k,
-)
+from delta_rlvr.evaluate.metrics import average_at_k, majority_vote, normalise_answer, pass_at_k
 from paper_tables import MATH, TABLE_1_AND_9
 
 

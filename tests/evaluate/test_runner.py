@@ -187,9 +187,7 @@ def test_a_reward_that_fails_on_an_empty_completion_is_named_as_such():
     def last_word(problem, completion):
         raise RewardError("--reward my.py:last_word failed with IndexError: list index out of range")
 
-    with pytest.raises(
-        EvaluationError, match=r"^--reward my.py:last_word failed .*tried with an empty completion"
-    ):
+    with pytest.raises(EvaluationError, match=r"^--reward my.py:last_word failed .*tried with an empty completion"):
         evaluated(Scripted(), SETTINGS, grade=last_word)
 
 
@@ -214,14 +212,11 @@ def test_stored_samples_are_scored_without_a_model(tmp_path):
     benchmarks = [sums(6), sums(3, "more")]
     whole = evaluated(Scripted(), SETTINGS, path)
     header, samples = read_samples(path)
-    result = score_samples(
-        benchmarks, samples, settings=SETTINGS, model=header["model"], backend=header["backend"]
-    )
+    result = score_samples(benchmarks, samples, settings=SETTINGS, model=header["model"], backend=header["backend"])
     _same(result, whole)
     result.write(tmp_path / "result.json")
     assert [s.completion for s in read_samples(tmp_path / "result.json")[1]] == [
-        s.completion
-        for s in sorted(samples, key=lambda s: (s.key.benchmark != "sums", s.key.problem, s.key.sample))
+        s.completion for s in sorted(samples, key=lambda s: (s.key.benchmark != "sums", s.key.problem, s.key.sample))
     ]
 
     def stern(problem, completion):

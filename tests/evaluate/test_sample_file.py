@@ -77,10 +77,7 @@ def test_two_writers_are_kept_apart(tmp_path):
         ("{not json", r"line 3: not JSON"),
         ("[1, 2]", r"line 3: it is list, not an object"),
         ('{"benchmark": "sums", "sample": 0, "completion": "x"}', r"line 3: 'problem' must be text"),
-        (
-            '{"benchmark": "sums", "problem": "q1", "sample": -1, "completion": "x"}',
-            r"line 3: 'sample' must be",
-        ),
+        ('{"benchmark": "sums", "problem": "q1", "sample": -1, "completion": "x"}', r"line 3: 'sample' must be"),
         ('{"benchmark": "sums", "problem": "q1", "sample": 0}', r"line 3: 'completion' must be text"),
         (
             '{"benchmark": "sums", "problem": "q1", "sample": 0, "completion": "x", "score": "1"}',

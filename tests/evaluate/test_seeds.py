@@ -67,9 +67,7 @@ def test_the_seeds_decide_the_test_not_the_scores():
     errors = [np.var(values, ddof=1) / 6 for values in (DELTA, DAPO)]
     freedom = sum(errors) ** 2 / sum(error**2 / 5 for error in errors)
     reach = stats.t.ppf(0.975, freedom) * np.sqrt(sum(errors))
-    assert row.difference.high == pytest.approx(
-        0.32 / 6 + reach, rel=1e-9
-    )  # scipy inverts Student's t to ten digits
+    assert row.difference.high == pytest.approx(0.32 / 6 + reach, rel=1e-9)  # scipy inverts Student's t to ten digits
 
 
 def test_one_seed_has_no_spread_and_no_test():
@@ -158,9 +156,7 @@ def test_how_many_seeds_would_tell():
     half = seed_table(by_seed(dapo=base, delta=[0.495, 0.505, 0.515]))
     assert half.verdict == "Cannot tell delta from dapo: 3 seeds, about 34 needed for the difference seen."
     both = seed_table(by_seed(dapo=base, delta=[0.495, 0.505, 0.515], grpo=[0.499, 0.501, 0.5005]))
-    assert both.verdict.startswith(
-        "Cannot tell delta or grpo from dapo: 3 seeds, about 34 needed for the clearest"
-    )
+    assert both.verdict.startswith("Cannot tell delta or grpo from dapo: 3 seeds, about 34 needed for the clearest")
     little = seed_table(by_seed(dapo=base, delta=[0.4, 0.6, 0.501]))
     assert "more than 100 needed for a difference as small as what was seen" in little.verdict
     one = seed_table(by_seed(dapo=[0.5], delta=[0.6]))
@@ -172,9 +168,8 @@ def test_a_comparison_that_stands_alone():
     assert paired_sentence(rows[1], "dapo") == (
         "delta against dapo, 6 paired seeds: +5.3 points (+3.5 to +7.2), p = 0.031: more than seed-to-seed variation explains."
     )
-    assert (
-        "p = 1.000: indistinguishable from seed-to-seed variation. A true difference of"
-        in paired_sentence(rows[2], "dapo")
+    assert "p = 1.000: indistinguishable from seed-to-seed variation. A true difference of" in paired_sentence(
+        rows[2], "dapo"
     )
 
 
@@ -183,15 +178,12 @@ def test_texts():
     assert (p_words(0.0004), p_words(0.0312)) == ("p < 0.001", "p = 0.031")
     # Student's t with 4 degrees of freedom: 2.7764 * sd / sqrt(5), sd = sqrt(0.001 / 4).
     low, high = student_interval([0.60, 0.61, 0.62, 0.63, 0.64])
-    assert high - 0.62 == pytest.approx(
-        2.776445 * (0.001 / 4 / 5) ** 0.5, rel=1e-6
-    )  # the digits of the quantile
+    assert high - 0.62 == pytest.approx(2.776445 * (0.001 / 4 / 5) ** 0.5, rel=1e-6)  # the digits of the quantile
     assert low + high == pytest.approx(2 * 0.62, rel=EXACT)
 
 
 @pytest.mark.parametrize(
-    ("starts", "words"),
-    [([0.41, 0.41], "All started at 41.0 %. With"), ([0.41, 0.4], "%. With"), ([None], "%. With")],
+    ("starts", "words"), [([0.41, 0.41], "All started at 41.0 %. With"), ([0.41, 0.4], "%. With"), ([None], "%. With")]
 )
 def test_the_start_that_all_runs_share(starts, words):
     """Two methods of three had lost, and the sentence read as a gain of the third."""

@@ -27,14 +27,7 @@ MODEL = {"name": "tiny"}
 
 
 def _server(stub, **changes):
-    values = {
-        "model": "tiny",
-        "api": "completions",
-        "concurrency": 4,
-        "retries": 3,
-        "backoff": 0.01,
-        "timeout": 5.0,
-    }
+    values = {"model": "tiny", "api": "completions", "concurrency": 4, "retries": 3, "backoff": 0.01, "timeout": 5.0}
     return ServerSettings(url=stub.url, **values | changes)
 
 
@@ -106,10 +99,7 @@ CUT = {"Content-Length": "5000"}
 
 
 TROUBLES = [
-    *(
-        (status, {"error": {"message": "busy"}})
-        for status in (408, 409, 425, 429, 500, 501, 503, 507, 529, 599)
-    ),
+    *((status, {"error": {"message": "busy"}}) for status in (408, 409, 425, 429, 500, 501, 503, 507, 529, 599)),
     (0, None),
     (200, text_answer("it is 2"), CUT),
     (503, "busy", CUT),
@@ -261,26 +251,12 @@ def test_what_is_stored_can_be_read_again(tmp_path, choice, usage, text, tokens)
 
 
 ANY_JSON = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.text(max_size=5)
-    | st.sampled_from(["7", "text"]),
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.sampled_from(["7", "text"]),
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
             st.sampled_from(
-                [
-                    "text",
-                    "content",
-                    "message",
-                    "refusal",
-                    "reasoning",
-                    "choices",
-                    "usage",
-                    "completion_tokens",
-                ]
+                ["text", "content", "message", "refusal", "reasoning", "choices", "usage", "completion_tokens"]
             ),
             inner,
             max_size=4,
@@ -291,10 +267,7 @@ ANY_JSON = st.recursive(
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    st.fixed_dictionaries({"choices": st.lists(ANY_JSON, max_size=2)}, optional={"usage": ANY_JSON})
-    | ANY_JSON
-)
+@given(st.fixed_dictionaries({"choices": st.lists(ANY_JSON, max_size=2)}, optional={"usage": ANY_JSON}) | ANY_JSON)
 def test_no_answer_of_a_server_makes_a_line_that_cannot_be_read(tmp_path, document):
     try:
         completion = read_completion(httpx.Response(200, content=json.dumps(document).encode()))
@@ -386,10 +359,7 @@ def test_what_no_request_can_pass_stops_at_once(status, message):
 
 
 def test_a_model_that_is_not_served():
-    with (
-        stub_server(_right) as stub,
-        pytest.raises(EvaluationError, match="does not serve 'large': it has tiny"),
-    ):
+    with stub_server(_right) as stub, pytest.raises(EvaluationError, match="does not serve 'large': it has tiny"):
         _run(stub, model="large")
     assert stub.requests == []
 
@@ -455,6 +425,4 @@ def test_a_real_server(tmp_path, api):
     assert all(0 <= sample["tokens"] <= 16 for sample in first.document["samples"])
     texts = [sample["completion"] for sample in first.document["samples"]]
     assert len(set(texts)) > 6, "samples of one question should differ"
-    assert texts == [sample["completion"] for sample in second.document["samples"]], (
-        "seeds should repeat them"
-    )
+    assert texts == [sample["completion"] for sample in second.document["samples"]], "seeds should repeat them"

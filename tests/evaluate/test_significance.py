@@ -34,10 +34,7 @@ def _brute_sign_flip(differences):
 def test_sign_flips_equal_brute_force(seed):
     generator = np.random.default_rng(seed)
     counts = generator.integers(0, 9, (2, 10)) / 8  # on a lattice; numbers without a unit are enumerated
-    for (a, b), method in (
-        (counts, "convolution"),
-        (generator.normal(0.3, 1.0, (2, 2 * seed + 1)), "enumerated"),
-    ):
+    for (a, b), method in ((counts, "convolution"), (generator.normal(0.3, 1.0, (2, 2 * seed + 1)), "enumerated")):
         outcome = sign_flip_test(a, b)
         assert method in outcome.method
         assert abs(outcome.p - _brute_sign_flip(list(a - b))) <= 1e-12
@@ -139,9 +136,7 @@ def test_many_values_with_ties_agree_with_the_normal_approximation():
     outcome = mann_whitney(a, b)
     assert outcome.method == "exact, ties included"
     normal = stats.mannwhitneyu(a, b, alternative="greater", method="asymptotic").pvalue
-    assert outcome.p == pytest.approx(
-        normal, rel=0.05
-    )  # in this tail the approximation is a few per cent off
+    assert outcome.p == pytest.approx(normal, rel=0.05)  # in this tail the approximation is a few per cent off
     # Beyond the size of the table the approximation is what there is.
     many = mann_whitney(generator.integers(2, 40, 400), generator.integers(0, 38, 400))
     assert many.method.startswith("normal approximation")
@@ -186,9 +181,7 @@ def test_holm_by_hand_and_by_closure():
     # hypothesis.
     p_values = [0.3, 0.001, 0.02, 0.011, 0.9]
     for index, adjusted in enumerate(holm(p_values)):
-        families = [
-            family for size in range(1, 6) for family in combinations(range(5), size) if index in family
-        ]
+        families = [family for size in range(1, 6) for family in combinations(range(5), size) if index in family]
         closed = max(min(1.0, len(family) * min(p_values[i] for i in family)) for family in families)
         assert abs(adjusted - closed) <= 1e-12
     with pytest.raises(ValueError, match=r"p_values\[1\]"):

@@ -63,9 +63,7 @@ def test_the_conversion_is_done_once_and_appears_whole(
     assert [path.name for path in pretended_package.iterdir()] == ["smollm2-135m"]
 
 
-def test_a_conversion_that_fails_leaves_nothing(
-    pretended_package: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_conversion_that_fails_leaves_nothing(pretended_package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def save(quantized: Path, folder: Path) -> None:
         (folder / "half").write_bytes(b"torn")
         raise OSError("disk full")

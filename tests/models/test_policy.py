@@ -100,9 +100,7 @@ def test_digits_are_single_tokens_and_words_are_whole(policy: Any) -> None:
     assert "".join(tokens) == text
     # A prompt and its response meet at a token border: training and generation see the same tokens.
     prompt = "Add 55, 30, 78 and 51.\n"
-    assert (
-        tokenizer(prompt + text)["input_ids"] == tokenizer(prompt)["input_ids"] + tokenizer(text)["input_ids"]
-    )
+    assert tokenizer(prompt + text)["input_ids"] == tokenizer(prompt)["input_ids"] + tokenizer(text)["input_ids"]
 
 
 def test_padding_and_end_are_there(policy: Any) -> None:

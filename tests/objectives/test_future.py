@@ -47,9 +47,7 @@ def test_weights_equal_the_loop(low):
         ours = FutureClip(weight_low=low).reweigh(log_ratio, advantages, mask)
         expected = fipo_weights(new, old, case["advantages"], case["mask"], low=low)
         np.testing.assert_allclose(
-            ours[mask].numpy(),
-            expected[np.asarray(case["mask"])],
-            atol=rounding(20, size=10.0, dtype=torch.float64),
+            ours[mask].numpy(), expected[np.asarray(case["mask"])], atol=rounding(20, size=10.0, dtype=torch.float64)
         )
         guarded += int(((log_ratio > math.log(10)) & (advantages < 0) & mask).sum())
     assert guarded > 5
@@ -92,9 +90,7 @@ def test_dropping_overshot_responses():
     shift = torch.zeros(2, 4)
     shift[0, :2] = math.log(11)
     shift[1, :1] = math.log(11)
-    weights = FutureClip(drop_overshot=True).reweigh(
-        shift, -torch.ones(2, 4), torch.ones(2, 4, dtype=torch.bool)
-    )
+    weights = FutureClip(drop_overshot=True).reweigh(shift, -torch.ones(2, 4), torch.ones(2, 4, dtype=torch.bool))
     assert (weights[0] == 0).all()
     assert (weights[1] > 0).all()
 
@@ -102,10 +98,7 @@ def test_dropping_overshot_responses():
 def test_cost_is_linear_in_time():
     """T = 16k against T = 4k, the best of interleaved rounds, in processor time: a linear scan is 4 times slower (caches and
     vector instructions move that a little), a quadratic one 16 times."""
-    cases = {
-        t: (torch.randn(16, t), torch.randn(16, t), torch.ones(16, t, dtype=torch.bool))
-        for t in (4096, 16384)
-    }
+    cases = {t: (torch.randn(16, t), torch.randn(16, t), torch.ones(16, t, dtype=torch.bool)) for t in (4096, 16384)}
     seconds = {t: [] for t in cases}
     for _ in range(9):
         for t, arguments in cases.items():

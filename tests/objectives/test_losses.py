@@ -137,10 +137,7 @@ def test_averages_by_hand():
 def test_dual_clip_by_hand():
     # A = -1, r = e^3 = 20.1: the plain loss is 20.1, the dual clip holds it at 10. A = 1: clipped at 1.28.
     inputs = LossInputs(
-        torch.full((2, 1), 3.0),
-        torch.zeros(2, 1),
-        torch.tensor([-1.0, 1.0]),
-        torch.ones(2, 1, dtype=torch.bool),
+        torch.full((2, 1), 3.0), torch.zeros(2, 1), torch.tensor([-1.0, 1.0]), torch.ones(2, 1, dtype=torch.bool)
     )
     assert Clip()(inputs).flatten().tolist() == pytest.approx([math.e**3, -1.28])
     assert Clip(dual=10.0)(inputs).flatten().tolist() == pytest.approx([10, -1.28])
@@ -163,20 +160,8 @@ def test_a_denominator_makes_accumulation_exact():
 
 
 def test_every_method_of_the_paper_has_a_name():
-    expected = {
-        "grpo",
-        "dapo",
-        "dapo-ft",
-        "sapo",
-        "fipo",
-        "delta",
-        "delta-topk",
-        "delta-head",
-        "delta-random",
-    }
-    expected |= {
-        f"delta-{v}" for v in ("within-side", "fixed-gamma", "hard", "no-norm", "no-range", "no-refinement")
-    }
+    expected = {"grpo", "dapo", "dapo-ft", "sapo", "fipo", "delta", "delta-topk", "delta-head", "delta-random"}
+    expected |= {f"delta-{v}" for v in ("within-side", "fixed-gamma", "hard", "no-norm", "no-range", "no-refinement")}
     expected |= {"delta-top50", "delta-random50", "delta-bottom50"}
     assert expected <= set(all_methods())
     assert get_method("dapo").rule == Uniform()

@@ -60,9 +60,7 @@ def test_a_file_that_changed_is_loaded_again(tmp_path):
 
 
 def test_a_rule_in_a_module():
-    assert get_method("delta_rlvr.credit.rules.ablations:Selection?keep=bottom").rule == Selection(
-        keep="bottom"
-    )
+    assert get_method("delta_rlvr.credit.rules.ablations:Selection?keep=bottom").rule == Selection(keep="bottom")
 
 
 def test_a_rule_object():
@@ -76,9 +74,7 @@ def test_a_rule_object():
     assert get_method("delta-scalar?gamma=current").rule == Ablation(proxy="scalar", gamma="current")
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in all_methods() if name not in ("grpo", "sapo", "fipo", "dapo")]
-)
+@pytest.mark.parametrize("name", [name for name in all_methods() if name not in ("grpo", "sapo", "fipo", "dapo")])
 def test_every_rule_is_spelled_so_that_it_is_found_again(name):
     rule = all_methods()[name].rule
     assert get_method(spelled(rule)).rule == rule

@@ -37,9 +37,7 @@ def draw(tmp_path, monkeypatch, responses):
     with RunWriter.create(tmp_path / "run", description) as writer:
         writer.log({"step": 1})
         writer.write_rollouts(1, responses)
-    monkeypatch.setattr(
-        sys, "argv", [str(SCRIPT), str(tmp_path / "run"), "--output", str(tmp_path / "figures")]
-    )
+    monkeypatch.setattr(sys, "argv", [str(SCRIPT), str(tmp_path / "run"), "--output", str(tmp_path / "figures")])
     runpy.run_path(str(SCRIPT), run_name="__main__")
     return {path.stem: path.read_text(encoding="utf-8") for path in (tmp_path / "figures").glob("*.svg")}
 

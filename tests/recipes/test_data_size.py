@@ -31,9 +31,7 @@ def test_a_file_of_deepmaths_size(tmp_path):
             solutions = [f"{n:08d}" * (TEXT // 24) for n in range(first, first + 1000)]
             questions = [f"{n} + 1 =" for n in range(first, first + 1000)]
             answers = [str(n + 1) for n in range(first, first + 1000)]
-            writer.write_table(
-                pa.table(dict(zip(names, [questions, answers, *[solutions] * 3], strict=True)))
-            )
+            writer.write_table(pa.table(dict(zip(names, [questions, answers, *[solutions] * 3], strict=True))))
 
     script = ROOT / "recipes" / "verl" / "prepare_data.py"
     preparing = peak(script, "--source", source, "--schema", "deepmath", "--output", prepared)
@@ -47,18 +45,7 @@ assert "r1_solution_1" not in str(rows[0])
     loading = peak("-c", load)
     training = peak(
         *("-m", "delta_rlvr", "train", "--task", f"{source}?schema=deepmath", "--output", tmp_path / "run"),
-        *(
-            "--steps",
-            2,
-            "--eval_problems",
-            8,
-            "--per_device_train_batch_size",
-            16,
-            "--max_completion_length",
-            16,
-        ),
+        *("--steps", 2, "--eval_problems", 8, "--per_device_train_batch_size", 16, "--max_completion_length", 16),
     )
-    print(
-        f"peak memory in GB: prepare_data.py {preparing:.2f}, load_dataset {loading:.2f}, train {training:.2f}"
-    )
+    print(f"peak memory in GB: prepare_data.py {preparing:.2f}, load_dataset {loading:.2f}, train {training:.2f}")
     assert max(preparing, loading, training) < 1.0

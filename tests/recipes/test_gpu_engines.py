@@ -50,9 +50,7 @@ def test_a_loss_that_is_not_stocks(prove):
     assert judged["loss of the first step is stock's"]
     assert prove["apart"](ours, stock) == pytest.approx([0, 0.1])
     ours["steps"][0]["loss"] = 0.11
-    assert not prove["checks"]("trl-dapo", ours, {"trl-stock": stock}, 2, False)[
-        "loss of the first step is stock's"
-    ]
+    assert not prove["checks"]("trl-dapo", ours, {"trl-stock": stock}, 2, False)["loss of the first step is stock's"]
 
 
 def run(prove, out, cases, steps):

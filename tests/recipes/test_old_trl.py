@@ -16,10 +16,7 @@ from tiny_trl import model, train
 sys.path.insert(0, str(Path(__file__).parents[2] / "recipes" / "engines"))
 from old_trl import TokenCredit
 
-SETTINGS = {
-    "one update": {},
-    "two updates, clipped": {"num_iterations": 2, "epsilon": 0.05, "steps_per_generation": 2},
-}
+SETTINGS = {"one update": {}, "two updates, clipped": {"num_iterations": 2, "epsilon": 0.05, "steps_per_generation": 2}}
 
 
 def kind(method: str) -> type:
@@ -59,7 +56,5 @@ def test_delta_scalar_trains(settings: dict[str, Any], tmp_path: Path) -> None:
 
 
 def test_a_rule_that_needs_more_is_refused_before_training(tmp_path: Path) -> None:
-    with pytest.raises(
-        RuleError, match=r"hidden states .* which TRL 0.24 to 0.29.* those that do: TRL, verl"
-    ):
+    with pytest.raises(RuleError, match=r"hidden states .* which TRL 0.24 to 0.29.* those that do: TRL, verl"):
         train(kind("delta"), tmp_path)

@@ -40,9 +40,7 @@ def script():
 
 
 def test_files_are_up_to_date():
-    done = subprocess.run(
-        [sys.executable, PAPER / "make.py", "--check"], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, PAPER / "make.py", "--check"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
 
 
@@ -53,9 +51,7 @@ def test_every_row_of_the_paper_has_a_file():
         assert {f"{policy}/{method}" for method in ("dapo", "dapo-ft", "sapo", "fipo", "delta")} <= names
     # Table 11's files are named after what they change.
     others = ("beyond", "Table 11")
-    ablations = {
-        name for name, row in all_methods().items() if name.startswith("delta-") and row.paper not in others
-    }
+    ablations = {name for name, row in all_methods().items() if name.startswith("delta-") and row.paper not in others}
     assert {f"qwen3-8b-deepmath/{name}" for name in ablations} <= names
 
 
@@ -99,15 +95,8 @@ def test_a_file_builds_its_trainer(path, tokenizer, tmp_path):
     assert responses * config.steps_per_generation == 128 * 16
     assert config.num_iterations == 1
     assert (trainer.max_completion_length, trainer.temperature, trainer.top_p) == (20480, 1.0, 1.0)
-    assert (config.learning_rate, config.weight_decay, config.max_grad_norm, config.beta) == (
-        1e-6,
-        0.1,
-        1.0,
-        0.0,
-    )
-    assert (trainer.epsilon_low, trainer.epsilon_high) == (
-        (0.2, 0.28) if config.method != "sapo" else (0.2, 0.2)
-    )
+    assert (config.learning_rate, config.weight_decay, config.max_grad_norm, config.beta) == (1e-6, 0.1, 1.0, 0.0)
+    assert (trainer.epsilon_low, trainer.epsilon_high) == ((0.2, 0.28) if config.method != "sapo" else (0.2, 0.2))
     assert raw["vllm_max_model_length"] == 2048 + 20480
     assert options.overlong_buffer is None
     if row.data == "deepmath":

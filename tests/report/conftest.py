@@ -53,9 +53,7 @@ class Rollouts:
             spread = rewards.std()
             for index in range(responses):
                 advantage = float((rewards[index] - rewards.mean()) / (spread + 1e-4)) if spread else 0.0
-                made.append(
-                    self._response(step, group, index, numbers, float(rewards[index]), advantage, length)
-                )
+                made.append(self._response(step, group, index, numbers, float(rewards[index]), advantage, length))
         _credit(made, self.weighted)
         return made
 
@@ -95,9 +93,7 @@ def _frequencies() -> Any:
 def _credit(responses: list[dict[str, Any]], weighted: bool) -> None:
     """Eq. 5-8 over all tokens, written plainly; puts margin, alpha and weight into the responses, or weights of one alone."""
     vectors = np.concatenate([response.pop("vectors") for response in responses])
-    advantages = np.concatenate(
-        [np.full(len(response["tokens"]), response["advantage"]) for response in responses]
-    )
+    advantages = np.concatenate([np.full(len(response["tokens"]), response["advantage"]) for response in responses])
     mass, side = np.abs(advantages), np.sign(advantages)
 
     def centroid(sign: int, share: Any) -> Any:
@@ -162,12 +158,7 @@ def metrics(step: int, responses: list[dict[str, Any]], draw: Any) -> dict[str, 
         "loss": draw.normal() * 0.01,
     }
     if step % 2 == 0 or step == 1:  # what a sampled step finds out about its weights
-        line |= {
-            "update_share_positive": 0.45,
-            "update_share_plain": 0.48,
-            "saturated": 0.2,
-            "reliability": 0.71,
-        }
+        line |= {"update_share_positive": 0.45, "update_share_plain": 0.48, "saturated": 0.2, "reliability": 0.71}
         line |= {"rank_positive": -0.3, "rank_negative": 0.3}
     for name, sign in (("positive", 1), ("negative", -1)):
         here = weights[side == sign]
@@ -200,11 +191,7 @@ def make_run(
     """A finished run with every second step sampled; "dapo" weighs all tokens alike. `measured`: with measured credit."""
     made, draw = Rollouts(seed, weighted=method != "dapo"), np.random.default_rng(seed)
     settings = {"learning_rate": 1e-6, "batch": 8, "clip_high": 0.28, "output_dir": str(path)}
-    rule = (
-        {"lambda_min": 0.8, "lambda_max": 1.2, "refinements": 1}
-        if rule is None and method == "delta"
-        else rule
-    )
+    rule = {"lambda_min": 0.8, "lambda_max": 1.2, "refinements": 1} if rule is None and method == "delta" else rule
     description = RunDescription(
         engine="minimal",
         method=method,
@@ -257,9 +244,7 @@ def browser() -> Iterator[Any]:
     names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
     chromium = next(filter(None, map(shutil.which, names)), None)
     if chromium is None:
-        pytest.skip(
-            "no Chromium on this machine: the page's browser tests cannot run (install the package chromium)"
-        )
+        pytest.skip("no Chromium on this machine: the page's browser tests cannot run (install the package chromium)")
     with sync_api.sync_playwright() as playwright:
         quiet = [
             "--no-sandbox",

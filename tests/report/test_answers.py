@@ -16,16 +16,7 @@ from delta_rlvr.report import write_report
 from delta_rlvr.runs import read_run
 from delta_rlvr.runs.layout import RunFolderError
 from delta_rlvr.runs.reader import runs_below
-from report_pages import (
-    details,
-    opened,
-    set_range,
-    show_tokens,
-    spoken,
-    stored_responses,
-    unpacked,
-    wait_for_prompt,
-)
+from report_pages import details, opened, set_range, show_tokens, spoken, stored_responses, unpacked, wait_for_prompt
 
 DESKTOP = {"width": 1400, "height": 900}
 PHONE = {"width": 390, "height": 844}
@@ -151,9 +142,7 @@ def wide_scores(make_run, tmp_path_factory):
     folder = tmp_path_factory.mktemp("wide")
     seeds = [
         judged_by_own_reward(
-            make_run(
-                folder / f"{number}-{seed}", method=method, seed=seed, steps=1, prompts=1, after=seed - 12.3
-            )
+            make_run(folder / f"{number}-{seed}", method=method, seed=seed, steps=1, prompts=1, after=seed - 12.3)
         )
         for number, method in enumerate(("dapo", "my_rules.py:Unlikely"))
         for seed in range(4)
@@ -162,10 +151,7 @@ def wide_scores(make_run, tmp_path_factory):
         make_run(folder / f"a_run_with_a_long_name_of_its_own_{number}", steps=1, prompts=1, after=after)
         for number, after in enumerate((0.3, 0.9))
     ]
-    return [
-        write_report(seeds, folder / "seeds.html"),
-        write_report(folders, folder / "folders.html"),
-    ]
+    return [write_report(seeds, folder / "seeds.html"), write_report(folders, folder / "folders.html")]
 
 
 def test_scores_and_their_picture_fit_beside_the_sentence(browser, wide_scores):
@@ -201,9 +187,7 @@ def test_one_sampled_step_and_all_its_tokens_are_not_called_a_sample(browser, ma
     run = make_run(tmp_path / "run", steps=1, prompts=2)
     with opened(browser, write_report([run], tmp_path / "report.html")) as page:
         assert page.text_content("#tokens .step-output") == "step 1"
-        assert re.search(
-            r"a dot is a token: \d+ right ones and \d+ wrong ones\. ", page.text_content("#weights")
-        )
+        assert re.search(r"a dot is a token: \d+ right ones and \d+ wrong ones\. ", page.text_content("#weights"))
 
 
 def test_rewards_beyond_one_stay_in_the_picture(browser, make_run, tmp_path):
@@ -311,12 +295,7 @@ def test_shares_of_every_method_are_listed(browser, report, stored):
             f"{SHADE.split(' >> ')[0]}:nth-of-type(1)",
             "lists => [...lists[2].querySelectorAll('optgroup')].map(group => [group.label, group.children.length])",
         )
-        assert groups == [
-            ["delta (this run)", 2],
-            ["forking tokens", 2],
-            ["every weight 1", 1],
-            ["the policy", 2],
-        ]
+        assert groups == [["delta (this run)", 2], ["forking tokens", 2], ["every weight 1", 1], ["the policy", 2]]
         response = first_response(page, stored, max(stored))
         weights = response["other_weights"]["forking tokens"]
         place = int(np.argmax(weights))
@@ -370,11 +349,7 @@ def test_sentences_and_figure(browser, report):
         assert "of the coefficients are at the ends of their range; on this batch the weights tell" in said[0]
         assert said[-1].endswith("agree: rank correlation +0.71.")
         for side in ("positive", "negative"):
-            assert (
-                page.locator(f"#weights .scatter.{side} circle").count()
-                == len(last["points"][side]["weight"])
-                > 50
-            )
+            assert page.locator(f"#weights .scatter.{side} circle").count() == len(last["points"][side]["weight"]) > 50
         axes = page.locator("#weights .scatter text").all_text_contents()
         assert "1" in axes
         rows = page.locator("#weights tbody tr").all_text_contents()
@@ -383,10 +358,7 @@ def test_sentences_and_figure(browser, report):
         # Another step: other dots and words on the same axes; and the token view goes there, too.
         set_range(page, "#weights input[type=range]", 0)
         assert page.locator("#weights .scatter text").all_text_contents() == axes
-        assert (
-            page.locator("#weights .sentences .verdict").all_text_contents()
-            == model["weights"][0]["sentences"]
-        )
+        assert page.locator("#weights .sentences .verdict").all_text_contents() == model["weights"][0]["sentences"]
         page.wait_for_selector("#tokens-view[data-shown^='1/']")
         assert page.text_content("#tokens .reading") == " ".join(model["weights"][0]["sentences"][:2])
 
@@ -501,9 +473,7 @@ def test_the_navigation_marks_the_last_section_at_the_end(browser, report):
 
 def test_the_table_of_weights_fits_1280(browser, report):
     with opened(browser, report) as page:
-        inside, whole = page.locator("#weights .table-holder").evaluate(
-            "one => [one.clientWidth, one.scrollWidth]"
-        )
+        inside, whole = page.locator("#weights .table-holder").evaluate("one => [one.clientWidth, one.scrollWidth]")
         assert whole <= inside
 
 
@@ -595,9 +565,7 @@ def test_links_say_what_is_shown(browser, compared):
         page.wait_for_function("() => location.hash.includes('step=1&')")
         # A link on the page, and one that is typed.
         page.click("nav.sections a >> text=Training")
-        page.wait_for_function(
-            "() => Math.abs(document.getElementById('dynamics').getBoundingClientRect().top) < 120"
-        )
+        page.wait_for_function("() => Math.abs(document.getElementById('dynamics').getBoundingClientRect().top) < 120")
         page.evaluate("location.hash = '#tokens&run=3&step=4&shade=weight&beside='")
         page.wait_for_selector("#tokens-view[data-shown^='4/']")
         assert page.input_value(SHADE) == "weight"
@@ -613,9 +581,7 @@ def test_a_link_opens_at_its_section(browser, compared):
         assert abs(page.evaluate("document.getElementById('dynamics').getBoundingClientRect().top")) < 120
 
 
-@pytest.mark.parametrize(
-    "address", ["#nowhere&run=99&step=x&prompt=%ff&shade=%00&beside=share:", "#%%%", "#&&&run"]
-)
+@pytest.mark.parametrize("address", ["#nowhere&run=99&step=x&prompt=%ff&shade=%00&beside=share:", "#%%%", "#&&&run"])
 def test_a_bad_link_shows_the_default(browser, report, address):
     with opened(browser, report, address=address) as page:
         assert page.input_value(SHADE) == "weight"
@@ -658,15 +624,7 @@ def test_charts_and_tables_save_what_they_show(browser, compared, run_folder, re
         assert sum(float(row[2]) for row in rows[1:]) == pytest.approx(1, abs=0.01)
     with opened(browser, compared) as page:
         _, rows = saved(page, page.locator("#dynamics .panel .csv").first)
-        assert rows[0] == [
-            "step",
-            "dapo",
-            "dapo highest",
-            "dapo lowest",
-            "delta",
-            "delta highest",
-            "delta lowest",
-        ]
+        assert rows[0] == ["step", "dapo", "dapo highest", "dapo lowest", "delta", "delta highest", "delta lowest"]
         assert [float(value) for value in rows[1][1:]] == pytest.approx([0.3, 0.35, 0.25] * 2)
         assert rows[2][1] == ""  # the second step of a rollout batch
         _, rows = saved(page, page.locator("#comparison .verdict-and-scores .csv"))

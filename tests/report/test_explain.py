@@ -70,9 +70,7 @@ def by_hand(temperature):
     size = 0.5 / (0.5**0.5 + 1e-4)
     advantages = torch.tensor([size, -size, -size, size], dtype=torch.float64)
     weights = token_coefficients(out.hidden_states[-1][:, :-1], logps, advantages, mask)
-    return [
-        (weights[row][mask[row]], logps[row][mask[row]], float(advantages[row])) for row in range(len(ids))
-    ]
+    return [(weights[row][mask[row]], logps[row][mask[row]], float(advantages[row])) for row in range(len(ids))]
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
@@ -100,12 +98,7 @@ def test_the_page_opens(browser, rollouts_file, tmp_path):
     page.wait_for_selector("html[data-ready]")
     assert page.text_content("#title") == "Credit of rollouts.jsonl under builtin"
     assert "4 responses to 2 prompts, 2 of them with rewards that differ" in page.text_content("#lede")
-    assert page.locator("nav.sections a").all_text_contents() == [
-        "Tokens",
-        "Weights",
-        "Token clouds",
-        "Discriminator",
-    ]
+    assert page.locator("nav.sections a").all_text_contents() == ["Tokens", "Weights", "Token clouds", "Discriminator"]
     assert page.locator(".problems").count() == 0
     assert page.text_content(".side.positive .response-text") == RESPONSES[0]
     page.close()
@@ -188,25 +181,12 @@ def test_no_signal_is_said(tmp_path):
 
 def test_measured_credit_stands_beside_the_weights(tmp_path, capsys):
     lines = [
-        {
-            "prompt": PROMPTS[0],
-            "response": response,
-            "reward": float(place == 0),
-            "answer": "184",
-        }
+        {"prompt": PROMPTS[0], "response": response, "reward": float(place == 0), "answer": "184"}
         for place, response in enumerate(RESPONSES[:2])
     ]
     given = tmp_path / "rollouts.jsonl"
     given.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    command = [
-        "explain",
-        "--model",
-        "builtin",
-        "--rollouts",
-        str(given),
-        "--output",
-        str(tmp_path / "e.html"),
-    ]
+    command = ["explain", "--model", "builtin", "--rollouts", str(given), "--output", str(tmp_path / "e.html")]
     assert main([*command, "--measured", "16", "--task", "phrased-sums"]) == 0
     shown = responses_of(tmp_path / "e.html")
     assert len(shown) == 2
@@ -227,9 +207,7 @@ def test_measured_credit_stands_beside_the_weights(tmp_path, capsys):
         assert words in capsys.readouterr().err
     given.write_text(given.read_text().replace('"answer": "184"', '"answer": "185"'))
     assert main([*command, "--measured", "16", "--task", "phrased-sums"]) == ExitCode.BAD_INPUT
-    assert (
-        "line 1: its reward is 1, but phrased-sums gives it 0 for the answer '185'" in capsys.readouterr().err
-    )
+    assert "line 1: its reward is 1, but phrased-sums gives it 0 for the answer '185'" in capsys.readouterr().err
     given.write_text(given.read_text().replace(', "answer": "185"', ""))
     assert main([*command, "--measured", "16", "--task", "phrased-sums"]) == ExitCode.BAD_INPUT
     assert "line 1 has no answer" in capsys.readouterr().err

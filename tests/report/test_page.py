@@ -84,9 +84,7 @@ def test_step_and_prompt_choose_what_is_shown(browser, report, stored):
         set_range(page, "#tokens input[type=range]", 1)  # the second sampled step
         wait_for_prompt(page, 2, wanted)
         assert page.text_content("#tokens .step-output") == "step 2, sample 2 of 4"
-        assert side_texts(page, "positive") == [
-            shown(r["tokens"]) for r in stored[2][wanted] if r["advantage"] > 0
-        ]
+        assert side_texts(page, "positive") == [shown(r["tokens"]) for r in stored[2][wanted] if r["advantage"] > 0]
 
 
 def test_hover_shows_the_stored_values(browser, report, stored):
@@ -97,17 +95,10 @@ def test_hover_shows_the_stored_values(browser, report, stored):
             page.locator(".side.positive .response-text >> nth=0").locator(".t").nth(place).hover()
             found = details(page)
             assert spoken(found["coefficient"]) == pytest.approx(response["weight"][place], rel=FIVE_DIGITS)
-            keys = {
-                "entropy": "entropy",
-                "margin": "margin",
-                "margin before": "margin_initial",
-                "alpha": "alpha",
-            }
+            keys = {"entropy": "entropy", "margin": "margin", "margin before": "margin_initial", "alpha": "alpha"}
             for name, key in keys.items():
                 assert spoken(found[name]) == pytest.approx(response[key][place], rel=FOUR_DIGITS), name
-            assert spoken(found["probability"]) == pytest.approx(
-                math.exp(response["logps"][place]), rel=FOUR_DIGITS
-            )
+            assert spoken(found["probability"]) == pytest.approx(math.exp(response["logps"][place]), rel=FOUR_DIGITS)
             assert spoken(found["forking tokens"]) == pytest.approx(
                 # Shown with four digits.
                 response["other_weights"]["forking tokens"][place],
@@ -167,10 +158,7 @@ def test_clouds_and_their_table(browser, report, run_folder):
     with opened(browser, report) as page:
 
         def column(number):
-            return [
-                spoken(text)
-                for text in page.locator(f"#clouds tbody td:nth-child({number})").all_text_contents()
-            ]
+            return [spoken(text) for text in page.locator(f"#clouds tbody td:nth-child({number})").all_text_contents()]
 
         means = column(4)  # the positive side's
         assert means == sorted(means, reverse=True)
@@ -235,9 +223,7 @@ def test_the_keyboard_suffices(browser, report, stored):
         tab_to("at.tagName === 'SELECT'")
         before = page.text_content(".prompt pre")
         page.keyboard.press("ArrowUp" if page.input_value("#tokens select >> nth=1") != "0" else "ArrowDown")
-        page.wait_for_function(
-            "text => document.querySelector('.prompt pre').textContent !== text", arg=before
-        )
+        page.wait_for_function("text => document.querySelector('.prompt pre').textContent !== text", arg=before)
         group = int(page.input_value("#tokens select >> nth=1"))
         tab_to("at.tagName === 'SELECT'")
         page.keyboard.press("ArrowDown")
@@ -517,8 +503,7 @@ def test_the_page_rounds_as_the_terminal_does(browser, make_run, tmp_path, own_r
 
 
 @pytest.mark.parametrize(
-    ("scored", "heading"),
-    [(1, "95 % interval over problems"), (2, "Seeds 0, 1"), (5, "95 % interval over seeds")],
+    ("scored", "heading"), [(1, "95 % interval over problems"), (2, "Seeds 0, 1"), (5, "95 % interval over seeds")]
 )
 def test_the_heading_says_what_the_interval_is_over(browser, make_run, tmp_path, scored, heading):
     """Of six runs with a method's name `scored` have a score: one score has the interval of its own problems."""
@@ -550,11 +535,7 @@ def test_several_runs_are_overlaid_and_compared(browser, make_run, tmp_path):
         metrics = [read_run(run).metrics for run in runs]
         page.locator("#dynamics .uplot").first.focus()
         page.keyboard.press("Home")
-        values = (
-            page.locator("#dynamics .panel >> nth=0")
-            .locator(".u-series:not(.edge) .u-value")
-            .all_text_contents()
-        )
+        values = page.locator("#dynamics .panel >> nth=0").locator(".u-series:not(.edge) .u-value").all_text_contents()
         means = [(metrics[a][0]["reward"] + metrics[a + 1][0]["reward"]) / 2 for a in (0, 2)]
         assert [spoken(value) for value in values[1:]] == pytest.approx(means, rel=FOUR_DIGITS)
         page.check("input[name=bands][value=runs]", force=True)

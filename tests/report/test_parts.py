@@ -18,16 +18,7 @@ from report_pages import unpacked
 
 
 def bare_run(
-    path,
-    *,
-    method="delta",
-    seed=0,
-    after=None,
-    interval=0.05,
-    settings=None,
-    rule=None,
-    rewards=(),
-    task="t",
+    path, *, method="delta", seed=0, after=None, interval=0.05, settings=None, rule=None, rewards=(), task="t"
 ):
     description = RunDescription("minimal", method, seed, "m", task, settings or {}, rule)
     with RunWriter.create(path, description) as writer:
@@ -46,13 +37,8 @@ class TestGroups:
         assert [(group.label, group.members) for group in groups] == [("delta", (0, 1)), ("dapo", (2, 3))]
 
     def test_another_setting_is_another_group_and_is_named(self, tmp_path):
-        runs = [
-            bare_run(tmp_path / str(k), seed=k, rule={"refinements": k, "scope": "batch"}) for k in (1, 2)
-        ]
-        assert [group.label for group in group_runs(runs)] == [
-            "delta (refinements 1)",
-            "delta (refinements 2)",
-        ]
+        runs = [bare_run(tmp_path / str(k), seed=k, rule={"refinements": k, "scope": "batch"}) for k in (1, 2)]
+        assert [group.label for group in group_runs(runs)] == ["delta (refinements 1)", "delta (refinements 2)"]
 
     def test_a_repeated_seed_makes_no_band(self, tmp_path):
         runs = [bare_run(tmp_path / name, seed=0) for name in ("a", "b")]
@@ -121,9 +107,7 @@ class TestComparison:
         assert result["verdict"] == "dapo is behind delta by 10.0 points, p = 0.029."
 
     def test_single_runs_settle_nothing(self, tmp_path):
-        runs = [
-            bare_run(tmp_path / m, method=m, after=a, interval=0.0196) for m, a in (("a", 0.6), ("b", 0.55))
-        ]
+        runs = [bare_run(tmp_path / m, method=m, after=a, interval=0.0196) for m, a in (("a", 0.6), ("b", 0.55))]
         result = comparison(runs, group_runs(runs))
         assert "With 1 seed and 1 comparison the test" in result["sentence"]
         assert result["tests"][0]["difference"] == "-5.0"
@@ -151,10 +135,7 @@ class TestComparison:
         ],
     )
     def test_scores_of_other_tasks_or_rewards_are_not_compared(self, tmp_path, other, words):
-        runs = [
-            bare_run(tmp_path / "a", method="dapo", after=0.5),
-            bare_run(tmp_path / "b", after=0.7, **other),
-        ]
+        runs = [bare_run(tmp_path / "a", method="dapo", after=0.5), bare_run(tmp_path / "b", after=0.7, **other)]
         result = comparison(runs, group_runs(runs))
         assert words in result["verdict"]
         assert result["tests"] == []
@@ -184,9 +165,7 @@ class TestComparison:
                     settings["method_sha256"] = version
                 place = tmp_path / folder / method.replace(":", "-")
                 score = {"dapo": 0.5, "one": 0.6, "two": 0.7}[folder if method != "dapo" else method]
-                made[folder, method] = bare_run(
-                    place, method=method, after=score, settings=settings, rewards=(0.5,)
-                )
+                made[folder, method] = bare_run(place, method=method, after=score, settings=settings, rewards=(0.5,))
                 with (place / "metrics.jsonl").open("a") as file:
                     file.write(json.dumps({"step": 2, "loss": score}) + "\n")
         runs = [read_run(run.path) for run in made.values()]
@@ -209,10 +188,7 @@ class TestComparison:
             ("delta", 1): (0.3, None, 0.5),
             ("delta", 2): (0.3, None, 0.6),
         }
-        runs = [
-            bare_run(tmp_path / f"{m}{s}", method=m, seed=s, rewards=values)
-            for (m, s), values in rewards.items()
-        ]
+        runs = [bare_run(tmp_path / f"{m}{s}", method=m, seed=s, rewards=values) for (m, s), values in rewards.items()]
         result = comparison(runs, group_runs(runs))
         assert result["reward_steps"] == 3
         assert [run["after"]["accuracy"] for run in result["runs"]] == pytest.approx([0.2, 0.3, 0.4, 0.45])
@@ -246,8 +222,7 @@ class TestComparison:
         }  # fmt: skip
 
     @pytest.mark.parametrize(
-        ("document", "words"),
-        [({"complete": False}, "samples are missing"), ({"accuracy": 1.0}, "not a result")],
+        ("document", "words"), [({"complete": False}, "samples are missing"), ({"accuracy": 1.0}, "not a result")]
     )
     def test_an_evaluation_that_is_no_score_is_named(self, tmp_path, document, words):
         run = bare_run(tmp_path / "a", rewards=(0.5,))
@@ -336,8 +311,7 @@ class TestDiscriminator:
     @pytest.mark.parametrize("sign", [-1.0, 1.0])  # distances to the own centroid; alignments
     def test_scores_of_one_sign_have_no_common_axis(self, sign):
         sides = [
-            {"advantage": side, "margin": [sign, 2 * sign], "margin_initial": [sign, sign]}
-            for side in (1.0, -1.0)
+            {"advantage": side, "margin": [sign, 2 * sign], "margin_initial": [sign, sign]} for side in (1.0, -1.0)
         ]
         assert step_view(sides, 1) is None
 
@@ -390,9 +364,7 @@ class TestDynamics:
     def test_panels_hold_only_what_was_measured(self, tmp_path):
         with RunWriter.create(tmp_path / "run", RunDescription("minimal", "dapo", 0, "m", "t")) as writer:
             for step in range(1, 2 * POINTS):
-                writer.log(
-                    {"step": step, "reward": step / 10, "centroid_gap": None, "note": "no group has a signal"}
-                )
+                writer.log({"step": step, "reward": step / 10, "centroid_gap": None, "note": "no group has a signal"})
         run = read_run(tmp_path / "run")
         shown = panels([run])
         assert [panel["title"] for panel in shown] == ["Reward"]

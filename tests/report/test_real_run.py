@@ -8,16 +8,7 @@ import pytest
 
 from command_line import run
 from delta_rlvr.evaluate import EvaluationResult, compare_results
-from report_pages import (
-    details,
-    opened,
-    set_range,
-    shown,
-    side_texts,
-    spoken,
-    stored_responses,
-    wait_for_prompt,
-)
+from report_pages import details, opened, set_range, shown, side_texts, spoken, stored_responses, wait_for_prompt
 from rounding import FIVE_DIGITS, FOUR_DIGITS
 
 SHORT = ["--steps", "4", "--eval_problems", "8", "--eval_samples", "2", "--per_device_train_batch_size", "32"]
@@ -46,20 +37,11 @@ def test_the_page_shows_what_training_wrote(browser, run_folder):
         assert side_texts(page, "positive") == [shown(r["tokens"]) for r in positive]
         page.locator(".side.positive .response-text >> nth=0").locator(".t").nth(2).hover()
         found = details(page)
-        for name, key in {
-            "coefficient": "weight",
-            "entropy": "entropy",
-            "margin": "margin",
-            "alpha": "alpha",
-        }.items():
+        for name, key in {"coefficient": "weight", "entropy": "entropy", "margin": "margin", "alpha": "alpha"}.items():
             assert spoken(found[name]) == pytest.approx(positive[0][key][2], rel=FOUR_DIGITS), name
-        assert spoken(found["probability"]) == pytest.approx(
-            math.exp(positive[0]["logps"][2]), rel=FOUR_DIGITS
-        )
+        assert spoken(found["probability"]) == pytest.approx(math.exp(positive[0]["logps"][2]), rel=FOUR_DIGITS)
         assert found["decisive"] == ("yes" if positive[0]["decisive"][2] else "no")
-        assert spoken(found["dapo-ft"]) == pytest.approx(
-            positive[0]["other_weights"]["dapo-ft"][2], rel=FIVE_DIGITS
-        )
+        assert spoken(found["dapo-ft"]) == pytest.approx(positive[0]["other_weights"]["dapo-ft"][2], rel=FIVE_DIGITS)
         set_range(page, "#tokens input[type=range]", 0)
         first = min(stored)
         page.wait_for_selector(f"#tokens-view[data-shown^='{first}/']")

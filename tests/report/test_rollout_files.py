@@ -65,10 +65,7 @@ def own_run(folder, tokenizer, decisive=True):
             "line 1 has no prompt and no response and no reward (it has question, answer, limit); each rollout needs a prompt, a "
             "response (what the model wrote) and a reward (a number): `prompt_key`, `response_key` and `reward_key` name them",
         ),
-        (
-            {"prompt": PROMPT, "response": RIGHT, "limit": 5},
-            "(it has prompt, response, limit); each rollout needs",
-        ),
+        ({"prompt": PROMPT, "response": RIGHT, "limit": 5}, "(it has prompt, response, limit); each rollout needs"),
         (
             {"question": PROMPT, "completion": RIGHT, "label": 1},
             "; give prompt_key='question'; give response_key='completion'; give reward_key='label'",
@@ -101,18 +98,14 @@ def test_the_page_of_rollouts_has_their_step_and_no_seed_or_end(browser, tmp_pat
 
 
 def test_a_reward_under_another_name(tmp_path):
-    rows = [
-        {"prompt": PROMPT, "response": RIGHT, "score": 0.5},
-        {"prompt": PROMPT, "response": WRONG, "score": 0.25},
-    ]
+    rows = [{"prompt": PROMPT, "response": RIGHT, "score": 0.5}, {"prompt": PROMPT, "response": WRONG, "score": 0.25}]
     lines, table = tmp_path / "lines.jsonl", tmp_path / "table.parquet"
     lines.write_text("".join(json.dumps(row) + "\n" for row in rows))
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), table)
     for path in (lines, table):
         assert [one.reward for one in read_rollouts(path, "score")] == [0.5, 0.25]
         with pytest.raises(
-            RolloutFileError,
-            match=r"has no reward \(it has prompt, response, score\); give reward_key='score'",
+            RolloutFileError, match=r"has no reward \(it has prompt, response, score\); give reward_key='score'"
         ):
             read_rollouts(path)
     dump = tmp_path / "verl.jsonl"
@@ -143,9 +136,7 @@ def test_a_runs_own_rollouts(tokenizer, tmp_path):
 
 def test_labels_that_the_file_does_not_have(tokenizer, tmp_path):
     path = own_run(tmp_path / "run", tokenizer, decisive=False)
-    with pytest.raises(
-        ValueError, match="oracle needs labels of the decisive tokens, which explain with step_000001"
-    ):
+    with pytest.raises(ValueError, match="oracle needs labels of the decisive tokens, which explain with step_000001"):
         explain("builtin", path, tmp_path / "x.html", methods=["oracle"])
 
 
@@ -214,12 +205,7 @@ def episode(prompt_ids, scaffold, completion_ids, reward, advantages=None, **tur
     """A single-turn episode as prime-rl's file monitor writes it (nulls left out, tensors left out)."""
     user = {"message": {"role": "user", "content": PROMPT}, "sampled": False, "timestamp": 1.0}
     user |= {"token_ids": prompt_ids, "mask": [False] * len(prompt_ids), "is_content": [], "logprobs": []}
-    own = {
-        "parent": 0,
-        "message": {"role": "assistant", "content": "as text"},
-        "sampled": True,
-        "timestamp": 2.0,
-    }
+    own = {"parent": 0, "message": {"role": "assistant", "content": "as text"}, "sampled": True, "timestamp": 2.0}
     own |= {
         "token_ids": scaffold + completion_ids,
         "mask": [False] * len(scaffold) + [True] * len(completion_ids),
@@ -265,11 +251,7 @@ def test_prime_rls_traces_without_tokens(tmp_path):
     path = tmp_path / "traces.jsonl"
     path.write_text(json.dumps(line))
     (rollout,) = read_rollouts(path)
-    assert (rollout.prompt, rollout.response, rollout.ids) == (
-        [{"role": "user", "content": PROMPT}],
-        "as text",
-        None,
-    )
+    assert (rollout.prompt, rollout.response, rollout.ids) == ([{"role": "user", "content": PROMPT}], "as text", None)
     line["traces"][0]["nodes"][1]["message"]["reasoning_content"] = "hm"
     path.write_text(json.dumps(line))
     with pytest.raises(RolloutFileError, match="line 1: a turn has its reasoning apart"):
@@ -306,9 +288,7 @@ def test_slimes_debug_data(tokenizer, tmp_path):
         slime_sample(tokenizer, "", {"score": -1.0, "acc": 0}, status="aborted"),
     ]
     torch.save({"rollout_id": 3, "samples": samples}, path)
-    with pytest.raises(
-        RolloutFileError, match="sample 1 has the rewards score, acc: give reward_key='score'"
-    ):
+    with pytest.raises(RolloutFileError, match="sample 1 has the rewards score, acc: give reward_key='score'"):
         read_rollouts(path)
     rollouts = read_rollouts(path, "score")
     assert [(r.response, r.reward, r.group) for r in rollouts] == [
@@ -346,9 +326,7 @@ def test_ids_of_another_tokenizer(tokenizer, tmp_path):
 
 def test_a_folder_is_refused_with_what_is_in_it(tmp_path):
     (tmp_path / "completions_00001.parquet").touch()
-    with pytest.raises(
-        RolloutFileError, match=r"is a folder \(it has completions_00001\.parquet\): name one file"
-    ):
+    with pytest.raises(RolloutFileError, match=r"is a folder \(it has completions_00001\.parquet\): name one file"):
         read_rollouts(tmp_path)
 
 

@@ -10,28 +10,13 @@ from delta_rlvr.credit import CreditStream
 from delta_rlvr.credit.diagnostics import SATURATED as CORE_SATURATED
 from delta_rlvr.objectives import get_method
 from delta_rlvr.report.shading import Scales
-from delta_rlvr.report.weights import (
-    MOST,
-    OWN,
-    SATURATED,
-    numbers,
-    points_for,
-    sentences,
-    step_tokens,
-    step_weights,
-)
+from delta_rlvr.report.weights import MOST, OWN, SATURATED, numbers, points_for, sentences, step_tokens, step_weights
 from rounding import rounding
 
 
 def response(advantage, chances, weights, **columns):
     logps = [math.log(chance) for chance in chances]
-    return {
-        "tokens": ["x"] * len(weights),
-        "advantage": advantage,
-        "logps": logps,
-        "weight": weights,
-        **columns,
-    }
+    return {"tokens": ["x"] * len(weights), "advantage": advantage, "logps": logps, "weight": weights, **columns}
 
 
 RESPONSES = [
@@ -82,10 +67,7 @@ class TestNumbers:
             ),
             "weight",
         )
-        assert (report["measured_positive"], report["measured_negative"]) == (
-            pytest.approx(1),
-            pytest.approx(1),
-        )
+        assert (report["measured_positive"], report["measured_negative"]) == (pytest.approx(1), pytest.approx(1))
 
     def test_no_log_probs(self):
         bare = [{key: value for key, value in one.items() if key != "logps"} for one in RESPONSES]
@@ -241,19 +223,14 @@ class TestSentences:
         ("weights", "words"),
         [
             (([1.2, 1.2], [1.2, 1.2]), "This run weighs all tokens alike."),
-            (
-                ([1.2, 1.2], [0.8, 0.8]),
-                "tell responses, not tokens: all tokens of a response weigh the same (",
-            ),
+            (([1.2, 1.2], [0.8, 0.8]), "tell responses, not tokens: all tokens of a response weigh the same ("),
             (([1.2, 1.1], [0.8, 0.8]), "tell sides, not tokens ("),
         ],
     )
     def test_weights_that_are_alike(self, weights, words):
         responses = [response(a, [0.5, 0.9], own) for a, own in zip((1.0, -1.0), weights, strict=True)]
         other = response(1.0, [0.5, 0.9], [1.2, 0.9], other_weights={"other": [2.0, 0.0]})["other_weights"]
-        shown = step_weights(
-            step_tokens([one | {"other_weights": other} for one in responses]), 1, "mine", 9, {}
-        )
+        shown = step_weights(step_tokens([one | {"other_weights": other} for one in responses]), 1, "mine", 9, {})
         assert words in shown["sentences"][0]
 
     @pytest.mark.parametrize(
@@ -278,10 +255,7 @@ class TestSentences:
 
     def test_a_method_without_weights(self):
         rows = {"weight": {"update_share_positive": 0.5}, "plain": {"update_share_positive": 0.5}}
-        assert sentences(rows) == [
-            "This run weighs all tokens alike.",
-            "Right responses have 50.0 % of the update.",
-        ]
+        assert sentences(rows) == ["This run weighs all tokens alike.", "Right responses have 50.0 % of the update."]
 
 
 class TestStep:

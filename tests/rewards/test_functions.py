@@ -65,9 +65,7 @@ def test_without_a_trainer() -> None:
 
 
 def test_a_missing_column_is_named() -> None:
-    with pytest.raises(
-        ValueError, match=r"math_reward needs the column 'answer'.*it has \['solution'\].*column="
-    ):
+    with pytest.raises(ValueError, match=r"math_reward needs the column 'answer'.*it has \['solution'\].*column="):
         math_reward(completions=PLAIN, solution=["5"] * 3)
     with pytest.raises(ValueError, match="not a list of as many answers"):
         math_reward(completions=PLAIN, answer="5")
@@ -92,12 +90,7 @@ def test_weighted_reward_adds_up_and_logs_each_part() -> None:
         return [float(len(completion_text(completion)) < 8) for completion in completions]
 
     reward = WeightedReward(
-        [
-            (MathReward(), 1.0),
-            (FormatReward(), 0.1),
-            (OverlongReward(SoftOverlong(30, 20)), 1.0),
-            (shortness, 0.25),
-        ]
+        [(MathReward(), 1.0), (FormatReward(), 0.1), (OverlongReward(SoftOverlong(30, 20)), 1.0), (shortness, 0.25)]
     )
     # rows: 1 + 0.1 + 0 + 0;  0 + 0.1 - 0.5 + 0;  0 + 0 - 1 + 0.25 ("no box" has 6 characters, a box has 9)
     assert trainer.call(reward, CHAT, answer=["5"] * 3) == pytest.approx([1.1, -0.4, -0.75])
@@ -151,16 +144,9 @@ def test_trl_still_passes_what_these_functions_take() -> None:
     if found is None or found.origin is None:
         pytest.skip("TRL is not installed")
     source = (Path(found.origin).parent / "trainer" / "grpo_trainer.py").read_text(encoding="utf-8")
-    for name in (
-        'reward_kwargs["log_extra"]',
-        'reward_kwargs["log_metric"]',
-        'reward_kwargs["trainer_state"]',
-    ):
+    for name in ('reward_kwargs["log_extra"]', 'reward_kwargs["log_metric"]', 'reward_kwargs["trainer_state"]'):
         assert name in source
-    assert (
-        "prompts=prompts, completions=completions, completion_ids=completion_ids_list, **reward_kwargs"
-        in source
-    )
+    assert "prompts=prompts, completions=completions, completion_ids=completion_ids_list, **reward_kwargs" in source
 
 
 @pytest.mark.slow
@@ -173,14 +159,10 @@ def test_a_real_trainer_takes_them(tmp_path: Path) -> None:
     tokenizers = pytest.importorskip("tokenizers")
 
     torch.manual_seed(0)
-    vocabulary = {
-        token: i for i, token in enumerate(["<pad>", "<eos>", *"0123456789 abcdefghijklmnopqrstuvwxyz+?"])
-    }
+    vocabulary = {token: i for i, token in enumerate(["<pad>", "<eos>", *"0123456789 abcdefghijklmnopqrstuvwxyz+?"])}
     raw = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token=" "))
     raw.pre_tokenizer = tokenizers.pre_tokenizers.Split("", "isolated")
-    tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=raw, pad_token="<pad>", eos_token="<eos>"
-    )
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=raw, pad_token="<pad>", eos_token="<eos>")
     config = transformers.LlamaConfig(
         vocab_size=len(vocabulary),
         hidden_size=16,

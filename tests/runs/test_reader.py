@@ -10,18 +10,12 @@ from delta_rlvr.runs import RunDescription, RunFolderError, RunWriter, read_run
 
 @pytest.fixture
 def folder(tmp_path):
-    description = RunDescription(
-        engine="minimal", method="delta", seed=0, model="m", task="t", steps_planned=3
-    )
+    description = RunDescription(engine="minimal", method="delta", seed=0, model="m", task="t", steps_planned=3)
     with RunWriter.create(tmp_path / "run", description) as writer:
         for step in (1, 2, 3):
             writer.log({"step": step, "reward": step / 4, "entropy": None})
         writer.write_rollouts(
-            3,
-            [
-                {"group": 0, "index": i, "tokens": [f"t{i}", " ", "x" * 50], "weight": [1, 2, 3]}
-                for i in range(200)
-            ],
+            3, [{"group": 0, "index": i, "tokens": [f"t{i}", " ", "x" * 50], "weight": [1, 2, 3]} for i in range(200)]
         )
         writer.tokens.add([1], [1.0], 1)
         writer.save_tokens()
@@ -41,10 +35,7 @@ def test_a_whole_run_has_no_problems(folder):
     [
         ("run.json", "run.json is missing: what the run was is not known"),
         ("metrics.jsonl", "metrics.jsonl is missing: there are no training curves"),
-        (
-            "tokens.npz",
-            "tokens.npz is missing: there are no token clouds (it is written with each checkpoint)",
-        ),
+        ("tokens.npz", "tokens.npz is missing: there are no token clouds (it is written with each checkpoint)"),
         ("rollouts/step_000003.jsonl.gz", "rollouts/ has no sampled step: there is no token view"),
     ],
 )
@@ -64,9 +55,7 @@ def test_half_a_last_line_of_metrics_is_left_out(folder):
 def test_bad_lines_within_metrics_are_named(folder):
     path = folder / "metrics.jsonl"
     lines = path.read_text().splitlines()
-    path.write_text(
-        "\n".join([lines[0], "{]", '{"reward": 1}', lines[2], lines[0].replace("0.25", "0.5")]) + "\n"
-    )
+    path.write_text("\n".join([lines[0], "{]", '{"reward": 1}', lines[2], lines[0].replace("0.25", "0.5")]) + "\n")
     run = read_run(folder)
     assert [(line["step"], line["reward"]) for line in run.metrics] == [(1, 0.5), (3, 0.75)]
     assert run.problems == [
@@ -94,12 +83,7 @@ def test_a_file_that_is_no_gz_is_named(folder):
 
 
 def test_arrays_that_do_not_fit_are_left_out(folder):
-    line = {
-        "tokens": ["a", "b"],
-        "weight": [1.0],
-        "logps": ["x", 0],
-        "other_weights": {"dapo": [1, 1], "sapo": 3},
-    }
+    line = {"tokens": ["a", "b"], "weight": [1.0], "logps": ["x", 0], "other_weights": {"dapo": [1, 1], "sapo": 3}}
     name = "rollouts/step_000003.jsonl.gz"
     with gzip.open(folder / name, "wt") as file:
         file.write(json.dumps(line) + "\n[1]\n" + '{"tokens": "ab"}\n')
@@ -128,9 +112,7 @@ def test_facts_of_another_kind_are_left_out(folder):
 def test_a_killed_run_is_said_to_be_unfinished(folder):
     info = json.loads((folder / "run.json").read_text())
     (folder / "run.json").write_text(json.dumps({**info, "status": "running"}))
-    assert read_run(folder).problems == [
-        "the run has not ended (or it was killed): 3 of 3 steps as of its last word"
-    ]
+    assert read_run(folder).problems == ["the run has not ended (or it was killed): 3 of 3 steps as of its last word"]
 
 
 def test_damaged_objects_are_named(folder):

@@ -15,35 +15,18 @@ from delta_rlvr.runs.layout import round_significant, shown_text
 
 
 def describe(**changes):
-    values = {
-        "engine": "minimal",
-        "method": "delta",
-        "seed": 3,
-        "model": "m",
-        "task": "t",
-        "steps_planned": 6,
-    }
+    values = {"engine": "minimal", "method": "delta", "seed": 3, "model": "m", "task": "t", "steps_planned": 6}
     return RunDescription(**{**values, **changes})
 
 
 def response(tokens=("1", "+", "2"), **changes):
-    return {
-        "group": 0,
-        "index": 0,
-        "prompt": "p",
-        "reward": 1.0,
-        "advantage": 0.5,
-        "tokens": list(tokens),
-        **changes,
-    }
+    return {"group": 0, "index": 0, "prompt": "p", "reward": 1.0, "advantage": 0.5, "tokens": list(tokens), **changes}
 
 
 def test_what_is_written_is_read(tmp_path):
     with RunWriter.create(tmp_path / "run", describe(rule={"k": 1})) as writer:
         writer.log({"step": 1, "reward": np.float32(0.25), "note": None})
-        writer.write_rollouts(
-            1, [response(weight=np.array([1.0, 0.9, 1.123456789]), decisive=[True, False, True])]
-        )
+        writer.write_rollouts(1, [response(weight=np.array([1.0, 0.9, 1.123456789]), decisive=[True, False, True])])
         writer.tokens.add([5, 7, 5], [1.0, 0.9, 1.2], 1)
         writer.save_tokens(text_of=lambda ids: [f"<{i}>" for i in ids])
     run = read_run(tmp_path / "run")
@@ -214,17 +197,7 @@ def test_the_room_needs_numpy_alone():
             elif isinstance(node, ast.ImportFrom):
                 names.add(node.module)
     # The others are modules of the standard library's names alone.
-    shared = (
-        "exit_codes",
-        "files",
-        "specs",
-        "hints",
-        "score_units",
-        "words",
-        "weight_words",
-        "models",
-        "rewards",
-    )
+    shared = ("exit_codes", "files", "specs", "hints", "score_units", "words", "weight_words", "models", "rewards")
     own = ("delta_rlvr.runs", *(f"delta_rlvr.{name}" for name in shared))
     outside = {name.split(".")[0] for name in names if not name.startswith(own)}
     assert outside - set(sys.stdlib_module_names) == {"numpy"}
@@ -232,9 +205,7 @@ def test_the_room_needs_numpy_alone():
 
 def test_rounding_agrees_with_formatting():
     draw = np.random.default_rng(0)
-    values = np.concatenate(
-        [draw.normal(size=500) * 10.0 ** draw.integers(-15, 15, 500), [0.0, 1.0, -99999.5, 123456]]
-    )
+    values = np.concatenate([draw.normal(size=500) * 10.0 ** draw.integers(-15, 15, 500), [0.0, 1.0, -99999.5, 123456]])
     assert round_significant(values) == [float(f"{value:.5g}") for value in values]
     assert round_significant([None, float("nan"), float("inf"), 2]) == [None, None, None, 2.0]
     assert round_significant([True, False, 3]) == [1, 0, 3]

@@ -56,9 +56,7 @@ class Outcome:
         return rounding(MODEL * self.steps, LEARNING_RATE * sum(self.sizes)) + rounding(self.steps)
 
 
-def train_by_hand(
-    model, method, shape, ranks, generations, micro_batches, *, options=None, reference_model=None
-):
+def train_by_hand(model, method, shape, ranks, generations, micro_batches, *, options=None, reference_model=None):
     """Repeat a recorded run. `generations` and `micro_batches` are one list a rank, as `Recording` keeps them."""
     options = options or Options()
     accumulation, per_generation, iterations, steps = SHAPES[shape]
@@ -158,9 +156,7 @@ class _Batch:
             ids[number, : len(whole)] = torch.tensor(whole)
             attention[number, : len(whole)] = 1
             # Token t of the response is predicted at the position before it.
-            place[number] = (len(row["prompt_ids"]) - 1 + torch.arange(place.shape[1])).clamp(
-                max=self.length - 1
-            )
+            place[number] = (len(row["prompt_ids"]) - 1 + torch.arange(place.shape[1])).clamp(max=self.length - 1)
         output = model(input_ids=ids, attention_mask=attention, output_hidden_states=True, use_cache=False)
         pick = lambda x: x.gather(1, place[..., None].expand(-1, -1, x.shape[-1]))  # noqa: E731
         distribution = (pick(output.logits) / TEMPERATURE).log_softmax(-1)

@@ -17,9 +17,7 @@ from delta_rlvr.cli import main
 from delta_rlvr.commands.options import read_request
 
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(
-    ["delta_rlvr.commands.compare", "delta_rlvr.commands.train", "delta_rlvr.report.page"]
-)
+FORKS.set_forkserver_preload(["delta_rlvr.commands.compare", "delta_rlvr.commands.train", "delta_rlvr.report.page"])
 
 SMALL = [
     *("--per_device_train_batch_size", "8", "--num_generations", "4", "--eval_problems", "0"),

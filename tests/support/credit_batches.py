@@ -15,11 +15,7 @@ WIDTH, VOCAB = 7, 13
 HEAD = torch.randn(VOCAB, WIDTH, generator=torch.Generator().manual_seed(99))
 
 RULES = [
-    *(
-        Delta(proxy=p, scope=s, top_k=4)
-        for p in ("output_row", "topk_hidden", "head")
-        for s in ("batch", "group")
-    ),
+    *(Delta(proxy=p, scope=s, top_k=4) for p in ("output_row", "topk_hidden", "head") for s in ("batch", "group")),
     Ablation(proxy="sharpness", contrast="alignment"),
     Ablation(contrast="alignment"),
     Ablation(contrast="within_side", refinements=2),

@@ -174,9 +174,7 @@ def reference_coefficients(
     for b, t in tokens:
         members.setdefault(groups[b] if scope == "group" else 0, []).append((b, t))
     for label, group in members.items():
-        sides = {
-            s: [at for at in group if side_of(float(advantages[at[0]])) == s] for s in (POSITIVE, NEGATIVE)
-        }
+        sides = {s: [at for at in group if side_of(float(advantages[at[0]])) == s] for s in (POSITIVE, NEGATIVE)}
         for s in sides:
             masses[label, s] = math.fsum(abs(float(advantages[b])) for b, _ in sides[s])
         solved = _solve_group(sides, v, advantages, **settings) if all(sides.values()) else None
@@ -249,9 +247,7 @@ def _solve_group(
 
     def temperatures(margin: Margins) -> dict[int, float]:
         if gamma == "initial":
-            return dict.fromkeys(
-                sides, max(squared_distance(mu_initial[POSITIVE], mu_initial[NEGATIVE]), EPS_GAMMA)
-            )
+            return dict.fromkeys(sides, max(squared_distance(mu_initial[POSITIVE], mu_initial[NEGATIVE]), EPS_GAMMA))
         return {s: max(population_std([margin[at] for at in sides[s]]), EPS_GAMMA) for s in sides}
 
     def assign(margin: Margins, temperature: dict[int, float]) -> Margins:
@@ -320,9 +316,7 @@ def entropy_score(entropy: Any) -> Array:
     return np.array([[1.0 - math.exp(-float(x)) for x in row] for row in entropy])
 
 
-def scored_weights(
-    score: Any, advantages: Any, mask: Any, lambda_min: float = 0.8, lambda_max: float = 1.2
-) -> Array:
+def scored_weights(score: Any, advantages: Any, mask: Any, lambda_min: float = 0.8, lambda_max: float = 1.2) -> Array:
     """A score in [0, 1] in the place of alpha: mapped, 0 without an advantage, and normalised (Eq. 8)."""
     raw = np.zeros(np.shape(mask))
     for b, t in valid_positions(mask):
@@ -367,9 +361,7 @@ def clipped_token_loss(
     return _per_token(mask, loss)
 
 
-def dual_clipped_token_loss(
-    new: Any, old: Any, advantages: Any, mask: Any, *, ceiling: float = 10.0
-) -> Array:
+def dual_clipped_token_loss(new: Any, old: Any, advantages: Any, mask: Any, *, ceiling: float = 10.0) -> Array:
     """The clipped loss, which no negative advantage may push above ceiling * |A|."""
     clipped = clipped_token_loss(new, old, advantages, mask)
 
@@ -458,12 +450,7 @@ def _random_advantages(rng: np.random.Generator, batch: int, kind: str) -> Array
 
 
 def random_case(
-    rng: np.random.Generator,
-    *,
-    max_batch: int = 8,
-    max_time: int = 12,
-    max_width: int = 9,
-    poison: bool = False,
+    rng: np.random.Generator, *, max_batch: int = 8, max_time: int = 12, max_width: int = 9, poison: bool = False
 ) -> Case:
     """Ragged masks with holes and empty rows, one valid token at least; `poison`: NaN at masked places."""
     batch, time = int(rng.integers(1, max_batch + 1)), int(rng.integers(1, max_time + 1))
@@ -517,9 +504,7 @@ class HeadCase(TypedDict):
     temperature: float
 
 
-def random_head_case(
-    rng: np.random.Generator, batch: int, time: int, width: int, max_vocab: int = 11
-) -> HeadCase:
+def random_head_case(rng: np.random.Generator, batch: int, time: int, width: int, max_vocab: int = 11) -> HeadCase:
     vocab = int(rng.integers(2, max_vocab + 1))
     hidden, head = _float32(rng.normal(size=(batch, time, width))), _float32(rng.normal(size=(vocab, width)))
     tokens = rng.integers(0, vocab, (batch, time))

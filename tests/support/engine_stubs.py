@@ -83,9 +83,7 @@ def slime(patch: pytest.MonkeyPatch, ranks: Ranks, context_parallel: int = 1) ->
 
     mpu = SimpleNamespace(
         get_context_parallel_world_size=lambda: context_parallel,
-        get_data_parallel_group=lambda with_context_parallel=False: (
-            ranks.all_gather if with_context_parallel else None
-        ),
+        get_data_parallel_group=lambda with_context_parallel=False: ranks.all_gather if with_context_parallel else None,
     )
     modules(
         patch,
@@ -101,9 +99,7 @@ def nemo_rl(patch: pytest.MonkeyPatch) -> ModuleType:
         def __init__(self, estimator_config: Any, loss_config: Any):
             self.configs = estimator_config, loss_config
 
-        def compute_advantage(
-            self, prompt_ids: Tensor, rewards: Tensor, mask: Tensor, **kwargs: Any
-        ) -> Tensor:
+        def compute_advantage(self, prompt_ids: Tensor, rewards: Tensor, mask: Tensor, **kwargs: Any) -> Tensor:
             groups = prompt_ids.unique(dim=0, return_inverse=True)[1]
             means = torch.stack([rewards[groups == group].mean() for group in groups])
             return (rewards - means).unsqueeze(-1).expand(mask.shape)
@@ -151,8 +147,6 @@ def prime_rl(patch: pytest.MonkeyPatch) -> ModuleType:
 
     content = {"LossInputs": LossInputs, "LossOutputs": LossOutputs, "default_loss_fn": default_loss_fn}
     modules(
-        patch,
-        prime_rl__trainer__rl__loss=content,
-        prime_rl__configs__trainer={"DefaultLossConfig": DefaultLossConfig},
+        patch, prime_rl__trainer__rl__loss=content, prime_rl__configs__trainer={"DefaultLossConfig": DefaultLossConfig}
     )
     return sys.modules["prime_rl.trainer.rl.loss"]

@@ -28,9 +28,7 @@ def tiny_tokenizer() -> PreTrainedTokenizerFast:
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")
     tokenizer.decoder = decoders.Fuse()
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token="<pad>", eos_token="<end>", unk_token="<unk>"
-    )
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", eos_token="<end>", unk_token="<unk>")
 
 
 def tiny_model(seed: int = 0) -> Qwen3ForCausalLM:
@@ -56,9 +54,7 @@ def tiny_model(seed: int = 0) -> Qwen3ForCausalLM:
 def sums(count: int, name: str = "sums") -> Questions:
     """Sums of prompts of different lengths, graded by `digit_grade`."""
     problems = tuple(
-        Problem(
-            f"q{number}", f"what is {number}+{7 ** (number % 5)}=?", str(number + 7 ** (number % 5)), "math"
-        )
+        Problem(f"q{number}", f"what is {number}+{7 ** (number % 5)}=?", str(number + 7 ** (number % 5)), "math")
         for number in range(count)
     )
     return Questions(name, problems, {"title": "Sums", "note": "a benchmark's own note"}, digit_grade)
@@ -73,10 +69,7 @@ def digit_grade(problem: Problem, completion: str) -> Verdict:
 
 
 def make_result(
-    scores: dict[str, list[list[float | None]]],
-    seed: int = 0,
-    asked: str = "a question",
-    max_tokens: int = 100,
+    scores: dict[str, list[list[float | None]]], seed: int = 0, asked: str = "a question", max_tokens: int = 100
 ) -> EvaluationResult:
     """A result from {benchmark: [[scores of a question], ...]}."""
     samples = {}

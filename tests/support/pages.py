@@ -54,9 +54,7 @@ def name_of(page: Path) -> str:
 def commands(page: Path) -> Iterator[Command]:
     """Every command line of the blocks, and the commands with arguments that stand in a sentence or a table."""
     for token in MarkdownIt("commonmark").enable("table").parse(page.read_text(encoding="utf-8")):
-        if token.type == "code_block" or (
-            token.type == "fence" and token.info in ("", "bash", "sh", "console")
-        ):
+        if token.type == "code_block" or (token.type == "fence" and token.info in ("", "bash", "sh", "console")):
             yield from _lines(name_of(page), token.map[0] + 1, token.content)
         elif token.type == "inline":
             for child in token.children or []:
@@ -84,6 +82,4 @@ def blocks(page: Path) -> Iterator[Block]:
             continue
         language, _, rest = token.info.partition(" ")
         titled = re.search(r'title="([^"]+)"', rest) or re.match(r"# (\w+\.py)\n", token.content)
-        yield Block(
-            name_of(page), token.map[0] + 1, language, titled.group(1) if titled else None, token.content
-        )
+        yield Block(name_of(page), token.map[0] + 1, language, titled.group(1) if titled else None, token.content)

@@ -1,14 +1,6 @@
 """What the paper prints: its benchmarks with their questions, and Tables 1 and 9."""
 
-MATH = {
-    "aime24": 30,
-    "aime25": 30,
-    "aime26": 30,
-    "hmmt25-feb": 30,
-    "hmmt25-nov": 30,
-    "hmmt26-feb": 33,
-    "brumo25": 30,
-}
+MATH = {"aime24": 30, "aime25": 30, "aime26": 30, "hmmt25-feb": 30, "hmmt25-nov": 30, "hmmt26-feb": 33, "brumo25": 30}
 
 # Tables 1 and 9 of the paper: the seven benchmarks in the order of MATH, then the printed average.
 TABLE_1_AND_9 = {

@@ -19,8 +19,7 @@ def on_two_ranks(function: Callable[..., Any], *arguments: Any, log: Path, secon
         port = free.getsockname()[1]
     logs = [Path(f"{log}.{rank}") for rank in range(2)]
     processes = [
-        FORKS.Process(target=_be_rank, args=(rank, port, str(logs[rank]), function, arguments))
-        for rank in range(2)
+        FORKS.Process(target=_be_rank, args=(rank, port, str(logs[rank]), function, arguments)) for rank in range(2)
     ]
     for process in processes:
         process.start()
@@ -39,9 +38,7 @@ def on_two_ranks(function: Callable[..., Any], *arguments: Any, log: Path, secon
     return said
 
 
-def _be_rank(
-    rank: int, port: int, log: str, function: Callable[..., Any], arguments: tuple[Any, ...]
-) -> None:
+def _be_rank(rank: int, port: int, log: str, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
     with open(log, "ab", buffering=0) as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)

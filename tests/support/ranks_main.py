@@ -20,11 +20,7 @@ METHODS = tuple(dict.fromkeys([*EVERY_SHAPE, *ONE_OF_A_KIND]))
 def replayed(method, shape, **options):
     trainer = build(method, shape, ranks=2, **options)
     trainer.train()
-    return {
-        "generations": trainer.generations,
-        "losses": trainer.losses,
-        "parameters": parameters_of(trainer),
-    }
+    return {"generations": trainer.generations, "losses": trainer.losses, "parameters": parameters_of(trainer)}
 
 
 def without_tokens_on_one_rank():
@@ -60,11 +56,7 @@ def refused(where):
 def rewarded_alike():
     """All responses get 0.3; the middle group has half of its responses on each rank."""
     trainer = build(
-        "delta",
-        "one micro-batch",
-        ranks=2,
-        max_steps=1,
-        reward=lambda completion_ids, **_: [0.3] * len(completion_ids),
+        "delta", "one micro-batch", ranks=2, max_steps=1, reward=lambda completion_ids, **_: [0.3] * len(completion_ids)
     )
     trainer.train()
     (batch,) = trainer.batches

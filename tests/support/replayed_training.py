@@ -98,8 +98,7 @@ def rollout(*, tools=False, sampling=False, end=True):
         first = trainer.accelerator.process_index * len(prompts)
         prompt_ids = trainer.processing_class(text=prompts)["input_ids"]
         drawn = [
-            response(ids, (first + number) % GENERATIONS, len(rounds), end=end)
-            for number, ids in enumerate(prompt_ids)
+            response(ids, (first + number) % GENERATIONS, len(rounds), end=end) for number, ids in enumerate(prompt_ids)
         ]
         output = {"prompt_ids": prompt_ids, "completion_ids": [tokens for tokens, _ in drawn]}
         output["logprobs"] = [[-6.0 - 0.1 * (token % 5) for token in tokens] for tokens, _ in drawn]

@@ -13,9 +13,7 @@ from delta_rlvr.runs import read_run
 
 def unpacked(path):
     """What a page carries, by the name of the block: "page", and one or more for each prompt."""
-    packed = re.findall(
-        r'<script type="application/gzip" id="block-([^"]+)">([^<]+)</script>', path.read_text()
-    )
+    packed = re.findall(r'<script type="application/gzip" id="block-([^"]+)">([^<]+)</script>', path.read_text())
     return {name: json.loads(gzip.decompress(base64.b64decode(block))) for name, block in packed}
 
 
@@ -48,9 +46,7 @@ def show_tokens(page):
 
 def side_texts(page, side):
     show_tokens(page)
-    return page.eval_on_selector_all(
-        f".side.{side} .response-text", "texts => texts.map(text => text.textContent)"
-    )
+    return page.eval_on_selector_all(f".side.{side} .response-text", "texts => texts.map(text => text.textContent)")
 
 
 def shown(tokens):
@@ -59,9 +55,7 @@ def shown(tokens):
 
 def set_range(page, selector, value):
     page.eval_on_selector(
-        selector,
-        "(input, value) => { input.value = value; input.dispatchEvent(new Event('input')); }",
-        str(value),
+        selector, "(input, value) => { input.value = value; input.dispatchEvent(new Event('input')); }", str(value)
     )
 
 

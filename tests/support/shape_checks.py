@@ -2,6 +2,4 @@
 
 from beartype import BeartypeConf, beartype
 
-checked = beartype(
-    conf=BeartypeConf(is_pep484_tower=True)
-)  # a whole number will do where a float is asked for
+checked = beartype(conf=BeartypeConf(is_pep484_tower=True))  # a whole number will do where a float is asked for

@@ -106,13 +106,7 @@ def replayed(method, shape, sharding):
 
 def for_real(method, folder, sharding, lora=False):
     """Four steps of the policy's own responses, and the last two again from the checkpoint after the second."""
-    settings = {
-        **sharding,
-        "output_dir": str(folder),
-        "save_strategy": "steps",
-        "save_steps": 2,
-        "max_steps": 4,
-    }
+    settings = {**sharding, "output_dir": str(folder), "save_strategy": "steps", "save_steps": 2, "max_steps": 4}
     whole = build_real(method, lora=lora, **settings)
     whole.train()
     again = build_real(method, lora=lora, **settings)

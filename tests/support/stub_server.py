@@ -84,9 +84,7 @@ class StubServer:
 
 
 @contextmanager
-def stub_server(
-    answer: Answer, models: Callable[[int], tuple[Any, ...]] | None = None
-) -> Iterator[StubServer]:
+def stub_server(answer: Answer, models: Callable[[int], tuple[Any, ...]] | None = None) -> Iterator[StubServer]:
     server = StubServer(answer, models)
     try:
         yield server

@@ -19,8 +19,7 @@ def weights_of(rule, advantages, *, groups=None, head=HEAD, temperature=TEMPERAT
     stream = CreditStream(rule, head=head, temperature=temperature)
     stream.add(packed.pop("hidden", None), lengths=lengths, **packed)
     record = stream.solve(
-        torch.tensor(advantages, dtype=torch.float64),
-        groups=None if groups is None else torch.tensor(groups),
+        torch.tensor(advantages, dtype=torch.float64), groups=None if groups is None else torch.tensor(groups)
     )
     return [row.tolist() for row in record.weights.split(record.lengths.tolist())]
 
@@ -29,8 +28,7 @@ def random_lists(seed):
     """`delta_rlvr.testing.random_batch` as lists: two groups with both sides, one without a signal, a response without a token."""
     batch = random_batch(seed)
     rows = {
-        name: [row[mask].tolist() for row, mask in zip(batch[name], batch["mask"], strict=True)]
-        for name in _ARRAYS
+        name: [row[mask].tolist() for row, mask in zip(batch[name], batch["mask"], strict=True)] for name in _ARRAYS
     }
     return SimpleNamespace(advantages=batch["advantages"].tolist(), groups=batch["groups"].tolist(), **rows)
 

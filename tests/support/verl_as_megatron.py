@@ -21,9 +21,7 @@ def _shared(config: Any, base: type, *without: str) -> dict[str, Any]:
 
 @EngineRegistry.register(model_type="language_model", backend="megatron", device="cuda")
 class AsMegatron(FSDPEngineWithLMHead):
-    def __init__(
-        self, model_config: Any, engine_config: Any, optimizer_config: Any, checkpoint_config: Any
-    ) -> None:
+    def __init__(self, model_config: Any, engine_config: Any, optimizer_config: Any, checkpoint_config: Any) -> None:
         assert engine_config.strategy == "megatron"
         assert engine_config.tensor_model_parallel_size == 1
         engine = FSDPEngineConfig(

@@ -172,9 +172,7 @@ class HFServer:
         pad, end = self.tokenizer.pad_token_id, self.tokenizer.eos_token_id
         out = self.model.generate(
             input_ids=torch.tensor([[pad] * (width - len(prompt)) + prompt for prompt in prompts]),
-            attention_mask=torch.tensor(
-                [[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts]
-            ),
+            attention_mask=torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts]),
             max_new_tokens=self.response_length,
             do_sample=False,
             logits_processor=[Noise(self._generators(prompts), temperature)] if temperature else None,
@@ -228,8 +226,7 @@ class HFRollout(rollout_base.BaseRollout):
             name: value.detach().cpu() for name, value in weights
         }  # gathering is a collective: all ranks take part
         replica, rank = divmod(
-            torch.distributed.get_rank(),
-            self.config.tensor_model_parallel_size * self.config.data_parallel_size,
+            torch.distributed.get_rank(), self.config.tensor_model_parallel_size * self.config.data_parallel_size
         )
         if rank == 0:
             server = ray.get_actor(_SERVER.format(replica))

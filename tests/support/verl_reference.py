@@ -126,9 +126,7 @@ def update(group: Any, batch: Batch, old_logps: torch.Tensor, **extra: torch.Ten
     return _updated(group, batch.tensordict(**fields, **_step_of(batch)))
 
 
-def padded_update(
-    group: Any, batch: Batch, old_logps: torch.Tensor, **extra: torch.Tensor
-) -> dict[str, float]:
+def padded_update(group: Any, batch: Batch, old_logps: torch.Tensor, **extra: torch.Tensor) -> dict[str, float]:
     """The same from padded fields, as the classic trainer has them."""
     extra["old_log_probs"] = old_logps
     return _updated(group, batch.padded(**extra, **_step_of(batch)))

@@ -51,7 +51,5 @@ def _weights(rank: int, method: str) -> torch.Tensor:
     capture.add_outputs(logps, -logps)
     ids = torch.arange(3)
     lengths = torch.tensor([4, 5, 6])
-    _, arrays = capture.solve(
-        advantages, lengths, rewards=advantages, groups=ids // 3, keys=ids, round_number=0
-    )
+    _, arrays = capture.solve(advantages, lengths, rewards=advantages, groups=ids // 3, keys=ids, round_number=0)
     return arrays["weights"]

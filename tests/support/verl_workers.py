@@ -113,9 +113,7 @@ class Batch:
             "loss_mask": nested(self.masks),
             "input_ids": nested(sequences),
             "position_ids": nested([torch.arange(len(sequence)) for sequence in sequences]),
-            "advantages": nested(
-                [one * mask.float() for one, mask in zip(self.advantages, self.masks, strict=True)]
-            ),
+            "advantages": nested([one * mask.float() for one, mask in zip(self.advantages, self.masks, strict=True)]),
             "rm_scores": nested(self.scores()),
         }
         return self._made(fields, extra)

@@ -72,9 +72,7 @@ def main(method, place, sampler_dtype="bfloat16", **settings):
         model=policy,
         reward_funcs=letters,
         args=GRPOConfig(**given) if stock else DeltaTrainerConfig(method=method, **given),
-        train_dataset=Dataset.from_dict(
-            {"prompt": [f"{i} + {j} = " for i in range(2, 8) for j in range(3, 9)]}
-        ),
+        train_dataset=Dataset.from_dict({"prompt": [f"{i} + {j} = " for i in range(2, 8) for j in range(3, 9)]}),
         processing_class=AutoTokenizer.from_pretrained(policy),
     )
     weights = []

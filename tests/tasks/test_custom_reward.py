@@ -73,11 +73,7 @@ def test_columns_reach_it_by_name(place):
     reward.problems = {"a": problem(wanted=2), "b": problem(wanted=5)}
     # As TRL calls it: with the data set's columns, and things of its own.
     scores = reward(
-        prompts=["p", "p"],
-        completions=["ab", "ab"],
-        completion_ids=[[1], [1]],
-        id=["a", "b"],
-        answer=["", ""],
+        prompts=["p", "p"], completions=["ab", "ab"], completion_ids=[[1], [1]], id=["a", "b"], answer=["", ""]
     )
     assert scores == [1.0, 0.0]
     assert [verdict.reason for verdict in reward.last_verdicts] == ["reward 1", "reward 0"]
@@ -156,9 +152,7 @@ def test_what_it_needs_is_checked_before_anything_is_sampled(place):
         CustomReward(place("needs_colour")).check(problem(wanted=1), training=True)
     reward = CustomReward(place("needs_ids"))
     reward.check(problem(), training=True)
-    with pytest.raises(
-        RewardError, match="needs 'completion_ids', which only training has: give it a default"
-    ):
+    with pytest.raises(RewardError, match="needs 'completion_ids', which only training has: give it a default"):
         reward.check(problem(), training=False)
 
 

@@ -28,13 +28,7 @@ def test_partial_scores_do_not_count() -> None:
     task = get_task(SPEC)
     problem = task.problems("train", 1)[0]
     gold = problem.answer
-    for text in (
-        gold,
-        f" {gold}\n",
-        f"The answer is {gold}.",
-        f"<answer>{gold}</answer>",
-        f"So \\boxed{{{gold}}}.",
-    ):
+    for text in (gold, f" {gold}\n", f"The answer is {gold}.", f"<answer>{gold}</answer>", f"So \\boxed{{{gold}}}."):
         assert task.grade(problem, text).score == 1.0, text
     # reasoning-gym gives part of a point to each of these
     for text in (f"It might be {gold} or not", f"{gold}0", f"{gold} {gold}"):
@@ -61,9 +55,7 @@ def test_shots_stand_before_the_question_and_are_not_asked() -> None:
 
 
 def test_shots_can_show_the_running_totals() -> None:
-    task = get_task(
-        "reasoning-gym:chain_sum?min_terms=3&max_terms=3&min_digits=1&max_digits=1&shots=4&working=true"
-    )
+    task = get_task("reasoning-gym:chain_sum?min_terms=3&max_terms=3&min_digits=1&max_digits=1&shots=4&working=true")
     assert task.one_line
     assert get_task(task.name).problems("train", 3) == task.problems("train", 3)
     problem = task.problems("train", 1)[0]
@@ -97,9 +89,7 @@ def test_workings_end_with_the_answer(spec: str) -> None:
     problem = task.problems("train", 1)[0]
     for block in str(problem.prompt).split("\n\n")[:-1]:
         steps, _, answer = block.partition("Answer: ")[2].partition(". The answer is ")
-        assert all(
-            eval(left) == eval(right) for left, right in (step.split(" = ") for step in steps.split(", "))
-        )
+        assert all(eval(left) == eval(right) for left, right in (step.split(" = ") for step in steps.split(", ")))
         last = steps.split(", ")[-1]
         # A sum or product is the last result, the greatest common divisor the last number that was divided by.
         said = last.split(" * ")[1].split(" + ")[0] if "gcd" in spec else last.split(" = ")[1]

@@ -17,12 +17,8 @@ TASKS = sorted(BUILT_IN)
 def test_splits_are_disjoint_whatever_the_seeds(name: str) -> None:
     task = BUILT_IN[name]
     assert isinstance(task, Task)
-    train = {
-        tuple(sorted(p.meta["addends"])) for seed in range(3) for p in task.problems("train", 1500, seed)
-    }
-    heldout = {
-        tuple(sorted(p.meta["addends"])) for seed in range(3) for p in task.problems("heldout", 500, seed)
-    }
+    train = {tuple(sorted(p.meta["addends"])) for seed in range(3) for p in task.problems("train", 1500, seed)}
+    heldout = {tuple(sorted(p.meta["addends"])) for seed in range(3) for p in task.problems("heldout", 500, seed)}
     assert len(train) > 2000
     assert len(heldout) > 500
     assert not train & heldout

@@ -42,12 +42,7 @@ ROWS = [
         "Q",
         "\\frac{1}{2}",
     ),
-    (
-        "math500",
-        {"problem": "Q", "solution": "...", "answer": "(3,\\pi)", "unique_id": "test/1"},
-        "Q",
-        "(3,\\pi)",
-    ),
+    ("math500", {"problem": "Q", "solution": "...", "answer": "(3,\\pi)", "unique_id": "test/1"}, "Q", "(3,\\pi)"),
     (
         "asdiv",
         {"body": "Two apples.", "question": "How many?", "answer": "2 (apples)", "idx": 0},
@@ -97,12 +92,7 @@ def test_answers_are_text() -> None:
 def test_a_file_with_and_without_ids(tmp_path: Path) -> None:
     path = write(
         tmp_path / "set.jsonl",
-        [
-            {"problem": "A", "answer": 1},
-            "",
-            {"problem": "A", "answer": 1},
-            {"problem": "B", "answer": 2, "id": 9},
-        ],
+        [{"problem": "A", "answer": 1}, "", {"problem": "A", "answer": 1}, {"problem": "B", "answer": 2, "id": 9}],
     )
     problems = load_problems(path, template=BRACKETS)
     assert [problem.prompt for problem in problems] == ["<A>", "<A>", "<B>"]
@@ -179,9 +169,7 @@ def test_a_data_set_in_the_hubs_layout(tmp_path: Path) -> None:
 
 
 def many(tmp_path: Path, count: int = 200) -> Path:
-    return write(
-        tmp_path / "many.jsonl", [{"question": f"What is {n}+1?", "answer": n + 1} for n in range(count)]
-    )
+    return write(tmp_path / "many.jsonl", [{"question": f"What is {n}+1?", "answer": n + 1} for n in range(count)])
 
 
 def test_rows_as_a_task(tmp_path: Path) -> None:
@@ -221,15 +209,11 @@ def test_rows_with_shots(tmp_path: Path) -> None:
     assert prompt.count("Question: ") == 3
     assert prompt.endswith(f"Question: {train[0].meta['question']}\nAnswer:")
     shots = prompt.split("\n\n")[:2]
-    assert all(
-        not str(p.prompt).rsplit("\n\n", 1)[1].startswith(shots[0].split("\n")[0]) for p in train + heldout
-    )
+    assert all(not str(p.prompt).rsplit("\n\n", 1)[1].startswith(shots[0].split("\n")[0]) for p in train + heldout)
     assert len(train) + len(heldout) == 198  # what is shown is not asked
     assert task.max_tokens == 16
     gold = train[0].answer
-    right, wrong = task.grade_batch(
-        train[:1] * 2, [f" {gold}\n\nQuestion: x\nAnswer: 0", f" 0\n\nAnswer: {gold}"]
-    )
+    right, wrong = task.grade_batch(train[:1] * 2, [f" {gold}\n\nQuestion: x\nAnswer: 0", f" 0\n\nAnswer: {gold}"])
     assert (right.score, wrong.score) == (1.0, 0.0)
 
 
@@ -267,34 +251,23 @@ def test_shots_that_show_a_working(tmp_path: Path) -> None:
 
 def test_a_response_to_shots_is_one_line(tmp_path: Path) -> None:
     path = many(tmp_path)
-    assert [get_task(f"{path}{query}").one_line for query in ("", "?chat=true", "?shots=2")] == [
-        False,
-        False,
-        True,
-    ]
+    assert [get_task(f"{path}{query}").one_line for query in ("", "?chat=true", "?shots=2")] == [False, False, True]
     assert not get_task("phrased-sums").one_line
 
 
 def test_what_is_held_out_elsewhere_is_not_trained_on(tmp_path: Path) -> None:
-    other = write(
-        tmp_path / "test.jsonl", [{"question": f"What is {n}+1?", "answer": n + 1} for n in range(190, 220)]
-    )
+    other = write(tmp_path / "test.jsonl", [{"question": f"What is {n}+1?", "answer": n + 1} for n in range(190, 220)])
     task = get_task(f"{many(tmp_path)}?heldout={other}")
     asked = {p.meta["question"] for p in task.problems("heldout", None)}
     assert asked == {f"What is {n}+1?" for n in range(190, 220)}
-    assert {p.meta["question"] for p in task.problems("train", None)} == {
-        f"What is {n}+1?" for n in range(190)
-    }
+    assert {p.meta["question"] for p in task.problems("train", None)} == {f"What is {n}+1?" for n in range(190)}
 
 
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
         ("phrased-sum", "there is no task 'phrased-sum'; did you mean 'phrased-sums'?"),
-        (
-            "phrased-sums?adends=3",
-            "phrased-sums has no setting adends; did you mean 'addends'. .it has addends",
-        ),
+        ("phrased-sums?adends=3", "phrased-sums has no setting adends; did you mean 'addends'. .it has addends"),
         ("phrased-sums?addends", "key=value pairs"),
         ("x.jsonl?sots=3", "there is no setting sots; did you mean 'shots'. .rows have schema"),
     ],
@@ -335,9 +308,7 @@ def test_real_sets(file: str, schema: str, count: int) -> None:
     assert max(Counter(problem.id for problem in problems).values()) == 1
 
 
-def test_files_of_a_data_folder_and_the_brief_template(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_of_a_data_folder_and_the_brief_template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As evidence/protocols/qwen-gsm8k.yaml names them: no folder of one machine stands in the task's name."""
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "data" / "math"
@@ -352,10 +323,7 @@ def test_files_of_a_data_folder_and_the_brief_template(
     task = get_task(spec)
     (problem,) = task.problems("train", 1)
     assert problem.prompt == [
-        {
-            "role": "user",
-            "content": "What is 72?\n\nThink step by step, briefly. End with 'The answer is N.'",
-        }
+        {"role": "user", "content": "What is 72?\n\nThink step by step, briefly. End with 'The answer is N.'"}
     ]
     assert [one.answer for one in task.problems("heldout", 1)] == ["10"]
     assert task.max_tokens == 300
@@ -421,10 +389,7 @@ def test_multiple_choice_from_a_file(tmp_path):
     assert (city.answer, colour.answer, city.grader) == ("A", "B", "choice")
     assert [grade_problem(colour, text).score for text in (r"\boxed{B}", r"\boxed{A}")] == [1.0, 0.0]
     assert load_problems(tmp_path / "x.csv", template=CHOICE)[0].answer == "B"
-    for wrong, words in (
-        ({"options": ["Rome"]}, "a list of 2 to 10 texts"),
-        ({"answer": "C"}, "its answer is 'C'"),
-    ):
+    for wrong, words in (({"options": ["Rome"]}, "a list of 2 to 10 texts"), ({"answer": "C"}, "its answer is 'C'")):
         (tmp_path / "y.jsonl").write_text(json.dumps(rows[0] | wrong) + "\n")
         with pytest.raises(ValueError, match=f"line 1: .*{words}"):
             load_problems(tmp_path / "y.jsonl", template=CHOICE)
@@ -485,9 +450,7 @@ def test_text_that_is_not_utf8_is_named_with_its_line(tmp_path):
 
 
 def test_half_a_character_is_named_with_its_line(tmp_path):
-    (tmp_path / "a.jsonl").write_text(
-        '{"question": "A?", "answer": "1"}\n{"question": "b \\ud800?", "answer": "1"}\n'
-    )
+    (tmp_path / "a.jsonl").write_text('{"question": "A?", "answer": "1"}\n{"question": "b \\ud800?", "answer": "1"}\n')
     with pytest.raises(ValueError, match=r"a.jsonl, line 2: its question holds \\ud800, half of a character"):
         load_problems(tmp_path / "a.jsonl")
 
@@ -497,7 +460,5 @@ def test_rows_that_are_all_held_out_are_said_in_plain_words():
     questions = (f"Sum {number}?" for number in range(100))
     held = next(one for one in questions if hashed_split(question_hash(one)) == "heldout")
     rows = [Problem(f"x/{number}", held, "1", "math", {"question": held}) for number in range(60)]
-    with pytest.raises(
-        ValueError, match="no problem to train on: its 60 rows ask 1 different question, and all"
-    ):
+    with pytest.raises(ValueError, match="no problem to train on: its 60 rows ask 1 different question, and all"):
         ProblemSet.split("x", rows)

@@ -29,10 +29,7 @@ RIGHT = [
         "                        ^^                                ^^^                       ",
     ),
     # straight to the answer: then the answer itself was worked out
-    (
-        "So the answer is 111.",
-        "                 ^^^ ",
-    ),
+    ("So the answer is 111.", "                 ^^^ "),
     # fillers have no number, and a remark names one without working anything out
     (
         "Well, 37 and 48 come to 85. That was not too hard. Here 62 plays no part. The answer must be 111.",
@@ -78,20 +75,14 @@ WRONG = [
         "                                                                                 ^  ",
     ),
     # it stops before 26 was added: the answer's first digit is where that shows
-    (
-        "First, 37 plus 48 makes 85. So the answer is 85.",
-        "                                             ^  ",
-    ),
+    ("First, 37 plus 48 makes 85. So the answer is 85.", "                                             ^  "),
     # a number that ends too soon: the full stop stands where the last 1 of 111 should
     (
         "First, 37 plus 48 makes 85. Lastly, adding 26 to 85 gives 11. So the answer is 11.",
         "                                                            ^                     ",
     ),
     # a number with a digit too many
-    (
-        "First, 37 plus 48 makes 855. So the answer is 855.",
-        "                          ^                       ",
-    ),
+    ("First, 37 plus 48 makes 855. So the answer is 855.", "                          ^                       "),
     # a distracting fact (62) is added instead of 26; of what may stand there, 26 and 85, neither begins with 6
     (
         "First, 37 plus 48 makes 85. Lastly, adding 62 to 85 gives 147. So the answer is 147.",
@@ -103,10 +94,7 @@ WRONG = [
         "                                  ^                                    ",
     ),
     # cut off, but right as far as it goes: no digit is to blame
-    (
-        "First, 37 plus 48 makes 85. Lastly, adding 26 to",
-        "                                                ",
-    ),
+    ("First, 37 plus 48 makes 85. Lastly, adding 26 to", "                                                "),
     ("", ""),
 ]
 

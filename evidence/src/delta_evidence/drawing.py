@@ -60,15 +60,7 @@ class Canvas:
         self.parts.append(f'<polygon points="{_joined(points)}" fill="{fill}" fill-opacity="0.13"/>')
 
     def mark(
-        self,
-        x: float,
-        y: float,
-        shape: str,
-        colour: str,
-        *,
-        size: float = 4.5,
-        hollow: bool = False,
-        title: str = "",
+        self, x: float, y: float, shape: str, colour: str, *, size: float = 4.5, hollow: bool = False, title: str = ""
     ) -> None:
         """A circle, square, triangle or diamond. The title shows where the pointer rests on it."""
         if shape == "circle":

@@ -74,10 +74,7 @@ class Judge:
             path.write_bytes(pickle.dumps(tokenizer))
             # Spawned, not forked: a fork would inherit the accelerator's state, which cannot be used there.
             self._pool = ProcessPoolExecutor(
-                workers,
-                mp_context=multiprocessing.get_context("spawn"),
-                initializer=_start_worker,
-                initargs=(path,),
+                workers, mp_context=multiprocessing.get_context("spawn"), initializer=_start_worker, initargs=(path,)
             )
             # All start now and side by side. The pool itself would start one at a time, whenever none is idle. Processes begin with the
             # signals blocked that are blocked here: Ctrl-C, `timeout` and Slurm reach the whole group, and it is the study that decides

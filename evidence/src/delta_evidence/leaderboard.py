@@ -138,17 +138,11 @@ def _learning(folder: Path) -> dict[str, dict[str, list[tuple[float, float]]]]:
             here.append((speed - base[0], end - base[1]))
     known = list(_MODELS.values())
     models = [*known, *sorted({model for model, _ in pairs} - set(known))]
-    places = sorted(
-        pairs, key=lambda place: (-models.index(place[0]), -sum(map(len, pairs[place].values())), place[1])
-    )
-    return {
-        _label(model, labels[model, settings], labels): pairs[model, settings] for model, settings in places
-    }
+    places = sorted(pairs, key=lambda place: (-models.index(place[0]), -sum(map(len, pairs[place].values())), place[1]))
+    return {_label(model, labels[model, settings], labels): pairs[model, settings] for model, settings in places}
 
 
-def _label(
-    model: str, training: Mapping[str, Any], labels: Mapping[tuple[str, str], Mapping[str, Any]]
-) -> str:
+def _label(model: str, training: Mapping[str, Any], labels: Mapping[tuple[str, str], Mapping[str, Any]]) -> str:
     """The model, and of its settings those that other columns of it have otherwise."""
     others = [values for (name, _), values in labels.items() if name == model]
     words = {"learning_rate": "lr", "prompts": "prompts", "steps": "steps"}
@@ -190,14 +184,8 @@ def markdown(board: Leaderboard) -> str:
 
 def planted(board: Leaderboard) -> str:
     """Where the credit lands on the planted benchmark."""
-    rows = sorted(
-        (row for row in board.rows if row.planted),
-        key=lambda row: (-row.planted.get(_BY, 0.0), row.method),
-    )
-    lines = [
-        [f"`{row.method}`", *(_number(row.planted.get(name), "{:.3f}") for name, _ in _PLANTED)]
-        for row in rows
-    ]
+    rows = sorted((row for row in board.rows if row.planted), key=lambda row: (-row.planted.get(_BY, 0.0), row.method))
+    lines = [[f"`{row.method}`", *(_number(row.planted.get(name), "{:.3f}") for name, _ in _PLANTED)] for row in rows]
     table = _table(["method", *(heading for _, heading in _PLANTED)], lines)
     return f"{_section(PLANTED, [table])}\n" if rows else ""
 
@@ -209,8 +197,7 @@ def _section(heading: str, tables: Sequence[str]) -> str:
 def _learned(board: Leaderboard, column: str) -> str:
     """The methods of one column, the largest gain first."""
     rows = sorted(
-        (row for row in board.rows if column in row.learning),
-        key=lambda row: (-row.learning[column].mean, row.method),
+        (row for row in board.rows if column in row.learning), key=lambda row: (-row.learning[column].mean, row.method)
     )
     lines = [
         [
@@ -237,9 +224,7 @@ def replace_table(page: str, table: str) -> str:
     """The page with the table between its two marks made anew."""
     begin, end = "<!-- table: begin -->\n", "<!-- table: end -->"
     if begin not in page or end not in page:
-        raise ValueError(
-            f"the page has no place for the table: put {begin.strip()} and {end} where it belongs"
-        )
+        raise ValueError(f"the page has no place for the table: put {begin.strip()} and {end} where it belongs")
     head, _, rest = page.partition(begin)
     return f"{head}{begin}{table}{end}{rest.partition(end)[2]}"
 

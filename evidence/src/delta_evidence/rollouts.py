@@ -98,13 +98,7 @@ class Collector:
 
     @torch.no_grad()
     def collect(
-        self,
-        batches: Sequence[Batch],
-        *,
-        group: int,
-        number: int = 0,
-        temperature: float = 1.0,
-        ragged: bool = False,
+        self, batches: Sequence[Batch], *, group: int, number: int = 0, temperature: float = 1.0, ragged: bool = False
     ) -> list[Rollouts]:
         """One rollout batch a policy. `number` tells the batches of a run apart. `ragged` leaves padding out of the old-log-prob
         pass: the same up to rounding, and quicker for long prompts that begin alike."""
@@ -118,9 +112,7 @@ class Collector:
                 batches, torch.stack(uniforms), copies=group, temperature=temperature
             )
         with self.phases("old log-probs"):
-            hidden, logps, entropy = self.score(
-                prompts, prompt_mask, ids, group, temperature, mask if ragged else None
-            )
+            hidden, logps, entropy = self.score(prompts, prompt_mask, ids, group, temperature, mask if ragged else None)
         with self.phases("judging"):
             judged = list(verdicts)
         tensors = {
@@ -133,14 +125,7 @@ class Collector:
             "entropy": entropy,
         }
         return [
-            _rollouts(
-                batch,
-                verdict,
-                group,
-                number,
-                temperature,
-                {name: part[place] for name, part in tensors.items()},
-            )
+            _rollouts(batch, verdict, group, number, temperature, {name: part[place] for name, part in tensors.items()})
             for place, (batch, verdict) in enumerate(zip(batches, judged, strict=True))
         ]
 
@@ -161,12 +146,7 @@ class Collector:
         return ids, real
 
     def answer(
-        self,
-        batches: Sequence[Batch],
-        uniforms: Float[Tensor, "run batch time"],
-        *,
-        copies: int,
-        temperature: float,
+        self, batches: Sequence[Batch], uniforms: Float[Tensor, "run batch time"], *, copies: int, temperature: float
     ) -> Answers:
         """Responses, each policy's cut at its own limit (tasks with different limits may stand in one stack), and their verdicts."""
         prompts, prompt_mask = self.encode([batch.problems for batch in batches])
@@ -197,11 +177,7 @@ class Collector:
         group: int,
         temperature: float,
         mask: Bool[Tensor, "run batch time"] | None = None,
-    ) -> tuple[
-        Float[Tensor, "run batch time width"],
-        Float[Tensor, "run batch time"],
-        Float[Tensor, "run batch time"],
-    ]:
+    ) -> tuple[Float[Tensor, "run batch time width"], Float[Tensor, "run batch time"], Float[Tensor, "run batch time"]]:
         """The old-log-prob pass, a few prompts with their responses at a time: hidden states, log-probs, entropy. With `mask` only
         valid tokens are worked on."""
 
@@ -213,9 +189,7 @@ class Collector:
                 hidden = self.policy.response_hidden(
                     prompts[:, asked], prompt_mask[:, asked], ids[:, rows], copies=group, mask=valid
                 )
-                logps, entropy = self.policy.token_logps(
-                    hidden, ids[:, rows], temperature, entropy=True, mask=valid
-                )
+                logps, entropy = self.policy.token_logps(hidden, ids[:, rows], temperature, entropy=True, mask=valid)
                 assert entropy is not None
                 pieces.append((hidden, logps, entropy))
             return tuple(torch.cat(parts, dim=1) for parts in zip(*pieces, strict=True))

@@ -37,9 +37,7 @@ def with_shots(task: Task, shots: int) -> Task:
     if not shots:
         return task
     if not isinstance(task, PhrasedSums):
-        raise ValueError(
-            f"{task.name}: worked solutions are known for the built-in tasks alone; give --shots 0"
-        )
+        raise ValueError(f"{task.name}: worked solutions are known for the built-in tasks alone; give --shots 0")
     return WorkedShots(task.name, task.settings, shots)
 
 

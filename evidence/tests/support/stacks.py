@@ -1,14 +1,7 @@
 """Small models of every kind that can be stacked, stacks of several, and a pass of a stack over whole rows."""
 
 import torch
-from transformers import (
-    LlamaConfig,
-    LlamaForCausalLM,
-    Qwen2Config,
-    Qwen2ForCausalLM,
-    Qwen3Config,
-    Qwen3ForCausalLM,
-)
+from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 from delta_evidence.judging import Judge
 from delta_evidence.rollouts import make_collector

@@ -38,11 +38,7 @@ class Answer:
 def read_answers(path: str | Path, completion: str | None = None, answer: str | None = None) -> list[Answer]:
     """All lines. `completion` and `answer` name the columns where they have other names than usual."""
     path = Path(path)
-    files = (
-        sorted((path / "rollouts").glob("*.jsonl*")) or sorted(path.glob("*.jsonl*"))
-        if path.is_dir()
-        else [path]
-    )
+    files = sorted((path / "rollouts").glob("*.jsonl*")) or sorted(path.glob("*.jsonl*")) if path.is_dir() else [path]
     if not files or not files[0].is_file():
         raise FileError(
             f"{path}: there is no such file of JSON Lines or Parquet, nor a run's folder with rollouts/*.jsonl.gz"
@@ -70,9 +66,7 @@ def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
             try:
                 row = json.loads(line.decode()) if line.strip() else None
             except UnicodeDecodeError as error:
-                raise FileError(
-                    f"{path}:{number} is not UTF-8 ({error.reason}): save the file as UTF-8"
-                ) from error
+                raise FileError(f"{path}:{number} is not UTF-8 ({error.reason}): save the file as UTF-8") from error
             except ValueError as error:
                 raise FileError(f"{path}:{number} is not JSON: {error}") from error
             if isinstance(row, dict):
@@ -97,6 +91,4 @@ def _of(row: Mapping[str, Any], where: str, what: str, names: Sequence[str]) -> 
     for name in names:
         if row.get(name) is not None:
             return row[name]
-    raise FileError(
-        f"{where} has no {' or '.join(names)} (it has {', '.join(row)}): name its column with --{what}"
-    )
+    raise FileError(f"{where} has no {' or '.join(names)} (it has {', '.join(row)}): name its column with --{what}")

@@ -118,9 +118,7 @@ def kind_of(each: Judged, first: str, second: str) -> str:
             return f"no answer found by {name}"
         if "several answers" in verdict.reason:
             return "several answers where one is asked"
-    given = [
-        str(verdict.answer) for name, verdict in each.verdicts.items() if name != THEIRS and verdict.answer
-    ]
+    given = [str(verdict.answer) for name, verdict in each.verdicts.items() if name != THEIRS and verdict.answer]
     if given and _bare(given[0]) == _bare(str(each.row.answer)):
         return "spacing and markup alone"
     text = "\n".join([str(each.row.answer), *given[:1]])

@@ -92,25 +92,20 @@ def _table(rows: list[list[str]], numbers: tuple[int, ...]) -> str:
     for place, row in enumerate(rows):
         tag = "td" if place else "th"
         cells = (
-            f"<{tag}{' class=n' if column in numbers else ''}>{escape(cell)}</{tag}>"
-            for column, cell in enumerate(row)
+            f"<{tag}{' class=n' if column in numbers else ''}>{escape(cell)}</{tag}>" for column, cell in enumerate(row)
         )
         lines.append("<tr>" + "".join(cells) + "</tr>")
     return "<div class=wide><table>" + "".join(lines) + "</table></div>"
 
 
 def _example(each: Judged, first: str, second: str) -> str:
-    cells = [
-        f"<code>{escape(str(each.row.answer))}</code><br><span class=where>{escape(each.row.where)}</span>"
-    ]
+    cells = [f"<code>{escape(str(each.row.answer))}</code><br><span class=where>{escape(each.row.where)}</span>"]
     for name in (first, second):
         verdict = each.verdicts.get(name)
         if verdict is None:
             cells.append(f"reward {each.score(name):g}")
         else:
-            cells.append(
-                f"{verdict.score:g}: {escape(verdict.reason)}<br><code>{escape(verdict.answer or '')}</code>"
-            )
+            cells.append(f"{verdict.score:g}: {escape(verdict.reason)}<br><code>{escape(verdict.answer or '')}</code>")
     cells.append(f"<pre>{escape(each.row.completion[-TAIL:])}</pre>")
     return "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
 

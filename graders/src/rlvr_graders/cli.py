@@ -46,26 +46,16 @@ def _parser() -> argparse.ArgumentParser:
     grade = commands.add_parser("grade", help="a verdict with its reason for each line of a file")
     grade.set_defaults(run=_grade)
     grade.add_argument("--grader", choices=[*GRADERS, "code"], default="math")
-    grade.add_argument(
-        "--output", type=Path, help="where the verdicts go, as JSON Lines; standard output without it"
-    )
-    audit = commands.add_parser(
-        "audit", help="where ours, math-verify and exact match disagree about a run's rollouts"
-    )
+    grade.add_argument("--output", type=Path, help="where the verdicts go, as JSON Lines; standard output without it")
+    audit = commands.add_parser("audit", help="where ours, math-verify and exact match disagree about a run's rollouts")
     audit.set_defaults(run=_audit)
     audit.add_argument("--html", type=Path, help="also write a page with the responses")
-    audit.add_argument(
-        "--without-math-verify", action="store_true", help="leave it out: it takes most of the time"
-    )
+    audit.add_argument("--without-math-verify", action="store_true", help="leave it out: it takes most of the time")
     for command in (grade, audit):
         command.add_argument("file", help="JSON Lines, also gzipped, Parquet, or a run's folder")
         command.add_argument("--completion", help="the column of the responses, where its name is unusual")
-        command.add_argument(
-            "--answer", help="the column of the reference answers or tests, where its name is unusual"
-        )
-        command.add_argument(
-            "--extract", choices=sorted(EXTRACTORS), help="where the answer stands in a response"
-        )
+        command.add_argument("--answer", help="the column of the reference answers or tests, where its name is unusual")
+        command.add_argument("--extract", choices=sorted(EXTRACTORS), help="where the answer stands in a response")
     return parser
 
 
@@ -73,20 +63,15 @@ def _grade(rows: list[Answer], options: argparse.Namespace) -> int:
     verdicts = _verdicts(rows, options.grader, options.extract)
     out = options.output.open("w") if options.output else sys.stdout
     for row, verdict in zip(rows, verdicts, strict=True):
-        line = {
-            "where": row.where,
-            "score": verdict.score,
-            "reason": verdict.reason,
-            "failed": verdict.failed,
-        }
+        line = {"where": row.where, "score": verdict.score, "reason": verdict.reason, "failed": verdict.failed}
         print(json.dumps({**line, "answer": verdict.answer}), file=out)
     if options.output:
         out.close()
     right = sum(verdict.score == 1.0 for verdict in verdicts)
     print(f"{right} of {len(verdicts)} right", file=sys.stderr)
-    for reason, count in Counter(
-        verdict.reason.split(":")[0] for verdict in verdicts if not verdict.score
-    ).most_common(8):
+    for reason, count in Counter(verdict.reason.split(":")[0] for verdict in verdicts if not verdict.score).most_common(
+        8
+    ):
         print(f"{count:8} {reason}", file=sys.stderr)
     return 0
 
@@ -113,9 +98,7 @@ def _audit(rows: list[Answer], options: argparse.Namespace) -> int:
         raise ValueError(
             "math-verify is not installed: pip install rlvr-graders[math-verify], or --without-math-verify"
         )
-    result = audit(
-        rows, options.extract or "boxed", with_math_verify, lambda line: print(line, file=sys.stderr)
-    )
+    result = audit(rows, options.extract or "boxed", with_math_verify, lambda line: print(line, file=sys.stderr))
     print(text(result))
     if hint := advice(rows, options.extract or "boxed"):
         print(f"\n{hint}")

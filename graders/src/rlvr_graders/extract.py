@@ -31,9 +31,7 @@ _ANSWER_LINE = re.compile(
     r"(?:\b(?:is|are|would be|should be|must be)(?=[\s*_:=\uff1a])[\s*_]*[:=\uff1a]?|[:=\uff1a])[\s*_]*",
     re.IGNORECASE,
 )
-_DENIAL = re.compile(
-    r"\b(?:not|no|never|isn't|doubt|wrong|incorrect|if|unless|whether|maybe|perhaps)\b", re.IGNORECASE
-)
+_DENIAL = re.compile(r"\b(?:not|no|never|isn't|doubt|wrong|incorrect|if|unless|whether|maybe|perhaps)\b", re.IGNORECASE)
 _CHOSEN = re.compile(
     r"^[\s*_#>]*(?:(?:so|thus|hence|therefore|the|correct|final|right)\b[\s,]*)*(?:(?:option|choice|answer)\b)?[\s*_]*"
     r"(?P<letter>\(?[A-J]\)?)[\s*_]+is\s+(?:the\s+)?(?:correct|right|best)(?:\s+(?:answer|option|choice|one))?\W*$",
@@ -169,7 +167,5 @@ def extractor(extract: str | Extractor) -> Extractor:
     if callable(extract):
         return extract
     if extract not in EXTRACTORS:
-        raise ValueError(
-            f"extract={extract!r} is not known; use one of {sorted(EXTRACTORS)} or pass a callable"
-        )
+        raise ValueError(f"extract={extract!r} is not known; use one of {sorted(EXTRACTORS)} or pass a callable")
     return EXTRACTORS[extract]

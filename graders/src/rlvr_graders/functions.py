@@ -134,11 +134,7 @@ class ChoiceReward(AnswerReward):
     """1 where the right letter is chosen, else 0: `grade_choice` on the column `answer`."""
 
     def __init__(
-        self,
-        *,
-        column: str = "answer",
-        extract: str | Extractor = "boxed_or_line",
-        name: str = "choice_reward",
+        self, *, column: str = "answer", extract: str | Extractor = "boxed_or_line", name: str = "choice_reward"
     ) -> None:
         super().__init__(name, column, extract)
 

@@ -19,9 +19,7 @@ def reporter(progress: Progress, total: int, stack: ExitStack) -> Callable[[int]
     try:
         from rich.progress import Progress as Bar
     except ImportError as error:
-        raise ImportError(
-            "progress=True needs rich: pip install rich, or pass a function (done, total)"
-        ) from error
+        raise ImportError("progress=True needs rich: pip install rich, or pass a function (done, total)") from error
     bar = stack.enter_context(Bar())
     task = bar.add_task("grading", total=total)
     return lambda done: bar.update(task, completed=done)

@@ -20,11 +20,7 @@ GRADERS = ("math", "choice", "code", "math-verify")
 
 
 def compute_score(
-    data_source: str,
-    solution_str: str,
-    ground_truth: Any,
-    extra_info: dict[str, Any] | None = None,
-    **_: Any,
+    data_source: str, solution_str: str, ground_truth: Any, extra_info: dict[str, Any] | None = None, **_: Any
 ) -> dict[str, Any]:
     """{"score": 1 or 0, "acc": the same, "reason": the grader's words, "not_graded": 1 where it could not judge}.
 
@@ -42,24 +38,15 @@ def compute_score(
     elif grader == "code":
         from .code import grade_code
 
-        verdict = grade_code(
-            solution_str, _tests(ground_truth) if isinstance(ground_truth, str) else ground_truth
-        )
+        verdict = grade_code(solution_str, _tests(ground_truth) if isinstance(ground_truth, str) else ground_truth)
     else:
-        raise ValueError(
-            f"extra_info.grader={grader!r}: there is no such grader; give one of {', '.join(GRADERS)}"
-        )
+        raise ValueError(f"extra_info.grader={grader!r}: there is no such grader; give one of {', '.join(GRADERS)}")
     return as_score(verdict)
 
 
 def as_score(verdict: Verdict) -> dict[str, Any]:
     """A verdict as verl takes it."""
-    return {
-        "score": verdict.score,
-        "acc": verdict.score,
-        "reason": verdict.reason,
-        "not_graded": float(verdict.failed),
-    }
+    return {"score": verdict.score, "acc": verdict.score, "reason": verdict.reason, "not_graded": float(verdict.failed)}
 
 
 def row_settings(extra: dict[str, Any]) -> dict[str, Any]:

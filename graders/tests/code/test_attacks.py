@@ -117,9 +117,7 @@ JUDGES = {
     "fraction": FunctionTests("secret", (Call((0,), Fraction(1, 3)),)),
     "all of map": AssertionTests("secret", f"assert all(map(lambda p: secret(p[0]) == p[1], {PAIRS}))"),
     "list of map": AssertionTests("secret", f"assert list(map(secret, (0, 1))) == {[FIRST, SECOND]}"),
-    "zip of map": AssertionTests(
-        "secret", f"for p, q in zip({PAIRS}, map(secret, (0, 1))):\n    assert p[1] == q"
-    ),
+    "zip of map": AssertionTests("secret", f"for p, q in zip({PAIRS}, map(secret, (0, 1))):\n    assert p[1] == q"),
     "generator": AssertionTests("secret", f"assert all(secret(n) == want for n, want in {PAIRS})"),
 }
 RIGHT = f"def secret(n):\n    return [{FIRST!r}, {SECOND!r}][n]"

@@ -82,16 +82,7 @@ def test_a_program_sees_its_interpreter_and_nothing_else():
         "['bin', 'dev', 'etc', 'lib', 'lib64', 'packages', 'proc', 'root', 'tmp', 'usr']",
     ) or not os.path.islink("/lib")  # other systems have other folders
     prefix = os.path.realpath(sys.base_prefix)
-    for folder in (
-        "/usr/local",
-        "/usr/src",
-        "/usr/include",
-        "/usr/share/doc",
-        "/usr/sbin",
-        "/opt",
-        "/home",
-        "/var",
-    ):
+    for folder in ("/usr/local", "/usr/src", "/usr/include", "/usr/share/doc", "/usr/sbin", "/opt", "/home", "/var"):
         if not prefix.startswith(folder):
             assert seen(f"os.path.exists({folder!r})") == "False", folder
     assert seen("set(os.listdir('/usr/bin')) - {'setpriv', os.path.basename(sys.executable)}") == "set()"
@@ -175,8 +166,7 @@ POOLS = {
 def test_what_programs_do_with_processes_and_threads_works(name):
     settings = CodeSettings(memory_bytes=(2048 if name == "threads" else 512) << 20, seconds_per_test=30)
     assert (
-        grade_code(POOLS[name], FunctionTests("f", (Call((), sum(range(200))),)), settings=settings).reason
-        == "correct"
+        grade_code(POOLS[name], FunctionTests("f", (Call((), sum(range(200))),)), settings=settings).reason == "correct"
     )
 
 

@@ -105,9 +105,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize(
-    "wanted", [7, set(range(5000)), list(range(100_000)), Fraction(1, 3), Decimal("0.1")]
-)
+@pytest.mark.parametrize("wanted", [7, set(range(5000)), list(range(100_000)), Fraction(1, 3), Decimal("0.1")])
 @pytest.mark.parametrize("name", HOSTILE)
 def test_no_answer_takes_long_or_raises(name, wanted):
     """Every one of these took minutes, gigabytes or the whole batch, where it was compared as Python compares."""

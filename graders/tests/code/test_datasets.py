@@ -21,15 +21,7 @@ import zlib
 
 import pytest
 
-from rlvr_graders.code import (
-    AssertionTests,
-    Call,
-    FunctionTests,
-    Run,
-    StdioTests,
-    grade_code,
-    parse_tests,
-)
+from rlvr_graders.code import AssertionTests, Call, FunctionTests, Run, StdioTests, grade_code, parse_tests
 from rlvr_graders.code.cases import dump_tests
 from rlvr_graders.code.datasets import LEETCODE_PREAMBLE, evalplus_tests, livecodebench_tests
 
@@ -54,11 +46,7 @@ def test_humaneval():
 
 
 def test_mbpp():
-    row = {
-        "test_list": ["assert set(common((1, 2), (2, 3))) == {2}"],
-        "test_setup_code": "",
-        "challenge_test_list": [],
-    }
+    row = {"test_list": ["assert set(common((1, 2), (2, 3))) == {2}"], "test_setup_code": "", "challenge_test_list": []}
     tests = parse_tests(json.dumps(row))
     assert tests.entry_point == "common"
     assert grade_code("def common(a, b):\n    return tuple(set(a) & set(b))", tests).score == 1
@@ -84,13 +72,7 @@ def test_evalplus():
     assert tests.calls[1] == Call(((1, 2, 3), (3, 2)), (2, 3))
     assert grade_code("def similar_elements(a, b):\n    return [x for x in a if x in b]", tests).score == 1
     assert grade_code("def similar_elements(a, b):\n    return a", tests).score == 0
-    floats = {
-        **row,
-        "task_id": "HumanEval/4",
-        "entry_point": "third",
-        "plus_input": [[2.0]],
-        "base_input": [[1.0]],
-    }
+    floats = {**row, "task_id": "HumanEval/4", "entry_point": "third", "plus_input": [[2.0]], "base_input": [[1.0]]}
     floats["canonical_solution"] = "def third(x):\n    return x / 3\n"
     tests = evalplus_tests(floats)
     assert (tests.absolute_tolerance, tests.calls[0]) == (1e-6, Call((1.0,), 1 / 3))
@@ -101,18 +83,13 @@ def test_evalplus():
 def test_evalplus_accepts_any_root():
     prompt = "def poly(xs, x):\n    return sum(c * x**i for i, c in enumerate(xs))\n\n\ndef find_zero(xs):\n    '''A root.'''\n"
     row = {"task_id": "HumanEval/32", "prompt": prompt, "entry_point": "find_zero", "atol": 1e-4}
-    tests = evalplus_tests(
-        {**row, "canonical_solution": "", "base_input": [[[-4, 0, 1]]], "plus_input": [[[1, 2]]]}
-    )
+    tests = evalplus_tests({**row, "canonical_solution": "", "base_input": [[[-4, 0, 1]]], "plus_input": [[[1, 2]]]})
     right = "    return -0.5 if xs == [1, 2] else SIGN\n"
     for sign, score in (("2.0", 1), ("-2.0", 1), ("2.1", 0)):
         assert grade_code(right.replace("SIGN", sign), tests, prompt=prompt).score == score
 
 
-CASES = [
-    {"input": "1 2\n", "output": "3\n", "testtype": "stdin"},
-    {"input": "4 5", "output": "9", "testtype": "stdin"},
-]
+CASES = [{"input": "1 2\n", "output": "3\n", "testtype": "stdin"}, {"input": "4 5", "output": "9", "testtype": "stdin"}]
 
 
 def archive(value):
@@ -134,11 +111,7 @@ def test_livecodebench_standard_input():
 
 def test_livecodebench_function():
     case = {"input": '[3, 1]\n"up"', "output": "[1, 3]", "testtype": "functional"}
-    row = {
-        "public_test_cases": [case],
-        "private_test_cases": "[]",
-        "metadata": json.dumps({"func_name": "order"}),
-    }
+    row = {"public_test_cases": [case], "private_test_cases": "[]", "metadata": json.dumps({"func_name": "order"})}
     tests = livecodebench_tests(row)
     assert tests.calls == (Call(([3, 1], "up"), [1, 3]),)
     right = "class Solution:\n    def order(self, x: List[int], way: str) -> Tuple[int, ...]:\n        return tuple(sorted(x))"
@@ -155,31 +128,17 @@ def test_leetcodes_names_are_there_and_hide_nothing():
     names: dict = {}
     exec(LEETCODE_PREAMBLE, names)
     shadowed = [
-        name
-        for name in dir(builtins)
-        if not name.startswith("__") and names[name] is not getattr(builtins, name)
+        name for name in dir(builtins) if not name.startswith("__") and names[name] is not getattr(builtins, name)
     ]
     assert shadowed == []
     for module in (bisect, collections, copy, heapq, itertools, math, operator, random, re, string):
         assert names[module.__name__] is module
     assert names["Counter"] is collections.Counter
     assert names["OrderedDict"] is collections.OrderedDict
-    for name in (
-        "List",
-        "gcd",
-        "inf",
-        "bisect_left",
-        "heappush",
-        "lru_cache",
-        "accumulate",
-        "deepcopy",
-        "reduce",
-    ):
+    for name in ("List", "gcd", "inf", "bisect_left", "heappush", "lru_cache", "accumulate", "deepcopy", "reduce"):
         assert name in names
     case = {"inputs": [[2, 10, 1000]], "outputs": [24], "fn_name": "power"}
-    program = (
-        "class Solution:\n    def power(self, a: int, b: int, m: int) -> int:\n        return pow(a, b, m)"
-    )
+    program = "class Solution:\n    def power(self, a: int, b: int, m: int) -> int:\n        return pow(a, b, m)"
     assert grade_code(program, parse_tests(case)).reason == "correct"
 
 
@@ -212,9 +171,7 @@ def test_eurus():
 
 def test_records_as_json():
     for tests in (
-        FunctionTests(
-            "f", (Call(([1], "a"), {"k": None}, (2,)),), 1e-3, comparison="set", preamble="import math\n"
-        ),
+        FunctionTests("f", (Call(([1], "a"), {"k": None}, (2,)),), 1e-3, comparison="set", preamble="import math\n"),
         AssertionTests("f", "assert f(1) == 1", setup="x = 1", in_place=True),
         StdioTests((Run("a", "b"),), relative_tolerance=0.1),
     ):
@@ -236,18 +193,10 @@ def test_records_as_json():
         ({"kind": "stdio", "runs": [{"input": "", "output": ""}], "x": 1}, "a field too many"),
         ({"kind": "function", "entry_point": "f", "calls": []}, "check nothing"),
         ({"kind": "assertions", "entry_point": "f", "source": " "}, "check nothing"),
-        (
-            {"kind": "assertions", "entry_point": "f", "source": "assert ("},
-            "source of the tests of f is not Python",
-        ),
+        ({"kind": "assertions", "entry_point": "f", "source": "assert ("}, "source of the tests of f is not Python"),
         ({"kind": "assertions", "entry_point": "f(1)", "source": "1"}, "must be a function's name"),
         (
-            {
-                "kind": "function",
-                "entry_point": "f",
-                "calls": [{"arguments": [], "expected": 1}],
-                "comparison": "x",
-            },
+            {"kind": "function", "entry_point": "f", "calls": [{"arguments": [], "expected": 1}], "comparison": "x"},
             "comparison",
         ),
     ],

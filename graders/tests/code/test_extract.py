@@ -25,9 +25,7 @@ from rlvr_graders.code.syntax import parse
 
 
 def filled(style, code=CODE):
-    return (
-        style.replace("INDENTED", textwrap.indent(code, "    ")).replace("CODE", code).replace("WRONG", WRONG)
-    )
+    return style.replace("INDENTED", textwrap.indent(code, "    ")).replace("CODE", code).replace("WRONG", WRONG)
 
 
 def run(program, text=""):
@@ -70,17 +68,11 @@ def test_a_whole_program_is_found(name):
 
 def test_the_last_right_name_wins_even_where_it_is_wrong():
     assert extract_code(f"```python\n{CODE}```\nBetter:\n```python\n{WRONG}```", "vowels") == WRONG
-    assert (
-        extract_code("```python\ndef other(s):\n    return 1\n```", "vowels")
-        == "def other(s):\n    return 1\n"
-    )
+    assert extract_code("```python\ndef other(s):\n    return 1\n```", "vowels") == "def other(s):\n    return 1\n"
 
 
 def test_code_that_does_not_parse_is_still_the_answer():
-    assert (
-        extract_code("```python\ndef vowels(s)\n    return 0\n```", "vowels")
-        == "def vowels(s)\n    return 0\n"
-    )
+    assert extract_code("```python\ndef vowels(s)\n    return 0\n```", "vowels") == "def vowels(s)\n    return 0\n"
 
 
 # Programs with lines that are expressions or that bind names in a way of their own: what `answer` returns says whether all are kept.
@@ -157,24 +149,15 @@ def test_a_bare_program_keeps_the_line_it_fails_by(line):
             run(program)
 
 
-@pytest.mark.skipif(
-    "DELTA_RLVR_DATA" not in os.environ, reason="DELTA_RLVR_DATA names no folder of data sets"
-)
+@pytest.mark.skipif("DELTA_RLVR_DATA" not in os.environ, reason="DELTA_RLVR_DATA names no folder of data sets")
 def test_bare_solutions_of_humaneval_and_mbpp_are_found_whole():
     folder = Path(os.environ["DELTA_RLVR_DATA"], "code")
     with gzip.open(folder / "HumanEval.jsonl.gz", "rt") as lines:
-        rows = [
-            (row["prompt"] + row["canonical_solution"], row["entry_point"]) for row in map(json.loads, lines)
-        ]
+        rows = [(row["prompt"] + row["canonical_solution"], row["entry_point"]) for row in map(json.loads, lines)]
     for row in map(json.loads, (folder / "mbpp_plus.jsonl").read_text().splitlines()):
         rows += [(row["canonical_solution"], row["entry_point"])]
         rows += [(f"{row['canonical_solution']}\n\n{row['assertion']}\n", row["entry_point"])]
-    lost = [
-        entry
-        for program, entry in rows
-        for prose in PROSE
-        if said(filled(prose, program), entry) != said(program)
-    ]
+    lost = [entry for program, entry in rows for prose in PROSE if said(filled(prose, program), entry) != said(program)]
     assert lost == []
 
 

@@ -38,12 +38,8 @@ WRONG = "```python\ndef double(x):\n    return x ** 2\n```"
 def test_right_programs_pass_and_wrong_ones_fail(name):
     problem = PROBLEMS[name]
     programs = [*problem.right, *problem.wrong]
-    verdicts = grade_code_batch(
-        [f"```python\n{code}\n```" for code in programs], [problem.tests] * len(programs)
-    )
-    assert [verdict.score for verdict in verdicts] == [1.0] * len(problem.right) + [0.0] * len(
-        problem.wrong
-    ), verdicts
+    verdicts = grade_code_batch([f"```python\n{code}\n```" for code in programs], [problem.tests] * len(programs))
+    assert [verdict.score for verdict in verdicts] == [1.0] * len(problem.right) + [0.0] * len(problem.wrong), verdicts
     assert all(verdict.reason == "correct" for verdict in verdicts[: len(problem.right)])
 
 
@@ -55,10 +51,7 @@ def test_right_programs_pass_and_wrong_ones_fail(name):
         ("def double(x):\n    return x / 0", "raised ZeroDivisionError: division by zero (test 1 of 2)"),
         ("def double(x):\n    raise exit(0)", "ended before answering: it called exit (test 1 of 2)"),
         ("def double(x)\n    return 2 * x", "does not load: raised SyntaxError"),
-        (
-            "def triple(x):\n    return 3 * x",
-            "does not load: raised NameError: the program defines no function double",
-        ),
+        ("def triple(x):\n    return 3 * x", "does not load: raised NameError: the program defines no function double"),
         ("import numpy\ndef double(x):\n    return numpy.int64(2) * x", "correct"),
         ("double = lambda x: 'a' * 10**11", "ran out of memory (test 1 of 2)"),
         ("double = lambda x: 'a' * 10**8", "too much output: more than 16777216 bytes (test 1 of 2)"),
@@ -91,10 +84,7 @@ def test_no_exception_leaves_the_grader(monkeypatch, caplog):
     monkeypatch.setattr(grader, "answer_matches", breaks)
     metrics: dict[str, float] = {}
     rewards = code_reward(
-        ["p"] * 3,
-        [RIGHT, "def double(x):\n    return 7", RIGHT],
-        tests=[DOUBLE] * 3,
-        log_metric=metrics.__setitem__,
+        ["p"] * 3, [RIGHT, "def double(x):\n    return 7", RIGHT], tests=[DOUBLE] * 3, log_metric=metrics.__setitem__
     )
     assert rewards == [1.0, 0.0, 1.0]
     verdict = code_reward.last_verdicts[1]
@@ -110,9 +100,7 @@ def test_a_completion_without_code():
 
 
 def test_a_prompt_and_its_continuation():
-    prompt = (
-        'from math import pi\n\ndef area(r):\n    """Area of a circle.\n    >>> area(0)\n    0.0\n    """\n'
-    )
+    prompt = 'from math import pi\n\ndef area(r):\n    """Area of a circle.\n    >>> area(0)\n    0.0\n    """\n'
     tests = FunctionTests("area", (Call((2,), 12.566370614359172),), absolute_tolerance=1e-9)
     for completion, score in [
         ("    return pi * r * r\n", 1),
@@ -143,10 +131,7 @@ def test_exceptions_arrive_as_what_they_are():
     own = "class Negative(ValueError):\n    pass\ndef root(x):\n    raise Negative('negative')"
     assert grade_code(own, tests).score == 1
     assert grade_code(own.replace("ValueError", "KeyError"), tests).reason == "raised Negative: 'negative'"
-    assert (
-        grade_code(own.replace("(ValueError)", "(BaseException)"), tests).reason
-        == "raised Negative: negative"
-    )
+    assert grade_code(own.replace("(ValueError)", "(BaseException)"), tests).reason == "raised Negative: negative"
 
 
 def test_the_stand_in_is_a_function_of_that_name():
@@ -154,9 +139,7 @@ def test_the_stand_in_is_a_function_of_that_name():
     assert grade_code("def f(x):\n    return x", AssertionTests("f", source)).reason == "correct"
 
 
-@pytest.mark.parametrize(
-    "ending", ["n = input('n: ')", "assert double(2) == 5", "print(double(int(input())))"]
-)
+@pytest.mark.parametrize("ending", ["n = input('n: ')", "assert double(2) == 5", "print(double(int(input())))"])
 def test_what_a_program_does_behind_its_function_is_not_judged(ending):
     assert grade_code(f"def double(x):\n    return 2 * x\n{ending}", DOUBLE).reason == "correct"
     verdict = grade_code(f"{ending}\ndef double(x):\n    return 2 * x", DOUBLE)
@@ -176,9 +159,7 @@ def test_tests_that_call_nothing_judge_nothing():
 
 
 def test_tests_whose_setup_fails_say_so():
-    verdict = grade_code(
-        "def f():\n    return 1", AssertionTests("f", source="f()\n", setup="import no_such_thing\n")
-    )
+    verdict = grade_code("def f():\n    return 1", AssertionTests("f", source="f()\n", setup="import no_such_thing\n"))
     assert verdict.reason.startswith("the tests cannot run: their setup raised ModuleNotFoundError")
 
 
@@ -207,17 +188,13 @@ def test_the_time_limit_holds_in_any_thread():
 def test_the_limit_on_all_tests_together():
     tests = FunctionTests("f", tuple(Call((n,), n) for n in range(20)))
     settings = CodeSettings(seconds_per_test=0.9, seconds_total=1.0)
-    verdict = grade_code(
-        "import time\ndef f(x):\n    time.sleep(0.2)\n    return x", tests, settings=settings
-    )
+    verdict = grade_code("import time\ndef f(x):\n    time.sleep(0.2)\n    return x", tests, settings=settings)
     assert verdict.reason.startswith("timed out")
 
 
 def test_batch_keeps_order_and_reports_progress():
     seen: list[tuple[int, int]] = []
-    verdicts = grade_code_batch(
-        [RIGHT, WRONG, "nothing", RIGHT], [DOUBLE] * 4, progress=lambda *at: seen.append(at)
-    )
+    verdicts = grade_code_batch([RIGHT, WRONG, "nothing", RIGHT], [DOUBLE] * 4, progress=lambda *at: seen.append(at))
     assert [verdict.score for verdict in verdicts] == [1, 0, 0, 1]
     assert seen[-1] == (4, 4)
     with pytest.raises(ValueError, match="4 completions and 1 tests"):
@@ -263,14 +240,8 @@ def test_trl_reward_function():
     reward = pickle.loads(pickle.dumps(code_reward))
     metrics: dict[str, float] = {}
     assert reward(**given, **columns, log_metric=metrics.__setitem__) == [1.0, 0.0, 1.0]
-    assert [verdict.reason for verdict in reward.last_verdicts] == [
-        "correct",
-        "wrong answer on test 2 of 2",
-        "correct",
-    ]
-    assert metrics == dict.fromkeys(
-        ("code_reward/no_code", "code_reward/timed_out", "code_reward/not_graded"), 0.0
-    )
+    assert [verdict.reason for verdict in reward.last_verdicts] == ["correct", "wrong answer on test 2 of 2", "correct"]
+    assert metrics == dict.fromkeys(("code_reward/no_code", "code_reward/timed_out", "code_reward/not_graded"), 0.0)
     assert code_reward.__name__ == "code_reward"
     other = CodeReward(CodeSettings(packages=()), column="cases", name="other")
     assert other(["p"], [RIGHT], cases=[DOUBLE]) == [1.0]

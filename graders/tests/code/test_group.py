@@ -24,11 +24,7 @@ needs_group = pytest.mark.skipif(group._parent() is None, reason="no control gro
         ("4:memory:/jobs/7\n0::/\n", VERSION_1.format(root="/"), ["/sys/fs/cgroup/memory/jobs/7"]),
         # In a container: what is mounted is its own group, and the path is the whole machine's.
         ("4:memory:/docker/ab\n0::/\n", VERSION_1.format(root="/docker/ab"), ["/sys/fs/cgroup/memory"]),
-        (
-            "0::/user.slice/run-1.scope\n",
-            VERSION_2.format(root="/"),
-            ["/sys/fs/cgroup/user.slice/run-1.scope"],
-        ),
+        ("0::/user.slice/run-1.scope\n", VERSION_2.format(root="/"), ["/sys/fs/cgroup/user.slice/run-1.scope"]),
         ("0::/\n", VERSION_2.format(root="/"), ["/sys/fs/cgroup"]),
         ("0::/other\n", VERSION_2.format(root="/docker/ab"), []),  # not mounted here
         ("2:cpu:/\n", "", []),

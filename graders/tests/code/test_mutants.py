@@ -118,12 +118,8 @@ def test_mbpp_plus_canonical_solutions():
 
     with ThreadPoolExecutor(2) as pool:
         tests = list(pool.map(prepare, problems))
-    failed = {
-        row["task_id"]: test for row, test in zip(problems, tests, strict=True) if isinstance(test, str)
-    }
-    usable = [
-        (row, test) for row, test in zip(problems, tests, strict=True) if isinstance(test, FunctionTests)
-    ]
+    failed = {row["task_id"]: test for row, test in zip(problems, tests, strict=True) if isinstance(test, str)}
+    usable = [(row, test) for row, test in zip(problems, tests, strict=True) if isinstance(test, FunctionTests)]
     verdicts = grade_code_batch(
         [f"```python\n{row['canonical_solution']}\n```" for row, _ in usable],
         [test for _, test in usable],
@@ -175,9 +171,7 @@ def test_mbpp_mutants_by_their_values():
         plain = list(pool.map(plain_harness, sources))
     verdicts = grade_code_batch(programs, tests, settings=settings)
     wrong = [
-        (row["task_id"], verdict)
-        for row, verdict, passed in zip(prepared, verdicts, plain, strict=True)
-        if not passed
+        (row["task_id"], verdict) for row, verdict, passed in zip(prepared, verdicts, plain, strict=True) if not passed
     ]
     print(f"{len(programs)} mutants: {len(wrong)} wrong")
     assert [task for task, verdict in wrong if verdict.score] == []

@@ -63,26 +63,10 @@ def test_plain_values_come_back(value):
 
 @settings(max_examples=300, deadline=None)
 @given(
-    st.binary(max_size=60)
-    | st.lists(st.sampled_from(b"NTFiflsbcItSzdmrqxkgoD0123456789:;,-a"), max_size=40).map(bytes)
+    st.binary(max_size=60) | st.lists(st.sampled_from(b"NTFiflsbcItSzdmrqxkgoD0123456789:;,-a"), max_size=40).map(bytes)
 )
 def test_any_other_bytes_are_refused_or_plain(data):
-    plain = (
-        int,
-        float,
-        complex,
-        str,
-        bytes,
-        list,
-        tuple,
-        dict,
-        set,
-        frozenset,
-        bool,
-        type(None),
-        range,
-        Opaque,
-    )
+    plain = (int, float, complex, str, bytes, list, tuple, dict, set, frozenset, bool, type(None), range, Opaque)
     rare = (decimal.Decimal, fractions.Fraction, collections.deque, type({}.keys()), type(iter([])))
     dates = (datetime.date, datetime.time, datetime.datetime, datetime.timedelta)
     try:

@@ -76,11 +76,7 @@ def pairs(generator: random.Random, three: int = 0) -> Iterator[tuple[str, str]]
             core, depth = generator.choice(CORES), generator.choice(DEPTHS[1:])
             text = nest([one, other], depth, core, generator.choice([190, 390, LIMIT]))
             yield generator.choice(
-                [
-                    (text, text.replace(core, "2", 1)),
-                    ("\\frac{1}{2}", text),
-                    (text, nest([other, one], depth, core)),
-                ]
+                [(text, text.replace(core, "2", 1)), ("\\frac{1}{2}", text), (text, nest([other, one], depth, core))]
             )
     for _ in range(three):
         chosen = generator.sample(CONSTRUCTS, generator.randint(3, 6))
@@ -93,9 +89,7 @@ def pairs(generator: random.Random, three: int = 0) -> Iterator[tuple[str, str]]
 def main() -> None:
     from rlvr_graders import grade_math
 
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--three", type=int, default=0, help="nests of three to six constructs, as many")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--timeout", type=float, default=1.0, help="the limit of each call, in seconds")
@@ -109,9 +103,7 @@ def main() -> None:
             continue
         cpu, wall = time.thread_time(), time.monotonic()
         verdict = grade_math(f"\\boxed{{{prediction}}}", reference, timeout=arguments.timeout)
-        rows.append(
-            (time.thread_time() - cpu, time.monotonic() - wall, reference, prediction, verdict.reason)
-        )
+        rows.append((time.thread_time() - cpu, time.monotonic() - wall, reference, prediction, verdict.reason))
         reasons += verdict.failed and "reference" not in verdict.reason
     print(f"{len(rows)} pairs, {reasons} that the grader could not judge within {arguments.timeout} s")
     for name, at in (("of the calling process", 0), ("of the whole call", 1)):

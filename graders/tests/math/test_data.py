@@ -17,9 +17,7 @@ import pytest
 from rlvr_graders import grade_math_batch
 
 FOLDER = os.environ.get("DELTA_RLVR_DATA")
-pytestmark = pytest.mark.skipif(
-    FOLDER is None, reason="DELTA_RLVR_DATA does not name a folder of problem sets"
-)
+pytestmark = pytest.mark.skipif(FOLDER is None, reason="DELTA_RLVR_DATA does not name a folder of problem sets")
 SETS = ("aime24", "aime25", "hmmt25_feb", "math500", "gsm8k_test", "gsm8k_train")
 
 # Different spellings of one answer among the references of MATH-500: equal although the text differs.
@@ -49,9 +47,7 @@ def fractions(answer: str) -> str:
 
 
 def with_unit(answer: str) -> str:
-    return (
-        answer + r"\text{ units}" if re.fullmatch(r"-?[\d.,/]+|-?\\d?frac\{\d+\}\{\d+\}", answer) else answer
-    )
+    return answer + r"\text{ units}" if re.fullmatch(r"-?[\d.,/]+|-?\\d?frac\{\d+\}\{\d+\}", answer) else answer
 
 
 REWRITES: dict[str, Callable[[str], str]] = {
@@ -63,9 +59,7 @@ REWRITES: dict[str, Callable[[str], str]] = {
     "full stop": lambda answer: answer + ".",
     "dollar signs": lambda answer: f"${answer}$",
     "display style": lambda answer: rf"\displaystyle {answer}\,",
-    "trailing text": lambda answer: (
-        answer + r"\text{ in total}" if re.fullmatch(r"-?[\d.,]+", answer) else answer
-    ),
+    "trailing text": lambda answer: answer + r"\text{ in total}" if re.fullmatch(r"-?[\d.,]+", answer) else answer,
 }
 
 
@@ -75,9 +69,7 @@ def test_the_reference_and_its_surface_rewrites_score_one(name: str, rewrite: st
     answers = references(name)
     completions = [f"We get\n\\[\\boxed{{{REWRITES[rewrite](answer)}}}\\]" for answer in answers]
     verdicts = grade_math_batch(completions, answers)
-    wrong = [
-        (c, a, v.reason) for c, a, v in zip(completions, answers, verdicts, strict=True) if v.score != 1.0
-    ]
+    wrong = [(c, a, v.reason) for c, a, v in zip(completions, answers, verdicts, strict=True) if v.score != 1.0]
     assert wrong == []
 
 
@@ -86,11 +78,7 @@ def test_the_reference_and_its_surface_rewrites_score_one(name: str, rewrite: st
 def test_the_reference_of_another_row_scores_zero(name: str, shift: int) -> None:
     answers = references(name)
     others = answers[shift:] + answers[:shift]
-    rows = [
-        (a, b)
-        for a, b in zip(answers, others, strict=True)
-        if a != b and frozenset({a, b}) not in SAME_ANSWER
-    ]
+    rows = [(a, b) for a, b in zip(answers, others, strict=True) if a != b and frozenset({a, b}) not in SAME_ANSWER]
     assert len(rows) > 0.9 * len(answers)
     verdicts = grade_math_batch([f"\\boxed{{{other}}}" for _, other in rows], [answer for answer, _ in rows])
     assert [row for row, verdict in zip(rows, verdicts, strict=True) if verdict.score != 0.0] == []
@@ -99,9 +87,7 @@ def test_the_reference_of_another_row_scores_zero(name: str, shift: int) -> None
 @pytest.mark.slow
 def test_no_two_different_references_of_math500_are_mistaken_for_each_other() -> None:
     """All pairs of the references that are not plain numbers."""
-    answers = sorted(
-        {a for n in ("math500", "hmmt25_feb") for a in references(n) if not re.fullmatch(r"-?[\d.,]+", a)}
-    )
+    answers = sorted({a for n in ("math500", "hmmt25_feb") for a in references(n) if not re.fullmatch(r"-?[\d.,]+", a)})
     rows = [(a, b) for a in answers for b in answers if a != b]
     verdicts = grade_math_batch([f"\\boxed{{{b}}}" for _, b in rows], [a for a, _ in rows])
     equal = {frozenset(row) for row, verdict in zip(rows, verdicts, strict=True) if verdict.score}

@@ -95,16 +95,10 @@ def test_any_reference_is_judged(reference: str, prediction: str) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(
-    samples,
-    st.text(max_size=20),
-    st.sampled_from(["<think>", "</think>", "Answer: ", "#### ", "The answer is ", ""]),
+    samples, st.text(max_size=20), st.sampled_from(["<think>", "</think>", "Answer: ", "#### ", "The answer is ", ""])
 )
 def test_any_completion_has_its_answer_or_none(answer: str, prose: str, mark: str) -> None:
-    for completion in (
-        f"{prose}\\boxed{{{answer}}}{mark}",
-        f"{mark}{answer}",
-        f"{prose}{mark}\\boxed{{{answer}",
-    ):
+    for completion in (f"{prose}\\boxed{{{answer}}}{mark}", f"{mark}{answer}", f"{prose}{mark}\\boxed{{{answer}"):
         for extract in EXTRACTORS.values():
             assert extract(completion) is None or isinstance(extract(completion), str)
         assert not grade_choice(completion, "C").failed
@@ -184,9 +178,7 @@ def random_samples(count: int, seed: int) -> Iterator[tuple[str, str]]:
         for _ in range(generator.randint(1, 4)):
             at = generator.randint(0, len(text))
             until = min(len(text), at + generator.randint(0, 6))
-            middle = generator.choice(
-                ["", generator.choice(PIECES), text[at:until] * 2, generator.choice(REAL)[:12]]
-            )
+            middle = generator.choice(["", generator.choice(PIECES), text[at:until] * 2, generator.choice(REAL)[:12]])
             text = text[:at] + middle + (text[until:] if generator.random() < 0.8 else "")
         yield reference, text
 
@@ -208,8 +200,6 @@ def test_100_000_gradings_as_a_run_calls_them() -> None:
         )
         assert len(verdicts) == len(rows)
         failed += [
-            (row, v.reason)
-            for row, v in zip(rows, verdicts, strict=True)
-            if v.failed and "reference" not in v.reason
+            (row, v.reason) for row, v in zip(rows, verdicts, strict=True) if v.failed and "reference" not in v.reason
         ]
     assert failed == []

@@ -28,9 +28,7 @@ def graded_table(name: str) -> list[tuple[tuple[str, str], Verdict]]:
 
 
 def graded(rows: list[tuple[str, str]]) -> list[Verdict]:
-    return grade_math_batch(
-        [f"Hence it is $\\boxed{{{given}}}$." for _, given in rows], [asked for asked, _ in rows]
-    )
+    return grade_math_batch([f"Hence it is $\\boxed{{{given}}}$." for _, given in rows], [asked for asked, _ in rows])
 
 
 def test_equivalent_pairs_all_score_one() -> None:
@@ -126,9 +124,7 @@ def test_a_box_in_an_unfinished_thought_does_not_count() -> None:
 
 
 def test_a_space_before_the_closing_brace() -> None:
-    assert (
-        grade_math("\\boxed{5\\ }", "5").score == 1.0
-    )  # the last backslash stands alone once spaces are stripped
+    assert grade_math("\\boxed{5\\ }", "5").score == 1.0  # the last backslash stands alone once spaces are stripped
 
 
 def test_numbers_as_references() -> None:

@@ -73,9 +73,7 @@ def test_hostile_answers_get_a_verdict_within_the_limit() -> None:
         assert seconds < 0.3 + 20, f"{name} took {seconds:.1f} s"
         assert verdict.score == 0.0, name
         assert verdict.reason, name
-        assert grade_math(*NEXT).score == 1.0, (
-            f"the sample after {name!r} was not graded: {grade_math(*NEXT)}"
-        )
+        assert grade_math(*NEXT).score == 1.0, f"the sample after {name!r} was not graded: {grade_math(*NEXT)}"
 
 
 def test_an_overrun_is_killed_on_time_from_any_thread() -> None:
@@ -91,9 +89,7 @@ def test_an_overrun_is_killed_on_time_from_any_thread() -> None:
     thread = threading.Thread(target=work)
     thread.start()
     thread.join(60)
-    assert signal.getsignal(signal.SIGALRM) is handler, (
-        "the caller's signal handlers are not the grader's to touch"
-    )
+    assert signal.getsignal(signal.SIGALRM) is handler, "the caller's signal handlers are not the grader's to touch"
     ((seconds, reason),) = results
     assert reason == "timed out after 0.7 s"
     assert 0.7 <= seconds < 10
@@ -102,9 +98,7 @@ def test_an_overrun_is_killed_on_time_from_any_thread() -> None:
 def test_many_threads_share_the_workers() -> None:
     with ThreadPoolExecutor(8) as threads:
         jobs = [threads.submit(grade_math, *NEXT) for _ in range(24)]
-        jobs += [
-            threads.submit(grade_math, rf"\boxed{{\sqrt{{{n}}}+x}}", r"\sqrt{2}+x") for n in range(3, 19)
-        ]
+        jobs += [threads.submit(grade_math, rf"\boxed{{\sqrt{{{n}}}+x}}", r"\sqrt{2}+x") for n in range(3, 19)]
         scores = [job.result().score for job in jobs]
     assert scores == [1.0] * 24 + [0.0] * 16
     assert len(shared_pool().pids()) <= shared_pool().size + 1, "the spare one"
@@ -188,9 +182,7 @@ main(int(sys.argv[1]), sys.argv[2])
     try:
         verdict = grade_math(*NEXT)
         assert verdict.score == score
-        assert score or (
-            verdict.failed and "no grading worker could start: killed by signal 9" in verdict.reason
-        )
+        assert score or (verdict.failed and "no grading worker could start: killed by signal 9" in verdict.reason)
     finally:
         pool.close()
 
@@ -220,17 +212,13 @@ SLOW = r"\boxed{{\zeta(\frac{{1}}{{2}}+10^{{14}}i)}}"
 def script(body: str, preamble: str = "") -> subprocess.CompletedProcess[str]:
     source = SCRIPT.format(body=body, preamble=preamble)
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.run(
-        [sys.executable, "-c", source], capture_output=True, text=True, timeout=120, env=environment
-    )
+    return subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=120, env=environment)
 
 
 def gone(pids: list[int], seconds: float = 5.0) -> bool:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        if not any(
-            psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE for pid in pids
-        ):
+        if not any(psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE for pid in pids):
             return True
         time.sleep(0.05)
     return False

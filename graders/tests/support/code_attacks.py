@@ -335,15 +335,10 @@ ATTACKS = {
         "def secret(n):\n    while True:\n        try:\n            while True: pass\n        except BaseException: pass",
         TIMED_OUT,
     ),
-    "endless iterator": Attack(
-        "import itertools\ndef secret(n): return itertools.count()", "raised WireError"
-    ),
-    "value with a loop": Attack(
-        "def secret(n):\n    x = []\n    x.append(x)\n    return x", "raised WireError"
-    ),
+    "endless iterator": Attack("import itertools\ndef secret(n): return itertools.count()", "raised WireError"),
+    "value with a loop": Attack("def secret(n):\n    x = []\n    x.append(x)\n    return x", "raised WireError"),
     "value that loops when looked at": Attack(
-        "class Slow:\n    def __bool__(self):\n        while True: pass\ndef secret(n): return Slow()",
-        TIMED_OUT,
+        "class Slow:\n    def __bool__(self):\n        while True: pass\ndef secret(n): return Slow()", TIMED_OUT
     ),
     "output flood": Attack(
         "def secret(n):\n    import time\n    end = time.time() + 0.3\n"
@@ -423,9 +418,7 @@ ATTACKS = {
         "                except OSError: pass\n",
         WRONG,
     ),
-    "stops itself": Attack(
-        "def secret(n):\n    import signal\n    os.kill(os.getpid(), signal.SIGSTOP)", TIMED_OUT
-    ),
+    "stops itself": Attack("def secret(n):\n    import signal\n    os.kill(os.getpid(), signal.SIGSTOP)", TIMED_OUT),
     "deletes its folder": Attack(
         "def secret(n):\n    import shutil\n    for path in (os.getcwd(), '/tmp', '/dev/shm', '/packages', sys.prefix + '/bin'):\n"
         "        shutil.rmtree(path, ignore_errors=True)\n",
@@ -438,8 +431,7 @@ PROGRAM_ATTACKS = {
     "exit(0)": Attack("exit(0)", WRONG),
     "os._exit(0)": Attack("os._exit(0)", WRONG),
     "prints the expected format": Attack(
-        "print('OK'); print('{\"passed\": true}'); print('SECRET-' + '0' * 32); os.write(2, b'correct')",
-        WRONG,
+        "print('OK'); print('{\"passed\": true}'); print('SECRET-' + '0' * 32); os.write(2, b'correct')", WRONG
     ),
     "forged output": Attack("forge(('output', 0, 'ended', 0, b'x', b''), ('passed', 1))", WRONG),
     "writes to the pipe of its supervisor": Attack(
@@ -451,8 +443,7 @@ PROGRAM_ATTACKS = {
         "",
     ),
     "reads memory of its supervisor": Attack(
-        "try: print(search(open(f'/proc/{os.getppid()}/mem', 'rb', 0).read()))\nexcept OSError as e: print(e)",
-        WRONG,
+        "try: print(search(open(f'/proc/{os.getppid()}/mem', 'rb', 0).read()))\nexcept OSError as e: print(e)", WRONG
     ),
     "output flood": Attack("while True: print('x' * 1000000)", "too much output"),
     "error flood": Attack("while True: os.write(2, b'x' * 1000000)", TIMED_OUT),
@@ -465,9 +456,7 @@ PROGRAM_ATTACKS = {
         WRONG,
     ),
     "kills its supervisor": Attack("import signal\nos.kill(os.getppid(), signal.SIGKILL)\nprint('x')", ENDED),
-    "stops its supervisor": Attack(
-        "import signal\nos.kill(os.getppid(), signal.SIGSTOP)\nprint('x')", TIMED_OUT
-    ),
+    "stops its supervisor": Attack("import signal\nos.kill(os.getppid(), signal.SIGSTOP)\nprint('x')", TIMED_OUT),
     "deletes its folder": Attack("import shutil\nshutil.rmtree('/tmp', ignore_errors=True)", WRONG),
 }
 

@@ -23,13 +23,7 @@ COMPARISONS = {
     ast.In: ast.NotIn,
     ast.NotIn: ast.In,
 }
-OPERATORS = {
-    ast.Add: ast.Sub,
-    ast.Sub: ast.Add,
-    ast.Mult: ast.Add,
-    ast.FloorDiv: ast.Mult,
-    ast.Mod: ast.FloorDiv,
-}
+OPERATORS = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.FloorDiv: ast.Mult, ast.Mod: ast.FloorDiv}
 ORDERED = (ast.Sub, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow)
 
 
@@ -56,9 +50,7 @@ def changes(node: ast.AST) -> Iterator[tuple[str, object]]:
 def mutants(source: str, count: int, seed: int) -> list[tuple[str, str]]:
     """Up to `count` different (what, source), chosen by the seed."""
     tree = ast.parse(source)
-    sites = [
-        (number, which) for number, node in enumerate(ast.walk(tree)) for which, _ in enumerate(changes(node))
-    ]
+    sites = [(number, which) for number, node in enumerate(ast.walk(tree)) for which, _ in enumerate(changes(node))]
     random.Random(seed).shuffle(sites)
     made: dict[str, str] = {}
     for number, which in sites:
@@ -81,9 +73,7 @@ def plain_harness(program: str, seconds: float = 8.0) -> bool:
     quiet = subprocess.DEVNULL
     try:
         return (
-            subprocess.run(
-                command, stdin=quiet, stdout=quiet, stderr=quiet, timeout=seconds, check=False
-            ).returncode
+            subprocess.run(command, stdin=quiet, stdout=quiet, stderr=quiet, timeout=seconds, check=False).returncode
             == 0
         )
     except subprocess.TimeoutExpired:

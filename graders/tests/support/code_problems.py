@@ -37,19 +37,12 @@ PROBLEMS = {
         ("def group(words):\n    return {len(w): [w] for w in words}", "def group(words):\n    return {}"),
     ),
     "two smallest, as LeetCode asks": Problem(
-        FunctionTests(
-            "twoSmallest",
-            (Call(([3, 1, 2],), [1, 2]),),
-            tuples_as_lists=True,
-        ),
+        FunctionTests("twoSmallest", (Call(([3, 1, 2],), [1, 2]),), tuples_as_lists=True),
         (
             "class Solution:\n    def twoSmallest(self, x: List[int]) -> List[int]:\n        return sorted(x)[:2]",
             "class Solution:\n    def twoSmallest(self, x):\n        a, b, *_ = sorted(x)\n        return a, b",
         ),
-        (
-            "class Solution:\n    def twoSmallest(self, x):\n        return sorted(x)[-2:]",
-            "class Solution:\n    pass",
-        ),
+        ("class Solution:\n    def twoSmallest(self, x):\n        return sorted(x)[-2:]", "class Solution:\n    pass"),
     ),
     "reverse words, by assertions": Problem(
         AssertionTests(

@@ -59,9 +59,7 @@ class Engine:
             for settings in dict.fromkeys(entry[0] for entry in batch):
                 self._sample(settings, [entry[1:] for entry in batch if entry[0] == settings])
 
-    def _sample(
-        self, settings: EvaluationSettings, entries: list[tuple[SampleRequest, Future[Completion]]]
-    ) -> None:
+    def _sample(self, settings: EvaluationSettings, entries: list[tuple[SampleRequest, Future[Completion]]]) -> None:
         try:
             sampler = LocalSampler(self.model, self.tokenizer, settings)
             completions = sampler.complete([request for request, _ in entries])

@@ -61,13 +61,8 @@ def token_weights(
     """
     rule = get_method(method).rule
     for name in arrays:
-        require(
-            name in TOKEN_ARRAYS,
-            f"{name}: there is no such array per token; there are {', '.join(TOKEN_ARRAYS)}",
-        )
-    require(
-        rewards is None or groups is not None, "rewards: they are compared within groups; pass groups= too"
-    )
+        require(name in TOKEN_ARRAYS, f"{name}: there is no such array per token; there are {', '.join(TOKEN_ARRAYS)}")
+    require(rewards is None or groups is not None, "rewards: they are compared within groups; pass groups= too")
     given = {name: values for name, values in {"logps": logps, **arrays}.items() if values is not None}
     have = {*given, *(() if groups is None else ("groups",))}
     for need in rule.needs:
@@ -96,9 +91,7 @@ def token_weights(
             require(bool(shared.isfinite().all()), "rewards: not finite (NaN or inf)")
         stream = CreditStream(rule, temperature=temperature, process_group=reducer, device=device)
         packed: dict[str, Any] = {
-            name: layout.packed(name, values).to(device)[valid]
-            for name, values in given.items()
-            if name in rule.needs
+            name: layout.packed(name, values).to(device)[valid] for name, values in given.items() if name in rule.needs
         }
         stream.add(None, lengths=lengths, **packed)
     except ValueError as error:
@@ -118,9 +111,9 @@ def response_advantages(
     response_lengths: Int[Tensor, " batch"],
 ) -> Float[Tensor, " batch"]:
     """A_i of each response from token advantages, packed response by response; 0 where a response has no valid token."""
-    row = torch.repeat_interleave(
-        torch.arange(len(response_lengths), device=response_mask.device), response_lengths
-    )[response_mask]
+    row = torch.repeat_interleave(torch.arange(len(response_lengths), device=response_mask.device), response_lengths)[
+        response_mask
+    ]
     values = advantages[response_mask]
     shared = torch.zeros(len(response_lengths), dtype=values.dtype, device=values.device)
     shared[row] = values
@@ -143,16 +136,12 @@ class _Layout:
         first = mask[0] if self.listed and len(mask) else mask
         self.numpy = not isinstance(first, Tensor)
         if self.listed:
-            require(
-                all(np.ndim(row) == 1 for row in mask), "mask: a list needs one array [time] per response"
-            )
+            require(all(np.ndim(row) == 1 for row in mask), "mask: a list needs one array [time] per response")
             self.lengths = torch.tensor([len(row) for row in mask], dtype=torch.int64)
         else:
             self.shape = tuple(np.shape(mask))
             if len(self.shape) != 2:
-                raise ValueError(
-                    f"mask: shape {self.shape} does not fit; [batch, time] is needed, or a list of [time]"
-                )
+                raise ValueError(f"mask: shape {self.shape} does not fit; [batch, time] is needed, or a list of [time]")
             self.lengths = torch.full(self.shape[:1], self.shape[1])
 
     def packed(self, name: str, values: Array) -> Tensor:
@@ -235,9 +224,7 @@ def _reducer(ranks: Any, device: torch.device) -> Reducer:
     return GatheringReducer(ranks, device) if callable(ranks) else Reducer(ranks, device)
 
 
-def _alike(
-    rewards: Float[Tensor, " batch"], groups: Int[Tensor, " batch"], reducer: Reducer
-) -> Bool[Tensor, " batch"]:
+def _alike(rewards: Float[Tensor, " batch"], groups: Int[Tensor, " batch"], reducer: Reducer) -> Bool[Tensor, " batch"]:
     """Which responses are of a group whose rewards, over all ranks, are equal."""
     all_groups, all_rewards = reducer.gather(groups), reducer.gather(rewards)
     alike = rewarded_alike(all_rewards, all_groups.unique(return_inverse=True)[1])

@@ -36,9 +36,7 @@ class Engine:
 
 TRL = Engine("TRL", _POLICY | {"hidden", "head", RATIO, GATE}, "DeltaTrainer, `delta-rlvr train`")
 VERL_FSDP2 = Engine(
-    "verl (fsdp2)",
-    _POLICY | {"hidden", "head", RATIO, GATE},
-    "trainer_mode=delta_sync or the classic trainer",
+    "verl (fsdp2)", _POLICY | {"hidden", "head", RATIO, GATE}, "trainer_mode=delta_sync or the classic trainer"
 )
 VERL_FSDP = Engine("verl (fsdp)", VERL_FSDP2.gives - {"head"}, VERL_FSDP2.where)
 VERL_ANY = Engine("verl (any strategy and mode)", _POLICY | {GATE}, "trainer_mode=delta_sync, delta_*_async")
@@ -72,9 +70,7 @@ def missing(method: Method, engine: Engine) -> Iterator[str]:
     """What the method needs and the engine does not give, each with the engines that do."""
     for name in method.rule.needs:
         if name not in NEEDS:
-            raise RuleError(
-                f"method {method.name!r} needs {name!r}, which nobody knows; needs are {', '.join(NEEDS)}"
-            )
+            raise RuleError(f"method {method.name!r} needs {name!r}, which nobody knows; needs are {', '.join(NEEDS)}")
     for name, words in needs_of(method).items():
         if name not in engine.gives:
             others = [one.name for one in ENGINES if name in one.gives]

@@ -61,9 +61,7 @@ def running_weights(
             f"method {method!r} has no running form: it needs the whole batch at once (delta_rlvr.token_weights); "
             "delta-scalar has one"
         )
-    require(
-        logps.dim() == 1, f"logps: shape {tuple(logps.shape)} does not fit; one response's [time] is needed"
-    )
+    require(logps.dim() == 1, f"logps: shape {tuple(logps.shape)} does not fit; one response's [time] is needed")
     mask = torch.ones_like(logps, dtype=torch.bool) if mask is None else mask
     require_shape("mask", mask, tuple(logps.shape), "[time]")
     require_mask(mask)

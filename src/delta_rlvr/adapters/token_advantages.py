@@ -44,8 +44,6 @@ class TokenAdvantages(Tensor):
 
 def for_loss(advantages: Tensor, compute_loss: Callable[..., Any]) -> Tensor:
     """The advantages as this loss takes them."""
-    if advantages.dim() == 1 or takes_token_advantages(
-        inspect.unwrap(getattr(compute_loss, "__func__", compute_loss))
-    ):
+    if advantages.dim() == 1 or takes_token_advantages(inspect.unwrap(getattr(compute_loss, "__func__", compute_loss))):
         return advantages
     return advantages.as_subclass(TokenAdvantages)

@@ -83,9 +83,7 @@ def _rates(text: str) -> list[float]:
         try:
             rates.append(float(word))
         except ValueError:
-            raise ValueError(
-                f"--learning-rates {text}: {word!r} is not a number; write 5e-6,1e-5,2e-5"
-            ) from None
+            raise ValueError(f"--learning-rates {text}: {word!r} is not a number; write 5e-6,1e-5,2e-5") from None
     return rates
 
 

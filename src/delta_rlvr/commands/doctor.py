@@ -21,9 +21,7 @@ def run(arguments: list[str]) -> int:
 
         checks.wording = as_flags
         words = [*(["--config", own.config] if own.config else []), *rest]
-        code = look_at_run(
-            lambda: read_request(words), steps=not own.no_steps, processes=own.processes, checks=checks
-        )
+        code = look_at_run(lambda: read_request(words), steps=not own.no_steps, processes=own.processes, checks=checks)
     print(checks.verdict())
     return code if checks.problems else ExitCode.DONE
 
@@ -36,9 +34,7 @@ def _look_at_launch(config: str, words: list[str], checks: Checklist) -> ExitCod
     if launch is None:
         return None
     if words and isinstance(launch, dict):
-        raise ValueError(
-            f"{words[0]}: further settings go with a file of overrides; write them into {config}"
-        )
+        raise ValueError(f"{words[0]}: further settings go with a file of overrides; write them into {config}")
     look_at_launch([*launch, *words] if isinstance(launch, list) else launch, checks)
     return ExitCode.BAD_INPUT
 
@@ -54,9 +50,7 @@ def own_options(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--processes", type=int, default=1)
     own, rest = parser.parse_known_args(words)
     if own.config is not None and not Path(own.config).is_file():
-        raise FileNotFoundError(
-            f"{own.config}: there is no such file; give a settings file, or options of train"
-        )
+        raise FileNotFoundError(f"{own.config}: there is no such file; give a settings file, or options of train")
     if own.processes < 1:
         raise ValueError(f"--processes {own.processes}: give 1 or more")
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:

@@ -49,11 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="show the benchmarks and where their data is looked for; with --select: checkpoints without a result",
     )
-    what(
-        "--samples",
-        metavar="FILE",
-        help="score stored completions (.jsonl, or a result .json); needs no model",
-    )
+    what("--samples", metavar="FILE", help="score stored completions (.jsonl, or a result .json); needs no model")
     what(
         "--compare",
         nargs="+",
@@ -77,9 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     asked("--limit", type=int, metavar="N", help="only the first N questions of each benchmark")
     asked("--style", choices=["auto", "chat", "plain"], default="auto", help="chat template or plain text")
     asked(
-        "--template",
-        metavar="NAME",
-        help=f"another prompt template than the benchmark's own: {', '.join(TEMPLATES)}",
+        "--template", metavar="NAME", help=f"another prompt template than the benchmark's own: {', '.join(TEMPLATES)}"
     )
     asked(
         "--template_text",
@@ -126,10 +120,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     server("--timeout", type=float, default=3600.0, metavar="S", help="seconds a request may take")
     server("--retries", type=int, default=5, metavar="N", help="further tries of a failed request")
     server(
-        "--api-key-env",
-        default="OPENAI_API_KEY",
-        metavar="NAME",
-        help="variable that holds the key, if one is needed",
+        "--api-key-env", default="OPENAI_API_KEY", metavar="NAME", help="variable that holds the key, if one is needed"
     )
     parser.add_argument(
         "--output",
@@ -165,16 +156,11 @@ def request_of(args: argparse.Namespace) -> EvaluationRequest:
 
 def _progress(request: EvaluationRequest, console: Console) -> ConsoleProgress:
     flags = {one.name: f"--{one.name.replace('_', '-')}" for one in fields(EvaluationRequest)}
-    return ConsoleProgress(
-        console, custom_function(request.reward) is not None, lambda text: as_flags(text, flags)
-    )
+    return ConsoleProgress(console, custom_function(request.reward) is not None, lambda text: as_flags(text, flags))
 
 
 def _finish(
-    result: EvaluationResult,
-    target: Path,
-    console: Console,
-    again: str = "The same command tries only these again.",
+    result: EvaluationResult, target: Path, console: Console, again: str = "The same command tries only these again."
 ) -> int:
     console.print(display.result_table(result))
     for name, numbers in result.document["benchmarks"].items():

@@ -51,9 +51,7 @@ def run(args: argparse.Namespace) -> int:
 
     logging.disable_progress_bar()  # the bundled policy loads in no time, and its bar would stay on the screen
     if (args.measured is None) != (args.task is None):
-        raise ValueError(
-            "--measured and --task belong together: the number of continuations, and what judges them"
-        )
+        raise ValueError("--measured and --task belong together: the number of continuations, and what judges them")
     measure = None
     if args.measured is not None:
         from delta_evidence.commands.explain_measured import Continued

@@ -158,7 +158,5 @@ def train_help() -> str:
 def _listed(names: Iterable[str]) -> str:
     """Names with commas, broken into lines under the second column."""
     indent = " " * 22
-    lines = textwrap.fill(
-        ", ".join(names), 80, break_on_hyphens=False, initial_indent=indent, subsequent_indent=indent
-    )
+    lines = textwrap.fill(", ".join(names), 80, break_on_hyphens=False, initial_indent=indent, subsequent_indent=indent)
     return lines.lstrip()

@@ -22,10 +22,7 @@ _GROUPS: tuple[tuple[str, Callable[[Method], bool]], ...] = (
     ("baselines of the DelTA paper", lambda one: one.paper.startswith("App. J")),
     ("DelTA, changed in one place", lambda one: one.name.startswith("delta-")),
     ("methods of other papers", lambda one: one.paper.startswith("arXiv")),
-    (
-        "what perfect or measured credit would do",
-        lambda one: not {"decisive", "measured"}.isdisjoint(one.rule.needs),
-    ),
+    ("what perfect or measured credit would do", lambda one: not {"decisive", "measured"}.isdisjoint(one.rule.needs)),
     ("others", lambda one: True),
 )
 """What `delta-rlvr methods` groups by: a method is in the first group that it belongs to."""
@@ -49,9 +46,7 @@ def run(options: argparse.Namespace) -> int:
     """The subcommand."""
     if options.method is None:
         if options.check:
-            raise ValueError(
-                "--check: name the method, as in `delta-rlvr methods my_rules.py:MyRule --check`"
-            )
+            raise ValueError("--check: name the method, as in `delta-rlvr methods my_rules.py:MyRule --check`")
         print("\n".join(listed(all_methods().values())))
         return 0
     method = get_method(options.method)

@@ -22,11 +22,7 @@ from delta_rlvr.words import comma_list
 def check_names(arguments: Sequence[str]) -> None:
     """Refuse wrong names of methods, tasks, templates, rewards and models, as far as they can be known without loading anything.
     Whatever passes is checked again, in full, where it is used."""
-    for name in [
-        *_values(arguments, "method"),
-        *_listed(arguments, "methods"),
-        *_listed(arguments, "show_methods"),
-    ]:
+    for name in [*_values(arguments, "method"), *_listed(arguments, "methods"), *_listed(arguments, "show_methods")]:
         check_method_name(name)
     rewards = list(_values(arguments, "reward"))
     # Rows need no answer where a custom reward judges, which a settings file may name too.
@@ -38,9 +34,7 @@ def check_names(arguments: Sequence[str]) -> None:
         if "," in spec:
             raise ValueError(f"reward={spec!r}: give one function; it may add several rewards up")
         check_place(spec)
-    name_of, text, extract = (
-        next(_values(arguments, name), None) for name in ("template", "template_text", "extract")
-    )
+    name_of, text, extract = (next(_values(arguments, name), None) for name in ("template", "template_text", "extract"))
     chosen_template(name_of, text, extract, graded)
     if not list(_values(arguments, "server")):  # which has names of its own
         for name in _values(arguments, "model"):
@@ -80,9 +74,7 @@ def check_method_name(spec: str) -> None:
         return
     known = method_names()
     if name not in known:
-        raise ValueError(
-            f"unknown method {name!r}{did_you_mean(name, known)} (there are: {', '.join(known)})"
-        )
+        raise ValueError(f"unknown method {name!r}{did_you_mean(name, known)} (there are: {', '.join(known)})")
 
 
 @cache
@@ -101,8 +93,7 @@ def _registered(tree: ast.Module) -> Iterator[str]:
             case ast.Call(func=ast.Name(id="register" | "Method"), args=[ast.Constant(value=str(name)), *_]):
                 yield name
             case ast.For(
-                iter=ast.Tuple(elts=rows),
-                body=[ast.Expr(value=ast.Call(func=ast.Call(func=ast.Name(id="register"))))],
+                iter=ast.Tuple(elts=rows), body=[ast.Expr(value=ast.Call(func=ast.Call(func=ast.Name(id="register"))))]
             ):
                 for row in rows:
                     match row:

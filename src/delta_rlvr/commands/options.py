@@ -36,11 +36,7 @@ class _Parser(HfArgumentParser):
 
 def read_request(arguments: list[str]) -> RunRequest:
     """What flags give, and a YAML file behind --config. Dashes stand for underscores, and names may be shortened."""
-    words = [
-        part
-        for word in arguments
-        for part in (word.split("=", 1) if word.startswith("--config=") else [word])
-    ]
+    words = [part for word in arguments for part in (word.split("=", 1) if word.startswith("--config=") else [word])]
     file, settings, parser = None, {}, _Parser()
     if "--config" in words:
         place = words.index("--config")
@@ -83,9 +79,7 @@ def _hint(word: str, method: str) -> str:
     if name in {one.name for one in fields(get_method(method).rule)}:
         spec = f"{method}{'&' if '?' in method else '?'}{name}=VALUE"
         return f"settings of a method follow its name: --method '{spec}'"
-    return flags.option_hint(
-        name, {one: f"--{one}" for one in known_options()}, "delta-rlvr train --help-all"
-    )
+    return flags.option_hint(name, {one: f"--{one}" for one in known_options()}, "delta-rlvr train --help-all")
 
 
 def as_flags(text: str) -> str:
@@ -97,7 +91,5 @@ def print_all_options() -> None:
     """Every option there is, TRL's included, with the defaults of the bundled policy."""
     parser = _Parser()
     parser.set_defaults(**COMMON_DEFAULTS, **BUILT_IN_DEFAULTS)
-    parser.description = (
-        "Defaults are those of a run of the bundled policy; `delta-rlvr train --help` has both."
-    )
+    parser.description = "Defaults are those of a run of the bundled policy; `delta-rlvr train --help` has both."
     argparse.ArgumentParser.print_help(parser)

@@ -23,12 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--output", help="the page to write (default: report.html in the first run)")
     add("--title", help="the page's title")
-    add(
-        "--megabytes",
-        type=float,
-        default=TOKEN_MEGABYTES,
-        help="room for the token view (default: %(default)s)",
-    )
+    add("--megabytes", type=float, default=TOKEN_MEGABYTES, help="room for the token view (default: %(default)s)")
     add(
         "--shade-by",
         default="",
@@ -40,17 +35,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """The subcommand."""
     if args.output and Path(args.output).is_dir():
-        raise ValueError(
-            f"--output {args.output} is a folder: name the page, as in {args.output}/report.html"
-        )
+        raise ValueError(f"--output {args.output} is a folder: name the page, as in {args.output}/report.html")
     replaces_page(Path(args.output) if args.output else Path(args.runs[0]) / "report.html")
     with plain_warnings(lambda text: print(text, file=sys.stderr)):
         page = write_report(
-            args.runs,
-            args.output,
-            title=args.title,
-            megabytes=args.megabytes,
-            shade_by=comma_list(args.shade_by),
+            args.runs, args.output, title=args.title, megabytes=args.megabytes, shade_by=comma_list(args.shade_by)
         )
     print(page)
     return 0

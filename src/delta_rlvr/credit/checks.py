@@ -51,8 +51,7 @@ def require_shape(name: str, value: Tensor, shape: tuple[int, ...], meaning: str
     """Refuse a tensor that does not fit the others."""
     require(isinstance(value, Tensor), f"{name}: a torch.Tensor is needed, not {type(value).__name__}")
     require(
-        tuple(value.shape) == shape,
-        f"{name}: shape {tuple(value.shape)} does not fit; {meaning} means {shape} here",
+        tuple(value.shape) == shape, f"{name}: shape {tuple(value.shape)} does not fit; {meaning} means {shape} here"
     )
 
 

@@ -15,9 +15,7 @@ SATURATED = 0.05
 
 
 def diagnose(
-    record: CreditRecord,
-    advantages: Float[Tensor, " batch"],
-    logps: Float[Tensor, " token"] | None,
+    record: CreditRecord, advantages: Float[Tensor, " batch"], logps: Float[Tensor, " token"] | None
 ) -> dict[str, float]:
     """Numbers about the weights of a batch, over all ranks (each of which must call this). None of them changes a weight.
 

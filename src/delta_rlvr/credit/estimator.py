@@ -46,10 +46,7 @@ class Estimate:
 
 
 def estimate(
-    batch: TokenBatch,
-    vectors: TokenVectors,
-    rule: Delta,
-    counted: Bool[Tensor, " batch"] | None = None,
+    batch: TokenBatch, vectors: TokenVectors, rule: Delta, counted: Bool[Tensor, " batch"] | None = None
 ) -> Estimate:
     """alpha* for every token of the batch, group by group (batch scope: one group). `vectors`: what stands for its gradient;
     `counted`: the responses that centroids are made of (all of them unless given)."""

@@ -303,9 +303,7 @@ if triton is not None:
             more = tl.load(moments + number, here, other=0.0)
             apart = tl.load(moments + programs + number, here, other=0.0) - mean
             share = more / tl.maximum(count + more, 1.0)
-            squares += (
-                tl.load(moments + 2 * programs + number, here, other=0.0) + count * share * apart * apart
-            )
+            squares += tl.load(moments + 2 * programs + number, here, other=0.0) + count * share * apart * apart
             mean += share * apart
             count += more
         counted = tl.sum(count, 0)
@@ -340,17 +338,12 @@ class Parts:
         """`chunks`: the number of the first token, and the rows from there on; at least one chunk."""
         self.rows = [_aligned(rows) for _, rows in chunks]  # held, because the table has their addresses
         self.width, self.dtype, self.device = self.rows[0].shape[1], self.rows[0].dtype, self.rows[0].device
-        table = [
-            (rows.data_ptr(), first, rows.shape[0], 0)
-            for (first, _), rows in zip(chunks, self.rows, strict=True)
-        ]
+        table = [(rows.data_ptr(), first, rows.shape[0], 0) for (first, _), rows in zip(chunks, self.rows, strict=True)]
         self.each = _cdiv(max(count for _, _, count, _ in table), _TOKENS)
         self.count = len(table) * self.each
         # The ticket, by which programs count each other (see `_last`), lies behind the table: one copy brings both to the device. Four
         # numbers a row keep it where 16 bytes begin: otherwise a kernel would be compiled for odd numbers of chunks, and for even ones.
-        self.table = torch.tensor([*table, (0, 0, 0, 0)], dtype=torch.int64).to(
-            self.device, non_blocking=True
-        )
+        self.table = torch.tensor([*table, (0, 0, 0, 0)], dtype=torch.int64).to(self.device, non_blocking=True)
         self.ticket = self.table[-1]
 
     @property
@@ -369,10 +362,7 @@ class Tokens:
 
 
 def add_side_sums(
-    total: Float[Tensor, "2 width"],
-    weights: Float[Tensor, " token"],
-    slots: Int[Tensor, " token"],
-    parts: Parts,
+    total: Float[Tensor, "2 width"], weights: Float[Tensor, " token"], slots: Int[Tensor, " token"], parts: Parts
 ) -> None:
     """total += the rows of the parts, weighted, in the slot of their token; slots are 0 and 1."""
     if parts.count:
@@ -381,23 +371,14 @@ def add_side_sums(
 
 
 def store_side_products(
-    products: Float[Tensor, " token"],
-    parts: Parts,
-    vectors: Float[Tensor, "2 width"],
-    slots: Int[Tensor, " token"],
+    products: Float[Tensor, " token"], parts: Parts, vectors: Float[Tensor, "2 width"], slots: Int[Tensor, " token"]
 ) -> None:
     """products = <row, the vector of its slot> for the tokens of the parts, in float32; slots are 0 and 1."""
     if not parts.count:
         return
     grid = (parts.count, _cdiv(_TOKENS, _ROWS))
     _project_kernel[grid](
-        parts.table,
-        vectors.float().contiguous(),
-        slots.contiguous(),
-        products,
-        *parts.sizes,
-        _ROWS,
-        _WIDTH,
+        parts.table, vectors.float().contiguous(), slots.contiguous(), products, *parts.sizes, _ROWS, _WIDTH
     )
 
 
@@ -505,9 +486,7 @@ def margins(
     return values, joined
 
 
-def assign(
-    tokens: Tokens, margins: Float[Tensor, " token"], gamma: Float[Tensor, " 2"]
-) -> Float[Tensor, " token"]:
+def assign(tokens: Tokens, margins: Float[Tensor, " token"], gamma: Float[Tensor, " 2"]) -> Float[Tensor, " token"]:
     """alpha of every token."""
     count = margins.shape[0]
     alpha = torch.empty_like(margins)
@@ -523,10 +502,7 @@ def warm_up(width: int, dtype: torch.dtype, device: torch.device, *, ranks: bool
         return
     rows = torch.ones(2, width, dtype=dtype, device=device)
     ones = torch.ones(2, dtype=torch.float64, device=device)
-    parts, tokens = (
-        Parts([(0, rows)]),
-        Tokens(ones, torch.tensor([1, -1], dtype=torch.int8, device=device), ones),
-    )
+    parts, tokens = (Parts([(0, rows)]), Tokens(ones, torch.tensor([1, -1], dtype=torch.int8, device=device), ones))
     made: Centroids | None = None
     values: Tensor | None = None
     gamma: Tensor | None = None

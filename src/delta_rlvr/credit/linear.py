@@ -37,9 +37,7 @@ def merge(products: Float[Tensor, "part ..."], slot_count: int) -> Float[Tensor,
 
 
 def add_weighted_sums(
-    total: Float[Tensor, "part width"],
-    weights: Float[Tensor, "part token"],
-    rows: Float[Tensor, "token width"],
+    total: Float[Tensor, "part width"], weights: Float[Tensor, "part token"], rows: Float[Tensor, "token width"]
 ) -> None:
     """total += weights @ rows, for split weights."""
     if weights.dtype == torch.bfloat16:
@@ -50,9 +48,7 @@ def add_weighted_sums(
 
 
 def store_inner_products(
-    products: Float[Tensor, "token part"],
-    rows: Float[Tensor, "token width"],
-    vectors: Float[Tensor, "part width"],
+    products: Float[Tensor, "token part"], rows: Float[Tensor, "token width"], vectors: Float[Tensor, "part width"]
 ) -> None:
     """products = rows @ vectors.T, for split vectors."""
     if vectors.dtype == torch.bfloat16:

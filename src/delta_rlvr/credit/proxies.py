@@ -24,13 +24,7 @@ from torch import Tensor
 from delta_rlvr.credit.batch import TokenBatch
 from delta_rlvr.credit.pieces import surprise
 from delta_rlvr.credit.rule import HiddenStates
-from delta_rlvr.credit.vectors import (
-    HeadVectors,
-    Rows,
-    RowVectors,
-    TokenVectors,
-    topk_hidden_rows,
-)
+from delta_rlvr.credit.vectors import HeadVectors, Rows, RowVectors, TokenVectors, topk_hidden_rows
 
 Proxy = Literal["output_row", "topk_hidden", "head", "full", "sharpness", "scalar", "centred_row"]
 

@@ -72,9 +72,7 @@ class CreditRecord:
             lengths=batch.lengths,
             token_count=batch.token_count,
             store="" if batch.stored is None else str(batch.stored),
-            store_bytes=0
-            if batch.stored is None
-            else batch.stored.bytes_on_device + batch.stored.bytes_on_host,
+            store_bytes=0 if batch.stored is None else batch.stored.bytes_on_device + batch.stored.bytes_on_host,
             reducer=batch.reducer,
             **{name: _narrow(value) for name, value in details.items()},
         )

@@ -70,6 +70,4 @@ class Reducer:
     def agree(self, problem: ValueError | None) -> None:
         """Raise on every rank if any rank has a problem: one that raised alone would leave the others waiting."""
         if self.maximum(int(problem is not None)):
-            raise problem or AnotherRankRefused(
-                "another rank refused its input: its own message says which and why"
-            )
+            raise problem or AnotherRankRefused("another rank refused its input: its own message says which and why")

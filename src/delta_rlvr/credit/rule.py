@@ -234,9 +234,7 @@ def _problem(answer: object, batch: TokenBatch, rule: TokenRule) -> RuleError | 
     name = type(rule).__name__
     weights = answer.weights if isinstance(answer, CreditRecord) else answer
     if not isinstance(weights, Tensor):
-        return RuleError(
-            f"{name}.weigh gave {type(answer).__name__}: give a tensor with one weight per token"
-        )
+        return RuleError(f"{name}.weigh gave {type(answer).__name__}: give a tensor with one weight per token")
     if tuple(weights.shape) != (len(batch.row),):
         return RuleError(
             f"{name}.weigh gave shape {tuple(weights.shape)}: give one weight per valid token of the batch, [{len(batch.row)}] here "

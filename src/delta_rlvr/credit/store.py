@@ -38,14 +38,10 @@ class RowStore:
     a node share: each takes its part (nothing where the rows live there already).
     """
 
-    def __init__(
-        self, *, device_bytes: int | None = None, host_bytes: int | None = None, ranks_on_node: int = 1
-    ):
+    def __init__(self, *, device_bytes: int | None = None, host_bytes: int | None = None, ranks_on_node: int = 1):
         for name, value in (("device_bytes", device_bytes), ("host_bytes", host_bytes)):
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
-                raise ValueError(
-                    f"{name}={value!r}: give a number of bytes, or None to decide by free memory"
-                )
+                raise ValueError(f"{name}={value!r}: give a number of bytes, or None to decide by free memory")
         self.device_bytes = device_bytes
         self.host_bytes = host_bytes
         self.ranks_on_node = ranks_on_node
@@ -69,9 +65,7 @@ class RowStore:
         return self._chunks[-1].stop if self._chunks else 0
 
     def add(
-        self,
-        rows: Float[Tensor, "token width"],
-        recompute: Callable[[], Float[Tensor, "token width"]] | None = None,
+        self, rows: Float[Tensor, "token width"], recompute: Callable[[], Float[Tensor, "token width"]] | None = None
     ) -> None:
         """Keep `rows`. `recompute` gives the same rows again; it is called only if nothing has room for them."""
         here = (rows.shape[1], rows.device, rows.dtype)
@@ -116,9 +110,7 @@ class RowStore:
         """(start, stop) of each chunk."""
         return [(chunk.start, chunk.stop) for chunk in self._chunks]
 
-    def chunks(
-        self, wanted: Sequence[bool] | None = None
-    ) -> Iterator[tuple[slice, Float[Tensor, "token width"]]]:
+    def chunks(self, wanted: Sequence[bool] | None = None) -> Iterator[tuple[slice, Float[Tensor, "token width"]]]:
         """Place and rows (on the device) of each chunk, or of each wanted one, in order; host rows are fetched one chunk ahead."""
         wanted = [True] * len(self._chunks) if wanted is None else wanted
         todo = [chunk for chunk, yes in zip(self._chunks, wanted, strict=True) if yes]

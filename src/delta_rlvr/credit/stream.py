@@ -122,9 +122,7 @@ class CreditStream:
         else:
             assert lengths is not None
             require_integer("lengths", lengths)
-            require(
-                lengths.dim() == 1, f"lengths: shape {tuple(lengths.shape)} does not fit; [batch] is needed"
-            )
+            require(lengths.dim() == 1, f"lengths: shape {tuple(lengths.shape)} does not fit; [batch] is needed")
             if token_count is None:
                 require(bool((lengths >= 0).all()), "lengths: a response cannot have fewer than 0 tokens")
                 token_count = int(lengths.sum())
@@ -151,9 +149,7 @@ class CreditStream:
                 return self._rows(recompute(), lead, pick, packed.get("tokens"), meaning)
 
             if rows.is_cuda:  # where nobody called `warm_up` before
-                kernels.warm_up(
-                    rows.shape[1], rows.dtype, rows.device, ranks=not self._reducer(rows.device).alone
-                )
+                kernels.warm_up(rows.shape[1], rows.dtype, rows.device, ranks=not self._reducer(rows.device).alone)
             self.store.add(rows, None if recompute is None else again)
             # A row's sum is finite unless an entry is not: one read, and no mask the size of the batch.
             asked["hidden"] = rows.sum(-1, dtype=torch.float32)
@@ -236,9 +232,7 @@ class CreditStream:
         group = self.process_group
         return group if isinstance(group, Reducer) else Reducer(group, device)
 
-    def _arrays(
-        self, given: Mapping[str, Tensor], row: Int[Tensor, " token"], findings: Findings
-    ) -> dict[str, Tensor]:
+    def _arrays(self, given: Mapping[str, Tensor], row: Int[Tensor, " token"], findings: Findings) -> dict[str, Tensor]:
         """The token arrays that `add` or `solve` was given."""
         whole = {name: torch.cat(added) for name, added in self._added.items()}
         for name in given:
@@ -253,10 +247,7 @@ class CreditStream:
         return whole
 
     def _judge(
-        self,
-        ends: Mapping[str, tuple[float, float]],
-        row: Int[Tensor, " token"],
-        values: Mapping[str, Tensor],
+        self, ends: Mapping[str, tuple[float, float]], row: Int[Tensor, " token"], values: Mapping[str, Tensor]
     ) -> None:
         """Refuse bad input, by the smallest and the largest value of each array: token arrays and the advantages among `values`."""
         self._judge_count(ends)
@@ -300,19 +291,13 @@ class CreditStream:
         )
         given: dict[str, Tensor] = {}
         for name in (name for name in TOKEN_ARRAYS if name in rule.needs):
-            require(
-                name in known or len(row) == 0,
-                f"{name}: this method needs it; pass it to `add` or to `solve`",
-            )
+            require(name in known or len(row) == 0, f"{name}: this method needs it; pass it to `add` or to `solve`")
             given[name] = known[name] if name in known else _no_tokens(name, row.device)
         if "head" in rule.needs:
             assert self.head is not None
             given["head"] = self.head
         if groups is not None or "groups" in rule.needs:
-            require(
-                groups is not None,
-                "groups: this method needs the prompt id of each response; pass groups [batch]",
-            )
+            require(groups is not None, "groups: this method needs the prompt id of each response; pass groups [batch]")
             given["groups"] = _checked_ids("groups", groups, len(lengths), lengths.device)
         return {name: value for name, value in given.items() if name in rule.needs}
 
@@ -381,10 +366,7 @@ def places(mask: Bool[Tensor, "batch time"], count: int | None = None) -> Int[Te
 def _named(logps: Tensor | None, arrays: Mapping[str, Tensor | None]) -> dict[str, Tensor]:
     """The token arrays that were given."""
     for name in arrays:
-        require(
-            name in TOKEN_ARRAYS,
-            f"{name}: there is no such array per token; there are {', '.join(TOKEN_ARRAYS)}",
-        )
+        require(name in TOKEN_ARRAYS, f"{name}: there is no such array per token; there are {', '.join(TOKEN_ARRAYS)}")
     return {name: values for name, values in {"logps": logps, **arrays}.items() if values is not None}
 
 
@@ -392,10 +374,7 @@ def _require_kind(name: str, values: Tensor) -> None:
     if name == "tokens":
         require_integer(name, values)
     elif name == "decisive":
-        require(
-            values.dtype == torch.bool,
-            f"decisive: bool is needed, not {values.dtype}; convert it with .bool()",
-        )
+        require(values.dtype == torch.bool, f"decisive: bool is needed, not {values.dtype}; convert it with .bool()")
     else:
         require_float(name, values)
 
@@ -411,9 +390,7 @@ def _no_tokens(name: str, device: torch.device) -> Tensor:
     return torch.zeros(0, dtype=kinds.get(name, wide(device)), device=device)
 
 
-def _checked_advantages(
-    advantages: Float[Tensor, " batch"], lengths: Int[Tensor, " batch"]
-) -> Float[Tensor, " batch"]:
+def _checked_advantages(advantages: Float[Tensor, " batch"], lengths: Int[Tensor, " batch"]) -> Float[Tensor, " batch"]:
     require_shape("advantages", advantages, (lengths.shape[0],), "[batch]")
     require_float("advantages", advantages)
     # The advantage of a response without a valid token is ignored, whatever it holds.

@@ -21,13 +21,7 @@ from torch import Tensor
 
 from delta_rlvr.credit import kernels
 from delta_rlvr.credit.batch import TokenBatch
-from delta_rlvr.credit.linear import (
-    add_weighted_sums,
-    merge,
-    split,
-    square_norms,
-    store_inner_products,
-)
+from delta_rlvr.credit.linear import add_weighted_sums, merge, split, square_norms, store_inner_products
 from delta_rlvr.credit.reduce import wide
 from delta_rlvr.credit.slots import Slots
 
@@ -136,21 +130,14 @@ class RowVectors:
         chunks = [(first, x) for first, x in self.rows.held if x.shape[0]]
         return kernels.Parts(chunks) if chunks else None
 
-    def sums(
-        self,
-        weights: Float[Tensor, " token"],
-        slots: Slots,
-        total: Float[Tensor, "slot width"],
-    ) -> None:
+    def sums(self, weights: Float[Tensor, " token"], slots: Slots, total: Float[Tensor, "slot width"]) -> None:
         """total += the sum of weight * v over the tokens of each slot."""
         weights = self._scaled(weights)
         self._add(weights, slots, total)
         if self.mean is not None:
             total -= slots.sums(weights)[:, None] * self.mean
 
-    def _add(
-        self, weights: Float[Tensor, " token"], slots: Slots, total: Float[Tensor, "slot width"]
-    ) -> None:
+    def _add(self, weights: Float[Tensor, " token"], slots: Slots, total: Float[Tensor, "slot width"]) -> None:
         """total += the sum of weight * row over the tokens of each slot."""
         if slots.count == 2 and self._fused:
             for read in self._parts():
@@ -240,12 +227,7 @@ class HeadVectors:
     def within(self, active: Bool[Tensor, " token"]) -> HeadVectors:
         return replace(self, wanted=self.rows.holding(active))
 
-    def sums(
-        self,
-        weights: Float[Tensor, " token"],
-        slots: Slots,
-        total: Float[Tensor, "slot vocab width"],
-    ) -> None:
+    def sums(self, weights: Float[Tensor, " token"], slots: Slots, total: Float[Tensor, "slot vocab width"]) -> None:
         for place, hidden, errors in self.pieces():
             here = slots.of[place]
             for slot in here.unique().tolist():

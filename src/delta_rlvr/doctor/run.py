@@ -36,9 +36,7 @@ from delta_rlvr.training.session import complete
 from delta_rlvr.words import counted
 
 
-def look_at_run(
-    request: Callable[[], RunRequest], *, steps: bool, processes: int, checks: Checklist
-) -> ExitCode:
+def look_at_run(request: Callable[[], RunRequest], *, steps: bool, processes: int, checks: Checklist) -> ExitCode:
     """Every check; what the command ends with if one of them fails. `request` reads what is asked for. `steps`: take two at the end.
     `processes`: how many will share the model."""
     transformers.utils.logging.disable_progress_bar()
@@ -95,8 +93,7 @@ def _look_at_versions(config: DeltaTrainerConfig | None, checks: Checklist) -> N
 def _look_at_folder(folder: Path, checks: Checklist) -> None:
     if (folder / RUN).exists() and not ended_before_its_first_step(folder):
         checks.wrong(
-            "folder",
-            f"{folder} holds a run, which is never written over: give another `output`, or delete it",
+            "folder", f"{folder} holds a run, which is never written over: give another `output`, or delete it"
         )
     else:
         checks.saw("folder", f"{folder} is free")
@@ -111,10 +108,7 @@ def _look_at_data(
         complete(config, options, task, lambda text: checks.saw("settings", text))
         problems = training_problems(task, options, config)
         heldout = heldout_problems(options, task)
-        checks.saw(
-            "data",
-            f"{shown_spec(options.task)}: {len(problems)} problems to train on, {len(heldout)} held out",
-        )
+        checks.saw("data", f"{shown_spec(options.task)}: {len(problems)} problems to train on, {len(heldout)} held out")
         if heldout and (rough := few_problems(len(heldout), options.eval_problems)):
             checks.saw("score", rough)
         return problems, heldout
@@ -209,11 +203,11 @@ def _take_steps(
             raise
         hint = ""
         if isinstance(error, torch.OutOfMemoryError):
-            hint = ": lower `per_device_train_batch_size` or `max_completion_length`, or set gradient_checkpointing=True"
+            hint = (
+                ": lower `per_device_train_batch_size` or `max_completion_length`, or set gradient_checkpointing=True"
+            )
         lines = str(error).strip().splitlines() or [type(error).__name__]
-        checks.wrong(
-            "two steps", f"the two steps failed: {lines[0]}{hint} (DELTA_RLVR_TRACEBACK=1 shows where)"
-        )
+        checks.wrong("two steps", f"the two steps failed: {lines[0]}{hint} (DELTA_RLVR_TRACEBACK=1 shows where)")
         return ExitCode.FAILED
     heldout, rest = "", "held-out scores and checkpoints"
     if scored:

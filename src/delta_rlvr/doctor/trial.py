@@ -61,9 +61,7 @@ def two_steps(request: RunRequest, config: DeltaTrainerConfig) -> Trial:
         taught = any(no_signal(line) is None for line in rolled)
         note = None if taught or not rolled else no_signal(rolled[0], _example(run))
     updates, responses = config.updates_per_batch, config.generation_batch_size or 1
-    return Trial(
-        seconds_per_step(lines, updates), seconds_per_batch(lines, updates) / responses, _peak(), note
-    )
+    return Trial(seconds_per_step(lines, updates), seconds_per_batch(lines, updates) / responses, _peak(), note)
 
 
 def _example(run: RunReader) -> str:

@@ -65,9 +65,7 @@ def look_at_launch(given: list[str] | dict[str, Any], checks: Checklist) -> None
     shape = _shape(config, checks)
     if shape is not None:
         _look_at_sizes(config, settings, shape, checks)
-    checks.saw(
-        "steps", "not taken: verl's need its cluster. A launch with trainer.total_training_steps=2 takes two"
-    )
+    checks.saw("steps", "not taken: verl's need its cluster. A launch with trainer.total_training_steps=2 takes two")
 
 
 def _look_at_rollouts(engine: str, checks: Checklist) -> None:
@@ -192,9 +190,7 @@ def _look_at_sizes(
     _look_at_disk(config, shape, checks)
 
 
-def _look_at_memory(
-    config: Mapping[str, Any], shape: ModelShape, tokens: int, stored: int, checks: Checklist
-) -> None:
+def _look_at_memory(config: Mapping[str, Any], shape: ModelShape, tokens: int, stored: int, checks: Checklist) -> None:
     """`tokens`: of one pass. `stored`: bytes of hidden states, over all ranks."""
     ranks = select(config, "trainer.nnodes", 1) * select(config, "trainer.n_gpus_per_node", 8)
     state = sizes.state_bytes(shape) // ranks

@@ -9,14 +9,7 @@ if TYPE_CHECKING:
     from delta_rlvr.evaluate.local_sampler import evaluate_policy
     from delta_rlvr.evaluate.results import EvaluationResult
 
-__all__ = [
-    "Comparison",
-    "EvaluationError",
-    "EvaluationResult",
-    "compare_many",
-    "compare_results",
-    "evaluate_policy",
-]
+__all__ = ["Comparison", "EvaluationError", "EvaluationResult", "compare_many", "compare_results", "evaluate_policy"]
 
 _MODULES = {"EvaluationError": "errors", "EvaluationResult": "results", "evaluate_policy": "local_sampler"}
 

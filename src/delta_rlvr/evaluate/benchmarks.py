@@ -288,9 +288,7 @@ def read_problems(data: FoundRows, read: Reader, template: Template) -> list[Pro
             raise EvaluationError(str(error)) from None
         problems.append(replace(problem, id=name))
     if unnamed and named:
-        raise EvaluationError(
-            f"{unnamed}: it has no id, while other rows have one: give every row an id, or none"
-        )
+        raise EvaluationError(f"{unnamed}: it has no id, while other rows have one: give every row an id, or none")
     return problems
 
 
@@ -353,9 +351,7 @@ def _task(spec: str, load: dict[str, Any]) -> Questions:
     return Questions(spec, _with_style(problems, load["style"]), description, task.grade, seeded_as=HELDOUT)
 
 
-def _questions(
-    name: str, problems: Sequence[Problem], description: dict[str, Any], load: dict[str, Any]
-) -> Questions:
+def _questions(name: str, problems: Sequence[Problem], description: dict[str, Any], load: dict[str, Any]) -> Questions:
     kept = _with_style(problems[: load["limit"]], load["style"])
     partial = {"questions_of_benchmark": len(problems)} if len(kept) < len(problems) else {}
     return Questions(name, kept, description | partial | {"load": load})

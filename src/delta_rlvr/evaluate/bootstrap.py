@@ -36,9 +36,7 @@ class Interval:
     """A sentence, where the interval cannot be taken at its word."""
 
 
-def interval_text(
-    low: float | None, high: float | None, shown: Callable[[float], str], between: str = " to "
-) -> str:
+def interval_text(low: float | None, high: float | None, shown: Callable[[float], str], between: str = " to ") -> str:
     """Both ends as `shown` writes them, or that there is no interval: where nothing varied the two ends are one number, which says
     nothing."""
     if low is None or high is None or not low < high:

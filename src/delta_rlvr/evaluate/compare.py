@@ -71,9 +71,7 @@ def compare_results(
     Repeated evaluations are the sample numbers of a side's results: each is one pass over all questions.
     """
     reference = _as_list(baseline)[0]
-    sides = [
-        [named_as(reference, result) for result in _as_list(results)] for results in (baseline, candidate)
-    ]
+    sides = [[named_as(reference, result) for result in _as_list(results)] for results in (baseline, candidate)]
     chosen = list(benchmarks) if benchmarks is not None else reference.benchmarks()
     for side, name in zip(sides, names, strict=True):
         for result in side:
@@ -128,9 +126,7 @@ def paired_change(before: EvaluationResult, after: EvaluationResult) -> str:
     comparison = compare_results(before, after)
     unit, gain = comparison.unit, comparison.difference
     spread = interval_text(gain.low, gain.high, unit.signed)
-    return (
-        f"{unit.signed(gain.mean)} {unit.name} ({spread}, paired by problem; p = {comparison.paired.p:.2g})"
-    )
+    return f"{unit.signed(gain.mean)} {unit.name} ({spread}, paired by problem; p = {comparison.paired.p:.2g})"
 
 
 def compare_many(
@@ -177,16 +173,12 @@ def named_as(reference: EvaluationResult, result: EvaluationResult) -> Evaluatio
         {
             **document,
             "benchmarks": {named[name]: facts for name, facts in document["benchmarks"].items()},
-            "samples": [
-                {**sample, "benchmark": named[sample["benchmark"]]} for sample in document["samples"]
-            ],
+            "samples": [{**sample, "benchmark": named[sample["benchmark"]]} for sample in document["samples"]],
         }
     )
 
 
-def _same_protocol(
-    reference: EvaluationResult, other: EvaluationResult, name: str, chosen: Sequence[str]
-) -> None:
+def _same_protocol(reference: EvaluationResult, other: EvaluationResult, name: str, chosen: Sequence[str]) -> None:
     """Scores compare only if they were made alike: the questions first, as a length may follow from them. The seed may differ, and must
     where evaluations are repeated."""
     for benchmark in chosen:
@@ -209,9 +201,7 @@ def _same_protocol(
             )
 
 
-def question_means(
-    results: Sequence[EvaluationResult], chosen: Sequence[str]
-) -> dict[tuple[str, str], float]:
+def question_means(results: Sequence[EvaluationResult], chosen: Sequence[str]) -> dict[tuple[str, str], float]:
     pooled: dict[tuple[str, str], list[float]] = {}
     for result in results:
         for benchmark in chosen:

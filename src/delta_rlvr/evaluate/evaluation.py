@@ -77,9 +77,7 @@ def evaluate(request: EvaluationRequest, progress: Progress | None = None) -> Ev
     target = request.target
     stored = _samples_path(target)
     if target.exists() and not stored.exists():
-        raise EvaluationError(
-            f"{target} is there already, without the samples to go on from: choose another `output`"
-        )
+        raise EvaluationError(f"{target} is there already, without the samples to go on from: choose another `output`")
     # Questions before the model: data that is absent should not be found after minutes of loading weights.
     templated = request.api == "chat" if request.server else _has_template(request.model)
     benchmarks = load_benchmarks(names, has_template=templated, **_question_options(request))
@@ -93,13 +91,7 @@ def evaluate(request: EvaluationRequest, progress: Progress | None = None) -> Ev
     with SampleFile(stored, identity(benchmarks, settings, model, sampler.describe())) as store:
         try:
             result = run_evaluation(
-                benchmarks,
-                sampler,
-                settings,
-                model=model,
-                store=store,
-                progress=progress,
-                preset=request.preset,
+                benchmarks, sampler, settings, model=model, store=store, progress=progress, preset=request.preset
             )
         except KeyboardInterrupt:
             raise KeyboardInterrupt(
@@ -147,9 +139,7 @@ def rescore(
         progress=progress,
     )
     if not stored.get("settings"):
-        progress.say(
-            "the file does not say how its samples were drawn, so the result has no sampling settings"
-        )
+        progress.say("the file does not say how its samples were drawn, so the result has no sampling settings")
         unknown = dict.fromkeys(result.document["settings"], None)
         result.document["settings"] = unknown | {"samples": settings.samples}
     result.write(target)
@@ -190,9 +180,7 @@ def sampling_settings(request: EvaluationRequest, benchmarks: Sequence[Questions
     return replace(base, **{name: value for name, value in given.items() if value is not None})
 
 
-def _sampler(
-    request: EvaluationRequest, loaded: Any, settings: EvaluationSettings, progress: Progress
-) -> Sampler:
+def _sampler(request: EvaluationRequest, loaded: Any, settings: EvaluationSettings, progress: Progress) -> Sampler:
     """Of the server, where there is one, else of the model and tokenizer in `loaded`."""
     if not request.server:
         model, tokenizer = loaded

@@ -52,9 +52,7 @@ class LocalSampler:
             "end_tokens": sorted(self._ends),
         }
 
-    def sample(
-        self, requests: Sequence[SampleRequest], wanted: Set[SampleKey]
-    ) -> Iterator[Sequence[Outcome]]:
+    def sample(self, requests: Sequence[SampleRequest], wanted: Set[SampleKey]) -> Iterator[Sequence[Outcome]]:
         for start in range(0, len(requests), self.batch_size):
             batch = requests[start : start + self.batch_size]
             if any(request.key in wanted for request in batch):
@@ -92,9 +90,7 @@ class LocalSampler:
             )
         return ids
 
-    def _generate(
-        self, prompts: Sequence[Sequence[int]], seeds: Sequence[int]
-    ) -> tuple[list[list[int]], list[str]]:
+    def _generate(self, prompts: Sequence[Sequence[int]], seeds: Sequence[int]) -> tuple[list[list[int]], list[str]]:
         settings, device = self.settings, next(self.model.parameters()).device
         streams = UniformStreams(seeds)
         longest = max(map(len, prompts))

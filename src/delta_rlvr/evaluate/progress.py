@@ -23,9 +23,7 @@ _SECONDS_BETWEEN_LINES = 10.0
 class ConsoleProgress(Progress):
     """A bar on a terminal; a line now and then in a log."""
 
-    def __init__(
-        self, console: Console, own_reward: bool = False, wording: Callable[[str], str] = str
-    ) -> None:
+    def __init__(self, console: Console, own_reward: bool = False, wording: Callable[[str], str] = str) -> None:
         self.console = console
         self._wording = wording
         self._own_reward = own_reward

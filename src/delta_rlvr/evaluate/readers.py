@@ -33,9 +33,7 @@ STARTED_CLASS = Template(
 """Those problems of LiveCodeBench that begin a `class Solution`: the question holds the beginning. Ours, too."""
 
 
-def read_math(
-    row: Row, template: Template, graded: bool = True, names: schemas.FieldNames | None = None
-) -> Problem:
+def read_math(row: Row, template: Template, graded: bool = True, names: schemas.FieldNames | None = None) -> Problem:
     """{problem, answer} in any of the usual spellings or under the names given, with an id or without. A custom reward needs no
     answer."""
     return _math(schemas.read_plain(row, names, graded), template, row=dict(row))
@@ -79,10 +77,7 @@ def read_mmlu_pro(row: Row, template: Template) -> Problem:
 def read_humaneval(row: Row, template: Template) -> Problem:
     """{task_id, prompt, entry_point, test}, or EvalPlus' own form with base_input and plus_input."""
     _need(row, "task_id", "prompt", "entry_point", "test" if "plus_input" not in row else "base_input")
-    kept = (
-        *("task_id", "prompt", "entry_point", "test", "canonical_solution"),
-        *("base_input", "plus_input", "atol"),
-    )
+    kept = (*("task_id", "prompt", "entry_point", "test", "canonical_solution"), *("base_input", "plus_input", "atol"))
     tests = {name: row[name] for name in kept if name in row}
     if "plus_input" not in row:
         tests.pop("canonical_solution", None)  # a reference is needed only where it makes the expectation

@@ -109,9 +109,7 @@ class Sampler(Protocol):
         """What of the backend could change a completion: stored with the result, and compared on resume."""
         ...
 
-    def sample(
-        self, requests: Sequence[SampleRequest], wanted: Set[SampleKey]
-    ) -> Iterator[Sequence[Outcome]]:
+    def sample(self, requests: Sequence[SampleRequest], wanted: Set[SampleKey]) -> Iterator[Sequence[Outcome]]:
         """Outcomes of the wanted requests, a few at a time, in any order.
 
         `requests` is the whole evaluation, so that a backend whose batches matter can form the same ones

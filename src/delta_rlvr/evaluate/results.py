@@ -48,8 +48,7 @@ class EvaluationResult:
             raise EvaluationError(f"{path} is not a result of `delta-rlvr evaluate`")
         if document.get("schema") != SCHEMA:
             raise EvaluationError(
-                f"{path} has schema {document.get('schema')!r}, this version reads {SCHEMA}: update "
-                "delta-rlvr"
+                f"{path} has schema {document.get('schema')!r}, this version reads {SCHEMA}: update delta-rlvr"
             )
         return cls(document)
 
@@ -93,15 +92,11 @@ class EvaluationResult:
     def scores(self, benchmark: str) -> dict[str, list[float]]:
         """Scores by problem id, in order of sample number; ungraded samples are left out."""
         if benchmark not in self.document["benchmarks"]:
-            raise EvaluationError(
-                f"the result has no benchmark {benchmark!r}: it has {', '.join(self.benchmarks())}"
-            )
+            raise EvaluationError(f"the result has no benchmark {benchmark!r}: it has {', '.join(self.benchmarks())}")
         by_problem: dict[str, list[tuple[int, float]]] = {}
         for sample in self.document["samples"]:
             if sample["benchmark"] == benchmark and sample["score"] is not None:
-                by_problem.setdefault(sample["problem"], []).append(
-                    (sample["sample"], float(sample["score"]))
-                )
+                by_problem.setdefault(sample["problem"], []).append((sample["sample"], float(sample["score"])))
         return {problem: [score for _, score in sorted(scores)] for problem, scores in by_problem.items()}
 
     def passes(self, benchmarks: Sequence[str] | None = None) -> list[float]:

@@ -34,10 +34,7 @@ class Progress:
 
 
 def identity(
-    benchmarks: Sequence[Questions],
-    settings: EvaluationSettings,
-    model: Mapping[str, Any],
-    backend: Mapping[str, Any],
+    benchmarks: Sequence[Questions], settings: EvaluationSettings, model: Mapping[str, Any], backend: Mapping[str, Any]
 ) -> dict[str, Any]:
     """What must be the same for stored samples to be used again."""
     return {
@@ -131,8 +128,7 @@ def score_samples(
     for key in stored:
         if (key.benchmark, key.problem) not in known:
             raise EvaluationError(
-                f"{key}: there is no such problem among those asked for "
-                f"({', '.join(b.name for b in benchmarks)})"
+                f"{key}: there is no such problem among those asked for ({', '.join(b.name for b in benchmarks)})"
             )
     sampler = _StoredCompletions(stored, backend)
     result = run_evaluation(benchmarks, sampler, settings, model=model, progress=progress)
@@ -153,9 +149,7 @@ class _StoredCompletions:
     def describe(self) -> dict[str, Any]:
         return dict(self.backend)
 
-    def sample(
-        self, requests: Sequence[SampleRequest], wanted: Set[SampleKey]
-    ) -> Iterator[Sequence[Outcome]]:
+    def sample(self, requests: Sequence[SampleRequest], wanted: Set[SampleKey]) -> Iterator[Sequence[Outcome]]:
         for request in requests:
             stored = self.samples.get(request.key)
             absent = Failure("not among the stored samples")

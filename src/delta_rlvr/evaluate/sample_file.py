@@ -144,8 +144,7 @@ def _header(line: bytes, path: Path) -> dict[str, Any] | None:
         if isinstance(values, dict) and values.get("kind") == KIND:
             if values.get("schema") != SCHEMA:
                 raise EvaluationError(
-                    f"{path} has schema {values.get('schema')!r}, this version reads {SCHEMA}: update "
-                    "delta-rlvr"
+                    f"{path} has schema {values.get('schema')!r}, this version reads {SCHEMA}: update delta-rlvr"
                 )
             identity: dict[str, Any] = values.get("identity", {})
             return identity

@@ -38,10 +38,7 @@ every number there is."""
 
 Test = Literal["paired", "unpaired"]
 """Sign flips of the differences seed by seed, or Mann-Whitney U over all seeds of both."""
-_TEST_NAMES: dict[Test, str] = {
-    "paired": "sign flips, paired by seed",
-    "unpaired": "Mann-Whitney U, unpaired",
-}
+_TEST_NAMES: dict[Test, str] = {"paired": "sign flips, paired by seed", "unpaired": "Mann-Whitney U, unpaired"}
 
 
 @dataclass(frozen=True)

@@ -102,9 +102,7 @@ class ServerSampler:
         # The address is left out: the same model behind another port gives the same samples.
         return {"kind": "server", "api": self.server.api, "served_model": self.server.model}
 
-    def sample(
-        self, requests: Sequence[SampleRequest], wanted: Set[SampleKey]
-    ) -> Iterator[Sequence[Outcome]]:
+    def sample(self, requests: Sequence[SampleRequest], wanted: Set[SampleKey]) -> Iterator[Sequence[Outcome]]:
         answers: queue.SimpleQueue[Outcome | BaseException | None] = queue.SimpleQueue()
         loop = asyncio.new_event_loop()
         work = loop.create_task(self._ask([r for r in requests if r.key in wanted], answers.put))
@@ -162,9 +160,7 @@ class ServerSampler:
 
     def _check_models(self, response: httpx.Response) -> None:
         if response.status_code in (401, 403):
-            raise EvaluationError(
-                f"{self.server.url} refuses us ({response.status_code}): is the API key right?"
-            )
+            raise EvaluationError(f"{self.server.url} refuses us ({response.status_code}): is the API key right?")
         if response.status_code == 404:
             return  # a server without a list of models; the first completion will tell
         if response.is_error:
@@ -290,9 +286,7 @@ def read_completion(response: httpx.Response) -> Completion:
         finish, tokens = str(choice.get("finish_reason") or "unknown"), _count(usage.get("completion_tokens"))
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError) as error:
         kind = type(error).__name__
-        raise _PassingTrouble(
-            f"the server's answer is not a completion ({kind}: {response.text[:120]!r})"
-        ) from None
+        raise _PassingTrouble(f"the server's answer is not a completion ({kind}: {response.text[:120]!r})") from None
     if text is None and reasoning is None:
         raise _PassingTrouble("the server's answer holds no text")
     return Completion(text or "", finish, tokens, reasoning)

@@ -88,9 +88,7 @@ _MATH = EvaluationSettings(samples=16, max_tokens=30_000, temperature=1.0, top_p
 _OTHER = replace(_MATH, samples=5)
 PRESETS = {
     "paper-math": Preset(
-        _MATH,
-        ("aime24", "aime25", "aime26", "hmmt25-feb", "hmmt25-nov", "hmmt26-feb", "brumo25"),
-        "paper_math",
+        _MATH, ("aime24", "aime25", "aime26", "hmmt25-feb", "hmmt25-nov", "hmmt26-feb", "brumo25"), "paper_math"
     ),
     "paper-code": Preset(_OTHER, ("humaneval-plus", "mbpp-plus", "livecodebench")),
     "paper-ood": Preset(_OTHER, ("gpqa-diamond", "mmlu-pro")),

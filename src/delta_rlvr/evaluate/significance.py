@@ -63,9 +63,7 @@ def sign_flip_test(a: Sequence[float], b: Sequence[float], *, seed: int = 0) -> 
         )
     differences = first - second
     if not np.isfinite(differences).all():
-        raise ValueError(
-            f"question {int(np.argmin(np.isfinite(differences)))} has a score that is not finite"
-        )
+        raise ValueError(f"question {int(np.argmin(np.isfinite(differences)))} has a score that is not finite")
     observed = math.fsum(differences)
     mean = observed / len(differences)
     moved = differences[differences != 0]
@@ -87,9 +85,7 @@ def sign_flip_test(a: Sequence[float], b: Sequence[float], *, seed: int = 0) -> 
     return TestResult((hits + 1) / (_DRAWS + 1), "two-sided", method, mean)
 
 
-def mann_whitney(
-    a: Sequence[float], b: Sequence[float], *, alternative: Alternative = "greater"
-) -> TestResult:
+def mann_whitney(a: Sequence[float], b: Sequence[float], *, alternative: Alternative = "greater") -> TestResult:
     """Mann-Whitney U test of two independent samples, such as repeated evaluations.
 
     Exact, ties included: over all ways to deal the pooled values to the two sides. Only samples with ties that are too large to
@@ -101,9 +97,7 @@ def mann_whitney(
     first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     for name, values in (("a", first), ("b", second)):
         if len(values) < 2:
-            raise ValueError(
-                f"{name} has {len(values)} evaluations: repeated evaluations are needed, at least 2"
-            )
+            raise ValueError(f"{name} has {len(values)} evaluations: repeated evaluations are needed, at least 2")
         if not np.isfinite(values).all():
             raise ValueError(f"{name}[{int(np.argmin(np.isfinite(values)))}] is not a finite number")
     # Means of the same scores in another order differ in their last digit: those are ties.
@@ -194,9 +188,7 @@ def detectable_in_spreads(pairs: int) -> float:
     return float(shift) / math.sqrt(pairs)
 
 
-def _exact_with_ties(
-    pooled: NDArray[np.float64], first: int, alternative: Alternative
-) -> tuple[float, float]:
+def _exact_with_ties(pooled: NDArray[np.float64], first: int, alternative: Alternative) -> tuple[float, float]:
     """(U of the first values, p) over all ways to choose as many of the pooled values.
 
     Values that are equal share their mean rank. Ways are counted one distinct value after another; counts below 2^53 are exact.

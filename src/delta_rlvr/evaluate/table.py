@@ -67,9 +67,7 @@ class ScoreTable:
         )
 
 
-def score_table(
-    sides: Mapping[str, Sequence[EvaluationResult]], benchmarks: Sequence[str] | None = None
-) -> ScoreTable:
+def score_table(sides: Mapping[str, Sequence[EvaluationResult]], benchmarks: Sequence[str] | None = None) -> ScoreTable:
     """The table of results that `compare_many` takes for comparable: one or more of each method, the baseline first."""
     reference = next(iter(sides.values()))[0]
     chosen = list(benchmarks or reference.benchmarks())
@@ -84,9 +82,7 @@ def score_table(
         means = [list(question_means(side, column).values()) for column in columns]
         counts.append([len(each) for each in means])
         if counts[-1] != counts[0]:
-            raise EvaluationError(
-                f"{name} has not as many questions as the first: complete the evaluation first"
-            )
+            raise EvaluationError(f"{name} has not as many questions as the first: complete the evaluation first")
         rows[name] = tuple(
             Cell(average_at_k(each), _p(seen, base))
             for each, seen, base in zip(means, passes, baseline or [[]] * len(columns), strict=True)

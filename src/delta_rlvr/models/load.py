@@ -68,9 +68,7 @@ def _must_be_a_path(name: str) -> bool:
         return True
     owner, slash, _ = name.partition("/")
     folder = Path(owner)
-    return (
-        bool(slash) and folder.is_dir() and any((one / RUN).is_file() for one in (folder, *folder.iterdir()))
-    )
+    return bool(slash) and folder.is_dir() and any((one / RUN).is_file() for one in (folder, *folder.iterdir()))
 
 
 def _holds_model(folder: Path) -> bool:
@@ -127,9 +125,7 @@ def gguf_digest(path: str) -> str:
         raise FileNotFoundError(f"model={path!r}: {error.strerror}; give the path of the GGUF file") from None
 
 
-def load_policy(
-    name_or_path: str = DEFAULT_POLICY, **options: Any
-) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+def load_policy(name_or_path: str = DEFAULT_POLICY, **options: Any) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """The model (float32 unless `dtype` says otherwise) and its tokenizer; `options` go to `from_pretrained`. A LoRA adapter is
     merged into its model."""
     try:

@@ -33,9 +33,7 @@ def policy_loss(
 
 
 def token_mean(
-    losses: Float[Tensor, "batch time"],
-    mask: Bool[Tensor, "batch time"],
-    denominator: float | Tensor | None = None,
+    losses: Float[Tensor, "batch time"], mask: Bool[Tensor, "batch time"], denominator: float | Tensor | None = None
 ) -> Float[Tensor, ""]:
     """1/N sum over the valid tokens (DAPO)."""
     total = torch.where(mask, losses, 0.0).sum()
@@ -43,9 +41,7 @@ def token_mean(
 
 
 def sequence_mean(
-    losses: Float[Tensor, "batch time"],
-    mask: Bool[Tensor, "batch time"],
-    denominator: float | Tensor | None = None,
+    losses: Float[Tensor, "batch time"], mask: Bool[Tensor, "batch time"], denominator: float | Tensor | None = None
 ) -> Float[Tensor, ""]:
     """Mean over responses of their token means (GRPO, SAPO): the token mean with every token weighted by 1 / |o_i|."""
     lengths = mask.sum(-1)

@@ -30,11 +30,7 @@ def future_weights(
     more than one such token and A < 0 gets 0 throughout.
     """
     # Narrow floats would lose the sum; masked positions may hold anything.
-    shift = (
-        torch.where(mask, log_ratio, 0.0)
-        .to(torch.promote_types(log_ratio.dtype, torch.float32))
-        .clamp(-20, 20)
-    )
+    shift = torch.where(mask, log_ratio, 0.0).to(torch.promote_types(log_ratio.dtype, torch.float32)).clamp(-20, 20)
     overshot = shift > math.log(dual)
     influence = discounted_future_sum(torch.where(overshot, 0.0, shift), decay).exp().clamp(low, high)
     guarded = overshot & (advantages < 0)

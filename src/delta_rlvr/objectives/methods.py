@@ -15,15 +15,7 @@ from types import ModuleType
 from typing import Any
 from urllib.parse import urlencode
 
-from delta_rlvr.credit.rule import (
-    REGISTERED,
-    WIDER,
-    RuleError,
-    TokenRule,
-    check_rule_class,
-    first_line,
-    register,
-)
+from delta_rlvr.credit.rule import REGISTERED, WIDER, RuleError, TokenRule, check_rule_class, first_line, register
 from delta_rlvr.credit.rules.uniform import ResponseMean, Uniform
 from delta_rlvr.hints import did_you_mean
 from delta_rlvr.objectives.aggregate import Aggregation
@@ -78,18 +70,9 @@ class Method:
 
 
 _BASELINES = (
-    Method(
-        "grpo", "mean over responses, symmetric clip", "App. J", Uniform(), Clip(0.2, 0.2), "sequence_mean"
-    ),
+    Method("grpo", "mean over responses, symmetric clip", "App. J", Uniform(), Clip(0.2, 0.2), "sequence_mean"),
     Method("dapo", "mean over tokens, clip-higher", "App. J, Table 1"),
-    Method(
-        "sapo",
-        "soft gate in the place of the clip",
-        "App. J, Table 1",
-        Uniform(),
-        SoftGate(),
-        "sequence_mean",
-    ),
+    Method("sapo", "soft gate in the place of the clip", "App. J, Table 1", Uniform(), SoftGate(), "sequence_mean"),
     Method("fipo", "advantages scaled by the future shift", "App. J, Table 1", Uniform(), FutureClip()),
 )
 
@@ -98,9 +81,7 @@ def all_methods() -> dict[str, Method]:
     """Every method that has a name: the baselines, and DAPO with each registered rule's weights."""
     _load_plugins()
     named = {method.name: method for method in _BASELINES}
-    return named | {
-        name: Method(name, known.about, known.paper, known.rule) for name, known in REGISTERED.items()
-    }
+    return named | {name: Method(name, known.about, known.paper, known.rule) for name, known in REGISTERED.items()}
 
 
 def get_method(spec: str | TokenRule | Method) -> Method:
@@ -141,9 +122,7 @@ def _from_name(name: str) -> Method:
     hint = did_you_mean(name, methods)
     if name.endswith(".py"):
         hint = f"; name the rule in the file too, as in {name}:{(_rules_in(_module(name)) or ['MyRule'])[0]}"
-    failed = "".join(
-        f"; the plug-in {plugin} did not load ({why})" for plugin, why in _load_plugins().items()
-    )
+    failed = "".join(f"; the plug-in {plugin} did not load ({why})" for plugin, why in _load_plugins().items())
     raise RuleError(f"unknown method {name!r}{hint} (there are: {', '.join(methods)}){failed}")
 
 
@@ -189,7 +168,5 @@ def _load_plugins() -> dict[str, str]:
                 register(plugin.name)(brought)
         except Exception as error:
             failed[plugin.name] = f"{type(error).__name__}: {error}"
-            warnings.warn(
-                f"the methods of {plugin.name} ({plugin.value}) did not load: {error}", stacklevel=2
-            )
+            warnings.warn(f"the methods of {plugin.name} ({plugin.value}) did not load: {error}", stacklevel=2)
     return failed

@@ -30,11 +30,7 @@ def clouds(sums: TokenSums, types: int = TYPES) -> dict[str, Any] | None:
     minimum = default_minimum(int(count.sum()), int(count.max()))
     ends = max(1, types // 12)
     kept = [np.argsort(-count, kind="stable")[: types // 2]]
-    for own_mean, own_count in (
-        (mean, count),
-        (mean_positive, count_positive),
-        (mean_negative, count_negative),
-    ):
+    for own_mean, own_count in ((mean, count), (mean_positive, count_positive), (mean_negative, count_negative)):
         eligible = np.flatnonzero(own_count >= minimum)
         by_mean = eligible[np.argsort(own_mean[eligible], kind="stable")]
         kept += [by_mean[:ends], by_mean[-ends:]]

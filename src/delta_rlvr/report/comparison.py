@@ -9,14 +9,7 @@ from typing import Any
 from delta_rlvr.evaluate.compare import asked_alike, paired_change
 from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.results import EvaluationResult
-from delta_rlvr.evaluate.seeds import (
-    INTERVAL_SEEDS,
-    SeedTable,
-    few_problems,
-    p_text,
-    seed_table,
-    student_interval,
-)
+from delta_rlvr.evaluate.seeds import INTERVAL_SEEDS, SeedTable, few_problems, p_text, seed_table, student_interval
 from delta_rlvr.files import is_number
 from delta_rlvr.report.groups import RunGroup, run_labels, settings_by_group
 from delta_rlvr.runs import RunReader
@@ -174,9 +167,7 @@ def _training_rewards(runs: Sequence[RunReader]) -> tuple[int | None, list[dict[
     scores: list[dict[str, Any]] = []
     for steps, rewards in curves:
         known = [reward for step, reward in zip(steps, rewards, strict=True) if step <= (last or 0)]
-        scores.append(
-            {"before": None, "after": _score({"accuracy": statistics.fmean(known)}) if known else None}
-        )
+        scores.append({"before": None, "after": _score({"accuracy": statistics.fmean(known)}) if known else None})
     return last, scores
 
 
@@ -187,10 +178,7 @@ def _score(value: Any) -> dict[str, Any] | None:
     keys = ("accuracy", "low", "high", "problems", "samples")
     score = {key: value[key] if is_number(value.get(key)) else None for key in keys}
     note = value.get("interval_note")
-    said = {
-        "own_reward": value.get("own_reward") is True,
-        "interval_note": note if isinstance(note, str) else None,
-    }
+    said = {"own_reward": value.get("own_reward") is True, "interval_note": note if isinstance(note, str) else None}
     return score | said | _interval(score["low"], score["high"])
 
 
@@ -292,19 +280,14 @@ def _change(runs: Sequence[RunReader]) -> str | None:
     if len(runs) != 1:
         return None
     try:
-        before, after = (
-            EvaluationResult(runs[0].evaluations[f"heldout_{when}"]) for when in ("before", "after")
-        )
+        before, after = (EvaluationResult(runs[0].evaluations[f"heldout_{when}"]) for when in ("before", "after"))
         return paired_change(before, after) if asked_alike(before, after) else None
     except (*_NOT_A_RESULT, EvaluationError):  # nothing to pair, or another's file
         return None
 
 
 def _alone(
-    by_group: Mapping[str, Mapping[int, float]],
-    scores: Sequence[dict[str, Any]],
-    unit: ScoreUnit,
-    change: str | None,
+    by_group: Mapping[str, Mapping[int, float]], scores: Sequence[dict[str, Any]], unit: ScoreUnit, change: str | None
 ) -> str:
     if not by_group:
         return "No run has a held-out score yet, so there is nothing to compare."
@@ -314,9 +297,7 @@ def _alone(
     if not both:
         ends = unit.shown(statistics.fmean(by_seed.values()))
         return f"{label} ends at {what}{ends} on held-out problems."
-    before, after = (
-        statistics.fmean(score[when]["accuracy"] for score in both) for when in ("before", "after")
-    )
+    before, after = (statistics.fmean(score[when]["accuracy"] for score in both) for when in ("before", "after"))
     change = change or f"{unit.signed(after - before)} {unit.name}"
     return (
         f"{label} goes from {what}{unit.shown(before)} to {unit.shown(after)} on held-out problems: {change}. "

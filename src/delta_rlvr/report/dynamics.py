@@ -19,10 +19,7 @@ Line = tuple[str, str, str]
 
 def _by_side(metric: str) -> tuple[Line, Line]:
     """A metric that each side has: `metric` with the side's name in it."""
-    return (
-        (metric.format("positive"), "positive side", "solid"),
-        (metric.format("negative"), "negative side", "dash"),
-    )
+    return ((metric.format("positive"), "positive side", "solid"), (metric.format("negative"), "negative side", "dash"))
 
 
 def _alone(metric: str, label: str | None = None) -> tuple[Line]:

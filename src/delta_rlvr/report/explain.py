@@ -69,9 +69,7 @@ def explain(
     earned = torch.tensor(advantages, dtype=torch.float64, device=head.device)
     numbers = torch.tensor(groups, device=head.device)
     records = {
-        name: next(stream for stream in streams if stream.reads(rule)).solve(
-            earned, groups=numbers, rule=rule
-        )
+        name: next(stream for stream in streams if stream.reads(rule)).solve(earned, groups=numbers, rule=rule)
         for name, rule in rules.items()
     }
     return Explained(

@@ -97,9 +97,7 @@ def settings_by_group(
     neither."""
     differing, agreeing = compare_settings([runs[group.members[0]] for group in groups])
     own = _OWN if len(runs) > 1 else ()
-    return tuple(
-        {key: value for key, value in part.items() if key not in own} for part in (differing, agreeing)
-    )  # type: ignore[return-value]
+    return tuple({key: value for key, value in part.items() if key not in own} for part in (differing, agreeing))  # type: ignore[return-value]
 
 
 def run_label(run: RunReader) -> str:
@@ -129,15 +127,12 @@ def _label(runs: Sequence[RunReader], places: list[int], members: list[list[int]
     differing, _ = compare_settings(rivals)
     mine = settings_of(first)
     telling = [
-        key
-        for key in differing
-        if key not in _OWN and not key.startswith("version.") and not key.endswith(CONTENT)
+        key for key in differing if key not in _OWN and not key.startswith("version.") and not key.endswith(CONTENT)
     ]
     if 1 <= len(telling) <= 2:
         named = {key.removeprefix("rule."): mine.get(key) for key in telling}
         differences = [
-            f"no {name}" if value is None else f"{name} {shown_spec(str(value))}"
-            for name, value in named.items()
+            f"no {name}" if value is None else f"{name} {shown_spec(str(value))}" for name, value in named.items()
         ]
         return f"{method} ({', '.join(differences)})"
     return f"{method} ({_folder(first, rivals)})"

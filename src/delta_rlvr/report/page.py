@@ -141,9 +141,7 @@ def _holds(model: dict[str, Any], section: str) -> bool:
     return any(run[section] for run in runs)
 
 
-def _page_model(
-    runs: list[RunReader], limit: int, methods: Sequence[str]
-) -> tuple[dict[str, Any], dict[str, str]]:
+def _page_model(runs: list[RunReader], limit: int, methods: Sequence[str]) -> tuple[dict[str, Any], dict[str, str]]:
     shown = panels(runs)
     groups = group_runs(runs)
     points = points_for(sum(len(run.rollout_steps) for run in runs))

@@ -56,10 +56,7 @@ class Rollout:
 
 
 def read_rollouts(
-    path: str | Path,
-    reward_key: str | None = None,
-    prompt_key: str | None = None,
-    response_key: str | None = None,
+    path: str | Path, reward_key: str | None = None, prompt_key: str | None = None, response_key: str | None = None
 ) -> list[Rollout]:
     """The file's rollouts. A line that cannot be used is an error with its number. `reward_key` names the reward where a file has
     several: a key of slime's reward, a column of TRL's table, a key of a line. `prompt_key` and `response_key` are what lines or
@@ -134,9 +131,7 @@ def _renamed(row: Row, where: str, prompt_key: str | None, response_key: str | N
     for ours, theirs in (("prompt", prompt_key), ("response", response_key)):
         if theirs is not None:
             if theirs not in row:
-                raise RolloutFileError(
-                    f"{where} has no {theirs}{did_you_mean(theirs, row)} (it has {_keys(row)})"
-                )
+                raise RolloutFileError(f"{where} has no {theirs}{did_you_mean(theirs, row)} (it has {_keys(row)})")
             renamed[ours] = row[theirs]
     return renamed
 
@@ -172,17 +167,13 @@ def _verl(row: Row, where: str, reward_key: str) -> Rollout:
     """`trainer.rollout_data_dir` of verl: input, output, gts, score, step."""
     for key in ("input", "output"):
         if not isinstance(row[key], str):
-            raise RolloutFileError(
-                f"{where}: {key} must be a text, as verl writes it, got {type(row[key]).__name__}"
-            )
+            raise RolloutFileError(f"{where}: {key} must be a text, as verl writes it, got {type(row[key]).__name__}")
     # verl decodes prompts with the chat template in them: they are text, whatever they were.
     if reward_key not in row:
         hint = _near_key(reward_key, row, is_reward=True)
         raise RolloutFileError(f"{where} has no {reward_key} (it has {_keys(row)}){hint}")
     reward = _number(row[reward_key], where, reward_key)
-    return Rollout(
-        where, row["input"], row["output"], reward, row["input"], answer=row.get("gts"), step=_step(row)
-    )
+    return Rollout(where, row["input"], row["output"], reward, row["input"], answer=row.get("gts"), step=_step(row))
 
 
 def _prime_rl(row: Row, where: str) -> Iterator[Rollout]:
@@ -241,9 +232,7 @@ def _message(message: Row) -> dict[str, str]:
 # ---------------------------------------------------------------- TRL and slime
 
 
-def _trl(
-    source: Path, reward_key: str | None, prompt_key: str | None, response_key: str | None
-) -> Iterator[Rollout]:
+def _trl(source: Path, reward_key: str | None, prompt_key: str | None, response_key: str | None) -> Iterator[Rollout]:
     """`log_completions=True` of TRL: completions/completions_NNNNN.parquet; or a table with prompt, response, reward."""
     try:
         import pyarrow
@@ -267,8 +256,7 @@ def _trl(
     numeric = [
         name
         for name, kind in zip(names, table.schema.types, strict=True)
-        if (pyarrow.types.is_floating(kind) or pyarrow.types.is_integer(kind))
-        and name not in ("step", "advantage")
+        if (pyarrow.types.is_floating(kind) or pyarrow.types.is_integer(kind)) and name not in ("step", "advantage")
     ]
     if reward_key is not None and reward_key not in numeric:
         near = did_you_mean(reward_key, numeric)
@@ -340,8 +328,7 @@ def _prompt(prompt: Any, where: str) -> str | list[dict[str, str]]:
         return prompt
     turns: list[Any] = prompt if isinstance(prompt, list) else []
     if not turns or not all(
-        isinstance(turn, dict) and all(isinstance(turn.get(key), str) for key in ("role", "content"))
-        for turn in turns
+        isinstance(turn, dict) and all(isinstance(turn.get(key), str) for key in ("role", "content")) for turn in turns
     ):
         raise RolloutFileError(f"{where}: prompt must be a text or a list of messages with role and content")
     return [{"role": turn["role"], "content": turn["content"]} for turn in turns]

@@ -46,9 +46,7 @@ class TokenView:
     """The discriminator view of each sampled step that has one."""
 
 
-def token_view(
-    run: RunReader, name: str, limit: int, methods: Sequence[str] = (), points: int = MOST
-) -> TokenView:
+def token_view(run: RunReader, name: str, limit: int, methods: Sequence[str] = (), points: int = MOST) -> TokenView:
     """Read every sampled step once; keep prompts until `limit` bytes are full, those with a signal first and the
     steps evenly, so that a cut thins the page out instead of ending it early. `methods`: more weights to shade by. `points`: tokens
     in the figure of a step's weights on each side."""
@@ -118,10 +116,7 @@ def _prompt(group: Any, members: list[dict[str, Any]]) -> dict[str, Any]:
         "tokens": sum(len(member["tokens"]) for member in members),
         "reward": round(float(np.mean(rewards)), 4) if rewards else None,
         "signal": _has_signal(members),
-        "sides": {
-            side: sum(bool(np.sign(m.get("advantage") or 0) == sign) for m in members)
-            for side, sign in _SIDES
-        },
+        "sides": {side: sum(bool(np.sign(m.get("advantage") or 0) == sign) for m in members) for side, sign in _SIDES},
     }
 
 

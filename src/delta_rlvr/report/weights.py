@@ -79,8 +79,7 @@ class StepTokens:
         """Whether the weights tell responses apart and no token of a response from another."""
         ends = np.cumsum(self.lengths)[:-1]
         return self.varies(key) and all(
-            _spread(own) <= SAME
-            for own in np.split(np.where(self.side != 0, self.weights[key], np.nan), ends)
+            _spread(own) <= SAME for own in np.split(np.where(self.side != 0, self.weights[key], np.nan), ends)
         )
 
 
@@ -199,14 +198,10 @@ def sentences(
         what = _tells(share)
         if tells_responses:
             what = "responses, not tokens: all tokens of a response weigh the same"
-        tells = (
-            f"on this batch the weights tell {what} (the side alone explains {share:.0%} of their variance)."
-        )
+        tells = f"on this batch the weights tell {what} (the side alone explains {share:.0%} of their variance)."
         said.append(_percent(_capital(ends + tells)))
         if share >= MOSTLY_SIDES and not tells_responses:
-            said[-1] += (
-                " Shaded by the coefficient, tokens show their side; the share of the update tells them apart."
-            )
+            said[-1] += " Shaded by the coefficient, tokens show their side; the share of the update tells them apart."
     elif own:
         said.append("This run weighs all tokens alike.")
     if "weight_signal_std" in own and (own["weight_signal_mean"], own["weight_signal_std"]) != (1, 0):
@@ -214,10 +209,7 @@ def sentences(
         said += [f"{_capital(warning)}."] if warning else []
     if clauses := [
         _follows(own, name, word)
-        for name, word in (
-            ("positive", f"{positive} responses the weight"),
-            ("negative", f"{negative} ones it"),
-        )
+        for name, word in (("positive", f"{positive} responses the weight"), ("negative", f"{negative} ones it"))
         if f"rank_{name}" in own
     ]:
         said.append(_capital("; ".join(clauses)) + ".")

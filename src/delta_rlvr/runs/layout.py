@@ -55,9 +55,7 @@ def shown_text(value: Any) -> str:
     """A prompt or an answer as text: chat messages line by line, anything else as JSON."""
     if value is None or isinstance(value, str):
         return value or ""
-    if isinstance(value, list) and all(
-        isinstance(message, dict) and "content" in message for message in value
-    ):
+    if isinstance(value, list) and all(isinstance(message, dict) and "content" in message for message in value):
         return "\n".join(f"{message.get('role', '')}: {message['content']}" for message in value)
     return json.dumps(value, default=str)
 

@@ -45,10 +45,7 @@ def card(info: Mapping[str, Any], drawn: str | None = None) -> str:
         asked = [[final[when].get(key) for key in ("problems", "samples")] for when in ("before", "after")]
         if asked[0] != asked[1]:
             how += ". The two are not of the same problems and samples, so they cannot be compared"
-        lines += [
-            "",
-            f"Held-out {unit.score}: {scores[0]} before training, {scores[1]} after{how}.",
-        ]
+        lines += ["", f"Held-out {unit.score}: {scores[0]} before training, {scores[1]} after{how}."]
     else:
         lines += ["", "It was not scored on held-out problems."]
     shown = {name: settings.get(key) for key, name in _SETTINGS.items()}

@@ -37,9 +37,7 @@ class RunReader:
         self.problems: list[str] = []
         """What is missing or damaged, one sentence each."""
         if not self.path.is_dir():
-            raise RunFolderError(
-                f"{self.path} is not a folder: give the folder of a run{near_path(self.path)}"
-            )
+            raise RunFolderError(f"{self.path} is not a folder: give the folder of a run{near_path(self.path)}")
         parts = (RUN, METRICS, ROLLOUTS, TOKENS, EVALUATIONS)
         if not any((self.path / name).exists() for name in parts):
             raise RunFolderError(
@@ -50,9 +48,7 @@ class RunReader:
         """run.json, or {}."""
         schema = self.info.get("schema", SCHEMA)
         if not isinstance(schema, int) or schema > SCHEMA:
-            raise RunFolderError(
-                f"{self.path} has schema {schema!r}, this version reads {SCHEMA}: update delta-rlvr"
-            )
+            raise RunFolderError(f"{self.path} has schema {schema!r}, this version reads {SCHEMA}: update delta-rlvr")
         self._say_status()
         self.metrics = self._read_metrics()
         """One object a step, in order of step, each step once."""
@@ -212,11 +208,7 @@ def _response(line: bytes) -> dict[str, Any] | None:
 
 def _is_column(value: Any, length: int) -> bool:
     """A list of finite numbers and nulls, of that length."""
-    if (
-        not isinstance(value, list)
-        or len(value) != length
-        or not set(map(type, value)) <= {int, float, type(None)}
-    ):
+    if not isinstance(value, list) or len(value) != length or not set(map(type, value)) <= {int, float, type(None)}:
         return False
     return not bool(np.isinf(np.array(value, np.float64)).any())
 
@@ -228,9 +220,7 @@ def runs_below(folders: Sequence[str | Path]) -> list[Path]:
         inside = [] if (folder / RUN).exists() else [file.parent for file in folder.glob(f"*/{RUN}")]
         runs += sorted(inside, key=_begun) or [folder]
         if inside and (deeper := sorted({file.parent.parent.name for file in folder.glob(f"*/*/{RUN}")})):
-            warnings.warn(
-                f"not on this page, because they hold runs themselves: {', '.join(deeper)}", stacklevel=3
-            )
+            warnings.warn(f"not on this page, because they hold runs themselves: {', '.join(deeper)}", stacklevel=3)
     return runs
 
 

@@ -91,7 +91,9 @@ def no_signal(
     reward = line.get("reward") or 0.0
     all_cut = line.get("truncated", 0) >= 0.99
     if _constant_and_ungraded(line):
-        cause = f"every response got the reward {reward:.4g}: look at your reward function, which does not tell them apart"
+        cause = (
+            f"every response got the reward {reward:.4g}: look at your reward function, which does not tell them apart"
+        )
         if all_cut:
             cause += f", and at {length_limit}, where every response was cut"
     elif all_cut and reward <= 0:
@@ -144,8 +146,6 @@ def _constant_and_ungraded(line: Mapping[str, Any]) -> bool:
     # Rounding: a mean of n equal float32 numbers, and so their spread, is off by a few times 1.2e-7 of their size.
     if spread is None or spread > 1e-5 * abs(reward):
         return False
-    parts = {
-        name: value for name, value in line.items() if name.startswith("rewards/") and name.endswith("/mean")
-    }
+    parts = {name: value for name, value in line.items() if name.startswith("rewards/") and name.endswith("/mean")}
     parts.pop(f"rewards/{OVERLONG}/mean", None)
     return any(value not in (0, 1) for value in parts.values())

@@ -37,15 +37,11 @@ class TokenSums:
             raise ValueError(f"ids must be a flat array of integers, got {id_array.dtype} {id_array.shape}")
         weight_array = np.asarray(weights, np.float64)
         if weight_array.shape != id_array.shape:
-            raise ValueError(
-                f"weights have shape {weight_array.shape}, ids {id_array.shape}: one for each token"
-            )
+            raise ValueError(f"weights have shape {weight_array.shape}, ids {id_array.shape}: one for each token")
         if id_array.min() < 0:
             raise ValueError(f"ids holds {id_array.min()}: mask padding before adding")
         if not np.isfinite(weight_array).all():
-            raise ValueError(
-                f"weights are not finite at position {int(np.argmin(np.isfinite(weight_array)))}"
-            )
+            raise ValueError(f"weights are not finite at position {int(np.argmin(np.isfinite(weight_array)))}")
         sides = np.broadcast_to(np.sign(np.asarray(side)), id_array.shape)
         columns: list[NDArray[Any]] = []
         for sign in (1, -1):

@@ -131,9 +131,7 @@ class RunWriter:
         info.update(new, status="running", steps=max(kept, default=0))
         info.pop("error", None)
         info.setdefault("resumed", []).append(resumed)
-        info["final"] = {
-            key: value for key, value in info.get("final", {}).items() if key not in ("after", "best")
-        }
+        info["final"] = {key: value for key, value in info.get("final", {}).items() if key not in ("after", "best")}
         return cls(folder, info, tokens, max(kept, default=0))
 
     @property
@@ -214,9 +212,7 @@ class RunWriter:
     def __enter__(self) -> RunWriter:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         if isinstance(error, KeyboardInterrupt):
             self.interrupt()
         elif error is not None:
@@ -277,13 +273,9 @@ def _info_to_resume(folder: Path, new: Mapping[str, Any]) -> dict[str, Any]:
     except FileNotFoundError:
         raise RunFolderError(f"{folder} has no {RUN}: there is no run to resume there") from None
     except ValueError as error:
-        raise RunFolderError(
-            f"{folder / RUN} is damaged ({error}): restore it or start in another folder"
-        ) from error
+        raise RunFolderError(f"{folder / RUN} is damaged ({error}): restore it or start in another folder") from error
     if info.get("schema") != SCHEMA:
-        raise RunFolderError(
-            f"{folder} was written with schema {info.get('schema')}, this version writes {SCHEMA}"
-        )
+        raise RunFolderError(f"{folder} was written with schema {info.get('schema')}, this version writes {SCHEMA}")
     if other := list(_other_identity(info, new)):
         raise RunFolderError(
             f"{folder} holds another run ({'; '.join(other)}): resume it with what it was started with, "

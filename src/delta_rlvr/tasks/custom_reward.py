@@ -96,9 +96,7 @@ class CustomReward:
         text = [{"role": "assistant", "content": completion}] if chat else completion
         return _verdict(self._scores([problem.prompt], [text], _columns([problem]))[0])
 
-    def _scores(
-        self, prompts: Any, completions: Sequence[Any], columns: Mapping[str, Any]
-    ) -> list[float | None]:
+    def _scores(self, prompts: Any, completions: Sequence[Any], columns: Mapping[str, Any]) -> list[float | None]:
         given = {**columns, "prompts": prompts, "completions": list(completions)}
         if not self.takes_any:
             given = {name: value for name, value in given.items() if name in self.parameters}
@@ -114,13 +112,9 @@ class CustomReward:
         try:
             listed = list(scores)
         except TypeError:
-            raise RewardError(
-                f"reward={self.spec!r} gave {scores!r}: give a list, one reward per completion"
-            ) from None
+            raise RewardError(f"reward={self.spec!r} gave {scores!r}: give a list, one reward per completion") from None
         if len(listed) != len(completions):
-            raise RewardError(
-                f"reward={self.spec!r} gave {len(listed)} rewards for {len(completions)} completions"
-            )
+            raise RewardError(f"reward={self.spec!r} gave {len(listed)} rewards for {len(completions)} completions")
         return [self._score(score) for score in listed]
 
     def _score(self, score: Any) -> float | None:
@@ -165,9 +159,7 @@ def _event_loop() -> asyncio.AbstractEventLoop:
 
 def _columns(problems: Sequence[Problem]) -> dict[str, list[Any]]:
     """What is known of the problems, by column: the rows' own fields, and id and answer."""
-    rows = [
-        {"id": problem.id, "answer": problem.answer, **problem.meta.get("row", {})} for problem in problems
-    ]
+    rows = [{"id": problem.id, "answer": problem.answer, **problem.meta.get("row", {})} for problem in problems]
     names = dict.fromkeys(name for row in rows for name in row)
     # TRL's own names are not columns.
     taken = ("prompts", "completions", *FROM_TRL)

@@ -33,9 +33,7 @@ def grade_batch(problems: Sequence[Problem], completions: Sequence[str]) -> list
     return [verdicts[place] for place in range(len(problems))]
 
 
-def _grade_alike(
-    problems: Sequence[Problem], completions: Sequence[str], grader: str, extract: str
-) -> list[Verdict]:
+def _grade_alike(problems: Sequence[Problem], completions: Sequence[str], grader: str, extract: str) -> list[Verdict]:
     answers = [problem.answer for problem in problems]
     if grader == "math":
         return grade_math_batch(completions, answers, extract=extract)

@@ -58,14 +58,10 @@ class ProblemSet:
                 "them are held out; add rows, or name a file to hold out (FILE?heldout=OTHER)"
             )
         if len(train) <= shots:
-            raise ValueError(
-                f"{name} has {len(train)} problems to train on, too few for {shots} shots and training"
-            )
+            raise ValueError(f"{name} has {len(train)} problems to train on, too few for {shots} shots and training")
         chosen = [problem for problem in train if not worked or "working" in problem.meta][:shots]
         if len(chosen) < shots:
-            raise ValueError(
-                f"{name}: {len(chosen)} problems to train on have a working, too few for {shots} shots"
-            )
+            raise ValueError(f"{name}: {len(chosen)} problems to train on have a working, too few for {shots} shots")
         shown = tuple(_shot(problem, worked) for problem in chosen)
         if shots:
             kept_back = {problem.id for problem in chosen}
@@ -83,9 +79,7 @@ class ProblemSet:
         random.Random(seed).shuffle(pool)
         wanted = len(pool) - start if count is None else count
         if start + wanted > len(pool):
-            raise ValueError(
-                f"{self.name} has {len(pool)} {split} problems; {wanted} from {start} on were asked for"
-            )
+            raise ValueError(f"{self.name} has {len(pool)} {split} problems; {wanted} from {start} on were asked for")
         return pool[start : start + wanted]
 
     def grade(self, problem: Problem, completion: str) -> Verdict:

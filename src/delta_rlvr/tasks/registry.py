@@ -56,10 +56,7 @@ ROW_SETTINGS = {
 
 
 def get_task(
-    spec: str = DEFAULT_TASK,
-    graded: bool = True,
-    reads: Collection[str] | None = None,
-    grader: str | None = None,
+    spec: str = DEFAULT_TASK, graded: bool = True, reads: Collection[str] | None = None, grader: str | None = None
 ) -> Task:
     """The task that a name stands for. Settings follow after "?", as in "gsm8k.jsonl?schema=gsm8k&shots=4". `graded=False`: a reward
     of one's own judges, so that rows need no answer; it `reads` these columns (None: all). `grader`: another grader of mathematics.
@@ -144,9 +141,7 @@ def _rows(spec: str, name: str, settings: dict[str, Any], judged: dict[str, Any]
     return ProblemSet.split(name, problems, heldout, **shape)
 
 
-def _reading(
-    spec: str, settings: dict[str, Any], judged: dict[str, Any]
-) -> tuple[dict[str, Any], dict[str, Any]]:
+def _reading(spec: str, settings: dict[str, Any], judged: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """What settings say about how rows are read, and about the shape of the problem set. `judged`: what `load_problems` has to know of
     the judge."""
     if unknown := settings.keys() - ROW_SETTINGS.keys():

@@ -37,9 +37,7 @@ class Template:
                 "and braces that are meant literally must be doubled"
             )
         if self.grader not in ("math", "choice", "code"):
-            raise ValueError(
-                f'template {self.name!r}: grader={self.grader!r} is not "math", "choice" or "code"'
-            )
+            raise ValueError(f'template {self.name!r}: grader={self.grader!r} is not "math", "choice" or "code"')
 
     def fill(self, question: str, options: Sequence[str] = ()) -> str:
         """The prompt for one question. Options are lettered in their order."""
@@ -47,9 +45,7 @@ class Template:
         if asks and not 2 <= len(options) <= len(LETTERS):
             raise ValueError(f"template {self.name!r} needs 2 to {len(LETTERS)} options, not {len(options)}")
         if options and not asks:
-            raise ValueError(
-                f"template {self.name!r} has no place for options: use one of the choice templates"
-            )
+            raise ValueError(f"template {self.name!r} has no place for options: use one of the choice templates")
         listed = "\n".join(f"({letter}) {option}" for letter, option in zip(LETTERS, options, strict=False))
         return self.text.format(question=question, options=listed)
 
@@ -156,9 +152,7 @@ def chosen_template(
     if text is not None:
         return own_template(text, extract, graded)
     if extract is not None:
-        raise ValueError(
-            "extract goes with template_text: a named template says itself where its answer stands"
-        )
+        raise ValueError("extract goes with template_text: a named template says itself where its answer stands")
     return default if name is None else template(name)
 
 

@@ -132,10 +132,7 @@ def compare(
     say(console, _plan(len(methods), all_seeds, config.max_steps))
     if rates:
         before = f"{len(methods)} x {counted(len(rates), 'learning rate')} x {counted(tuning_seeds, 'seed')}"
-        say(
-            console,
-            f"before them {before} to choose from: {counted(len(methods) * len(rates) * tuning_seeds, 'run')}",
-        )
+        say(console, f"before them {before} to choose from: {counted(len(methods) * len(rates) * tuning_seeds, 'run')}")
     # What the end will say of the number of seeds, whatever the scores are, is better known before the time is spent.
     if too_few := too_few_seeds([seeds] * len(methods)):
         say(console, too_few)
@@ -203,7 +200,9 @@ def conclude(
     unit = score_unit(custom_function(settings.get("reward")))
     starts = [(info["final"].get("before") or {}).get("accuracy") for info in infos.values()]
     compared = seed_table(scores, unit, few_problems(problems, settings.get("eval_problems")), starts)
-    title = f"held-out {unit.score} after training{', in %' if unit.sign else ''} ({counted(len(seeds), 'seed')}{asked})"
+    title = (
+        f"held-out {unit.score} after training{', in %' if unit.sign else ''} ({counted(len(seeds), 'seed')}{asked})"
+    )
     further = _further(places, infos, unit, pass_at)
     stored = {
         "seeds": list(seeds),
@@ -222,15 +221,11 @@ def conclude(
 
 
 def _further(
-    places: Mapping[str, Mapping[int, Path]],
-    infos: Mapping[Path, dict[str, Any]],
-    unit: ScoreUnit,
-    pass_at: int | None,
+    places: Mapping[str, Mapping[int, Path]], infos: Mapping[Path, dict[str, Any]], unit: ScoreUnit, pass_at: int | None
 ) -> list[Further]:
     """The greedy score, pass@k and the entropy of each method, where its runs have them."""
     finals = {
-        method: {seed: infos[place]["final"]["after"] for seed, place in own.items()}
-        for method, own in places.items()
+        method: {seed: infos[place]["final"]["after"] for seed, place in own.items()} for method, own in places.items()
     }
     greedy = {
         method: {seed: float(one["greedy"]["accuracy"]) for seed, one in own.items() if "greedy" in one}

@@ -49,9 +49,7 @@ def heldout_problems(options: TrainOptions, task: Task) -> list[Problem]:
 class HeldoutScore:
     """Scores the policy in memory on held-out problems."""
 
-    def __init__(
-        self, options: TrainOptions, task: Task, trainer: DeltaTrainer, teller: Teller, grade: Grade
-    ):
+    def __init__(self, options: TrainOptions, task: Task, trainer: DeltaTrainer, teller: Teller, grade: Grade):
         self.options, self.trainer, self.teller, self.grade = options, trainer, teller, grade
         config = trainer.args
         self.folder = Path(str(config.output_dir)) / EVALUATIONS
@@ -77,9 +75,7 @@ class HeldoutScore:
         if options.eval_problems and not self.problems:
             teller.say("the task holds out no problems, so there is no held-out score")
         if self.problems and (trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled):
-            teller.say(
-                "sharded weights cannot be scored in memory: run `delta-rlvr evaluate` on the checkpoints"
-            )
+            teller.say("sharded weights cannot be scored in memory: run `delta-rlvr evaluate` on the checkpoints")
             self.problems = []
         if options.eval_every and self.problems:
             trainer.evaluate = self.during  # type: ignore[method-assign]
@@ -105,9 +101,7 @@ class HeldoutScore:
         model.train()
         return metrics
 
-    def _sample(
-        self, model: Any, drawn: Mapping[str, Any], moment: str, progress: Progress
-    ) -> EvaluationResult:
+    def _sample(self, model: Any, drawn: Mapping[str, Any], moment: str, progress: Progress) -> EvaluationResult:
         return evaluate_policy(
             model,
             self.trainer.processing_class,
@@ -222,11 +216,7 @@ def show_change(
     if before is None or after is None:
         return
     unit = score_unit(own_reward)
-    apart = (
-        ""
-        if asked_alike(before, after)
-        else "not of the same problems and samples, so they cannot be compared"
-    )
+    apart = "" if asked_alike(before, after) else "not of the same problems and samples, so they cannot be compared"
     if compare is None:
         scores = [result.summary()["accuracy"] for result in (before, after)]
         change = apart or f"{unit.signed(scores[1] - scores[0])} {unit.name}"

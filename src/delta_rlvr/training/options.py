@@ -56,8 +56,7 @@ class TrainOptions:
     """What to train and where to."""
 
     model: str = _option(
-        DEFAULT_POLICY,
-        "Policy: 'builtin' (bundled, tiny), 'smollm2-135m', a GGUF file, a folder, or a hub id.",
+        DEFAULT_POLICY, "Policy: 'builtin' (bundled, tiny), 'smollm2-135m', a GGUF file, a folder, or a hub id."
     )
     task: str = _option(
         DEFAULT_TASK,
@@ -68,9 +67,7 @@ class TrainOptions:
         None,
         f"Prompt template for rows: {', '.join(TEMPLATES)} (default: math; paper_math is the authors' for base models).",
     )
-    template_text: str | None = _option(
-        None, "A prompt of your own for rows, with {question} where the question goes."
-    )
+    template_text: str | None = _option(None, "A prompt of your own for rows, with {question} where the question goes.")
     extract: str | None = _option(
         None,
         f"Where the answer stands in responses to --template_text: {', '.join(EXTRACTORS)} (default: where it asks for it).",
@@ -117,9 +114,7 @@ class TrainOptions:
             if value is not None and value < least:
                 raise ValueError(f"{name}={value}: give {least} or more")
         if self.eval_every and not self.eval_problems:
-            raise ValueError(
-                f"eval_every={self.eval_every} scores held-out problems: give `eval_problems`, 1 or more"
-            )
+            raise ValueError(f"eval_every={self.eval_every} scores held-out problems: give `eval_problems`, 1 or more")
         if self.eval_temperature is not None and not 0 <= self.eval_temperature < math.inf:
             raise ValueError(f"eval_temperature={self.eval_temperature}: give 0 (greedy) or more")
 

@@ -108,8 +108,7 @@ class Plan:
     def tuned(self, method: str) -> TunedRate:
         """What a method's tried rates came to."""
         return TunedRate(
-            method,
-            {rate: [score(self._tuning_place(method, rate, s)) for s in self.spare] for rate in self.rates},
+            method, {rate: [score(self._tuning_place(method, rate, s)) for s in self.spare] for rate in self.rates}
         )
 
     def request_of(self, run: PlannedRun) -> RunRequest:
@@ -302,9 +301,7 @@ def runs_at_a_time(asked: int | None, world_size: int, on_cpu: bool) -> int:
     if asked is not None and asked < 1:
         raise ValueError(f"parallel={asked}: give how many runs at a time, at least 1")
     if world_size > 1 and (asked or 1) > 1:
-        raise ValueError(
-            f"parallel={asked}: these are {counted(world_size, 'process', 'processes')} of one run"
-        )
+        raise ValueError(f"parallel={asked}: these are {counted(world_size, 'process', 'processes')} of one run")
     if asked is not None:
         return asked
     return 1 if on_cpu or world_size > 1 else max(1, len(visible_devices()))

@@ -59,9 +59,7 @@ def training_problems(task: Task, options: TrainOptions, config: DeltaTrainerCon
     return problems
 
 
-def custom_or_task_reward(
-    options: TrainOptions, task: Task, problems: Sequence[Problem]
-) -> TaskReward | CustomReward:
+def custom_or_task_reward(options: TrainOptions, task: Task, problems: Sequence[Problem]) -> TaskReward | CustomReward:
     """What judges responses in training: the function that `reward` names, or the task itself."""
     by_id = {problem.id: problem for problem in problems}
     function = custom_function(options.reward)
@@ -80,15 +78,13 @@ def default_prompt(spec: str, problems: Sequence[Problem]) -> str | None:
     if settings.keys() & {"template", "template_text", "shots"} or not isinstance(question, str):
         return None
     shown = MATH.fill("{question}").replace("\n", "\\n")
-    return f"prompt: the template {MATH.name!r}, as none was chosen: {shown} (`template` or `template_text` gives another)"
+    return (
+        f"prompt: the template {MATH.name!r}, as none was chosen: {shown} (`template` or `template_text` gives another)"
+    )
 
 
 def fit_context(
-    model_config: Any,
-    tokenizer: Any,
-    problems: Sequence[Problem],
-    config: DeltaTrainerConfig,
-    limit: int | None,
+    model_config: Any, tokenizer: Any, problems: Sequence[Problem], config: DeltaTrainerConfig, limit: int | None
 ) -> str | None:
     """Keep prompts and responses within the model's context. `limit` is the length that was asked for; without one the task's own is
     cut to what fits, and a sentence says so. What cannot fit is refused."""
@@ -121,8 +117,7 @@ def data_set(problems: Sequence[Problem]) -> Dataset:
     `datasets` makes one by copying everything."""
     parts = (problems[start : start + _PART] for start in range(0, len(problems), _PART))
     table = pyarrow.concat_tables(
-        (pyarrow.Table.from_pylist([_row(problem) for problem in part]) for part in parts),
-        promote_options="default",
+        (pyarrow.Table.from_pylist([_row(problem) for problem in part]) for part in parts), promote_options="default"
     )
     named = hashlib.sha256("\0".join(problem.id for problem in problems).encode())
     return Dataset(table, fingerprint=named.hexdigest()[:16])

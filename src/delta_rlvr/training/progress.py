@@ -84,13 +84,7 @@ class TrainingProgress:
     """Shows one line per step (every few steps where output is not a terminal) and writes all of them to the log."""
 
     def __init__(
-        self,
-        teller: Teller,
-        steps: int,
-        steps_per_batch: int = 1,
-        parts: int = 1,
-        done: int = 0,
-        legend: bool = True,
+        self, teller: Teller, steps: int, steps_per_batch: int = 1, parts: int = 1, done: int = 0, legend: bool = True
     ):
         self.teller = teller
         self.console = console = teller.console
@@ -118,9 +112,7 @@ class TrainingProgress:
         say(LEGEND)
         if self._steps_per_batch > 1:
             shared = f"every {self._steps_per_batch} steps share one batch of responses: reward, signal and length are the same in them"
-            parted = (
-                "; each trains on a part of it, so loss swings from part to part" if self._parts > 1 else ""
-            )
+            parted = "; each trains on a part of it, so loss swings from part to part" if self._parts > 1 else ""
             say(shared + parted)
         headings = " ".join(f"{heading:>{width}}" for heading, _, _, width in _COLUMNS)
         self._line(headings + "     left", always=True)

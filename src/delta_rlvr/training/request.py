@@ -34,14 +34,7 @@ DEFAULT_OUTPUT = Path("runs/train")
 
 # What a resumed run does not take over: where it is, what follows from other settings, and what says the same in another word.
 _OF_ONE_START = {"resume", "accept_changed"}
-NOT_RESTORED = _OF_ONE_START | {
-    "output",
-    "output_dir",
-    "steps",
-    "generation_batch_size",
-    "logging_dir",
-    "report",
-}
+NOT_RESTORED = _OF_ONE_START | {"output", "output_dir", "steps", "generation_batch_size", "logging_dir", "report"}
 _SAME_SETTING = {"steps": "max_steps", "output": "output_dir"}
 
 

@@ -54,21 +54,14 @@ def step_to_resume_from(config: DeltaTrainerConfig) -> tuple[int, list[str]]:
     """The step of the last whole checkpoint (0: there is none yet), and sentences about it."""
     folder = Path(str(config.output_dir))
     if not (folder / RUN).exists():
-        raise RunFolderError(
-            f"resume=True: there is no run in {folder}; give the `output` of the run to resume"
-        )
+        raise RunFolderError(f"resume=True: there is no run in {folder}; give the `output` of the run to resume")
     checkpoints = find_checkpoints(folder)
     last = checkpoints.whole[-1] if checkpoints.whole else 0
     troubles = (
         (checkpoints.torn, "it was not written to its end"),
         (checkpoints.between, "it lies in the middle of a rollout batch"),
     )
-    said = [
-        f"checkpoint-{step} is skipped: {trouble}"
-        for steps, trouble in troubles
-        for step in steps
-        if step > last
-    ]
+    said = [f"checkpoint-{step} is skipped: {trouble}" for steps, trouble in troubles for step in steps if step > last]
     if last:
         return last, [*said, f"going on from checkpoint-{last}"]
     return last, [*said, "there is no whole checkpoint yet: the run starts again from its first step"]
@@ -134,9 +127,7 @@ def advised_comparison(method: str, request: RunRequest) -> str:
     """The command that compares the method with another under the same settings."""
     other = method if method != "dapo" else "delta"
     same = request.without("method", "output", "output_dir", "resume", "seed")
-    return command_line(
-        "delta-rlvr", "compare", "--methods", f"dapo,{other}", "--seeds", 6, *request_words(same)
-    )
+    return command_line("delta-rlvr", "compare", "--methods", f"dapo,{other}", "--seeds", 6, *request_words(same))
 
 
 def request_words(request: RunRequest) -> Iterator[str]:

@@ -31,22 +31,10 @@ from delta_rlvr.tasks.custom_reward import CustomReward, custom_function, judged
 from delta_rlvr.tasks.problem_set import ProblemSet
 from delta_rlvr.terminal import plain_warnings
 from delta_rlvr.training.heldout import HeldoutScore, best_score, heldout_problems, sampling_text, show_change
-from delta_rlvr.training.problems import (
-    custom_or_task_reward,
-    data_set,
-    default_prompt,
-    fit_context,
-    training_problems,
-)
+from delta_rlvr.training.problems import custom_or_task_reward, data_set, default_prompt, fit_context, training_problems
 from delta_rlvr.training.progress import Teller, TrainingProgress
 from delta_rlvr.training.request import NOT_RESTORED, RunRequest, TrainOptions, run_settings
-from delta_rlvr.training.resuming import (
-    advised_comparison,
-    changes,
-    finished,
-    how_to_go_on,
-    step_to_resume_from,
-)
+from delta_rlvr.training.resuming import advised_comparison, changes, finished, how_to_go_on, step_to_resume_from
 from delta_rlvr.words import counted
 from rlvr_graders import RewardFunction
 
@@ -65,11 +53,7 @@ class TrainedRun:
 
 
 def train(
-    request: RunRequest,
-    teller: Teller | None = None,
-    *,
-    same_start: Path | None = None,
-    compared: str = "",
+    request: RunRequest, teller: Teller | None = None, *, same_start: Path | None = None, compared: str = ""
 ) -> TrainedRun:
     """One run, from start to report. `same_start`: the folder of a run that started from the same weights, whose score before
     training is taken over. `compared`: which run of a comparison it is, which concludes by itself."""
@@ -169,12 +153,7 @@ class _Session:
         scores = [one.summary()["accuracy"] for one in (before, after) if one]
         trouble = came_to_nothing(read_run(self.folder).metrics, scores)
         show_change(
-            custom_function(self.options.reward),
-            before,
-            after,
-            self.teller,
-            compare=advice,
-            conclude=trouble is None,
+            custom_function(self.options.reward), before, after, self.teller, compare=advice, conclude=trouble is None
         )
         if best:
             unit, at = score_unit(custom_function(self.options.reward)), best["checkpoint"] or "not saved"
@@ -239,14 +218,10 @@ class _Session:
                 self.trainer.train(resume_from_checkpoint=str(checkpoint) if done else None)
 
 
-def complete(
-    config: DeltaTrainerConfig, options: TrainOptions, task: Task, say: Callable[[str], None]
-) -> None:
+def complete(config: DeltaTrainerConfig, options: TrainOptions, task: Task, say: Callable[[str], None]) -> None:
     """Fill in what the task knows, and refuse or correct what could not work."""
     if config.max_steps <= 0 and options.train_problems is None and not isinstance(task, ProblemSet):
-        raise ValueError(
-            "give the length of the run: `steps`, or `train_problems` together with `num_train_epochs`"
-        )
+        raise ValueError("give the length of the run: `steps`, or `train_problems` together with `num_train_epochs`")
     check_model_name(options.model)
     if config.max_completion_length is None:
         config.max_completion_length = task.max_tokens
@@ -278,16 +253,11 @@ def _lora(options: TrainOptions) -> Any:
 
 
 def _keep(
-    recording: Recording,
-    heldout: HeldoutScore,
-    best: dict[str, Any] | None = None,
-    **scores: EvaluationResult | None,
+    recording: Recording, heldout: HeldoutScore, best: dict[str, Any] | None = None, **scores: EvaluationResult | None
 ) -> None:
     """Held-out scores into `run.json`; `best`: of those during training."""
     final = {
-        name: {**result.summary(), **heldout.further.get(name, {})}
-        for name, result in scores.items()
-        if result
+        name: {**result.summary(), **heldout.further.get(name, {})} for name, result in scores.items() if result
     } | ({"best": best} if best else {})
     if recording.writer and final:
         recording.writer.update(final=final)

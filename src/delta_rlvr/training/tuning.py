@@ -40,9 +40,7 @@ def check_rates(rates: Sequence[float]) -> list[float]:
         if not number or not 0 < rate < math.inf:
             raise ValueError(f"learning_rates: {rate!r} is not a positive number")
     if len(set(rates)) != len(rates) or len(rates) < 2:
-        raise ValueError(
-            f"learning_rates={list(rates)}: give two or more different ones, as in 5e-6,1e-5,2e-5"
-        )
+        raise ValueError(f"learning_rates={list(rates)}: give two or more different ones, as in 5e-6,1e-5,2e-5")
     return sorted(map(float, rates))
 
 
@@ -60,5 +58,7 @@ def tuned_sentence(tuned: Sequence[TunedRate], seeds: Sequence[int]) -> str:
     words = f"Learning rate of each method, the best of {grid} on {on}, which the comparison does not use: {rates}."
     for one in tuned:
         if one.edge:
-            words += f" {one.method}'s is the {one.edge} of the grid, so a better one may lie beyond it: widen the grid."
+            words += (
+                f" {one.method}'s is the {one.edge} of the grid, so a better one may lie beyond it: widen the grid."
+            )
     return words

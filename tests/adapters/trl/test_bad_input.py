@@ -33,10 +33,7 @@ def test_an_infinite_reward_names_function_and_row(value):
 @pytest.mark.parametrize("missing", [None, math.nan])
 def test_responses_that_nobody_could_score_have_no_advantage(missing):
     def sometimes(completion_ids, **_):
-        return [
-            missing if number % 5 == 0 else float(tokens[0] % 2)
-            for number, tokens in enumerate(completion_ids)
-        ]
+        return [missing if number % 5 == 0 else float(tokens[0] % 2) for number, tokens in enumerate(completion_ids)]
 
     trainer = build("delta", reward=sometimes)
     trainer.train()
@@ -70,9 +67,7 @@ def test_a_trainer_that_is_not_ours_does_not_take_the_method_in_silence(trainer,
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         made.train()
-    about = [
-        str(one.message) for one in said if "DeltaTrainer in the place of GRPOTrainer" in str(one.message)
-    ]
+    about = [str(one.message) for one in said if "DeltaTrainer in the place of GRPOTrainer" in str(one.message)]
     assert len(about) == warned
     assert all("method='delta'" in one for one in about)
 

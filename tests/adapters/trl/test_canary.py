@@ -82,13 +82,7 @@ def test_signatures():
     assert arguments("_generate") == ["self", "prompts"]
     assert arguments("_generate_and_score_completions") == ["self", "inputs"]
     assert arguments("_compute_loss") == ["self", "model", "inputs"]
-    assert arguments("_calculate_rewards") == [
-        "self",
-        "inputs",
-        "prompts",
-        "completions",
-        "completion_ids_list",
-    ]
+    assert arguments("_calculate_rewards") == ["self", "inputs", "prompts", "completions", "completion_ids_list"]
     assert arguments("_get_per_token_logps_and_entropies")[:7] == [
         "self",
         "model",
@@ -172,9 +166,7 @@ def test_the_old_pass_gets_the_trainers_model_and_the_whole_batch():
     model, shape, attention_mask, logits_to_keep, kwargs = calls[0]
     assert model is trainer.model
     assert shape[0] == ROWS
-    assert (
-        attention_mask.dtype == torch.int64
-    )  # so that .bool() copies: the tool mask is written into the copy
+    assert attention_mask.dtype == torch.int64  # so that .bool() copies: the tool mask is written into the copy
     assert "compute_entropy" not in kwargs or not kwargs["compute_entropy"]
     # Completions are padded on the right, prompts on the left.
     assert (attention_mask[:, -logits_to_keep] == 1).all()
@@ -320,9 +312,7 @@ def test_token_advantages_scale_the_token_losses():
     trainer = stock({"num_iterations": 2, "max_steps": 1})
     trainer.train()
     inputs = trainer._buffered_inputs[0]
-    inputs["old_per_token_logps"] = inputs["old_per_token_logps"] + 0.3 * torch.randn(
-        inputs["completion_ids"].shape
-    )
+    inputs["old_per_token_logps"] = inputs["old_per_token_logps"] + 0.3 * torch.randn(inputs["completion_ids"].shape)
     mask = inputs["completion_mask"].bool()
     torch.manual_seed(0)
     weights = torch.rand(mask.shape) + 0.5
@@ -381,9 +371,7 @@ def test_captured_states_give_trls_log_probs(case, shape):
     if case == "LoRA":
         from peft import LoraConfig
 
-        peft_config = LoraConfig(
-            r=4, target_modules="all-linear", task_type="CAUSAL_LM", init_lora_weights=False
-        )
+        peft_config = LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM", init_lora_weights=False)
     elif case == "tied head":
         model = make_model(tie_word_embeddings=True)
     elif case in ("granite", "cohere"):
@@ -401,9 +389,7 @@ def test_captured_states_give_trls_log_probs(case, shape):
 
 
 def test_log_probs_are_zero_where_nothing_counts():
-    trainer = build(
-        "delta", "several updates", rollout_func=rollout(tools=True), mask_truncated_completions=True
-    )
+    trainer = build("delta", "several updates", rollout_func=rollout(tools=True), mask_truncated_completions=True)
     trainer.train()
     batch, padded = trainer.batches[0], trainer._buffered_inputs[0]["completion_mask"] == 0
     assert (trainer._buffered_inputs[0]["old_per_token_logps"][padded] == 0).all()
@@ -428,9 +414,7 @@ def scaled_model(kind):
     if kind == "granite":
         config = transformers.GraniteConfig(**shape, logits_scaling=4.0, initializer_range=0.3)
         return transformers.GraniteForCausalLM(config)
-    return transformers.CohereForCausalLM(
-        transformers.CohereConfig(**shape, logit_scale=0.25, initializer_range=0.3)
-    )
+    return transformers.CohereForCausalLM(transformers.CohereConfig(**shape, logit_scale=0.25, initializer_range=0.3))
 
 
 def test_the_tool_mask_is_the_third_of_what_is_generated():
@@ -457,10 +441,7 @@ def test_defaults_that_a_method_counts_on():
     args = GRPOConfig(output_dir="unused", **{k: v for k, v in QUIET.items() if k != "disable_tqdm"})
     assert args.epsilon == 0.2
     assert args.beta == 0.0
-    assert (args.sapo_temperature_pos, args.sapo_temperature_neg) == (
-        SoftGate().positive,
-        SoftGate().negative,
-    )
+    assert (args.sapo_temperature_pos, args.sapo_temperature_neg) == (SoftGate().positive, SoftGate().negative)
 
 
 def test_metrics_and_counters_that_we_write_to_or_read():

@@ -101,10 +101,7 @@ def test_saves_are_decided_before_ours_is_asked_and_made_after():
 
 
 def test_weights_are_read_from_a_checkpoint(tmp_path):
-    assert list(inspect.signature(Trainer._load_from_checkpoint).parameters)[:2] == [
-        "self",
-        "resume_from_checkpoint",
-    ]
+    assert list(inspect.signature(Trainer._load_from_checkpoint).parameters)[:2] == ["self", "resume_from_checkpoint"]
     trainer = build("dapo", max_steps=1, output_dir=str(tmp_path), save_strategy="steps")
     trainer.train()
     other = build("dapo", model=make_model(seed=7))
@@ -135,6 +132,4 @@ def test_a_sampler_that_is_not_trls_is_refused_after_the_first_epoch():
     loader = torch.utils.data.DataLoader(PROMPTS)
     callback = ExactResume(trainer)
     with pytest.raises(RuntimeError, match=r"not drawn by TRL's RepeatSampler.*remove_callback"):
-        callback.on_train_begin(
-            trainer.args, TrainerState(global_step=6), TrainerControl(), train_dataloader=loader
-        )
+        callback.on_train_begin(trainer.args, TrainerState(global_step=6), TrainerControl(), train_dataloader=loader)

@@ -31,10 +31,7 @@ EQUAL = {
     "several": ([constant(0.1), constant(0.7)], {"reward_weights": [1.0, 0.3]}),
     "equal sums": ([in_two_halves, the_other_half], {}),
     "batch scale": (constant(0.3), {"scale_rewards": "batch"}),
-    "each normalized": (
-        [constant(0.1), constant(0.7)],
-        {"multi_objective_aggregation": "normalize_then_sum"},
-    ),
+    "each normalized": ([constant(0.1), constant(0.7)], {"multi_objective_aggregation": "normalize_then_sum"}),
 }
 
 

@@ -11,19 +11,7 @@ from support_methods import TRAINABLE
 
 # One of each kind: surrogates, rules that read log-probs or entropies or count tokens, every proxy, draws.
 KINDS = (
-    *(
-        "grpo",
-        "dapo",
-        "sapo",
-        "fipo",
-        "dapo-ft",
-        "surprise",
-        "ktae",
-        "gtpo",
-        "delta",
-        "delta-group",
-        "delta-topk",
-    ),
+    *("grpo", "dapo", "sapo", "fipo", "dapo-ft", "surprise", "ktae", "gtpo", "delta", "delta-group", "delta-topk"),
     *("delta-head", "delta-scalar", "delta-scale", "delta-random", "delta-top50"),
 )
 

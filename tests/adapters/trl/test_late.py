@@ -97,14 +97,8 @@ def test_several_generations_a_step():
         ("delta-topk", {"tools": True}),
         ("delta", {"mask_truncated_completions": True}),
         ("delta-topk", {"pad_to_multiple_of": 8}),
-        (
-            "delta",
-            {"gradient_checkpointing": True, "gradient_checkpointing_kwargs": {"use_reentrant": False}},
-        ),
-        (
-            "delta-topk",
-            {"gradient_checkpointing": True, "gradient_checkpointing_kwargs": {"use_reentrant": True}},
-        ),
+        ("delta", {"gradient_checkpointing": True, "gradient_checkpointing_kwargs": {"use_reentrant": False}}),
+        ("delta-topk", {"gradient_checkpointing": True, "gradient_checkpointing_kwargs": {"use_reentrant": True}}),
         ("delta", {"bf16": True}),
         ("delta", {"loss_type": "grpo", "importance_sampling_level": "sequence"}),
     ],
@@ -124,9 +118,7 @@ def test_lora(beta, checkpointing):
     from peft import LoraConfig
 
     # Adapters that start at zero would hide the difference between policy and reference.
-    config = LoraConfig(
-        r=4, target_modules=["q_proj", "o_proj"], task_type="CAUSAL_LM", init_lora_weights=False
-    )
+    config = LoraConfig(r=4, target_modules=["q_proj", "o_proj"], task_type="CAUSAL_LM", init_lora_weights=False)
     late, early = both("delta", peft_config=config, beta=beta, gradient_checkpointing=checkpointing)
     assert_same(late, early)
 
@@ -135,11 +127,7 @@ def test_the_weights_of_other_methods():
     late, early = both("dapo", closely=True)
     assert_same(late, early)
     for mine, theirs in zip(late.batches, early.batches, strict=True):
-        assert (
-            list(mine.others)
-            == list(theirs.others)
-            == ["delta", "delta-group", "delta-within-side", "dapo-ft"]
-        )
+        assert list(mine.others) == list(theirs.others) == ["delta", "delta-group", "delta-within-side", "dapo-ft"]
         for name, weights in mine.others.items():
             torch.testing.assert_close(weights, theirs.others[name], **CLOSE, msg=name)
             assert weights.std() > 1e-3  # a thousand times what the two may differ by

@@ -139,12 +139,8 @@ def test_with_dropout_the_ratio_is_one_where_trls_is(shape):
     accumulation = trainer.args.gradient_accumulation_steps
     for number, batch in enumerate(trainer.batches):
         weighted = batch.record.padded(batch.record.weights, batch.mask) * batch.advantages[:, None]
-        losses = [
-            micro["loss"] for micro in trainer.losses[number * accumulation : (number + 1) * accumulation]
-        ]
-        assert sum(losses) == pytest.approx(
-            -weighted.sum().item() / batch.mask.sum().item(), abs=rounding(MODEL)
-        )
+        losses = [micro["loss"] for micro in trainer.losses[number * accumulation : (number + 1) * accumulation]]
+        assert sum(losses) == pytest.approx(-weighted.sum().item() / batch.mask.sum().item(), abs=rounding(MODEL))
 
 
 @pytest.mark.parametrize("shape", [SKIPPED, SHARED, KEPT])

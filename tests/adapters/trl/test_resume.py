@@ -17,8 +17,7 @@ def drawn_rollout(prompts, trainer):
     """Responses from torch's random state, which a checkpoint has."""
     prompt_ids = trainer.processing_class(text=prompts)["input_ids"]
     drawn = [
-        response(ids, number % GENERATIONS, int(torch.randint(1 << 30, ())))[0]
-        for number, ids in enumerate(prompt_ids)
+        response(ids, number % GENERATIONS, int(torch.randint(1 << 30, ())))[0] for number, ids in enumerate(prompt_ids)
     ]
     return {"prompt_ids": prompt_ids, "completion_ids": drawn, "logprobs": None}
 
@@ -41,12 +40,7 @@ def uninterrupted(tmp_path_factory):
 
 def test_saves_wait_for_the_end_of_a_rollout_batch(uninterrupted):
     folder, trainer = uninterrupted
-    assert sorted(int(path.name.split("-")[1]) for path in Path(folder).glob("checkpoint-*")) == [
-        4,
-        8,
-        12,
-        16,
-    ]
+    assert sorted(int(path.name.split("-")[1]) for path in Path(folder).glob("checkpoint-*")) == [4, 8, 12, 16]
     assert [generation["at"] for generation in trainer.generations] == [0, 8, 16, 24]  # 2 passes a step
 
 

@@ -44,9 +44,7 @@ def test_the_weights_are_the_cores_on_the_samplers_log_probs(method, shape):
 
 def test_the_setting_holds_where_trl_runs_its_pass_anyway():
     """vLLM's importance correction has one. The loss is corrected as TRL does; the rule reads what it was told to."""
-    trainer = build(
-        "delta-scalar", "one micro-batch", rollout_func=rollout(sampling=True), logps_from="sampler"
-    )
+    trainer = build("delta-scalar", "one micro-batch", rollout_func=rollout(sampling=True), logps_from="sampler")
     pretend_vllm(trainer)
     trainer.train()
     for batch in trainer.batches:
@@ -71,9 +69,7 @@ def test_a_token_that_the_sampler_could_not_score_counts_as_certain():
         logps[:, 0] = 0.0
         expected = expected_weights(trainer, batch, logps)
         torch.testing.assert_close(batch.record.weights, expected, atol=rounding(100), rtol=0)
-    told = [
-        line["credit/unknown_logps"] for line in trainer.state.log_history if "credit/unknown_logps" in line
-    ]
+    told = [line["credit/unknown_logps"] for line in trainer.state.log_history if "credit/unknown_logps" in line]
     assert told == pytest.approx([(len(batch.mask) / batch.mask.sum()).item() for batch in trainer.batches])
     assert all(math.isfinite(micro["loss"]) for micro in trainer.losses)
 
@@ -86,9 +82,7 @@ def test_a_sampler_without_log_probs_is_refused():
 def test_transformers_generation_is_refused_at_the_start(monkeypatch):
     import real_generation
 
-    with pytest.raises(
-        ValueError, match=r"logps_from='sampler': transformers' generation gives no log-probs"
-    ):
+    with pytest.raises(ValueError, match=r"logps_from='sampler': transformers' generation gives no log-probs"):
         real_generation.build_real("delta-scalar", logps_from="sampler")
     real_generation.build_real("dapo", logps_from="sampler")  # reads none
 

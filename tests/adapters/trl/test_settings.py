@@ -98,10 +98,7 @@ def test_settings_in_the_name(method, settings):
     ("method", "message"),
     [
         ("delta?contrast=sideways", "contrast=sideways: choose one of both_sides, within_side, alignment"),
-        (
-            "delta?contrast=alignment&assignment=hard",
-            "contrast='alignment' does not go with assignment='hard'",
-        ),
+        ("delta?contrast=alignment&assignment=hard", "contrast='alignment' does not go with assignment='hard'"),
         ("delta?lambda_min=1.3", r"lambda_min=1\.3 is above lambda_max=1\.2"),
         ("delta?proxy=full", "needs each token's gradient over all parameters .*, which TRL does not give"),
         ("delta?refinements=-1", "refinements=-1: give a whole number"),
@@ -151,9 +148,7 @@ def test_lora(method, beta):
     from peft import LoraConfig, get_peft_model
 
     # Adapters that start at zero would hide the difference between policy and reference.
-    config = LoraConfig(
-        r=4, target_modules=["q_proj", "o_proj"], task_type="CAUSAL_LM", init_lora_weights=False
-    )
+    config = LoraConfig(r=4, target_modules=["q_proj", "o_proj"], task_type="CAUSAL_LM", init_lora_weights=False)
     trainer = build(method, UPDATES, peft_config=config, beta=beta)
     hand_model = get_peft_model(make_model(), config)
     hand_model.load_state_dict(trainer.model.state_dict())
@@ -171,12 +166,7 @@ def test_kl_with_a_reference_model(tmp_path):
     trainer = build("delta", UPDATES, model=Qwen3ForCausalLM.from_pretrained(tmp_path), beta=0.3)
     assert trainer.ref_model is not None
     trainer.train()
-    assert_same_run(
-        trainer,
-        make_model(seed=4),
-        options=Options(beta=0.3),
-        reference_model=make_model(seed=4).eval(),
-    )
+    assert_same_run(trainer, make_model(seed=4), options=Options(beta=0.3), reference_model=make_model(seed=4).eval())
 
 
 def test_fipo_against_the_loops_when_the_policy_has_moved():
@@ -188,13 +178,7 @@ def test_fipo_against_the_loops_when_the_policy_has_moved():
         before = inputs["advantages"].clone()
         apply(logps, inputs)
         seen.append(
-            (
-                logps.detach(),
-                inputs["old_per_token_logps"],
-                before,
-                inputs["completion_mask"],
-                inputs["advantages"],
-            )
+            (logps.detach(), inputs["old_per_token_logps"], before, inputs["completion_mask"], inputs["advantages"])
         )
 
     trainer._reweigh = watch

@@ -78,9 +78,7 @@ def assert_trained_and_resumed(ranks):
 
 @pytest.mark.parametrize("job", REPLAYED)
 def test_fsdp2_is_as_one_process(launch, job):
-    ranks = launch("fsdp2", [*(f"replayed {job}" for job in REPLAYED), "real delta-topk, lora"])(
-        f"replayed {job}"
-    )
+    ranks = launch("fsdp2", [*(f"replayed {job}" for job in REPLAYED), "real delta-topk, lora"])(f"replayed {job}")
     for rank in ranks:
         assert_sharded(rank)
     assert_as_on_one_process(ranks, job)

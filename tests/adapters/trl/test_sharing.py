@@ -41,19 +41,12 @@ def test_trackers_get_the_token_view_of_every_kept_step(name, tmp_path, monkeypa
     for one in logged:
         assert one["credit/tokens"].data.count("<pre>") == 8
         assert (
-            "rgba(240,138,36,0.84)" in one["credit/tokens"].data
-            or "rgba(69,146,224,0.84)" in one["credit/tokens"].data
+            "rgba(240,138,36,0.84)" in one["credit/tokens"].data or "rgba(69,146,224,0.84)" in one["credit/tokens"].data
         )
 
 
 def test_no_text_becomes_markup():
-    line = {
-        "prompt": "<b>",
-        "reward": 1.0,
-        "advantage": 0.5,
-        "tokens": ["<script>", "&"],
-        "weight": [1.5, 0.75],
-    }
+    line = {"prompt": "<b>", "reward": 1.0, "advantage": 0.5, "tokens": ["<script>", "&"], "weight": [1.5, 0.75]}
     page = tokens_html(3, [line])
     assert "<script>" not in page
     assert "&lt;b&gt;" in page
@@ -70,9 +63,7 @@ def test_the_hub_gets_the_finished_card_and_the_page(tmp_path, monkeypatch):
             self.token = token
 
         def upload_file(self, **given):
-            sent.append(
-                (given["path_in_repo"], given["path_or_fileobj"].read_text(), given["repo_id"], self.token)
-            )
+            sent.append((given["path_in_repo"], given["path_or_fileobj"].read_text(), given["repo_id"], self.token))
 
     monkeypatch.setattr(huggingface_hub, "HfApi", Api)
     (tmp_path / "model").mkdir()
@@ -85,9 +76,7 @@ def test_the_hub_gets_the_finished_card_and_the_page(tmp_path, monkeypatch):
 
 def test_the_card_of_a_script_without_a_run_folder_names_method_and_model(tmp_path):
     """It said "trained with GRPO", and the model was None."""
-    trainer = build_real(
-        "dapo-ft", output_dir=str(tmp_path), max_steps=2, save_strategy="steps", save_steps=2
-    )
+    trainer = build_real("dapo-ft", output_dir=str(tmp_path), max_steps=2, save_strategy="steps", save_steps=2)
     trainer.train()
     card = (tmp_path / "README.md").read_text()
     assert f"# {trainer.model_name}, trained with dapo-ft" in card

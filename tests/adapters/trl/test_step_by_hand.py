@@ -29,9 +29,7 @@ def assert_same_run(trainer, method, shape, options):
     hand = train_by_hand(model, method, shape, 1, [trainer.generations], [trainer.losses], options=options)
     assert [micro["loss"] for micro in trainer.losses] == pytest.approx(hand.losses, abs=hand.loss_rounding)
     for name, expected in model.named_parameters():
-        torch.testing.assert_close(
-            parameters_of(trainer)[name], expected, atol=hand.weight_rounding, rtol=0, msg=name
-        )
+        torch.testing.assert_close(parameters_of(trainer)[name], expected, atol=hand.weight_rounding, rtol=0, msg=name)
     return hand
 
 

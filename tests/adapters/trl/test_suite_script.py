@@ -44,14 +44,7 @@ def suite(tmp_path, monkeypatch):
         return SimpleNamespace(returncode=status.get(method, 1))
 
     def start(*more):
-        arguments = [
-            "--trl-tests",
-            tests,
-            "--vocabulary",
-            tests / "qwen.tiktoken",
-            "--folder",
-            tmp_path / "out",
-        ]
+        arguments = ["--trl-tests", tests, "--vocabulary", tests / "qwen.tiktoken", "--folder", tmp_path / "out"]
         monkeypatch.setattr(sys, "argv", ["trl_suite.py", *map(str, arguments), "--method", "dapo", *more])
         return script.main()
 

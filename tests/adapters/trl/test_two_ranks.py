@@ -34,15 +34,11 @@ def assert_same_run(ranks, method, shape, options=None):
         [rank["losses"] for rank in ranks],
         options=options or Options(against_loops=False),
     )
-    losses = [
-        micro["loss"] for pair in zip(*(rank["losses"] for rank in ranks), strict=True) for micro in pair
-    ]
+    losses = [micro["loss"] for pair in zip(*(rank["losses"] for rank in ranks), strict=True) for micro in pair]
     assert losses == pytest.approx(hand.losses, abs=hand.loss_rounding)
     for rank in ranks:
         for name, expected in model.named_parameters():
-            torch.testing.assert_close(
-                rank["parameters"][name], expected, atol=hand.weight_rounding, rtol=0, msg=name
-            )
+            torch.testing.assert_close(rank["parameters"][name], expected, atol=hand.weight_rounding, rtol=0, msg=name)
     return hand
 
 
@@ -94,18 +90,14 @@ def test_a_sharded_head_is_gathered(two_ranks):
 
 def test_an_infinite_reward_on_one_rank_stops_both(two_ranks):
     for message in two_ranks("refused"):
-        assert (
-            "'reward' gave inf for response 14 of the batch" in message
-        )  # 12 rows on the first rank, then the third
+        assert "'reward' gave inf for response 14 of the batch" in message  # 12 rows on the first rank, then the third
 
 
 @pytest.mark.parametrize("run", ["real", "real with LoRA"])
 def test_training_for_real(two_ranks, run):
     ranks = two_ranks(run)
     assert all(math.isfinite(loss) for rank in ranks for loss in rank["losses"])
-    for first, second, count in zip(
-        *(rank["weights"] for rank in ranks), ranks[0]["token_counts"], strict=True
-    ):
+    for first, second, count in zip(*(rank["weights"] for rank in ranks), ranks[0]["token_counts"], strict=True):
         both = torch.cat([first, second])
         assert len(both) == count
         assert both.mean().item() == pytest.approx(1, abs=rounding(len(both)))

@@ -29,12 +29,7 @@ def train(tmp_path_factory):
     def run(method, **settings):
         place = folder / f"{method} {sorted(settings.items())}.json"
         if not place.exists():
-            command = [
-                sys.executable,
-                str(Path(__file__).parents[2] / "support" / "vllm_main.py"),
-                method,
-                str(place),
-            ]
+            command = [sys.executable, str(Path(__file__).parents[2] / "support" / "vllm_main.py"), method, str(place)]
             done = subprocess.run(
                 [*command, json.dumps(settings)],
                 env={**os.environ, "MASTER_PORT": "29511"},
@@ -58,9 +53,7 @@ def test_dapo_logs_what_stock_logs(train, corrected):
     assert len(stock) == len(ours) == 5
     for theirs, mine in zip(stock, ours, strict=True):
         assert {name: value for name, value in theirs.items() if name not in TIMES} == {
-            name: value
-            for name, value in mine.items()
-            if name not in TIMES and not name.startswith("credit/")
+            name: value for name, value in mine.items() if name not in TIMES and not name.startswith("credit/")
         }
     assert ("sampling/importance_sampling_ratio/mean" in stock[0]) == corrected
 

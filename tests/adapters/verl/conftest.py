@@ -26,12 +26,6 @@ def ray_session(verl_environment: None) -> Iterator[None]:
     import ray
 
     assert not ray.is_initialized()
-    ray.init(
-        num_cpus=4,
-        num_gpus=2,
-        include_dashboard=False,
-        log_to_driver=False,
-        object_store_memory=200 << 20,
-    )
+    ray.init(num_cpus=4, num_gpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=200 << 20)
     yield
     ray.shutdown()

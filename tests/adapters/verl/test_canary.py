@@ -229,9 +229,7 @@ def test_stock_losses_multiply_each_token_by_its_weight(verl: Any) -> None:
     assert stock_loss("geo_mean", halves) == close
 
 
-def test_every_setting_that_is_checked_stands_in_verls_config(
-    verl: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_setting_that_is_checked_stands_in_verls_config(verl: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from omegaconf import OmegaConf
     from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY
 
@@ -242,9 +240,7 @@ def test_every_setting_that_is_checked_stands_in_verls_config(
     config = whole_config("anything", "actor_rollout_ref.actor.ulysses_sequence_parallel_size=2")
     read: set[str] = set()
     select = checks.select
-    monkeypatch.setattr(
-        checks, "select", lambda given, path, *rest: read.add(path) or select(given, path, *rest)
-    )
+    monkeypatch.setattr(checks, "select", lambda given, path, *rest: read.add(path) or select(given, path, *rest))
     for mode in ("sync", "delta_sync"):
         config.trainer.v1.trainer_mode = mode
         list(checks.config_problems(config, read_settings({"method": "delta"})))

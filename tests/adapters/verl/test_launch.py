@@ -27,10 +27,7 @@ BATCH = [
     "actor_rollout_ref.actor.optim.lr=3e-4",
 ]
 # A node without the package would ignore the block under this trainer; a library that must be there stops the launch instead.
-CLASSIC = [
-    "trainer.use_v1=False",
-    "actor_rollout_ref.model.external_lib=delta_rlvr.adapters.verl.plugin",
-]
+CLASSIC = ["trainer.use_v1=False", "actor_rollout_ref.model.external_lib=delta_rlvr.adapters.verl.plugin"]
 STEPS = 3
 
 
@@ -84,10 +81,7 @@ def test_a_rule_in_a_file_of_ones_own_on_the_classic_trainer(
     assert written.metrics[0]["seconds_credit"] > 0
 
 
-BYPASS = [
-    "algorithm.rollout_correction.bypass_mode=True",
-    "actor_rollout_ref.rollout.calculate_log_probs=True",
-]
+BYPASS = ["algorithm.rollout_correction.bypass_mode=True", "actor_rollout_ref.rollout.calculate_log_probs=True"]
 MODES: dict[str, tuple[list[str], tuple[str, ...]]] = {
     "synchronous": ([], CPU),
     "asynchronous": (["trainer.v1.trainer_mode=delta_colocate_async"], CPU),
@@ -103,9 +97,7 @@ def test_delta_scalar_trains_in_every_mode(
     inputs: Path, tmp_path: Path, settings: list[str], strategy: tuple[str, ...]
 ) -> None:
     dumps = "+delta.rollouts_every=1", "+delta.rollout_groups=0"
-    run = trained(
-        tmp_path, inputs, *settings, "+delta.method=delta-scalar", *dumps, steps=2, strategy=strategy
-    )
+    run = trained(tmp_path, inputs, *settings, "+delta.method=delta-scalar", *dumps, steps=2, strategy=strategy)
     written = read_run(tmp_path / "run")
     assert written.info["status"] == "finished"
     for step, metrics in enumerate(run.metrics, start=1):
@@ -117,9 +109,7 @@ def test_delta_scalar_trains_in_every_mode(
         assert len(responses) == 8 * GROUP
         logps = [np.array(one["logps"]) for one in responses]
         expected = token_weights(
-            logps,
-            np.array([one["advantage"] for one in responses]),
-            [np.ones(len(row), dtype=bool) for row in logps],
+            logps, np.array([one["advantage"] for one in responses]), [np.ones(len(row), dtype=bool) for row in logps]
         )
         for one, weights in zip(responses, expected, strict=True):
             # The run folder keeps log-probs and weights with few digits.
@@ -127,9 +117,7 @@ def test_delta_scalar_trains_in_every_mode(
 
 
 @pytest.mark.slow
-def test_both_trainers_give_the_same_coefficients(
-    inputs: Path, delta: tuple[Run, Path], tmp_path: Path
-) -> None:
+def test_both_trainers_give_the_same_coefficients(inputs: Path, delta: tuple[Run, Path], tmp_path: Path) -> None:
     run = trained(tmp_path, inputs, *CLASSIC, "+delta.method=delta", steps=2)
     classic, v1 = run.metrics[0], delta[0].metrics[0]
     # Through one pass of the policy, and ratios of sums over its states.
@@ -174,9 +162,7 @@ def test_the_run_folder_is_one_that_the_report_reads(delta: tuple[Run, Path]) ->
     assert set(run.rollout_steps) == {1, 3}
     responses = list(run.rollouts(3))
     assert len(responses) == 3 * GROUP
-    assert [(one["group"], one["index"]) for one in responses] == [
-        (g, n) for g in range(3) for n in range(GROUP)
-    ]
+    assert [(one["group"], one["index"]) for one in responses] == [(g, n) for g in range(3) for n in range(GROUP)]
     for one in responses:
         assert one["response"] == "".join(one["tokens"])
         assert {len(one[key]) for key in ("ids", "logps", "entropy", "weight", "alpha", "margin")} == {

@@ -48,9 +48,7 @@ def v1(config: Any, mode: str = "delta_sync") -> Any:
 def classic(config: Any, kind: Any = None) -> Any:
     from verl.trainer.ppo.ray_trainer import RayPPOTrainer
 
-    return (kind or RayPPOTrainer)(
-        config=config, tokenizer=None, role_worker_mapping={}, resource_pool_manager=None
-    )
+    return (kind or RayPPOTrainer)(config=config, tokenizer=None, role_worker_mapping={}, resource_pool_manager=None)
 
 
 def test_a_sound_config_becomes_a_trainer_before_anything_is_started(config: Any) -> None:

@@ -103,11 +103,7 @@ def test_further_words_and_nodes_reach_verl(verl_environment: None) -> None:
 
     config = composed(
         settings(
-            "qwen3_8b_base.sh",
-            "delta?lambda_min=0.5&lambda_max=1.5",
-            "trainer.save_freq=7",
-            NNODES="4",
-            OVERLONG="1",
+            "qwen3_8b_base.sh", "delta?lambda_min=0.5&lambda_max=1.5", "trainer.save_freq=7", NNODES="4", OVERLONG="1"
         )
     )
     assert settings_of(config).method.rule == Delta(0.5, 1.5)
@@ -121,19 +117,14 @@ def test_further_words_and_nodes_reach_verl(verl_environment: None) -> None:
 
 
 def test_a_script_without_a_method_says_what_is_missing() -> None:
-    done = subprocess.run(
-        ["bash", str(RECIPES / "qwen3_8b_base.sh")], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(["bash", str(RECIPES / "qwen3_8b_base.sh")], capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert "name the method" in done.stderr
 
 
 def prepare(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, str(RECIPES / "prepare_data.py"), *words],
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, str(RECIPES / "prepare_data.py"), *words], capture_output=True, text=True, check=False
     )
 
 
@@ -289,8 +280,7 @@ def test_what_could_not_be_judged_is_counted() -> None:
 def test_scores_from_threads() -> None:
     with ThreadPoolExecutor(4) as threads:
         jobs = [
-            threads.submit(compute_score, "x", rf"\boxed{{\sqrt{{{4 * n}}}}}", rf"2\sqrt{{{n}}}")
-            for n in range(2, 10)
+            threads.submit(compute_score, "x", rf"\boxed{{\sqrt{{{4 * n}}}}}", rf"2\sqrt{{{n}}}") for n in range(2, 10)
         ]
     assert [job.result()["score"] for job in jobs] == [1.0] * 8
 

@@ -65,9 +65,7 @@ def test_tokens_of_characters_of_several_bytes_join_to_the_response(tmp_path: Pa
         "responses": [torch.tensor([*ids, 0]) for ids in responses],
         "response_mask": [torch.tensor([1] * len(ids) + [0]) for ids in responses],
         "rm_scores": [torch.tensor([1.0]), torch.tensor([0.0])],
-        "advantages": [
-            torch.full((len(ids) + 1,), sign) for ids, sign in zip(responses, (1.0, -1.0), strict=True)
-        ],
+        "advantages": [torch.full((len(ids) + 1,), sign) for ids, sign in zip(responses, (1.0, -1.0), strict=True)],
         "session_id": [0, 1],
     }
     run = written(tmp_path / "run", tokenizer, table)

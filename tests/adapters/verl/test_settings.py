@@ -34,10 +34,7 @@ def sound() -> dict[str, Any]:
             },
             "model": {"use_remove_padding": True},
         },
-        "algorithm": {
-            "adv_estimator": "grpo",
-            "rollout_correction": {"bypass_mode": False, "rollout_rs": None},
-        },
+        "algorithm": {"adv_estimator": "grpo", "rollout_correction": {"bypass_mode": False, "rollout_rs": None}},
         "distillation": {"enabled": False},
         "trainer": {"use_v1": True, "v1": {"trainer_mode": "delta_sync"}},
     }
@@ -85,10 +82,7 @@ def test_settings_are_called_as_with_trl() -> None:
         ({"method": "delta", "run_folde": "here"}, "did you mean 'run_folder'"),
         ({"method": "delta?lambda_min=1.3"}, "above lambda_max"),
         ({"method": "dapo?lambda_min=0.8"}, "'dapo' has no setting 'lambda_min'"),
-        (
-            {"method": "delta?proxy=full"},
-            "gradient over all parameters .* verl .* does not give; .* no engine",
-        ),
+        ({"method": "delta?proxy=full"}, "gradient over all parameters .* verl .* does not give; .* no engine"),
         ({"method": "oracle"}, "labels of the decisive tokens, which verl .* does not give"),
         ({"method": "delta?contrast=half"}, "contrast=half: choose one of"),
         ({"method": "fipo?hihg=2"}, "it has: dual, decay"),

@@ -52,11 +52,7 @@ LAYOUTS = {
     "padded": {"use_remove_padding": False},
     "packed": {"use_remove_padding": True},
     # Balanced by tokens, so that rows are reordered between micro-batches.
-    "packed and reordered": {
-        "use_remove_padding": True,
-        "use_dynamic_bsz": True,
-        "max_token_len_per_gpu": 40,
-    },
+    "packed and reordered": {"use_remove_padding": True, "use_dynamic_bsz": True, "max_token_len_per_gpu": 40},
 }
 
 
@@ -95,9 +91,7 @@ def test_every_kind_of_rule_reaches_the_worker(group: Any, batch: Any, plain: Pl
 
 
 @pytest.mark.parametrize("layout", ["nested", "padded"])
-@pytest.mark.parametrize(
-    "method", ["delta-scalar", "delta-scalar?scope=group", "dapo-ft", "ktae", "delta-random"]
-)
+@pytest.mark.parametrize("method", ["delta-scalar", "delta-scalar?scope=group", "dapo-ft", "ktae", "delta-random"])
 def test_the_controllers_weights_are_the_workers(
     group: Any, batch: Any, plain: Plain, method: str, layout: str
 ) -> None:
@@ -152,27 +146,19 @@ def test_a_group_of_equal_rewards_has_no_side(group: Any, batch: Any, plain: Pla
     )
     sides = torch.tensor([0.0, -0.5, 0.0, 0.0, 0.0, 0.4, 0.0, 0.0])
     expected = core_weights(replace(plain, advantages=sides), "delta")
-    assert (
-        core_weights(replace(plain, advantages=torch.tensor(advantages)), "delta") - expected
-    ).std() > WEIGHTS
-    torch.testing.assert_close(
-        worker_weights(group, alike, {"method": "delta"}), expected, atol=WEIGHTS, rtol=0
-    )
+    assert (core_weights(replace(plain, advantages=torch.tensor(advantages)), "delta") - expected).std() > WEIGHTS
+    torch.testing.assert_close(worker_weights(group, alike, {"method": "delta"}), expected, atol=WEIGHTS, rtol=0)
     group.compute_log_prob(alike.padded(use_remove_padding=True))
     padded = solved_weights(group, alike.padded())
     torch.testing.assert_close(padded, expected, atol=WEIGHTS, rtol=0)
 
 
-def test_random_coefficients_belong_to_the_problem_not_to_its_place(
-    group: Any, batch: Any, plain: Plain
-) -> None:
+def test_random_coefficients_belong_to_the_problem_not_to_its_place(group: Any, batch: Any, plain: Plain) -> None:
     from delta_rlvr.adapters.verl.capture import stable_numbers
 
     weights = worker_weights(group, batch, {"method": "delta-random?seed=4"})
     keys = stable_numbers([f"{row}/0" for row in range(len(batch.prompts))])
-    torch.testing.assert_close(
-        weights, core_weights(plain, "delta-random?seed=4", keys=keys), atol=WEIGHTS, rtol=0
-    )
+    torch.testing.assert_close(weights, core_weights(plain, "delta-random?seed=4", keys=keys), atol=WEIGHTS, rtol=0)
 
 
 def test_the_record_and_its_timing_come_back_as_metrics(group: Any, batch: Any, plain: Plain) -> None:
@@ -192,9 +178,7 @@ def test_the_record_and_its_timing_come_back_as_metrics(group: Any, batch: Any, 
     torch.testing.assert_close(alpha, core.padded(core.alpha, plain.mask), atol=WEIGHTS, rtol=0)
 
 
-def test_diagnostics_are_those_of_the_core_where_someone_looks_closely(
-    group: Any, batch: Any, plain: Plain
-) -> None:
+def test_diagnostics_are_those_of_the_core_where_someone_looks_closely(group: Any, batch: Any, plain: Plain) -> None:
     """Under the names that the TRL adapter logs them by, and not at other steps."""
     from verl.utils import tensordict_utils as tu
 
@@ -255,9 +239,7 @@ def moved(plain: Plain) -> torch.Tensor:
     return plain.logps + 0.3 * torch.randn(plain.logps.shape, generator=draw)
 
 
-def test_the_policy_loss_is_the_hand_computed_one(
-    group: Any, batch: Any, plain: Plain, moved: torch.Tensor
-) -> None:
+def test_the_policy_loss_is_the_hand_computed_one(group: Any, batch: Any, plain: Plain, moved: torch.Tensor) -> None:
     weights = core_weights(plain, "delta")
     group.switch({"method": "delta"})
     metrics = update(group, batch, moved, delta_weights=weights)
@@ -287,9 +269,7 @@ def test_rollout_correction_is_multiplied_in_and_not_replaced(
     assert metrics["actor/pg_loss"] == pytest.approx(policy_loss(inputs, Clip(dual=10.0)).item(), abs=LOSS)
 
 
-def test_future_weights_are_computed_inside_the_loss(
-    group: Any, batch: Any, plain: Plain, moved: torch.Tensor
-) -> None:
+def test_future_weights_are_computed_inside_the_loss(group: Any, batch: Any, plain: Plain, moved: torch.Tensor) -> None:
     group.switch({"method": "fipo"})
     metrics = update(group, batch, moved)
     inputs = LossInputs(plain.logps, moved, plain.advantages, plain.mask)
@@ -436,9 +416,7 @@ def test_lora(group: Any, batch: Any, plain: Plain) -> None:
     own = worker_weights(group, batch, {"method": "delta"}, use_remove_padding=True)
     response_logps(group, batch)
     reference = response_logps(group, batch, no_lora_adapter=True)
-    torch.testing.assert_close(
-        reference[plain.mask], plain.logps[plain.mask], atol=rounding(MODEL, 10.0), rtol=0
-    )
+    torch.testing.assert_close(reference[plain.mask], plain.logps[plain.mask], atol=rounding(MODEL, 10.0), rtol=0)
     kept = solved_weights(group, batch.tensordict())
     torch.testing.assert_close(kept, own, atol=WEIGHTS, rtol=0)
     assert (kept - core_weights(plain, "delta")).abs().max() > 10 * WEIGHTS

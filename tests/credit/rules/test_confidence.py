@@ -9,10 +9,7 @@ from delta_rlvr.objectives import get_method
 from support_rules import assert_weights, weights_of
 
 # s = 1 - p is 1/2 and 1 on the right response (A = 1), 1/2 and 0 on the wrong one (A = -2), anything where A = 0.
-BATCH = {
-    "advantages": [1.0, -2.0, 0.0],
-    "logps": [[math.log(0.5), -99.0], [math.log(0.5), 0.0], [-1.0]],
-}
+BATCH = {"advantages": [1.0, -2.0, 0.0], "logps": [[math.log(0.5), -99.0], [math.log(0.5), 0.0], [-1.0]]}
 ENTROPY = [[0.5, 1.0], [0.0, 0.0], [1.0]]  # mean 0.5
 
 

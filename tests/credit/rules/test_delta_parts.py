@@ -26,19 +26,13 @@ def test_by_hand():
     # Means: right 1, wrong 3.2 / 3 = 1.066667, both 5.2 / 5 = 1.04. The token without an advantage keeps 0.8.
     wrong = 3.2 / 3
     assert_weights(weights_of(DeltaPart(part="side", **HARD), **SIX), [[1, 1], [wrong] * 2, [wrong], [0.8]])
-    assert_weights(
-        weights_of(DeltaPart(part="scale", **HARD), **SIX), [[1.04] * 2, [1.04] * 2, [1.04], [0.8]]
-    )
+    assert_weights(weights_of(DeltaPart(part="scale", **HARD), **SIX), [[1.04] * 2, [1.04] * 2, [1.04], [0.8]])
     # 1.2 * 1.04, 0.8 * 1.04; 1.2 / 1.066667 * 1.04 = 1.17, 0.8 / 1.066667 * 1.04 = 0.78
-    assert_weights(
-        weights_of(DeltaPart(part="token", **HARD), **SIX), [[1.248, 0.832], [1.17, 0.78], [1.17], [0.8]]
-    )
+    assert_weights(weights_of(DeltaPart(part="token", **HARD), **SIX), [[1.248, 0.832], [1.17, 0.78], [1.17], [0.8]])
     # Mass of the right side: (0.1 * 1.2 + 0.5 * 0.8) / 0.6 = 0.866667, below its mean weight;
     # of the wrong one: (2 * 0.8 * 1.2 + 2 * 0.4 * 0.8 + 0.6 * 1.2) / (1.6 + 0.8 + 0.6) = 3.28 / 3.
     right, wrong = 0.52 / 0.6, 3.28 / 3
-    assert_weights(
-        weights_of(DeltaPart(part="mass", **HARD), **SIX), [[right] * 2, [wrong] * 2, [wrong], [0.8]]
-    )
+    assert_weights(weights_of(DeltaPart(part="mass", **HARD), **SIX), [[right] * 2, [wrong] * 2, [wrong], [0.8]])
 
 
 def looped(part, weights, batch):
@@ -86,9 +80,7 @@ def test_the_update_mass_is_delta_s():
         weights = weights_on(rule, batch)
         sums = {1: 0.0, -1: 0.0, 0: 0.0}
         for a, row, logps in zip(batch.advantages, weights, batch.logps, strict=True):
-            sums[(a > 0) - (a < 0)] += sum(
-                w * abs(a) * -math.expm1(logp) for w, logp in zip(row, logps, strict=True)
-            )
+            sums[(a > 0) - (a < 0)] += sum(w * abs(a) * -math.expm1(logp) for w, logp in zip(row, logps, strict=True))
         return sums
 
     # Weights are float32: sums of some ten of them agree to 1e-6 or so.
@@ -100,12 +92,7 @@ def test_the_update_mass_is_delta_s():
 def test_where_there_is_nothing_to_take_a_mean_over():
     # All tokens certain: no update mass. One side alone, or no advantage: DelTA's weights are one, and so is every part.
     certain = {"advantages": SIX["advantages"], "logps": [[0.0, 0.0], [0.0, 0.0], [0.0], [0.0]]}
-    assert weights_of(DeltaPart(part="mass", **HARD), **certain) == [
-        [1, 1],
-        [1, 1],
-        [1],
-        [pytest.approx(0.8)],
-    ]
+    assert weights_of(DeltaPart(part="mass", **HARD), **certain) == [[1, 1], [1, 1], [1], [pytest.approx(0.8)]]
     for part in PARTS:
         for advantages in ([1.0, 1.0, 0.0, 0.0], [0.0] * 4):
             rule = DeltaPart(part=part, proxy="scalar")
@@ -115,9 +102,7 @@ def test_where_there_is_nothing_to_take_a_mean_over():
 
 def test_names_and_settings():
     assert get_method("delta-mass").rule == DeltaPart(part="mass")
-    assert get_method("delta-token?lambda_min=0.5&proxy=scalar").rule == DeltaPart(
-        0.5, proxy="scalar", part="token"
-    )
+    assert get_method("delta-token?lambda_min=0.5&proxy=scalar").rule == DeltaPart(0.5, proxy="scalar", part="token")
     assert "logps" in DeltaPart(part="mass", proxy="topk_hidden").needs
     assert "logps" not in DeltaPart(part="side", proxy="topk_hidden").needs
     with pytest.raises(ValueError, match="part='all': choose one of 'side', 'token', 'scale', 'mass'"):

@@ -28,9 +28,7 @@ def test_nthr_by_hand():
     assert_weights(weights_of(NegativeTokenHiddenReward(), **TWO_WORDS), [[1, 1], [1], [1, 1 / 3, 1 / 3]])
     # tau = 4 * 5/8 is above all of them, tau = 0 not below -5/8.
     assert_weights(weights_of(NegativeTokenHiddenReward(beta=4), **TWO_WORDS), [[1, 1], [1], [1, 1, 1]])
-    assert_weights(
-        weights_of(NegativeTokenHiddenReward(beta=0), **TWO_WORDS), [[1, 1], [1], [1, 1 / 3, 1 / 3]]
-    )
+    assert_weights(weights_of(NegativeTokenHiddenReward(beta=0), **TWO_WORDS), [[1, 1], [1], [1, 1 / 3, 1 / 3]])
 
 
 def test_thr_by_hand():
@@ -48,13 +46,9 @@ def gradients(batch):
     for states, tokens in zip(batch.hidden, batch.tokens, strict=True):
         row = []
         for state, token in zip(states, tokens, strict=True):
-            logits = [
-                sum(w * h for w, h in zip(word, state, strict=True)) / TEMPERATURE for word in HEAD.tolist()
-            ]
+            logits = [sum(w * h for w, h in zip(word, state, strict=True)) / TEMPERATURE for word in HEAD.tolist()]
             total = sum(math.exp(logit) for logit in logits)
-            row.append(
-                ([(word == token) - math.exp(logit) / total for word, logit in enumerate(logits)], state)
-            )
+            row.append(([(word == token) - math.exp(logit) / total for word, logit in enumerate(logits)], state))
         found.append(row)
     return found
 
@@ -83,8 +77,7 @@ def looped(batch, beta, p=None):
                 )
         size = (lambda x: x) if p is None else abs
         tau = beta * min(
-            sum(size(scores[row, place]) for place in range(len(vectors[row]))) / len(vectors[row])
-            for row in right
+            sum(size(scores[row, place]) for place in range(len(vectors[row]))) / len(vectors[row]) for row in right
         )
         for (row, place), score in scores.items():
             if p is None:
@@ -132,7 +125,5 @@ def test_responses_without_an_advantage_are_on_neither_side():
         "hidden": [*TWO_WORDS["hidden"], [[3.0]]],
         "tokens": [*TWO_WORDS["tokens"], [1]],
     }
-    assert_weights(
-        weights_of(NegativeTokenHiddenReward(), **TWO_WORDS | more), [[1, 1], [1], [1, 1 / 3, 1 / 3], [1]]
-    )
+    assert_weights(weights_of(NegativeTokenHiddenReward(), **TWO_WORDS | more), [[1, 1], [1], [1, 1 / 3, 1 / 3], [1]])
     assert_weights(weights_of(TokenHiddenReward(), **TWO_WORDS | more), [[0, 1.1], [1.1], [0, 0.9, 0.9], [1]])

@@ -34,10 +34,7 @@ BATCH = {"advantages": [1.0, -2.0, 0.0], "logps": [[HALF, 0.0, QUARTER], [QUARTE
         # sigmoid(4.5) = 0.98901, sigmoid(9) = 0.99988 and sigmoid(2.25) = 0.90465, less 0.25, times 2, at most 1.4
         (TokenRegulated(), [[1.4, 1.4, 1.309301], [1.309301, 1.4], [1]]),
         # Steepness 2: sigmoid(1) = 0.731059, sigmoid(2) = 0.880797, sigmoid(0.5) = 0.622459
-        (
-            TokenRegulated(steepness=2.0, low=0.0),
-            [[0.962117, 1.261594, 0.744919], [0.744919, 0.962117], [1]],
-        ),
+        (TokenRegulated(steepness=2.0, low=0.0), [[0.962117, 1.261594, 0.744919], [0.744919, 0.962117], [1]]),
         # One of three and one of two: the least likely of the right one, the likeliest of the wrong one.
         (Asymmetric(), [[1, 1, 2], [1, 2], [1]]),
         (Asymmetric(share=0.7, boost=3.0), [[3, 1, 3], [1, 3], [1]]),
@@ -87,11 +84,7 @@ def looped_baseline(batch):
     for i, a in enumerate(batch.advantages):
         row = []
         for t in range(len(batch.logps[i])):
-            peers = [
-                k
-                for k, group in enumerate(batch.groups)
-                if group == batch.groups[i] and len(batch.logps[k]) > t
-            ]
+            peers = [k for k, group in enumerate(batch.groups) if group == batch.groups[i] and len(batch.logps[k]) > t]
             energy = []
             for k in peers:
                 done = 0.0

@@ -18,7 +18,5 @@ def test_by_hand():
 
 
 def test_nothing_is_in_the_band():
-    weights = weights_of(
-        RelativeSurprisal(), [1.0, -1.0], logps=[[0.0, -9.0], [0.0]], entropy=[[0.0, 1.0], [0.0]]
-    )
+    weights = weights_of(RelativeSurprisal(), [1.0, -1.0], logps=[[0.0, -9.0], [0.0]], entropy=[[0.0, 1.0], [0.0]])
     assert weights == [[0, 0], [0]]

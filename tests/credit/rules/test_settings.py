@@ -13,11 +13,7 @@ from delta_rlvr.testing import check_rule
     [
         *("confidence?right=2&wrong=-2", "fading?nats=10", "entropy-advantage?alpha=3&kappa=1"),
         *("gtpo?alpha1=0&alpha2=3", "nthr?beta=0.5", "thr?beta=0.1&exploit=-0.5", "thr?beta=0"),
-        *(
-            "ktae?frequency=0&scale=0.5&gain=2&ignored_token=3",
-            "rsi-s?low=0.5&high=2",
-            "rsi-s?low=0&high=inf",
-        ),
+        *("ktae?frequency=0&scale=0.5&gain=2&ignored_token=3", "rsi-s?low=0.5&high=2", "rsi-s?low=0&high=inf"),
         *("stare?target_entropy=inf", "stare?share=0.5&positive=1.5&negative=0.25&target_entropy=100"),
         *("advantage-reweighting?alpha=0.2", "rlvr-directions?c=0.7", "delightful?eta=0.5"),
         *("a3po?share=0.4&boost=3", "steer?lambda_min=0.6"),

@@ -49,9 +49,7 @@ class Continued:
             )[0]
         return [(one.credit.tolist(), one.error.tolist()) for one in credits]
 
-    def _responses(
-        self, judge: Judge, rollouts: Sequence[Rollout], passes: Sequence[Forward]
-    ) -> list[Response]:
+    def _responses(self, judge: Judge, rollouts: Sequence[Rollout], passes: Sequence[Forward]) -> list[Response]:
         """The rollouts with their problems, judged as their continuations will be."""
         like = self.task.problems("train", 1)[0]
         problems = [_problem(like, rollout) for rollout in rollouts]

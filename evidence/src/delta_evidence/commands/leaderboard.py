@@ -11,9 +11,7 @@ from delta_rlvr.files import write_json, write_text
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "folder",
-        type=Path,
-        help="folder of outcomes: study folders (runs.jsonl and protocol.json), credit_bench.json",
+        "folder", type=Path, help="folder of outcomes: study folders (runs.jsonl and protocol.json), credit_bench.json"
     )
     parser.add_argument(
         "--output",

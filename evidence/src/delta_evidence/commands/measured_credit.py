@@ -64,19 +64,13 @@ def run(options: argparse.Namespace) -> int:
     tell = partial(say, console)
     stop = Stop(options.seconds, tell)
     workers = options.workers if options.workers is not None else judges_beside(options.device)
-    bench = MeasuredBench(
-        settings, folder, device=options.device, workers=workers, server=server, stop=stop, say=tell
-    )
+    bench = MeasuredBench(settings, folder, device=options.device, workers=workers, server=server, stop=stop, say=tell)
     with locked(folder), stop:
         bench.prepare()
         with at_work():
             done = bench.go()
         result = measured_result(bench.documents(), bench.fidelities(), settings)
-        files = {
-            RESULT: dump(result, indent=1),
-            TABLE: markdown(result),
-            FIGURE: measured_figure(result),
-        }
+        files = {RESULT: dump(result, indent=1), TABLE: markdown(result), FIGURE: measured_figure(result)}
         for name, text in files.items():
             write_text(folder / name, text)
     show(result, console)

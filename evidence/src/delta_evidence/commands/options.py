@@ -18,9 +18,7 @@ ALSO = {"policies": "--model", "tasks": "--task"}
 """Second names of options."""
 
 
-def add_options(
-    parser: argparse.ArgumentParser, settings: type[Cells], folders: tuple[Path, Path], quick: str
-) -> None:
+def add_options(parser: argparse.ArgumentParser, settings: type[Cells], folders: tuple[Path, Path], quick: str) -> None:
     """Those of a benchmark: its settings that have words for the command line, device and folder. `quick`: what `--quick` is."""
     for name, one in options_of(settings).items():
         default = one.default
@@ -64,9 +62,7 @@ def add_device(parser: argparse.ArgumentParser) -> None:
 
 
 def add_workers(parser: argparse.ArgumentParser) -> None:
-    words = (
-        f"processes that judge responses (default: one per core beside a GPU, at most {MOST_JUDGES}, else 1)"
-    )
+    words = f"processes that judge responses (default: one per core beside a GPU, at most {MOST_JUDGES}, else 1)"
     parser.add_argument("--workers", type=int, help=words)
 
 

@@ -112,9 +112,7 @@ def sentences(result: dict[str, Any]) -> list[str]:
                 "not find by the reward."
             )
         elif above:
-            taken = _above_zero(
-                above, rows, f"{side}_by_reward"
-            )  # paired: the same rollouts, as they are and shuffled
+            taken = _above_zero(above, rows, f"{side}_by_reward")  # paired: the same rollouts, as they are and shuffled
             lines.append(
                 f"With shuffled rewards none of {listed(above)} is shown to be above 1 - p on {side} responses. "
                 + (
@@ -171,8 +169,7 @@ def _finding(rows: Mapping[str, Row]) -> Columns:
     columns: Columns = []
     for side in SIDES:
         alike = [
-            " ".join(number_text(value(row, f"{side}_alike_{bins}").mean, 2) for bins in BINS)
-            for row in rows.values()
+            " ".join(number_text(value(row, f"{side}_alike_{bins}").mean, 2) for bins in BINS) for row in rows.values()
         ]
         precision = [number_text(value(row, f"{side}_precision").mean, 2) for row in rows.values()]
         columns += [
@@ -221,7 +218,9 @@ def _update_caption(methods: Collection[str]) -> str:
 
 
 def _agreement_table(rows: Sequence[dict[str, Any]]) -> Table:
-    title = f"Proxies against full-parameter gradients: {rows[0]['tokens']} tokens of {rows[0]['cells']} policies x tasks"
+    title = (
+        f"Proxies against full-parameter gradients: {rows[0]['tokens']} tokens of {rows[0]['cells']} policies x tasks"
+    )
     table = _table(title)
     headings = ("proxy", "scope", "K", "margins", "coefficients", "updates")
     add_columns(table, headings, left=("proxy", "scope"))

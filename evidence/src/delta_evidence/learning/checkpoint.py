@@ -110,9 +110,7 @@ def _only(state: Mapping[str, Any], places: list[int]) -> dict[str, Any]:
     }
     return {
         "done": state["done"],
-        "diverged": {
-            new: state["diverged"][old] for new, old in enumerate(places) if old in state["diverged"]
-        },
+        "diverged": {new: state["diverged"][old] for new, old in enumerate(places) if old in state["diverged"]},
         "seen": [state["seen"][place] for place in places],
         "scores": [state["scores"][place] for place in places],
         "weights": {name: chosen(weight) for name, weight in state["weights"].items()},

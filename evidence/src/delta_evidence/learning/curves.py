@@ -86,16 +86,12 @@ def _line(arm: str, curves: Sequence[Sequence[float]], colour: str, level: float
     return _Line(f"{short} ({seeds} {'pairs' if level else 'seeds'})", colour, points)
 
 
-def _differences(
-    curves: Mapping[str, Mapping[int, list[float]]], arm: str, baseline: str
-) -> list[list[float]]:
+def _differences(curves: Mapping[str, Mapping[int, list[float]]], arm: str, baseline: str) -> list[list[float]]:
     own, base = curves[arm], curves.get(baseline, {})
     return [[a - b for a, b in zip(own[seed], base[seed], strict=True)] for seed in own.keys() & base.keys()]
 
 
-def _panel(
-    canvas: Canvas, lines: Sequence[_Line], top: float, height: float, *, signed: bool = False
-) -> None:
+def _panel(canvas: Canvas, lines: Sequence[_Line], top: float, height: float, *, signed: bool = False) -> None:
     values = [value for line in lines for point in line.points for value in point]
     least = math.floor(20 * min(values)) / 20
     most = max(math.ceil(20 * max(values)) / 20, least + 0.05)  # room also where all are alike
@@ -112,9 +108,7 @@ def _panel(
         label = f"{5 * tick:+d}" if signed and tick else f"{5 * tick}{'' if signed else ' %'}"
         canvas.text(left - 8, y + 4, label, size=11, fill=SOFT, anchor="end")
     for number in range(0, length, max(1, length // 8)):
-        canvas.text(
-            place(number, least)[0], top + height, str(number + 1), size=11, fill=SOFT, anchor="middle"
-        )
+        canvas.text(place(number, least)[0], top + height, str(number + 1), size=11, fill=SOFT, anchor="middle")
     canvas.text(right, top + height + 18, "rollout batch", size=11, fill=SOFT, anchor="end")
     for order, line in enumerate(lines):
         low, middle, high = (

@@ -99,10 +99,7 @@ def heldout_scores(
     """Score of each policy on its own task; `limits` are their longest responses."""
     samples = decoding.samples
     by_task = {id(task): settings.questions(task) for task in {id(task): task for task in tasks}.values()}
-    asked = [
-        Batch(task, by_task[id(task)], settings.seed, limit)
-        for task, limit in zip(tasks, limits, strict=True)
-    ]
+    asked = [Batch(task, by_task[id(task)], settings.seed, limit) for task, limit in zip(tasks, limits, strict=True)]
 
     def by_pieces(rows: int) -> tuple[list[list[float]], list[list[int]]]:
         pieces = -(-settings.problems // max(1, rows // (len(tasks) * samples)))
@@ -144,9 +141,7 @@ def _uniforms(batches: Sequence[Batch], samples: int, greedy: bool) -> Float[Ten
     drawn: dict[tuple[int, ...], Tensor] = {}
     rows = []
     for batch in batches:
-        keys = [
-            SampleKey(HELDOUT, problem.id, number) for problem in batch.problems for number in range(samples)
-        ]
+        keys = [SampleKey(HELDOUT, problem.id, number) for problem in batch.problems for number in range(samples)]
         seeds = tuple(sample_seed(batch.seed, key) for key in keys)
         if seeds not in drawn:
             streams = UniformStreams(list(seeds))

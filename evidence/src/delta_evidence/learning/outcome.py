@@ -110,9 +110,7 @@ class Outcome:
         def column(name: str) -> list[float]:
             return [_short(getattr(batch, name)) for batch in seen]
 
-        columns: dict[str, Any] = {
-            name: column(name) for name in ("entropy", "length", "signal_groups", "weight_sd")
-        }
+        columns: dict[str, Any] = {name: column(name) for name in ("entropy", "length", "signal_groups", "weight_sd")}
         norms = [_short(batch.gradient_norms[0]) for batch in seen]
         diagnostics: dict[str, list[float | None]] = {}
         if diagnosed := [batch for batch in seen if batch.diagnostics]:

@@ -188,10 +188,7 @@ class Protocol:
             if not isinstance(seeds, int) or seeds < 1:
                 raise ValueError(f"protocol {self.name!r}: arms.{arm} is a number of seeds, not {seeds!r}")
         if self.primary is not None:
-            for name, known in (
-                (self.primary.arm, self.arms),
-                *((task, self.tasks) for task in self.primary.tasks),
-            ):
+            for name, known in ((self.primary.arm, self.arms), *((task, self.tasks) for task in self.primary.tasks)):
                 if name not in known:
                     raise ValueError(
                         f"protocol {self.name!r}: the primary comparison's {name!r} is not among the arms and tasks"
@@ -211,8 +208,7 @@ class Protocol:
         knowing = [
             arm
             for arm in self.arms
-            if arm not in self.retired
-            and "decisive" in study_method(self.settings(arm).method or arm).rule.needs
+            if arm not in self.retired and "decisive" in study_method(self.settings(arm).method or arm).rule.needs
         ]
         for name in self.tasks:
             try:
@@ -267,8 +263,7 @@ def read_protocols(path: Path) -> list[Protocol]:
         raise ValueError(f"{path}: variants are a mapping from names to what they change")
     return [
         _protocol(
-            _merged(written, changes or {}, f"{path}: variants.{name}")
-            | {"name": f"{written['name']}/{name}"},
+            _merged(written, changes or {}, f"{path}: variants.{name}") | {"name": f"{written['name']}/{name}"},
             f"{path}: variants.{name}",
         )
         for name, changes in variants.items()
@@ -324,7 +319,5 @@ def _value(hint: Any, value: Any, where: str) -> Any:
     if len(kinds) == 1 and (records or lists):
         raise ValueError(f"{where}: give {'key: value pairs' if records else 'a list'}")
     if isinstance(value, str) and _NUMBER_AS_TEXT.fullmatch(value):
-        raise ValueError(
-            f"{where}: YAML reads {value} as text; write a point and a sign, as in 5.0e-4 or 1.0e+2"
-        )
+        raise ValueError(f"{where}: YAML reads {value} as text; write a point and a sign, as in 5.0e-4 or 1.0e+2")
     return value

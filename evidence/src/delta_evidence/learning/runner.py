@@ -98,17 +98,10 @@ class Study:
 
     def missing(self) -> list[Run]:
         done = {outcome.run for outcome in self.outcomes()}
-        return [
-            run for run in self.protocol.runs() if run not in done and run.arm not in self.protocol.retired
-        ]
+        return [run for run in self.protocol.runs() if run not in done and run.arm not in self.protocol.retired]
 
     def go(
-        self,
-        machine: Machine,
-        tell: Callable[[str], None],
-        *,
-        export: Iterable[str] = (),
-        stop: Stop | None = None,
+        self, machine: Machine, tell: Callable[[str], None], *, export: Iterable[str] = (), stop: Stop | None = None
     ) -> bool:
         """Run what is missing, and say whether all of it was done: `stop` may have ended it before.
 
@@ -117,9 +110,7 @@ class Study:
         exported = set(export)
         unknown = sorted(exported - self.protocol.arms.keys())
         if unknown:
-            raise ValueError(
-                f"export: {', '.join(unknown)} is not among the arms {', '.join(self.protocol.arms)}"
-            )
+            raise ValueError(f"export: {', '.join(unknown)} is not among the arms {', '.join(self.protocol.arms)}")
         with locked(self.folder), ProgressLines(Phases(tell=tell)) as progress:
             self.write_protocol(machine)
             model, tokenizer = load_policy(self.model)
@@ -157,9 +148,7 @@ class Study:
             stack = stacks[0]
             begun, fresh = begun[1:], [run for run in fresh if run not in stack.runs]
             name = f"stack {finished + 1}/{finished + len(stacks)}"
-            tell(
-                f"{name}: {len(stack.runs)} runs on {', '.join(dict.fromkeys(run.task for run in stack.runs))}"
-            )
+            tell(f"{name}: {len(stack.runs)} runs on {', '.join(dict.fromkeys(run.task for run in stack.runs))}")
             batches = self.protocol.training.batches
             session.progress.left = sum(len(one.runs) * (batches - one.done) for one in stacks)
             began = time.perf_counter()

@@ -166,9 +166,7 @@ class Session:
             self._batch_seconds, began = time.monotonic() - began, time.monotonic()
             mean = sum(batch.accuracy for batch in statistics) / len(statistics)
             batches = self.protocol.training.batches
-            self.progress.where = (
-                f"{name}, {number + 1} of {batches} batches done, accuracy {mean:.3f} on average"
-            )
+            self.progress.where = f"{name}, {number + 1} of {batches} batches done, accuracy {mean:.3f} on average"
             self.progress.advance(len(stack.runs))
             if time.monotonic() - saved >= self.machine.checkpoint_seconds:
                 self._save(training)
@@ -243,20 +241,12 @@ class Session:
                 with self.phases("held-out"):
                     found = self._score(collector, training.tasks, decoding, **rows_at_once)
                 for row, score in zip(rows, found, strict=True):
-                    row.append(
-                        {
-                            "temperature": decoding.temperature,
-                            "samples": decoding.samples,
-                            **asdict(score),
-                        }
-                    )
+                    row.append({"temperature": decoding.temperature, "samples": decoding.samples, **asdict(score)})
             return rows
 
         return scores
 
-    def _score(
-        self, collector: Collector, tasks: Sequence[Task], decoding: Decoding, **rows: int
-    ) -> list[Score]:
+    def _score(self, collector: Collector, tasks: Sequence[Task], decoding: Decoding, **rows: int) -> list[Score]:
         settings = self.protocol.training
         limits = [settings.max_tokens or task.max_tokens for task in tasks]
         return heldout_scores(collector, tasks, self.protocol.heldout, decoding, limits=limits, **rows)
@@ -268,9 +258,7 @@ class Session:
             try:
                 write_state(path_of(self.folder, training.runs), training.runs, training.state())
             except OSError as error:
-                self.phases.tell(
-                    f"no checkpoint could be written ({error.strerror or error}); the last one stays"
-                )
+                self.phases.tell(f"no checkpoint could be written ({error.strerror or error}); the last one stays")
                 return
         self._writing_speed = _state_bytes(training) / max(1e-3, time.monotonic() - began)
 

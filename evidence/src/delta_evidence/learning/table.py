@@ -59,12 +59,7 @@ def _measure(end_point: EndPoint) -> Measure:
     if end_point == "held_out":
         return Measure("heldout", "held-out accuracy", "held-out", _after)
     # Who learns faster has more of it.
-    return Measure(
-        "speed",
-        "accuracy over training",
-        "over training",
-        lambda outcome: statistics.fmean(outcome.curve),
-    )
+    return Measure("speed", "accuracy over training", "over training", lambda outcome: statistics.fmean(outcome.curve))
 
 
 def _scored(decoding: Decoding, what: str) -> Measure:
@@ -83,9 +78,7 @@ def _scored(decoding: Decoding, what: str) -> Measure:
     if what in words:
         name, heading = (words[what].format(more, how) for more in ("accuracy ", ""))
         return Measure(f"{key}_{what}", name, heading, score)
-    return Measure(
-        f"{key}_pass_{what}", f"held-out pass@{what} at the end, {how}", f"pass@{what}, {how}", score
-    )
+    return Measure(f"{key}_pass_{what}", f"held-out pass@{what} at the end, {how}", f"pass@{what}, {how}", score)
 
 
 def _further(protocol: Protocol) -> list[Measure]:
@@ -161,11 +154,7 @@ class StudyTable:
         declared = self.protocol.primary
         if primary is not None and declared is not None and declared.end_point != "held_out":
             primary["end_point"] = _measure(declared.end_point).name
-        return {
-            "name": self.protocol.name,
-            "primary": primary,
-            "tasks": [task.as_dict() for task in self.tasks],
-        }
+        return {"name": self.protocol.name, "primary": primary, "tasks": [task.as_dict() for task in self.tasks]}
 
 
 def study_table(protocol: Protocol, outcomes: Sequence[Outcome]) -> StudyTable:
@@ -183,9 +172,7 @@ def study_table(protocol: Protocol, outcomes: Sequence[Outcome]) -> StudyTable:
         columns = [Column(measure, _compare(protocol, finished, measure)) for measure in measures]
         tables.append(TaskTable(task, before, columns, _diverged(protocol, here)))
     if not tables:
-        raise ValueError(
-            f"study {protocol.name!r} has no finished run of its baseline {protocol.baseline!r} yet"
-        )
+        raise ValueError(f"study {protocol.name!r} has no finished run of its baseline {protocol.baseline!r} yet")
     primary = None if protocol.primary is None else _primary(protocol, protocol.primary, tables, outcomes)
     return StudyTable(protocol, _adjusted(tables, primary), primary)
 
@@ -204,9 +191,7 @@ def _primary(
             if table.task in declared.tasks and column.measure.key == measure.key
         ]
     else:
-        finished = [
-            outcome for outcome in outcomes if outcome.run.task in declared.tasks and outcome.diverged is None
-        ]
+        finished = [outcome for outcome in outcomes if outcome.run.task in declared.tasks and outcome.diverged is None]
         rows = _compare(protocol, finished, measure)
     return next((row for row in rows if row.method == declared.arm), None)
 

@@ -103,9 +103,7 @@ class StackedTraining:
         """All batches that are left; what was seen, run by run. `score` gives every run's held-out scores that are due after the
         batches that are done."""
         while len(self.diverged) < len(self.runs):
-            if score is not None and not any(
-                one["batch"] == self.done for known in self.scores for one in known
-            ):
+            if score is not None and not any(one["batch"] == self.done for known in self.scores for one in known):
                 # Before the first batch and after each: what goes on from here makes up for a score that was not made.
                 for place, (known, new) in enumerate(zip(self.scores, score(), strict=True)):
                     known.extend({"batch": self.done, **one} for one in new if place not in self.diverged)
@@ -164,9 +162,7 @@ class StackedTraining:
         for rows in self._mini_batches(number):
             steps.append(self.update(rollouts, weights, rows))
             for place in range(len(self.runs)):
-                if place not in self.diverged and not all(
-                    math.isfinite(values[place]) for values in steps[-1]
-                ):
+                if place not in self.diverged and not all(math.isfinite(values[place]) for values in steps[-1]):
                     self._end(place, number)
             if len(self.diverged) == len(self.runs):
                 break  # nobody is left to train
@@ -221,9 +217,9 @@ class StackedTraining:
             temperature=self.settings.temperature,
             rows_at_once=self.rows_at_once,
         )
-        credits = measure(
-            {number: responses}, continuations, budget=self.settings.continuations, tolerance=TOLERANCE
-        )[number]
+        credits = measure({number: responses}, continuations, budget=self.settings.continuations, tolerance=TOLERANCE)[
+            number
+        ]
         for row, one in zip(rows, credits, strict=True):
             credit[row, : len(one.credit)] = torch.from_numpy(one.credit).to(credit)
         return replace(rollouts, measured=credit)
@@ -249,10 +245,7 @@ class StackedTraining:
         return torch.stack(weights), diagnostics
 
     def update(
-        self,
-        rollouts: Sequence[Rollouts],
-        weights: Float[Tensor, "run batch time"],
-        rows: Int[Tensor, "run mini"],
+        self, rollouts: Sequence[Rollouts], weights: Float[Tensor, "run batch time"], rows: Int[Tensor, "run mini"]
     ) -> tuple[list[float], list[float]]:
         """One optimizer step of every run on its own rows of its own batch: losses and gradient norms."""
         names = ("prompt_ids", "prompt_mask", "completion_ids", "mask", "logps", "advantages")

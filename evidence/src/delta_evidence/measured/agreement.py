@@ -25,9 +25,7 @@ LABELS = "labels"
 def choose(rollouts: Rollouts, count: int) -> list[int]:
     """Responses to measure: groups with both outcomes in turn, from each its next right and its next wrong response."""
     waiting = {
-        (group, verdict): (
-            (rollouts.groups == group) & (rollouts.advantages != 0) & (rollouts.correct == verdict)
-        )
+        (group, verdict): ((rollouts.groups == group) & (rollouts.advantages != 0) & (rollouts.correct == verdict))
         .nonzero()[:, 0]
         .tolist()
         for group in rollouts.groups.unique().tolist()
@@ -50,8 +48,7 @@ class Labels:
         self._right = self.take(rollouts.correct[:, None].expand_as(rollouts.mask))
         self._advantage = self.take(rollouts.advantages[:, None].expand_as(rollouts.mask))
         self.credit, self.low, self.high, self.first, self.second = (
-            _packed([getattr(one, name) for one in credits])
-            for name in ("credit", "low", "high", "first", "second")
+            _packed([getattr(one, name) for one in credits]) for name in ("credit", "low", "high", "first", "second")
         )
         self._sure = (self.low > 0) | (self.high < 0)
 
@@ -81,10 +78,7 @@ class Labels:
         return {"sign": self._over_sure(agrees)} | {key: (there[key] + back[key]) / 2 for key in there}
 
     def facts(self) -> dict[str, float]:
-        facts: dict[str, float] = {
-            "tokens": len(self.credit),
-            "sure_share": self._sure.double().mean().item(),
-        }
+        facts: dict[str, float] = {"tokens": len(self.credit), "sure_share": self._sure.double().mean().item()}
         for side, verdict in SIDES.items():
             here = self._right == verdict
             facts[f"{side}_tokens"] = int(here.sum())
@@ -129,8 +123,7 @@ def planted_agreement(
         )
 
     of_side = {
-        side: [place for place, score in enumerate(right) if score == verdict]
-        for side, verdict in SIDES.items()
+        side: [place for place, score in enumerate(right) if score == verdict] for side, verdict in SIDES.items()
     }
     still_open = [
         place

@@ -128,9 +128,7 @@ class MeasuredBench(Bench[MeasuredSettings]):
             for unit in self._one_by_one(where, units)
         }
         rows = {number: choose(batch, settings.responses) for number, batch in rollouts.items()}
-        responses = {
-            number: responses_of(batch, rows[number], cell.limit) for number, batch in rollouts.items()
-        }
+        responses = {number: responses_of(batch, rows[number], cell.limit) for number, batch in rollouts.items()}
         task_folder = units[0].path.parent.name, quote(cell.task_name, safe="")
         with self.phases("continuations"):
             credits = measure(
@@ -193,9 +191,7 @@ class MeasuredBench(Bench[MeasuredSettings]):
         missing = [method.name for method in cell.methods if method.name not in document["methods"]]
         at_once = methods_at_once(cell.collector.policy, settings.update_batches)
         parts = [missing[start : start + at_once] for start in range(0, len(missing), at_once)]
-        self.progress.begin(
-            f"{cell}, updates of {len(missing)} methods", settings.update_batches * (1 + len(parts))
-        )
+        self.progress.begin(f"{cell}, updates of {len(missing)} methods", settings.update_batches * (1 + len(parts)))
         batches, weights = [], []
         for number in range(settings.update_batches):
             self.stop.check()

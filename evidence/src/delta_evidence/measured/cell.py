@@ -28,9 +28,7 @@ from delta_rlvr.tasks import Task
 class Cell:
     """A policy that can be sampled from, and a task."""
 
-    def __init__(
-        self, settings: MeasuredSettings, policy: str, task_name: str, task: Task, collector: Collector
-    ):
+    def __init__(self, settings: MeasuredSettings, policy: str, task_name: str, task: Task, collector: Collector):
         self.settings, self.policy, self.task_name, self.task = settings, policy, task_name, task
         self.collector = collector
         self.continuing = replace(collector, sampler=collector.sampler.another())
@@ -98,11 +96,7 @@ class Cell:
         return {**asdict(unit), "facts": facts, "records": records}
 
     def measured_tokens(
-        self,
-        rollouts: Rollouts,
-        rows: Sequence[int],
-        responses: Sequence[Response],
-        credits: Sequence[MeasuredCredit],
+        self, rollouts: Rollouts, rows: Sequence[int], responses: Sequence[Response], credits: Sequence[MeasuredCredit]
     ) -> list[dict[str, Any]]:
         """The measured responses, token by token."""
         return [

@@ -185,7 +185,5 @@ class StackContinuations:
 def checked_reward(reward: float) -> float:
     """The bound 1 - p holds for rewards between 0 and 1."""
     if not 0 <= reward <= 1:
-        raise ValueError(
-            f"a reward of {reward:g}: measured credit needs rewards between 0 and 1, such as verdicts"
-        )
+        raise ValueError(f"a reward of {reward:g}: measured credit needs rewards between 0 and 1, such as verdicts")
     return reward

@@ -92,9 +92,7 @@ def update_products(
     held = torch.zeros(len(weights[0]), len(batches), gradient.shape[1], device=gradient.device)
     for place, (rollouts, by_name) in enumerate(zip(batches, weights, strict=True)):
         on_batch()
-        held[:, place] = update_vectors(
-            policy, rollouts, list(by_name.values()), rows_at_once=pass_rows, copies=group
-        )
+        held[:, place] = update_vectors(policy, rollouts, list(by_name.values()), rows_at_once=pass_rows, copies=group)
     return {
         name: {
             "updates": inner_products(updates, updates).tolist(),
@@ -177,10 +175,7 @@ def _off_diagonal(products: Float[np.ndarray, "one one"]) -> float:
 
 def _mean_and_error(values: Float[np.ndarray, "batch part"]) -> tuple[float, float]:
     """Over batches and over parts, which err independently of each other."""
-    spreads = [
-        values.mean(1).var(ddof=1) / values.shape[0],
-        values.mean(0).var(ddof=1) / values.shape[1],
-    ]
+    spreads = [values.mean(1).var(ddof=1) / values.shape[0], values.mean(0).var(ddof=1) / values.shape[1]]
     return float(values.mean()), math.sqrt(sum(spreads))
 
 

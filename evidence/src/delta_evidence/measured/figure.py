@@ -23,9 +23,7 @@ PANELS = (
 def measured_figure(result: dict[str, Any]) -> str:
     """A row per weight: AUROC for the top tenth by measured credit on both sides, gain and aim of the update."""
     canvas = Canvas()
-    canvas.text(
-        MARGIN, 38, "Do weights follow measured credit, and what do updates gain?", size=22, bold=True
-    )
+    canvas.text(MARGIN, 38, "Do weights follow measured credit, and what do updates gain?", size=22, bold=True)
     rows = ordered(result)
     if not rows:
         return nothing_to_show(canvas)

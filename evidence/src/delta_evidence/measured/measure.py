@@ -103,9 +103,7 @@ def measure(
         halves = np.repeat(pairs[key][:, None] * COPIES, 2, axis=1)
         return estimate(nodes[key], every[key].surprise, every[key].reward, sums, halves)
 
-    return {
-        batch: [credit((batch, place)) for place in range(len(some))] for batch, some in responses.items()
-    }
+    return {batch: [credit((batch, place)) for place in range(len(some))] for batch, some in responses.items()}
 
 
 def check_budget(budget: int, tolerance: float) -> None:

@@ -93,9 +93,7 @@ def importance(
     return np.sqrt(spread * (1 - spread) * beside)
 
 
-def share_out(
-    shares: Sequence[Float[np.ndarray, " unknown"]], pairs: int
-) -> list[Int[np.ndarray, " unknown"]]:
+def share_out(shares: Sequence[Float[np.ndarray, " unknown"]], pairs: int) -> list[Int[np.ndarray, " unknown"]]:
     """So many pairs of chunks over the nodes of all responses, at least one each."""
     total = sum(float(share.sum()) for share in shares) or 1.0  # no share at all: one each
     return [np.maximum(1, np.rint(pairs * share / total)).astype(np.int64) for share in shares]

@@ -17,17 +17,7 @@ from delta_evidence.measured.settings import PLAIN, MeasuredSettings
 from delta_evidence.methods import label, listed
 from delta_evidence.planted.measures import SIDES, Spread
 from delta_evidence.planted.settings import BASELINE
-from delta_evidence.planted.table import (
-    Document,
-    Row,
-    by_method,
-    facts,
-    number_text,
-    or_nan,
-    slices,
-    table,
-    value,
-)
+from delta_evidence.planted.table import Document, Row, by_method, facts, number_text, or_nan, slices, table, value
 
 SCHEMA = 1
 AGREEMENT = ("right_rank", "right_auroc", "right_gain", "wrong_rank", "wrong_auroc", "wrong_gain", "sign")
@@ -51,9 +41,7 @@ def measured_result(
     """Everything that `measured_credit.json` holds."""
     rows = []
     for name, wanted in slices(settings.policies, settings.tasks).items():
-        batches, updates = (
-            [one for one in some if wanted.items() <= one.items()] for some in (documents, fidelities)
-        )
+        batches, updates = ([one for one in some if wanted.items() <= one.items()] for some in (documents, fidelities))
         of_slice = {row["method"]: row for row in table(batches, AGREEMENT)}
         for method, measures in _fidelity(updates).items():
             row = {"condition": "clean", "method": method, "label": label(method)}
@@ -66,9 +54,7 @@ def measured_result(
         "rows": rows,
         "facts": facts(documents),
         "gradients": [
-            {"policy": one["policy"], "task": one["task"]}
-            | one["facts"]
-            | gradient_facts(np.array(one["gradient"]))
+            {"policy": one["policy"], "task": one["task"]} | one["facts"] | gradient_facts(np.array(one["gradient"]))
             for one in fidelities
         ],
     }
@@ -131,11 +117,7 @@ def sentences(result: dict[str, Any]) -> list[str]:
         said.append(
             f"On {side} responses 1 - p finds the top tenth by measured credit with AUROC {rival:.3f} "
             f"(the labels' own halves: {ceiling:.3f}); "
-            + (
-                f"above it: {listed(above)}."
-                if above
-                else "no weight is above it, as far as the intervals tell."
-            )
+            + (f"above it: {listed(above)}." if above else "no weight is above it, as far as the intervals tell.")
         )
     said += filter(None, map(_planted_sentence, result["facts"]))
     return said + [

@@ -14,9 +14,7 @@ def main() -> None:
     parser.add_argument("--root", type=Path, default=Path(), help="the repository (default: this folder)")
     root = parser.parse_args().root
     if not (root / "evidence" / "studies.yaml").exists():
-        parser.error(
-            f"{root / 'evidence' / 'studies.yaml'} is not there: give the repository's folder as --root"
-        )
+        parser.error(f"{root / 'evidence' / 'studies.yaml'} is not there: give the repository's folder as --root")
     for path, text in pages(root).items():
         write_text(path, text)
         print(path)

@@ -65,21 +65,13 @@ def paths(studies: Sequence[KeptStudy]) -> str:
     return canvas.svg(84 + math.ceil(len(panels) / columns) * (height + 40))
 
 
-def _panel(
-    canvas: Canvas, study: KeptStudy, task: str, left: float, top: float, width: float, height: float
-) -> None:
+def _panel(canvas: Canvas, study: KeptStudy, task: str, left: float, top: float, width: float, height: float) -> None:
     lines: dict[str, Points] = {}
     for arm in study.protocol.arms:
-        runs = [
-            one for one in study.outcomes if (one.run.arm, one.run.task, one.diverged) == (arm, task, None)
-        ]
+        runs = [one for one in study.outcomes if (one.run.arm, one.run.task, one.diverged) == (arm, task, None)]
         if runs and len(lines) < SHOWN:
-            entropy = smooth(
-                [statistics.fmean(values) for values in zip(*(one.entropy for one in runs), strict=True)]
-            )
-            accuracy = smooth(
-                [statistics.fmean(values) for values in zip(*(one.curve for one in runs), strict=True)]
-            )
+            entropy = smooth([statistics.fmean(values) for values in zip(*(one.entropy for one in runs), strict=True)])
+            accuracy = smooth([statistics.fmean(values) for values in zip(*(one.curve for one in runs), strict=True)])
             lines[arm] = list(zip(entropy, accuracy, strict=True))
     everything = [point for line in lines.values() for point in line]
     low, high = (math.log10(end(x for x, _ in everything)) for end in (min, max))
@@ -90,9 +82,7 @@ def _panel(
         across = inner + (left + width - inner) * (math.log10(x) - low) / (high - low)
         return across, bottom - (bottom - top - 26) * y / most
 
-    canvas.text(
-        left, top + 8, f"{study.name.partition('/')[0]}: {short_task(task)}, lr {study.rate}", bold=True
-    )
+    canvas.text(left, top + 8, f"{study.name.partition('/')[0]}: {short_task(task)}, lr {study.rate}", bold=True)
     for tick in range(round(10 * most) + 1):
         y = place(10**low, tick / 10)[1]
         canvas.line(inner, y, left + width, y, RULE)
@@ -107,9 +97,7 @@ def _panel(
     for number, (arm, line) in enumerate(lines.items()):
         canvas.path([place(*point) for point in line], LINES[number])
         canvas.mark(*place(*line[min(10, len(line) - 1)]), "circle", LINES[number], size=3.5, title=arm)
-        canvas.text(
-            left + width, top + 30 + 14 * number, _short(arm), size=10, fill=LINES[number], anchor="end"
-        )
+        canvas.text(left + width, top + 30 + 14 * number, _short(arm), size=10, fill=LINES[number], anchor="end")
 
 
 def _short(arm: str) -> str:

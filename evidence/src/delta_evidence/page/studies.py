@@ -50,9 +50,7 @@ class KeptStudy:
 
     def pairs(self, arm: str) -> Iterator[Pair]:
         """The arm's finished runs with the baseline's of the same task and seed."""
-        finished = {
-            (one.run.task, one.run.seed, one.run.arm): one for one in self.outcomes if one.diverged is None
-        }
+        finished = {(one.run.task, one.run.seed, one.run.arm): one for one in self.outcomes if one.diverged is None}
         for (task, seed, name), own in finished.items():
             base = finished.get((task, seed, self.protocol.baseline))
             if name == arm != self.protocol.baseline and base is not None:
@@ -81,9 +79,7 @@ class Pair:
     @property
     def log_entropy(self) -> float:
         """How much lower or higher the entropy is, on average over training, in its logarithm."""
-        return statistics.fmean(
-            math.log(a / b) for a, b in zip(self.own.entropy, self.base.entropy, strict=True)
-        )
+        return statistics.fmean(math.log(a / b) for a, b in zip(self.own.entropy, self.base.entropy, strict=True))
 
 
 def short_task(task: str) -> str:
@@ -104,10 +100,7 @@ def _read(evidence: Path, study: str, committed: str | None = None, note: str = 
     if study not in protocols:
         raise ValueError(f"studies.yaml: {path} has no study {study!r}; it has {', '.join(protocols)}")
     training = protocols[study].training
-    outcomes = [
-        _counted(one, training.prompts * training.group)
-        for one in read_outcomes(evidence / "results" / study)
-    ]
+    outcomes = [_counted(one, training.prompts * training.group) for one in read_outcomes(evidence / "results" / study)]
     if not outcomes:
         raise ValueError(f"studies.yaml: {evidence / 'results' / study} has no outcomes")
     table = study_table(protocols[study], outcomes)

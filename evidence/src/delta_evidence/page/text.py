@@ -45,9 +45,7 @@ def pages(root: Path) -> dict[Path, str]:
     for name in SHARED:
         text = (root / name).read_text(encoding="utf-8")
         if BEGIN not in text or END not in text:
-            raise ValueError(
-                f"{name} has no place for the summary: put {BEGIN.strip()} and {END} where it belongs"
-            )
+            raise ValueError(f"{name} has no place for the summary: put {BEGIN.strip()} and {END} where it belongs")
         head, _, rest = text.partition(BEGIN)
         made[root / name] = f"{head}{BEGIN}{summary}{END}{rest.partition(END)[2]}"
     return made
@@ -70,9 +68,7 @@ def _lines(text: str) -> str:
     item = _ITEM.match(text)
     kept = re.sub(r" (?=(?:[-+*]|\d+\.) )", "\0", text)
     indent = " " * len(item.group()) if item else ""
-    filled = textwrap.fill(
-        kept, 120, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-    )
+    filled = textwrap.fill(kept, 120, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
     return filled.replace("\0", " ")
 
 
@@ -190,9 +186,7 @@ def _primaries(studies: Iterable[KeptStudy]) -> str:
                 study.committed or "-",
             ]
         )
-    return _table(
-        ["study", "model, task", "declared, against `dapo`", "pairs", "difference", "p", "committed"], rows
-    )
+    return _table(["study", "model, task", "declared, against `dapo`", "pairs", "difference", "p", "committed"], rows)
 
 
 def _deciding(study: KeptStudy) -> Measure:
@@ -251,9 +245,7 @@ def _rates(evidence: Path) -> dict[str, str]:
     rows = []
     for rate in folders:
         levels = [f"{100 * statistics.fmean(over[rate, arm].values()):.1f}" for arm in ("dapo", "delta")]
-        rows.append(
-            [rate, *levels, _gap(gaps(over, rate)), _p(_flips(gaps(over, rate))), _gap(gaps(end, rate))]
-        )
+        rows.append([rate, *levels, _gap(gaps(over, rate)), _p(_flips(gaps(over, rate))), _gap(gaps(end, rate))])
     table = _table(["learning rate", "DAPO", "DelTA", "difference", "p", "at the end"], rows)
     blanks = {"rates": table}
     for name, rate in (("", "1e-5"), ("_other", EARLIER)):
@@ -277,9 +269,7 @@ def _draws(first: KeptStudy, second: KeptStudy) -> str:
         ]
         gaps = [runs[1][seed] - runs[0][seed] for seed in runs[0].keys() & runs[1].keys()]
         fell = sum(gap < 0 for gap in gaps)
-        words.append(
-            f"`{arm}` moved by {_gap(gaps)} (p = {_p(_flips(gaps))}; down in {fell} of {len(gaps)} seeds)"
-        )
+        words.append(f"`{arm}` moved by {_gap(gaps)} (p = {_p(_flips(gaps))}; down in {fell} of {len(gaps)} seeds)")
     return f"{', '.join(words)}."
 
 
@@ -300,9 +290,7 @@ def _seeds(studies: Iterable[KeptStudy]) -> str:
             spread = 100 * statistics.stdev(size(pairs))
             row += [f"{spread:.1f}", ", ".join(str(_needed(spread, points)) for points in (1, 2, 3))]
         rows.append(row)
-    return _table(
-        ["model, task", "over training: SD of a pair", "pairs", "at the end: SD of a pair", "pairs"], rows
-    )
+    return _table(["model, task", "over training: SD of a pair", "pairs", "at the end: SD of a pair", "pairs"], rows)
 
 
 def _needed(spread: float, points: float) -> int:

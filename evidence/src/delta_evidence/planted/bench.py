@@ -16,22 +16,11 @@ from delta_evidence.bench import Bench, PlannedBatch
 from delta_evidence.judging import Judge, knows_decisive
 from delta_evidence.methods import PROXIES, SCOPES
 from delta_evidence.planted.conditions import CLEAN, PERTURBED, perturbed_advantages
-from delta_evidence.planted.measures import (
-    batch_facts,
-    drift,
-    length_terciles,
-    measure_weights,
-    small_sample,
-)
+from delta_evidence.planted.measures import batch_facts, drift, length_terciles, measure_weights, small_sample
 from delta_evidence.planted.policies import get_continuation, is_variant, make_variant
 from delta_evidence.planted.proxy_agreement import full_gradients, proxy_agreement
 from delta_evidence.planted.settings import BASELINE, REFERENCE, PlantedSettings
-from delta_evidence.planted.updates import (
-    cosines,
-    method_weights,
-    take_rows,
-    update_vectors,
-)
+from delta_evidence.planted.updates import cosines, method_weights, take_rows, update_vectors
 from delta_evidence.rollouts import Batch, Collector, Rollouts, make_collector
 from delta_evidence.shots import with_shots
 from delta_evidence.stack.policy import StackedPolicy
@@ -63,8 +52,7 @@ class CreditBench(Bench[PlantedSettings]):
         # More batches, tasks or policies go on from what is there, and so do smaller passes, which change no more than the rounding
         # of sums.
         self.keep_settings(
-            free=("policies", "tasks", "batches", "rows_at_once"),
-            methods=[one.name for one in self.settings.compared],
+            free=("policies", "tasks", "batches", "rows_at_once"), methods=[one.name for one in self.settings.compared]
         )
 
     def measure_and_keep(self, unit: PlannedBatch) -> dict[str, Any]:
@@ -110,9 +98,7 @@ class CreditBench(Bench[PlantedSettings]):
         start = unit.number * settings.prompts
         problems = task.problems("train", settings.prompts, seed=settings.seed, start=start)
         batch = Batch(task, problems, settings.seed, task.max_tokens, decisive=True)
-        return collector.collect(
-            [batch], group=settings.group, number=unit.number, temperature=settings.temperature
-        )[0]
+        return collector.collect([batch], group=settings.group, number=unit.number, temperature=settings.temperature)[0]
 
     def _collector(self, name: str) -> Collector:
         """Of one policy; the last one is kept."""
@@ -120,12 +106,7 @@ class CreditBench(Bench[PlantedSettings]):
             self.say(f"policy {name}")
             model, tokenizer = self._get_policy(name)
             collector = make_collector(
-                model,
-                tokenizer,
-                runs=1,
-                one_line=self.settings.shots > 0,
-                judge=Judge(tokenizer),
-                device=self.device,
+                model, tokenizer, runs=1, one_line=self.settings.shots > 0, judge=Judge(tokenizer), device=self.device
             )
             self._loaded = name, collector
         return self._loaded[1]
@@ -172,9 +153,7 @@ class CreditBench(Bench[PlantedSettings]):
         chosen = settings.perturbed
         records = []
         for condition in PERTURBED:
-            moved = perturbed_advantages(
-                condition, rollouts, group=settings.group, seed=settings.seed, number=number
-            )
+            moved = perturbed_advantages(condition, rollouts, group=settings.group, seed=settings.seed, number=number)
             if not bool((moved != 0).any()):
                 continue
             both = rollouts.mask & ((moved != 0) & (rollouts.advantages != 0))[:, None]
@@ -191,11 +170,7 @@ class CreditBench(Bench[PlantedSettings]):
         for name, rows in zip(TERCILES, length_terciles(rollouts), strict=True):
             part = torch.where(rows, rollouts.advantages, 0.0)
             records += [
-                {
-                    "method": method.name,
-                    "condition": name,
-                    **measure_weights(clean[method.name], rollouts, part),
-                }
+                {"method": method.name, "condition": name, **measure_weights(clean[method.name], rollouts, part)}
                 for method in chosen
             ]
         return records

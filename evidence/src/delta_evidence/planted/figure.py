@@ -128,18 +128,14 @@ def _noise(canvas: Canvas, result: dict[str, Any], above: float) -> float:
         }
         for heading, x in places.items():
             canvas.text(x, top + height + 16, heading, size=11, fill=SOFT, anchor="middle")
-        canvas.text(
-            left + width / 2, top + height + 33, "verdicts flipped", size=11, fill=SOFT, anchor="middle"
-        )
+        canvas.text(left + width / 2, top + height + 33, "verdicts flipped", size=11, fill=SOFT, anchor="middle")
         for method, (colour, dash) in styles.items():
             means = {
                 heading: mean
                 for heading, rows in conditions.items()
                 if not math.isnan(mean := value(rows.get(method, {}), f"{side}_auroc").mean)
             }
-            points = {
-                heading: (places[heading], top + height * (1 - mean)) for heading, mean in means.items()
-            }
+            points = {heading: (places[heading], top + height * (1 - mean)) for heading, mean in means.items()}
             # Shuffled rewards are no more of the same noise: that point stands apart.
             canvas.path([point for heading, point in points.items() if heading != "shuffled"], colour, dash)
             for heading, point in points.items():

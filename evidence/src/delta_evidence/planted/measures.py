@@ -49,10 +49,7 @@ def average_precision(scores: Float[Tensor, " token"], labels: Bool[Tensor, " to
 
 
 def auroc_within(
-    scores: Float[Tensor, " token"],
-    labels: Bool[Tensor, " token"],
-    given: Float[Tensor, " token"],
-    bins: int,
+    scores: Float[Tensor, " token"], labels: Bool[Tensor, " token"], given: Float[Tensor, " token"], bins: int
 ) -> float:
     """AUROC among tokens that are alike in `given`: of all pairs within one of its quantile bins, the share that is ordered right.
 
@@ -163,9 +160,7 @@ def batch_facts(rollouts: Rollouts, group: int) -> dict[str, float]:
         decisive = labels & here
         facts[f"{side}_tokens"] = int(here.sum())
         facts[f"{side}_decisive_share"] = (decisive.sum() / here.sum()).item() if here.any() else math.nan
-        facts[f"{side}_decisive_p"] = (
-            rollouts.logps[decisive].exp().median().item() if decisive.any() else math.nan
-        )
+        facts[f"{side}_decisive_p"] = rollouts.logps[decisive].exp().median().item() if decisive.any() else math.nan
     return facts
 
 

@@ -71,11 +71,7 @@ def get_continuation(spec: str) -> Continuation:
     return replace(continuation, seed=int(value))
 
 
-def continue_supervised(
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    continuation: Continuation,
-) -> None:
+def continue_supervised(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, continuation: Continuation) -> None:
     """Train the model in place."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=continuation.learning_rate, betas=(0.9, 0.98))
     solutions = told_solutions(continuation)
@@ -96,9 +92,7 @@ def told_solutions(continuation: Continuation) -> Iterator[list[tuple[str, str]]
     while True:
         task = draw.choice(list(BUILT_IN.values()))
         problems = itertools.islice(streams[task.name], continuation.batch)
-        yield [
-            (str(problem.prompt), task.solution(problem, draw, continuation.slips)) for problem in problems
-        ]
+        yield [(str(problem.prompt), task.solution(problem, draw, continuation.slips)) for problem in problems]
 
 
 def collate(

@@ -37,8 +37,7 @@ def full_gradients(policy: StackedPolicy, rollouts: Rollouts) -> Float[Tensor, "
     return same_inner_products(
         [
             full_token_gradients(
-                response_logps(policy, rollouts, slice(row, row + 1))[rollouts.mask[row : row + 1]],
-                parameters,
+                response_logps(policy, rollouts, slice(row, row + 1))[rollouts.mask[row : row + 1]], parameters
             )
             for row in range(len(rollouts.mask))
         ]

@@ -52,9 +52,7 @@ def slices(policies: Sequence[str], tasks: Sequence[str]) -> dict[str, dict[str,
     every: dict[str, dict[str, str]] = {"all": {}}
     every |= {f"policy {policy}": {"policy": policy} for policy in policies}
     every |= {f"task {task}": {"task": task} for task in tasks}
-    return every | {
-        f"{policy} on {task}": {"policy": policy, "task": task} for policy in policies for task in tasks
-    }
+    return every | {f"{policy} on {task}": {"policy": policy, "task": task} for policy in policies for task in tasks}
 
 
 def table(documents: Sequence[Document], measures: Sequence[str] = MEASURES) -> list[Row]:
@@ -164,8 +162,7 @@ def _with_gains(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     def gaps(name: str, record: dict[str, Any], method: str, condition: str) -> dict[str, float]:
         other = known.get((method, condition), {})
         return {
-            f"{side}_{name}": or_nan(record.get(f"{side}_auroc")) - or_nan(other.get(f"{side}_auroc"))
-            for side in SIDES
+            f"{side}_{name}": or_nan(record.get(f"{side}_auroc")) - or_nan(other.get(f"{side}_auroc")) for side in SIDES
         }
 
     every = []
@@ -188,8 +185,7 @@ def _spreads(records: Sequence[dict[str, Any]], measures: Sequence[str]) -> dict
     """Each measure over cells and the batches within them; those that were never measured are left out."""
     cells = _grouped(records, "policy", "task").values()
     spreads = {
-        measure: spread([[or_nan(record.get(measure)) for record in cell] for cell in cells])
-        for measure in measures
+        measure: spread([[or_nan(record.get(measure)) for record in cell] for cell in cells]) for measure in measures
     }
     return {measure: dataclasses.asdict(one) for measure, one in spreads.items() if one.batches}
 

@@ -36,9 +36,7 @@ def response_logps(
     """log pi_theta of a lone policy's responses, with its graph. Where `copies` responses to each prompt stand side by side, and
     `rows` are whole groups of them, a prompt is read once for all of them, and nothing is read of padding."""
     if policy.runs != 1:
-        raise ValueError(
-            f"policy: {policy.runs} runs in the stack; updates are taken of one policy at a time"
-        )
+        raise ValueError(f"policy: {policy.runs} runs in the stack; updates are taken of one policy at a time")
     ids = rollouts.completion_ids[None, rows]
     first = slice(rows.start, rows.stop, copies)
     mask = rollouts.mask[None, rows] if copies > 1 else None
@@ -59,9 +57,7 @@ def update_vectors(
     """sum rho A grad log pi over all parameters for each set of weights (Eq. 2 under rho): one backward pass each. `copies` as in
     `response_logps`, for rollouts that are whole groups."""
     parameters = list(policy.parameters())
-    updates = torch.zeros(
-        len(weights), sum(parameter.numel() for parameter in parameters), device=rollouts.mask.device
-    )
+    updates = torch.zeros(len(weights), sum(parameter.numel() for parameter in parameters), device=rollouts.mask.device)
     for rows in row_pieces(len(rollouts.mask), 1, rows_at_once, copies):
         logps = response_logps(policy, rollouts, rows, copies)
         for place, rho in enumerate(weights):
@@ -71,20 +67,13 @@ def update_vectors(
     return updates
 
 
-def cosines(
-    updates: Float[Tensor, "method parameters"], reference: Float[Tensor, " parameters"]
-) -> list[float]:
+def cosines(updates: Float[Tensor, "method parameters"], reference: Float[Tensor, " parameters"]) -> list[float]:
     """Cosine of each update with the reference."""
     return [torch.cosine_similarity(update.double(), reference.double(), dim=0).item() for update in updates]
 
 
 def weights_after_a_step(
-    policy: StackedPolicy,
-    rollouts: Rollouts,
-    surrogate: Surrogate,
-    *,
-    learning_rate: float,
-    rows_at_once: int = 256,
+    policy: StackedPolicy, rollouts: Rollouts, surrogate: Surrogate, *, learning_rate: float, rows_at_once: int = 256
 ) -> Float[Tensor, "batch time"]:
     """FIPO's token weights as they are in the second of two mini-batches.
 
@@ -118,11 +107,7 @@ def method_weights(
     for method in methods:
         if method.surrogate.reweighs:
             weights[method.name] = weights_after_a_step(
-                policy,
-                weigher.rollouts,
-                method.surrogate,
-                learning_rate=learning_rate,
-                rows_at_once=rows_at_once,
+                policy, weigher.rollouts, method.surrogate, learning_rate=learning_rate, rows_at_once=rows_at_once
             )
         else:
             weights[method.name] = weigher.weights(method.rho)
@@ -139,9 +124,7 @@ def _halves(groups: Int[Tensor, " batch"]) -> list[tuple[Int[Tensor, " half"], I
     return [(one, other), (other, one)]
 
 
-def _dapo_step(
-    policy: StackedPolicy, rollouts: Rollouts, learning_rate: float, rows_at_once: int
-) -> StackedPolicy:
+def _dapo_step(policy: StackedPolicy, rollouts: Rollouts, learning_rate: float, rows_at_once: int) -> StackedPolicy:
     """A copy of the policy after one DAPO step on these rollouts."""
     updated, surrogate = copy.deepcopy(policy), get_method("dapo").surrogate
     optimizer = torch.optim.AdamW(updated.parameters(), lr=learning_rate, weight_decay=0.0)

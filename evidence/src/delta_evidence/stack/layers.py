@@ -191,9 +191,7 @@ def rms_norm(values: Tensor, weight: Tensor, eps: float) -> Tensor:
     return normed * weight[:, None, None]
 
 
-def _rotate(
-    values: Float[Tensor, "run batch time head head_width"], rotation: tuple[Tensor, Tensor]
-) -> Tensor:
+def _rotate(values: Float[Tensor, "run batch time head head_width"], rotation: tuple[Tensor, Tensor]) -> Tensor:
     """Rotary positions: the two halves of a head are the two coordinates. Rolled by half a head, the second stands
     before the first, and the sine carries the sign."""
     cosine, signed_sine = rotation

@@ -81,9 +81,7 @@ class _TokenLogps(torch.autograd.Function):
         return torch.cat(logps, dim=1), of_entropy
 
     @staticmethod
-    def backward(
-        ctx: Any, gradient: Tensor | None, entropy_gradient: Tensor | None
-    ) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor | None, entropy_gradient: Tensor | None) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         hidden, head, tokens, normalizers, entropies = ctx.saved_tensors
         if gradient is None:  # of the entropy alone
             gradient = torch.zeros_like(normalizers)
@@ -95,9 +93,7 @@ class _TokenLogps(torch.autograd.Function):
             of_each = -up[..., None]
             logits.sub_(normalizer[..., None])
             if entropy_gradient is not None:
-                of_entropy, up_entropy = (
-                    part.split(ctx.rows, 1)[number] for part in (entropies, entropy_gradient)
-                )
+                of_entropy, up_entropy = (part.split(ctx.rows, 1)[number] for part in (entropies, entropy_gradient))
                 of_each = of_each - (logits + of_entropy[..., None]) * up_entropy[..., None]
             # Not in place: many gradients may come at once (vmap), and the probabilities are the same for all of them.
             slope = logits.exp_() * of_each

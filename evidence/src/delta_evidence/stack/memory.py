@@ -26,9 +26,7 @@ def free_memory() -> None:
         torch.cuda.empty_cache()
 
 
-def with_fewer_rows(
-    work: Callable[[int], T], rows: int, least: int, tell: Callable[[str], None]
-) -> tuple[T, int]:
+def with_fewer_rows(work: Callable[[int], T], rows: int, least: int, tell: Callable[[str], None]) -> tuple[T, int]:
     """`work(rows)`, each time with half as many rows for as long as the device runs out of memory; and how many it took."""
     while True:
         try:
@@ -43,13 +41,7 @@ def with_fewer_rows(
 
 
 def bytes_per_run(
-    model: PreTrainedModel,
-    compute_dtype: torch.dtype,
-    *,
-    rows: int,
-    prompts: int,
-    prompt_time: int,
-    time: int,
+    model: PreTrainedModel, compute_dtype: torch.dtype, *, rows: int, prompts: int, prompt_time: int, time: int
 ) -> int:
     """What each run of a stack holds on to: weights, gradient, optimizer, and the memory of sampling `rows` responses of up to
     `time` tokens to `prompts` prompts. The activations of a pass come on top; `rows_at_once` bounds those of all runs together."""

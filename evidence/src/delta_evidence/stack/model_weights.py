@@ -24,9 +24,7 @@ def shape_of(model: PreTrainedModel) -> Shape:
         raise ValueError(f"model: {', '.join(KINDS[:-1])} or {KINDS[-1]} can be stacked, not {kind}")
     config = model.config
     if not hasattr(config, "rope_parameters"):
-        raise ValueError(
-            "model: its settings have no rope_parameters; stacking needs transformers 5 or later"
-        )
+        raise ValueError("model: its settings have no rope_parameters; stacking needs transformers 5 or later")
     wrong = {
         "attention_bias": getattr(config, "attention_bias", False),
         "mlp_bias": getattr(config, "mlp_bias", False),

@@ -61,9 +61,7 @@ class StackedPolicy(nn.Module):
         self.layers = nn.ModuleList(StackedLayer(shape, weights) for weights in layers)
         self.norm = as_parameter(norm)
         self.register_parameter("untied_head", None if head is None else as_parameter(head))
-        self.register_buffer(
-            "inverse_frequencies", shape.inverse_frequencies(embedding.device), persistent=False
-        )
+        self.register_buffer("inverse_frequencies", shape.inverse_frequencies(embedding.device), persistent=False)
 
     @classmethod
     def from_model(
@@ -169,10 +167,7 @@ class StackedPolicy(nn.Module):
         return torch.cat([last.repeat_interleave(copies, dim=1), of_responses[:, :, :-1]], dim=2)
 
     def run_layers(
-        self,
-        ids: Int[Tensor, "run batch time"],
-        positions: Int[Tensor, "*rows time"],
-        attentions: Sequence[Attention],
+        self, ids: Int[Tensor, "run batch time"], positions: Int[Tensor, "*rows time"], attentions: Sequence[Attention]
     ) -> Float[Tensor, "run batch time width"]:
         """Embedding, layers (each with its attention) and final norm. `positions` is [time], or [run batch time]
         where rows differ."""
@@ -239,9 +234,7 @@ class StackedPolicy(nn.Module):
         shape, head = replace(self.shape, tied=False), self._cast(self.head)
         return self._made_of(self._cast, shape, embedding=self.embedding, norm=self.norm, head=head)
 
-    def _made_of(
-        self, part: Callable[[Tensor], Tensor], shape: Shape, **others: Tensor | None
-    ) -> StackedPolicy:
+    def _made_of(self, part: Callable[[Tensor], Tensor], shape: Shape, **others: Tensor | None) -> StackedPolicy:
         """A stack whose layers have a part of the weights of these."""
         layers = [{name: part(weight) for name, weight in one.named_parameters()} for one in self.layers]
         return StackedPolicy(shape, self.compute_dtype, layers=layers, **others)  # type: ignore[arg-type]
@@ -274,9 +267,7 @@ class StackedPolicy(nn.Module):
                     target.copy_(part)
 
 
-def pack(
-    ids: Int[Tensor, "run batch time"], mask: Bool[Tensor, "run batch time"]
-) -> Int[Tensor, "run batch time"]:
+def pack(ids: Int[Tensor, "run batch time"], mask: Bool[Tensor, "run batch time"]) -> Int[Tensor, "run batch time"]:
     """Valid tokens moved to the front of their row, in order."""
     return ids.gather(-1, torch.argsort(~mask, dim=-1, stable=True))
 
@@ -288,9 +279,7 @@ def clip_gradients(policy: StackedPolicy, max_norm: float) -> Float[Tensor, " ru
     gradients = [parameter.grad for parameter in policy.parameters() if parameter.grad is not None]
     if not gradients:
         raise ValueError("policy: no gradients to clip; call backward() first")
-    by_parameter = torch.stack(
-        [torch.linalg.vector_norm(gradient.flatten(1), dim=1) for gradient in gradients]
-    )
+    by_parameter = torch.stack([torch.linalg.vector_norm(gradient.flatten(1), dim=1) for gradient in gradients])
     norms = torch.linalg.vector_norm(by_parameter, dim=0)
     scales = (max_norm / (norms + 1e-6)).clamp(max=1)
     for gradient in gradients:

@@ -88,10 +88,7 @@ class SharedPrompts:
 
     @classmethod
     def over(
-        cls,
-        prompts: Int[Tensor, "run prompt prompt_time"],
-        lengths: Int[Tensor, "run prompt"],
-        dtype: torch.dtype,
+        cls, prompts: Int[Tensor, "run prompt prompt_time"], lengths: Int[Tensor, "run prompt"], dtype: torch.dtype
     ) -> SharedPrompts:
         """For prompts whose valid tokens come first."""
         runs, count, _ = prompts.shape
@@ -175,9 +172,7 @@ class Ragged:
         time = round_up(responses.shape[-1])
         responses, mask = (F.pad(part, (0, time - part.shape[-1])) for part in (responses, mask))
         packing = Packing.over(mask.flatten(1))
-        places = lengths.repeat_interleave(copies, dim=1)[..., None] + torch.arange(
-            time, device=lengths.device
-        )
+        places = lengths.repeat_interleave(copies, dim=1)[..., None] + torch.arange(time, device=lengths.device)
         return cls(
             torch.cat([shared.ids, packing.pack(responses.flatten(1))], dim=1)[:, None],
             torch.cat([shared.positions, packing.pack(places.flatten(1))], dim=1)[:, None],

@@ -126,9 +126,7 @@ class StackedSampler:
     Memory for the cache is kept between calls, and grows when a call needs more.
     """
 
-    def __init__(
-        self, policy: StackedPolicy, *, ends: Collection[int], pad: int, cuda_graph: bool = True
-    ) -> None:
+    def __init__(self, policy: StackedPolicy, *, ends: Collection[int], pad: int, cuda_graph: bool = True) -> None:
         """`ends`: the tokens that end a response; `pad`: what stands after them. `cuda_graph=False` launches every
         step on its own on CUDA too, which is slow and simple to debug."""
         self._policy = policy
@@ -142,9 +140,7 @@ class StackedSampler:
     def another(self, policy: StackedPolicy | None = None) -> StackedSampler:
         """A sampler with memory of its own, of the same policies if no others are given. Batches of another size then do not cost
         this one its graphs."""
-        return StackedSampler(
-            policy or self._policy, ends=self._ends, pad=self._pad, cuda_graph=self._use_graphs
-        )
+        return StackedSampler(policy or self._policy, ends=self._ends, pad=self._pad, cuda_graph=self._use_graphs)
 
     @torch.no_grad()
     def sample(
@@ -162,9 +158,7 @@ class StackedSampler:
         response may have. The result is as long as the longest response. Temperature 0 takes the likeliest token.
         """
         device = self._policy.device
-        prompts, prompt_mask, uniforms = (
-            part.to(device) for part in (prompts, prompt_mask, uniforms.double())
-        )
+        prompts, prompt_mask, uniforms = (part.to(device) for part in (prompts, prompt_mask, uniforms.double()))
         self._require_fit(prompts, prompt_mask, uniforms, temperature, copies)
         self._refresh_weights()
         lengths = prompt_mask.sum(dim=-1).flatten()
@@ -173,13 +167,9 @@ class StackedSampler:
         slots = self._prepare(_Size(len(lengths), copies, prompt_prefix, round_up(time, _PREFIX)))
         slots.uniforms[:, :time] = uniforms.flatten(0, 1)
         slots.lengths.copy_(lengths.repeat_interleave(copies))
-        slots.prompt_bias.masked_fill_(
-            torch.arange(slots.size.prompt_time, device=device) < lengths[:, None], 0.0
-        )
+        slots.prompt_bias.masked_fill_(torch.arange(slots.size.prompt_time, device=device) < lengths[:, None], 0.0)
         packed = pack(prompts, prompt_mask)[..., :longest]
-        read = (
-            self._read_alike if shared_prefix(packed, prompt_mask.sum(-1)) >= _ALIKE else self._read_prompts
-        )
+        read = self._read_alike if shared_prefix(packed, prompt_mask.sum(-1)) >= _ALIKE else self._read_prompts
         self._draw(read(packed, slots).repeat_interleave(copies, dim=1), slots, temperature)
         drawn = 1
         while drawn < time and not (drawn % _STEPS_A_LOOK == 0 and bool(slots.ended.all())):
@@ -254,9 +244,7 @@ class StackedSampler:
         last = self._by_run(slots.lengths[:: slots.size.copies] - 1)[..., None, None]
         return hidden.gather(2, last.expand(-1, -1, 1, hidden.shape[-1]))[:, :, 0]
 
-    def _read_alike(
-        self, prompts: Int[Tensor, "run prompt time"], slots: _Slots
-    ) -> Float[Tensor, "run prompt width"]:
+    def _read_alike(self, prompts: Int[Tensor, "run prompt time"], slots: _Slots) -> Float[Tensor, "run prompt width"]:
         """The same, with what all prompts of a run begin with read once."""
         lengths = self._by_run(slots.lengths[:: slots.size.copies])
         shared = SharedPrompts.over(prompts, lengths, self._policy.compute_dtype)

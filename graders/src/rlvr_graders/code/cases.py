@@ -49,9 +49,7 @@ class FunctionTests:
     def __post_init__(self) -> None:
         _check_entry(self.entry_point)
         if not self.calls:
-            raise ValueError(
-                f"calls of {self.entry_point} is empty: tests that check nothing pass everything"
-            )
+            raise ValueError(f"calls of {self.entry_point} is empty: tests that check nothing pass everything")
         if self.comparison not in get_args(Comparison):
             raise ValueError(f"comparison must be one of {get_args(Comparison)}, not {self.comparison!r}")
         if not (self.absolute_tolerance >= 0 and self.relative_tolerance >= 0):
@@ -79,13 +77,9 @@ class AssertionTests:
             try:
                 compile(getattr(self, name), name, "exec")
             except (SyntaxError, ValueError) as error:
-                raise ValueError(
-                    f"{name} of the tests of {self.entry_point} is not Python: {error}"
-                ) from None
+                raise ValueError(f"{name} of the tests of {self.entry_point} is not Python: {error}") from None
         if not self.source.strip():
-            raise ValueError(
-                f"source of {self.entry_point} is empty: tests that check nothing pass everything"
-            )
+            raise ValueError(f"source of {self.entry_point} is empty: tests that check nothing pass everything")
 
 
 @dataclass(frozen=True)

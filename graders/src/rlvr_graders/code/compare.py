@@ -112,8 +112,7 @@ def _lines(text: str) -> list[str]:
 
 def _words_match(mine: list[str], theirs: list[str], tests: StdioTests) -> bool:
     return len(mine) == len(theirs) and all(
-        left == right or _number_words_match(left, right, tests)
-        for left, right in zip(mine, theirs, strict=True)
+        left == right or _number_words_match(left, right, tests) for left, right in zip(mine, theirs, strict=True)
     )
 
 

@@ -63,11 +63,7 @@ def _complete(chosen: Block, blocks: list[Block], entry_point: str | None) -> st
     defines things is followed by the blocks that run them."""
     others = [block for block in blocks if block is not chosen]
     settings = {
-        name
-        for block in others
-        for each in block.statements
-        if SETS_UP.search(each.text)
-        for name in each.takes
+        name for block in others for each in block.statements if SETS_UP.search(each.text) for name in each.takes
     }
     wanted = chosen.lacks | (settings - GIVEN if not SETS_UP.search(chosen.text) else set())
     parts = [*_borrowed(wanted, others), chosen.text] if others else [chosen.text]

@@ -46,8 +46,6 @@ class CodeSettings:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
         if self.memory_bytes < 64 * MEBIBYTE:
-            raise ValueError(
-                f"memory_bytes must be at least 64 MiB for Python to start, not {self.memory_bytes}"
-            )
+            raise ValueError(f"memory_bytes must be at least 64 MiB for Python to start, not {self.memory_bytes}")
         if self.packages is not None and not isinstance(self.packages, tuple):
             raise ValueError(f"packages must be a tuple of names, not {type(self.packages).__name__}")

@@ -116,13 +116,8 @@ class Block:
             if found and first < found[-1].last:
                 before = found.pop()
                 nodes, first = [*before.nodes, node], before.first
-            found.append(
-                Statement(nodes, first, last, "" if len(nodes) > 1 else "\n".join(lines[first:last]))
-            )
-        return [
-            each if each.text else replace(each, text="\n".join(lines[each.first : each.last]))
-            for each in found
-        ]
+            found.append(Statement(nodes, first, last, "" if len(nodes) > 1 else "\n".join(lines[first:last])))
+        return [each if each.text else replace(each, text="\n".join(lines[each.first : each.last])) for each in found]
 
     def without(self, statements: Iterable[Statement]) -> str:
         """Its text with these lines left empty."""
@@ -170,9 +165,7 @@ def _acts(node: ast.stmt) -> bool:
     if isinstance(node, ast.Expr):
         return any(isinstance(part, ACTIONS) for part in ast.walk(node))
     targets = node.targets if isinstance(node, ast.Assign) else []
-    return not isinstance(node, PASSIVE) or any(
-        isinstance(each, (ast.Attribute, ast.Subscript)) for each in targets
-    )
+    return not isinstance(node, PASSIVE) or any(isinstance(each, (ast.Attribute, ast.Subscript)) for each in targets)
 
 
 def is_bare_annotation(node: ast.stmt) -> bool:

@@ -39,9 +39,7 @@ class ValueAlgebra(Algebra):
         one, other = real_set(reference), real_set(prediction)
         return one is not None and one == other
 
-    def families(
-        self, reference: Sequence[Expression], prediction: Sequence[Expression], parameter: str
-    ) -> bool:
+    def families(self, reference: Sequence[Expression], prediction: Sequence[Expression], parameter: str) -> bool:
         return numeric.same_family(reference, prediction, parameter)
 
 

@@ -13,9 +13,7 @@ def with_basis(tokens: Tokens, other: Tokens) -> Tokens:
     names, others = ({token for token in side if token.isalpha()} for side in (tokens, other))
     if others or len(names) < 2 or not names <= BASIS.keys():
         return tokens
-    is_vector = other[:1] in (("(",), ("\\langle",), ("\\begin{matrix}",)) or not {
-        *BASIS.values()
-    }.isdisjoint(other)
+    is_vector = other[:1] in (("(",), ("\\langle",), ("\\begin{matrix}",)) or not {*BASIS.values()}.isdisjoint(other)
     return tuple(BASIS.get(token, token) for token in tokens) if is_vector else tokens
 
 

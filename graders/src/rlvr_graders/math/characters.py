@@ -35,9 +35,7 @@ _MARKED = re.compile(rf"(?<![^\W\d_])([^\W\d_])([{''.join(MARKS)}])(?![^\W\d_])"
 _PERIOD = re.compile("(?:[0-9][\u0304\u0305\u0307])+")
 _UNICODE_ROOT = re.compile(r"[√∛∜]\s*(\d+(?:\.\d+)?)?")
 _RAISED = "".join(
-    c
-    for c in map(chr, range(0x2FFF))
-    if unicodedata.decomposition(c).startswith("<super>") and c not in UNICODE
+    c for c in map(chr, range(0x2FFF)) if unicodedata.decomposition(c).startswith("<super>") and c not in UNICODE
 )
 _LOWERED = "".join(c for c in map(chr, range(0x2FFF)) if unicodedata.decomposition(c).startswith("<sub>"))
 _SCRIPTS = re.compile(f"[{re.escape(_RAISED)}]+|[{re.escape(_LOWERED)}]+")
@@ -141,11 +139,7 @@ def digits_joined(text: str, *, thousands: bool) -> str:
             return european[1] + european[2].replace(".", "") + "." + (european[3] or "0") + european[4]
         if "re" in text:
             text = _PERIOD_IN_WORDS.sub(lambda m: f"{m[1]}\\overline{{{m[2] or m[3]}}}", text)
-        text = (
-            _PERIOD_IN_BRACKETS.sub(r"\1\\overline{\2}", text)
-            if _PERIOD_IN_BRACKETS.fullmatch(text)
-            else text
-        )
+        text = _PERIOD_IN_BRACKETS.sub(r"\1\\overline{\2}", text) if _PERIOD_IN_BRACKETS.fullmatch(text) else text
     text = re.sub(r"(?<=[0-9])\{,\}(?=[0-9])", ".", text)  # what is left of {,} is a decimal comma: 3{,}14
     if _SPACED_GROUPS.fullmatch(text):
         return text.replace(" ", "").replace(",", ".")

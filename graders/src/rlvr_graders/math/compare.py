@@ -43,8 +43,7 @@ from .words import SAME_WORDS, phrase, same_words
 
 _DECIMAL_COMMA = re.compile(r"-?\d+,\d+", re.ASCII)
 _LABEL = re.compile(
-    r"\\text\{(?:rank|point|quadrant|dimension|degree|order|area|volume|option|case|row|level|page|step|line)\}",
-    re.I,
+    r"\\text\{(?:rank|point|quadrant|dimension|degree|order|area|volume|option|case|row|level|page|step|line)\}", re.I
 )
 _ROOTS = frozenset({*"xyztwrkmn", "\\lambda"})
 """Letters whose numbered values are solutions; a_1 and a_2 are terms, in their order."""
@@ -199,11 +198,7 @@ def _without_domain(node: Node, operators: frozenset[str]) -> Node:
     for condition in conditions:
         name = condition.items[0].text if condition.kind == "relation" else ""
         is_counted = name in ("n", "k", "m") and set(condition.operators) <= {">", "\\ge"}
-        if (
-            not name
-            or name not in value.tokens
-            or not (is_counted or operators.issuperset(condition.operators))
-        ):
+        if not name or name not in value.tokens or not (is_counted or operators.issuperset(condition.operators)):
             return node
     return value if is_formula and conditions else node
 
@@ -264,9 +259,7 @@ def _same_shape(asked: Node, given: Node, by: Judge) -> bool:
             return False  # x > 0, y > 0 is both
     if kinds == {"list", "set"} and len(_assigned(asked if asked.kind == "list" else given)) > 1:
         return False  # x = 1, y = 2 are not the values of one quantity
-    if (kinds <= {"list", "set"} or kinds in ({"union"}, {"intersection"})) and _same_unordered(
-        asked, given, by
-    ):
+    if (kinds <= {"list", "set"} or kinds in ({"union"}, {"intersection"})) and _same_unordered(asked, given, by):
         return True
     if kinds == {"tuple"} and asked.form == given.form == ":" and not _are_times(asked, given):
         return len(asked.items) == len(given.items) and _same_ratio(asked.items, given.items, by)
@@ -274,8 +267,7 @@ def _same_shape(asked: Node, given: Node, by: Judge) -> bool:
         return _same_brackets(asked, given) and same_in_order(asked.items, given.items, by)
     if kinds == {"list", "matrix"}:  # a column
         asked, given = (
-            replace(n, kind="tuple", form="()") if n.kind == "matrix" and n.form == "1" else n
-            for n in (asked, given)
+            replace(n, kind="tuple", form="()") if n.kind == "matrix" and n.form == "1" else n for n in (asked, given)
         )
         kinds = {asked.kind, given.kind}
     if kinds == {"list", "tuple"} and not describes_set(asked if asked.kind == "list" else given):
@@ -307,11 +299,7 @@ def _same_shape(asked: Node, given: Node, by: Judge) -> bool:
     if kinds == {"leaf", "list"} and _VECTORS.intersection(asked.tokens + given.tokens):
         asked, given = _as_vector(asked), _as_vector(given)
         kinds = {asked.kind, given.kind}
-    if (
-        kinds <= {"matrix", "tuple", "leaf"}
-        and "leaf" in kinds
-        and _VECTORS.intersection(asked.tokens + given.tokens)
-    ):
+    if kinds <= {"matrix", "tuple", "leaf"} and "leaf" in kinds and _VECTORS.intersection(asked.tokens + given.tokens):
         return by.algebra.equal(reference_expression(asked.tokens), parse(given.tokens))
     asked, given = _quotient(asked), _quotient(given)
     return asked.kind == given.kind == "leaf" and same_leaf(asked, given, by.algebra)
@@ -336,9 +324,7 @@ def _are_numbered(node: Node) -> bool:
     """x_1 = 5, x_2 = -2: values of one quantity."""
     names = _assigned(node)
     return (
-        len(names) == 1 < len(node.items)
-        and names <= _ROOTS
-        and all(item.operators == ("=",) for item in node.items)
+        len(names) == 1 < len(node.items) and names <= _ROOTS and all(item.operators == ("=",) for item in node.items)
     )
 
 
@@ -414,12 +400,7 @@ def _as_matrix(node: Node) -> Node:
 
 def _quotient(node: Node) -> Node:
     """A ratio 3:4 as the fraction 3/4, for where a number stands on the other side. Two ratios (or times) are compared as they are."""
-    if (
-        node.kind != "tuple"
-        or node.form != ":"
-        or len(node.items) != 2
-        or any(item.unit.words for item in node.items)
-    ):
+    if node.kind != "tuple" or node.form != ":" or len(node.items) != 2 or any(item.unit.words for item in node.items):
         return node
     top, bottom = node.items
     return Node("leaf", ("\\frac", "{", *top.tokens, "}", "{", *bottom.tokens, "}"))
@@ -427,9 +408,7 @@ def _quotient(node: Node) -> Node:
 
 def _are_times(*nodes: Node) -> bool:
     """Whether all may be times of the day, 3:30; a ratio may be reduced, a time not."""
-    return all(
-        all(len(item.tokens) == 1 and len(item.text) == 2 for item in node.items[1:]) for node in nodes
-    )
+    return all(all(len(item.tokens) == 1 and len(item.text) == 2 for item in node.items[1:]) for node in nodes)
 
 
 def _same_ratio(asked: Sequence[Node], given: Sequence[Node], by: Judge) -> bool:
@@ -457,9 +436,7 @@ def _same_unordered(asked: Node, given: Node, by: Judge) -> bool:
     if asked.kind == given.kind == "set":
         same = [[_is_set(a) == _is_set(g) and by.same(a, g) for g in given.items] for a in asked.items]
         both = bool(asked.items) == bool(given.items)
-        return (
-            both and all(map(any, same)) and all(map(any, zip(*same, strict=True)))
-        )  # {1, {2}} is not {1, 2}
+        return both and all(map(any, same)) and all(map(any, zip(*same, strict=True)))  # {1, {2}} is not {1, 2}
     # An answer that is listed twice is no other answer.
     if len(left) > len(asked.items) > 1 and not _repeats(asked, by):
         left = [item for at, item in enumerate(left) if not any(by.same(item, other) for other in left[:at])]

@@ -19,11 +19,7 @@ def cycles(text: str, *, of_permutation: bool = False) -> set[str]:
     text = re.sub(r" *([()]) *", r"\1", _SPACES.sub(" ", text))
     rings = text.replace(" ", "")
     points = re.sub(r"[()]", "", rings)
-    is_known = (
-        _CYCLES.fullmatch(text)
-        or _CYCLES.fullmatch(rings)
-        or (of_permutation and _ONE_CYCLE.fullmatch(rings))
-    )
+    is_known = _CYCLES.fullmatch(text) or _CYCLES.fullmatch(rings) or (of_permutation and _ONE_CYCLE.fullmatch(rings))
     if not is_known or len({*points}) < len(points) or re.search(r"\(\d?\)", rings):
         return set()
     found = rings[1:-1].split(")(")

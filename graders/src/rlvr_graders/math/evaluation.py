@@ -203,9 +203,7 @@ class Evaluation:
         values = [self.value(value) for value in held]
         if values and all(self.same(value, values[0]) for value in values[1:]):
             return values[0]
-        return mp.mpc(
-            0, 1
-        )  # not real, like a formula outside its domain: a gap or contradiction on one side is seen
+        return mp.mpc(0, 1)  # not real, like a formula outside its domain: a gap or contradiction on one side is seen
 
     def holds(self, condition: Expression) -> bool:
         head, *parts = condition
@@ -216,9 +214,7 @@ class Evaluation:
             raise NoValue
         off = 0 if self.vanishes(left - right) else mp.sign(mp.re(left - right))
         return bool(
-            {"<": off < 0, "\\le": off <= 0, ">": off > 0, "\\ge": off >= 0, "=": off == 0, "\\ne": off != 0}[
-                head
-            ]
+            {"<": off < 0, "\\le": off <= 0, ">": off > 0, "\\ge": off >= 0, "=": off == 0, "\\ne": off != 0}[head]
         )
 
     def repeated(self, head: str, parts: list[Any]) -> Value:
@@ -248,9 +244,7 @@ class Evaluation:
         is_conjugate = all(are_complex) or mentions(parts[0], ("constant", "i"))
         if name == "\\overline" and is_conjugate and not isinstance(values[0], mpmath.matrix):
             return mp.conj(values[0])
-        values = [
-            number for value in values for number in (value if isinstance(value, mpmath.matrix) else [value])
-        ]
+        values = [number for value in values for number in (value if isinstance(value, mpmath.matrix) else [value])]
         digits = [mp.nstr(mp.chop(value, mp.mpf(10) ** -30), 25) for value in values]
         number = int.from_bytes(hashlib.sha256("|".join((name, *digits)).encode()).digest()[:8], "big")
         return 1 + mp.mpf(number) / 2**64
@@ -301,9 +295,7 @@ _TAILS: dict[str, Callable[[Value], Value]] = {
     "erf": lambda value: mp.exp(-(abs(value) ** 2)),
     "\\zeta": lambda value: mp.mpf(2) ** -abs(mp.re(value)),
 }
-_BOUNDED = listed(
-    "sin cos tan cot sec csc cis sinh cosh tanh coth sech csch exp ! !! binom arrangements erf root"
-)
+_BOUNDED = listed("sin cos tan cot sec csc cis sinh cosh tanh coth sech csch exp ! !! binom arrangements erf root")
 _OF_MATRICES = listed("trace transpose det")
 _FUNCTIONS: dict[str, Callable[..., Value]] = {
     "+": lambda *terms: sum(terms[1:], terms[0]),

@@ -18,17 +18,7 @@ from functools import lru_cache
 from . import parts
 from .characters import MAX_NESTING
 from .measures import UNITS
-from .parts import (
-    Expression,
-    TokenReader,
-    are_digits,
-    basis,
-    composed,
-    is_matrix,
-    product,
-    symbols,
-    whole,
-)
+from .parts import Expression, TokenReader, are_digits, basis, composed, is_matrix, product, symbols, whole
 from .spelling import OPERATORS as _OPERATORS
 from .tokens import Tokens, UnreadableAnswer, is_word, join, step, word_of
 
@@ -110,10 +100,7 @@ class _Parser(TokenReader):
         if token == "|":
             return not self.bars
         is_command = (
-            token[:1] == "\\"
-            and token not in parts.ENDS
-            and token not in _OPERATORS
-            and not token.startswith("\\end")
+            token[:1] == "\\" and token not in parts.ENDS and token not in _OPERATORS and not token.startswith("\\end")
         )
         return token[:1].isalnum() or token in parts.CLOSERS or is_command
 
@@ -143,9 +130,7 @@ class _Parser(TokenReader):
                 self.take()
                 base = composed(base, self.items(")"))
             elif token in ("_", "'"):
-                raise UnreadableAnswer(
-                    f"{token!r} does not belong behind {join(self.tokens[start : self.at])[:40]!r}"
-                )
+                raise UnreadableAnswer(f"{token!r} does not belong behind {join(self.tokens[start : self.at])[:40]!r}")
             else:
                 return base
 

@@ -70,10 +70,7 @@ def _are_free(asked: Node, given: Node, wanted: list[str], spare: list[str]) -> 
     if (
         len(wanted) == 1
         and both <= _WHOLE
-        and all(
-            _is_periodic(node.tokens, name)
-            for node, name in zip((asked, given), (*wanted, *spare), strict=True)
-        )
+        and all(_is_periodic(node.tokens, name) for node, name in zip((asked, given), (*wanted, *spare), strict=True))
     ):
         return True
     heads = [node.items[0].text if _is_function(node) else "" for node in (asked, given)]
@@ -110,8 +107,7 @@ def _is_function(node: Node) -> bool:
     return (
         node.kind == "relation"
         and node.operators == ("=",)
-        and re.fullmatch(r"y|(?:[fghpquvxyFGHPQ]|\\(?:vec|mathbf)\{[a-z]\})\([a-z]\)", node.items[0].text)
-        is not None
+        and re.fullmatch(r"y|(?:[fghpquvxyFGHPQ]|\\(?:vec|mathbf)\{[a-z]\})\([a-z]\)", node.items[0].text) is not None
     )
 
 
@@ -140,9 +136,7 @@ def _is_vector(node: Node) -> bool:
 def _is_point(node: Node) -> bool:
     """x = t, y = 2t, z = -t"""
     names = {item.items[0].tokens for item in node.items if item.operators == ("=",)}
-    if (
-        node.kind == "relation" and node.operators == ("=",) and node.items[0].kind == "tuple"
-    ):  # (x, y) = (t, 2t)
+    if node.kind == "relation" and node.operators == ("=",) and node.items[0].kind == "tuple":  # (x, y) = (t, 2t)
         return all(len(item.tokens) == 1 for item in node.items[0].items)
     return node.kind == "list" and len(names) == len(node.items) and all(len(name) == 1 for name in names)
 

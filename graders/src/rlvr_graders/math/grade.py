@@ -25,11 +25,7 @@ QUICK_LENGTH, QUICK_STEPS = 300, 5_000
 
 
 def grade_math(
-    completion: str,
-    answer: str | int | float,
-    *,
-    timeout: float = TIMEOUT,
-    extract: str | Extractor = "boxed",
+    completion: str, answer: str | int | float, *, timeout: float = TIMEOUT, extract: str | Extractor = "boxed"
 ) -> Verdict:
     r"""Judges a completion by its final answer.
 
@@ -97,17 +93,13 @@ def checked_rows(completions: Sequence[str], answers: Sequence[Any], timeout: fl
         raise ValueError(f"timeout={timeout} must be a positive number of seconds")
     for row, completion in enumerate(completions):
         if not isinstance(completion, str):
-            raise TypeError(
-                f"completions[{row}] is a {type(completion).__name__}: pass the text of the response"
-            )
+            raise TypeError(f"completions[{row}] is a {type(completion).__name__}: pass the text of the response")
     return [_reference(answer, row) for row, answer in enumerate(answers)]
 
 
 def _reference(answer: Any, row: int) -> str:
     if isinstance(answer, bool) or not isinstance(answer, str | int | float):
-        raise TypeError(
-            f"answers[{row}] is a {type(answer).__name__}: pass the reference answer as text or a number"
-        )
+        raise TypeError(f"answers[{row}] is a {type(answer).__name__}: pass the reference answer as text or a number")
     text = str(answer).strip()
     if not text:
         raise ValueError(f"answers[{row}] is empty: a problem without a reference answer cannot be graded")
@@ -117,9 +109,7 @@ def _reference(answer: Any, row: int) -> str:
 def _quick(reference: str, given: str) -> Verdict:
     """The verdict where it takes little work. What is long or costs more steps is left to a worker, under its time limit."""
     if len(given) > MAX_LENGTH:
-        return Verdict(
-            0.0, f"unparsable answer: it has {len(given)} characters, more than {MAX_LENGTH}", given
-        )
+        return Verdict(0.0, f"unparsable answer: it has {len(given)} characters, more than {MAX_LENGTH}", given)
     if _NUMBER.fullmatch(reference) and _NUMBER.fullmatch(given):
         same = reference == given or Fraction(reference) == Fraction(given)
         return verdict_of(CORRECT if same else WRONG, given)

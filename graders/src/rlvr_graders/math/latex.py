@@ -177,10 +177,7 @@ class _Reader(Source):
 
     def script(self, mark: str, out: list[str]) -> None:
         """A power or an index. Those who leave the braces out mean the whole number: 2^10."""
-        if mark == "^" and self.pending[-2:-1] + self.pending[-1:] in (
-            ["\\underline", "{"],
-            ["\\overline", "{"],
-        ):
+        if mark == "^" and self.pending[-2:-1] + self.pending[-1:] in (["\\underline", "{"], ["\\overline", "{"]):
             name = "\\falling" if self.pending[-2] == "\\underline" else "\\rising"
             out += [name, "{", *self.argument(), "}"]
             return
@@ -210,11 +207,7 @@ class _Reader(Source):
             raise UnreadableAnswer(f"arguments nest deeper than {MAX_NESTING}")
         out: list[str] = []
         while not out:
-            if (
-                not self.pending
-                or self.pending[-1] in ("}", ")", "]", "&")
-                or self.pending[-1][:4] == "\\end"
-            ):
+            if not self.pending or self.pending[-1] in ("}", ")", "]", "&") or self.pending[-1][:4] == "\\end":
                 raise UnreadableAnswer("the argument of a power, index, fraction or root is missing")
             token = self.pending.pop()
             if token == "{":
@@ -259,12 +252,8 @@ class _Reader(Source):
         elif name in spelling.SECOND_ARGUMENT:
             self.argument()
             inner = self.argument(text=text)
-            is_marked = (
-                name != "textcolor" and name != "colorbox" and all(len(t) == 1 and t.isalpha() for t in inner)
-            )
-            out += (
-                ["\\tilde", "{", *inner, "}"] if is_marked else grouped(inner)
-            )  # a sign over a letter says something
+            is_marked = name != "textcolor" and name != "colorbox" and all(len(t) == 1 and t.isalpha() for t in inner)
+            out += ["\\tilde", "{", *inner, "}"] if is_marked else grouped(inner)  # a sign over a letter says something
         elif name in spelling.TRANSPARENT:
             self.shown(name, out, text)
         elif name in spelling.NUMBERS_WITH_UNIT:
@@ -317,11 +306,7 @@ class _Reader(Source):
         if name == "bbox" and self.skip("["):
             self.math("]")
         inner = self.argument(text=text)
-        if (
-            name in spelling.VECTORS
-            and len(inner) in (1, 2)
-            and all(len(t) == 1 and t.isalpha() for t in inner)
-        ):
+        if name in spelling.VECTORS and len(inner) in (1, 2) and all(len(t) == 1 and t.isalpha() for t in inner):
             is_matrix = name not in ("vec", "overrightarrow") and inner[0].isupper()
             out.append(f"\\{'mathbf' if is_matrix else 'vec'}{{{''.join(inner)}}}")
             return
@@ -356,9 +341,7 @@ class _Reader(Source):
         if word in ("m", "g", "s", "L", "A", "V") and out[-1:] == ["\\mu"]:
             out[-1] = as_word("u" + word)
             return
-        after_value = self.in_unit or (
-            bool(out) and (out[-1][0].isdigit() or out[-1] in ("}", ")", "\\degree"))
-        )
+        after_value = self.in_unit or (bool(out) and (out[-1][0].isdigit() or out[-1] in ("}", ")", "\\degree")))
         is_unit = after_value and (word in BARE_UNITS or word in spelling.UNIT_LETTERS or word in ("C", "F"))
         is_short = name == "operatorname" and word in ("sh", "ch", "th")
         if word in GROUPS and self.following() in _AFTER_NAMES:
@@ -388,10 +371,7 @@ class _Reader(Source):
             first = len(out) - 1 - out[::-1].index("\\overline") if "\\overline" in out else len(out)
             period = [token for token in out[first + 1 :] if token not in "{}"] + arguments[0]
             if out[-1][0].isdigit() or (first < len(out) and all(token.isdigit() for token in period)):
-                name, arguments = (
-                    "overline",
-                    [["".join(period)]],
-                )  # 0.\dot{1}4\dot{2}: from the first dot to the last
+                name, arguments = ("overline", [["".join(period)]])  # 0.\dot{1}4\dot{2}: from the first dot to the last
                 del out[first:]
         out.append("\\" + name)
         for inner in arguments:

@@ -49,9 +49,7 @@ class Algebra:
     def sets(self, reference: Node, prediction: Node) -> bool:
         raise Undecided
 
-    def families(
-        self, reference: Sequence[Expression], prediction: Sequence[Expression], parameter: str
-    ) -> bool:
+    def families(self, reference: Sequence[Expression], prediction: Sequence[Expression], parameter: str) -> bool:
         raise Undecided
 
 
@@ -69,11 +67,7 @@ class UnreadableReference(UnreadableAnswer):
 
 
 def is_rounding(exact: Node, rounded: Node, algebra: Algebra) -> bool:
-    if (
-        rounded.kind != "leaf"
-        or exact.kind != "leaf"
-        or not re.fullmatch(r"-?[0-9]+(?:\.[0-9]+)?", rounded.text)
-    ):
+    if rounded.kind != "leaf" or exact.kind != "leaf" or not re.fullmatch(r"-?[0-9]+(?:\.[0-9]+)?", rounded.text):
         return False
     expression = parse(exact.tokens)
     value = exact_value(expression, QUICK_BITS)
@@ -87,9 +81,7 @@ def same_leaf(asked: Node, given: Node, algebra: Algebra, *, in_list: bool = Fal
     is_angle = in_degrees and NO_UNIT in (asked.unit, given.unit) and "\\pi" in asked.tokens + given.tokens
     if is_angle or {asked.unit, given.unit} == {_DEGREES, _RADIANS}:
         angles = [
-            ("\\frac", "{", "(", *n.tokens, ")", "\\pi", "}", "{", "180", "}")
-            if n.unit == _DEGREES
-            else n.tokens
+            ("\\frac", "{", "(", *n.tokens, ")", "\\pi", "}", "{", "180", "}") if n.unit == _DEGREES else n.tokens
             for n in (asked, given)
         ]
         return _same_value(angles[0], angles[1], algebra)
@@ -99,12 +91,9 @@ def same_leaf(asked: Node, given: Node, algebra: Algebra, *, in_list: bool = Fal
         return False
     both = bool(asked.unit.measure and given.unit.measure)
     factors = [node.unit.in_bases()[0] if both else Fraction(1) for node in (asked, given)]
-    if factors[0] != factors[1] and {("unit", 1), ("%", 1)}.isdisjoint(
-        asked.unit.measure + given.unit.measure
-    ):
+    if factors[0] != factors[1] and {("unit", 1), ("%", 1)}.isdisjoint(asked.unit.measure + given.unit.measure):
         scaled = [
-            _times(node.tokens, factor / factors[0])
-            for node, factor in zip((asked, given), factors, strict=True)
+            _times(node.tokens, factor / factors[0]) for node, factor in zip((asked, given), factors, strict=True)
         ]
         return _same_value(scaled[0], scaled[1], algebra)
     if asked.tokens == given.tokens and asked.unit.is_percent == given.unit.is_percent:
@@ -112,8 +101,7 @@ def same_leaf(asked: Node, given: Node, algebra: Algebra, *, in_list: bool = Fal
     if asked.unit.is_percent != given.unit.is_percent:
         # 50% is 50 with its sign left out, and it is 0.5: both are the same answer.
         texts = [
-            ("\\frac", "{", *n.tokens, "}", "{", "100", "}") if n.unit.is_percent else n.tokens
-            for n in (asked, given)
+            ("\\frac", "{", *n.tokens, "}", "{", "100", "}") if n.unit.is_percent else n.tokens for n in (asked, given)
         ]
         is_part = given.unit.is_percent and _is_below_one(given.tokens)  # a probability 0.05 is not 0.05 %
         is_same = not is_part and _same_value(asked.tokens, given.tokens, algebra)
@@ -133,9 +121,7 @@ def _is_below_one(tokens: Tokens) -> bool:
 def _with_short_unit(node: Node, unit: Unit) -> Node:
     """75 s where a time is asked: there the letter is the unit."""
     short = Unit(((UNITS.get(node.tokens[-1].lower(), ""), 1),))
-    is_unit = (
-        len(node.tokens) == 2 and node.tokens[0][0].isdigit() and short.in_bases()[1] == unit.in_bases()[1]
-    )
+    is_unit = len(node.tokens) == 2 and node.tokens[0][0].isdigit() and short.in_bases()[1] == unit.in_bases()[1]
     return replace(node, tokens=node.tokens[:1], unit=short) if is_unit else node
 
 
@@ -160,9 +146,7 @@ def _same_value(asked: Tokens, given: Tokens, algebra: Algebra) -> bool:
         return algebra.equal(value, number)
     text, reference = join(_without_dots(given)), join(asked)
     if exact is not None and decimal is not None:
-        return exact == decimal or (
-            bool(_DECIMAL.fullmatch(text)) and rounds_to(exact, text) and not terminates(exact)
-        )
+        return exact == decimal or (bool(_DECIMAL.fullmatch(text)) and rounds_to(exact, text) and not terminates(exact))
     if decimal is not None and _DECIMAL.fullmatch(text):
         return algebra.rounds(value, text, 6, given[-1] == "\\dots") or algebra.equal(value, number)
     if exact is not None and _DECIMAL.fullmatch(reference) and algebra.rounds(number, reference, 6, False):
@@ -200,10 +184,6 @@ def _numeral(tokens: Tokens) -> tuple[str, str, int] | None:
     if not digits.isupper() and not digits.isdigit():  # 3f_{16}; but 2x_{16} is no number
         is_number = match[2][0].isdigit() and all(int(digit, 36) < base for digit in digits)
         digits = digits.upper() if is_number else "_"
-    if (
-        not 2 <= base <= 36
-        or (len(digits) == 1 and not digits.isdigit())
-        or (base == 10 and not digits.isdigit())
-    ):
+    if not 2 <= base <= 36 or (len(digits) == 1 and not digits.isdigit()) or (base == 10 and not digits.isdigit()):
         return None
     return match[1], digits, base

@@ -87,17 +87,7 @@ _PREFIXES = {
     "G": "giga",
     "T": "tera",
 }
-_FACTORS = {
-    "nano": -9,
-    "micro": -6,
-    "milli": -3,
-    "centi": -2,
-    "deci": -1,
-    "kilo": 3,
-    "mega": 6,
-    "giga": 9,
-    "tera": 12,
-}
+_FACTORS = {"nano": -9, "micro": -6, "milli": -3, "centi": -2, "deci": -1, "kilo": 3, "mega": 6, "giga": 9, "tera": 12}
 _PREFIXED = {
     "meter": "m",
     "gram": "g",
@@ -135,24 +125,10 @@ for _line in _TABLE.strip().splitlines():
     for _letter, _prefix in _PREFIXES.items() if _name in _PREFIXED else ():
         _own = _prefix + _name
         BASES[_own] = BASES[_name][0] * Fraction(10) ** _FACTORS[_prefix], BASES[_name][1]
-        UNITS |= {
-            _own: _own,
-            _own + "s": _own,
-            _own.replace("er", "re"): _own,
-            _own.replace("er", "re") + "s": _own,
-        }
+        UNITS |= {_own: _own, _own + "s": _own, _own.replace("er", "re"): _own, _own.replace("er", "re") + "s": _own}
         CASED[_letter + _PREFIXED[_name]] = _own
-CASED |= {
-    "µm": "micrometer",
-    "ml": "milliliter",
-    "Kb": "kilobit",
-    "KB": "kilobyte",
-    "C": "coulomb",
-    "F": "farad",
-}
-UNITS |= {
-    name.lower(): own for name, own in reversed(CASED.items()) if name.lower() not in UNITS and len(name) > 1
-}
+CASED |= {"µm": "micrometer", "ml": "milliliter", "Kb": "kilobit", "KB": "kilobyte", "C": "coulomb", "F": "farad"}
+UNITS |= {name.lower(): own for name, own in reversed(CASED.items()) if name.lower() not in UNITS and len(name) > 1}
 UNITS |= {"cms": "centimeter", "kms": "kilometer", "kgs": "kilogram"}
 COMPOUND: dict[str, Measure] = {
     "mph": (("hour", -1), ("mile", 1)),

@@ -13,9 +13,7 @@ _CLOCK = re.compile(
     r"(am|pm|o'clock|o ' clock|noon|midnight|in the (?:morning|afternoon|evening))?( sharp)?"
 )
 _DATES = [
-    re.compile(
-        rf"(?P<month>{_MONTH}) (?:the )?(?P<day>\d{{1,2}})(?: (?:st|nd|rd|th))?(?: ,?)? ?(?P<year>\d{{4}})?"
-    ),
+    re.compile(rf"(?P<month>{_MONTH}) (?:the )?(?P<day>\d{{1,2}})(?: (?:st|nd|rd|th))?(?: ,?)? ?(?P<year>\d{{4}})?"),
     re.compile(
         rf"(?:the )?(?P<day>\d{{1,2}})(?: (?:st|nd|rd|th))?(?: of)? (?P<month>{_MONTH})(?: ,?)? ?(?P<year>\d{{4}})?"
     ),
@@ -30,9 +28,7 @@ def same_moment(asked: Tokens, given: Tokens) -> bool | None:
     texts = [_text(tokens) for tokens in (asked, given)]
     dates = [_date(text) for text in texts]
     if dates[0] and dates[1]:
-        return dates[0][:2] == dates[1][:2] and (
-            dates[0][2] == dates[1][2] or "" in (dates[0][2], dates[1][2])
-        )
+        return dates[0][:2] == dates[1][:2] and (dates[0][2] == dates[1][2] or "" in (dates[0][2], dates[1][2]))
     first, second = (_clock(text) for text in texts)
     known = first or second
     if known and known[1] and None in (first, second) and all(":" in tokens for tokens in (asked, given)):

@@ -28,9 +28,7 @@ SCALES: dict[str, int] = {
 SCALES |= {"million": 10**6, "crore": 10**7, "billion": 10**9, "trillion": 10**12, "quadrillion": 10**15}
 SCALES |= {f"{name}s": factor for name, factor in SCALES.items() if name[-1] != "s"}
 _ORDINALS = {"third": 3, "fourth": 4, "fifth": 5, "eighth": 8, "ninth": 9, "twelfth": 12}
-_ORDINALS |= {
-    f"{name}th": value for name, value in _SMALL.items() if value > 3 and value not in _ORDINALS.values()
-}
+_ORDINALS |= {f"{name}th": value for name, value in _SMALL.items() if value > 3 and value not in _ORDINALS.values()}
 _ORDINALS |= {f"{name[:-1]}ieth": value for name, value in _TENS.items()}
 _PLACES = {"first": 1, "second": 2, **_ORDINALS}
 _ORDINALS |= {"half": 2, "halve": 2, "quarter": 4, "hundredth": 100, "thousandth": 1000, "millionth": 10**6}

@@ -100,11 +100,7 @@ def _same_everywhere(expected: Expression, given: Expression) -> bool:
     of_positive &= not any(has_head(e, frozenset({"abs"})) for e in (expected, given))
     for point in evaluations([expected, given], are_two=True):
         left, right = point.values
-        if (
-            not point.is_complex
-            and not isinstance(left, mpmath.matrix)
-            and not isinstance(right, mpmath.matrix)
-        ):
+        if not point.is_complex and not isinstance(left, mpmath.matrix) and not isinstance(right, mpmath.matrix):
             real = point.is_real(left), point.is_real(right)
             if real == (False, False):  # outside the domain of both
                 outside += point.same(left, right)

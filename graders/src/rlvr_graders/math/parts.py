@@ -23,16 +23,12 @@ GREEK = commands(
     "Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega ell hbar aleph partial nabla wp dots top perp emptyset"
 )
 # Letters that call rather than multiply when a bracket follows: f(x + 1), but a(b + c).
-CALLING = frozenset(
-    {*"fghFGHO", "\\phi", "\\psi", "\\Phi", "\\Psi", "\\Gamma", "\\zeta", "\\Theta", "\\Omega"}
-)
+CALLING = frozenset({*"fghFGHO", "\\phi", "\\psi", "\\Phi", "\\Psi", "\\Gamma", "\\zeta", "\\Theta", "\\Omega"})
 COUNTED = {"C": "binom", "P": "arrangements"}
 UNWORKED = commands("int iint iiint oint lim limsup liminf sup inf bigcup bigcap")
 CLOSERS = {"(": ")", "[": "]", "{": "}", "\\langle": "\\rangle"}
 BRACKETS = {"\\lfloor": ("floor", "\\rfloor"), "\\lceil": ("ceil", "\\rceil")}
-ENDS = frozenset(
-    {")", "]", "}", "\\}", "\\rangle", "\\rfloor", "\\rceil", ",", ";", "+", "-", "&", "\\newrow"}
-)
+ENDS = frozenset({")", "]", "}", "\\}", "\\rangle", "\\rfloor", "\\rceil", ",", ";", "+", "-", "&", "\\newrow"})
 
 
 def symbols(expression: Expression) -> frozenset[str]:

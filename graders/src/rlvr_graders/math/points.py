@@ -58,9 +58,7 @@ def _width(name: str, names: Sequence[str], expressions: Sequence[Expression]) -
     if name[0] not in "zw":
         return 1
     is_plane = any(has_head(e, _COMPLEX) or mentions(e, ("constant", "i")) for e in expressions)
-    of_size = any(
-        mentions(e, ("abs", ("symbol", name))) or has_head(e, frozenset({"abs"})) for e in expressions
-    )
+    of_size = any(mentions(e, ("abs", ("symbol", name))) or has_head(e, frozenset({"abs"})) for e in expressions)
     return 2 if is_plane or (of_size and not {"x", "y"}.intersection(names)) else 1
 
 
@@ -72,12 +70,7 @@ def _far_points(names: Sequence[str], expressions: Sequence[Expression]) -> Iter
     reals = [sign * (c + side * least / 3) for c in constants for sign in (1, -1) for side in (1, -1)]
     reals += [Fraction(0), *constants, *(-c for c in constants)]  # a step itself
     reals += [sign * (far * most + Fraction(37, 23)) for far in (2, 5, 40) for sign in (1, -1)]
-    reals += [
-        7 - min(least, Fraction(1)) / 2,
-        min(least, Fraction(1)) / 2 - 4,
-        Fraction(1, 97),
-        Fraction(-1, 89),
-    ]
+    reals += [7 - min(least, Fraction(1)) / 2, min(least, Fraction(1)) / 2 - 4, Fraction(1, 97), Fraction(-1, 89)]
     counts = [math.ceil(far * most) + more for far, more in ((1, 1), (2, 3), (1, 22), (5, 8))] + [37, 123]
     for index in range(len(reals)):
         point: Point = {}
@@ -124,9 +117,7 @@ def evaluations(expressions: Sequence[Expression], *, are_two: bool = False) -> 
             if index < _POINTS:
                 raise
             continue
-        if index >= _POINTS and any(
-            not isinstance(value, matrix) and mp.isinf(value) for value in evaluation.values
-        ):
+        if index >= _POINTS and any(not isinstance(value, matrix) and mp.isinf(value) for value in evaluation.values):
             continue  # on a pole
         with mp.workprec(evaluation.bits):  # what the caller does with the values has their precision
             yield evaluation

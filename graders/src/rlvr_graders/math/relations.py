@@ -22,9 +22,7 @@ TASKS = commands("int iint iiint oint sum prod lim limsup liminf max min sup inf
 OF_VARIABLES = commands("max min gcd lcm")
 """Those of them that an answer with variables may have."""
 _PARAMETER = "\\kappa"
-_WHOLE_NUMBERS = listed(
-    "all every any the is are an a if for when integer integers number numbers whole values of"
-)
+_WHOLE_NUMBERS = listed("all every any the is are an a if for when integer integers number numbers whole values of")
 _NOT = listed("not never isn't")
 _PLACES = frozenset({"\\text{at}", "\\text{when}", "\\text{for}", "\\text{if}", "\\text{where}"})
 _FEW = 30
@@ -33,19 +31,13 @@ _SAME_NAMES = {"f(x)": "y", "f^{-1}(x)": "y", "f'(x)": "y'", "\\frac{dy}{dx}": "
 
 
 def describes_set(node: Node) -> bool:
-    if node.kind in ("union", "intersection", "difference", "set") or (
-        node.kind == "tuple" and node.form != ":"
-    ):
+    if node.kind in ("union", "intersection", "difference", "set") or (node.kind == "tuple" and node.form != ":"):
         return True
     if node.kind == "relation":
         return not {*ORDER, "\\ne", "\\in", "\\notin"}.isdisjoint(node.operators)
     if node.kind == "list":
         return any(map(describes_set, node.items))
-    return (
-        phrase(node) == "\\emptyset"
-        or phrase(node).startswith("\\mathbb{R}")
-        or node.tokens[0] == "\\mathbb{R}"
-    )
+    return phrase(node) == "\\emptyset" or phrase(node).startswith("\\mathbb{R}") or node.tokens[0] == "\\mathbb{R}"
 
 
 def same_sets(asked: Node, given: Node, by: Judge) -> bool:
@@ -57,9 +49,7 @@ def same_sets(asked: Node, given: Node, by: Judge) -> bool:
 
 
 def same_in_order(asked: Sequence[Node], given: Sequence[Node], by: Judge) -> bool:
-    return len(asked) == len(given) and all(
-        by.same(a, g, in_list=True) for a, g in zip(asked, given, strict=True)
-    )
+    return len(asked) == len(given) and all(by.same(a, g, in_list=True) for a, g in zip(asked, given, strict=True))
 
 
 def variables(node: Node) -> set[Tokens]:
@@ -76,11 +66,7 @@ def as_residue(tokens: Tokens) -> Tokens:
 def same_residues(asked: Node, given: Node, by: Judge) -> bool:
     r"""5 \pmod 7: the modulus may be left out; where both have it, 12 \pmod 7 is the same. 8k + 3 is 3 \pmod 8."""
     families = _as_family(asked), _as_family(given)
-    heads = [
-        n
-        for n in (node.items[0] if node.kind == "residue" else node for node in (asked, given))
-        if n.operators
-    ]
+    heads = [n for n in (node.items[0] if node.kind == "residue" else node for node in (asked, given)) if n.operators]
     if len(heads) == 2 and not _same_name(heads[0].items[0], heads[1].items[0]):
         return False
     if asked.kind != given.kind:
@@ -89,11 +75,7 @@ def same_residues(asked: Node, given: Node, by: Judge) -> bool:
         value, other = (asked.items[0], given) if asked.kind == "residue" else (asked, given.items[0])
         if given.kind == "residue" and not _is_reduced(given):
             return False  # 6 mod 4 is still to be worked out
-        if (
-            not _is_value(value)
-            or not _is_value(other)
-            or (given.kind == "residue" and asked.kind == "tuple")
-        ):
+        if not _is_value(value) or not _is_value(other) or (given.kind == "residue" and asked.kind == "tuple"):
             return False
         is_congruence = (
             value.kind in ("relation", "leaf") and asked.kind == "residue" and letters(_last(value).tokens)
@@ -240,11 +222,7 @@ def _whole_numbers(node: Node, ranges: Ranges) -> Node:
     high = None if ends[1] is None else ceil(ends[1]) - 1 if span.form[1] == ")" else floor(ends[1])
     if low is not None and high is not None and 0 <= high - low < _FEW:
         return read(
-            (
-                "\\{",
-                *",".join(map(str, range(low, high + 1))).replace(",", " , ").replace("-", "- ").split(),
-                "\\}",
-            )
+            ("\\{", *",".join(map(str, range(low, high + 1))).replace(",", " , ").replace("-", "- ").split(), "\\}")
         )
     if None in (low, high) and all(
         "\\infty" in x.tokens or e is not None for x, e in zip(span.items, ends, strict=True)
@@ -283,9 +261,7 @@ def same_relation(asked: Node, given: Node, by: Judge) -> bool:
     if set(asked.operators) == {"="} or asked.operators == ("\\in",):
         left, right = asked.items[0], asked.items[-1]
         is_quantity = letters(left.tokens) and not letters(right.tokens) and not re.search(r"\d", left.text)
-        return (is_name(left) or is_quantity or bool(TASKS.intersection(left.tokens))) and by.same(
-            right, given
-        )
+        return (is_name(left) or is_quantity or bool(TASKS.intersection(left.tokens))) and by.same(right, given)
     return False
 
 
@@ -300,11 +276,7 @@ def _answers_with_name(asked: Node, given: Node, by: Judge) -> bool:
         elif is_name(sides[-1]):  # 5 = x
             sides.pop()
         # Every side that is left must be the value: "x = 3 = 5" is not an answer.
-        return (
-            bool(sides)
-            and not TASKS.intersection(sides[-1].tokens)
-            and all(by.same(asked, side) for side in sides)
-        )
+        return bool(sides) and not TASKS.intersection(sides[-1].tokens) and all(by.same(asked, side) for side in sides)
     if given.operators[-1] == "\\approx" and set(given.operators[:-1]) <= {"="}:
         rounded = sides.pop()
         exact = [side for side in sides if not is_name(side)]

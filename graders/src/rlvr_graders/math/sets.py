@@ -139,9 +139,7 @@ def _moved(stretch: tuple[Cut, Cut], slope: Fraction, start: Fraction) -> tuple[
 def _members(node: Node) -> list[Stretches] | None:
     return _known(
         [
-            real_set(item)
-            if item.kind != "leaf" or item.text in _NAMED or phrase(item) in _NAMED
-            else _point(item)
+            real_set(item) if item.kind != "leaf" or item.text in _NAMED or phrase(item) in _NAMED else _point(item)
             for item in node.items
         ]
     )

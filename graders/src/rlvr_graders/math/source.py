@@ -36,15 +36,9 @@ class Source:
 
     def at_gap(self, length: int) -> bool:
         """Whether a run of so many letters ends where a word may end; a short one needs a space: no, but not at^2."""
-        is_joined = (
-            self.pending[-1:] == ["-"] and len(self.pending) > 1 and len(self.pending[-2]) > 3
-        )  # two-thirds
+        is_joined = self.pending[-1:] == ["-"] and len(self.pending) > 1 and len(self.pending[-2]) > 3  # two-thirds
         return (
-            length > 3
-            or not self.pending
-            or is_joined
-            or self.pending[-1].isspace()
-            or self.pending[-1] in ".,;:!?$)"
+            length > 3 or not self.pending or is_joined or self.pending[-1].isspace() or self.pending[-1] in ".,;:!?$)"
         )
 
     def following(self) -> str:
@@ -74,9 +68,7 @@ class Source:
         """Whether this is a cross product: vectors are about, and no number stands beside the sign."""
         rest = self.pending[::-1]
         following = self.following()
-        some = any(t.startswith(("\\vec{", "\\mathbf{")) for t in out) or any(
-            t[1:] in spelling.VECTORS for t in rest
-        )
+        some = any(t.startswith(("\\vec{", "\\mathbf{")) for t in out) or any(t[1:] in spelling.VECTORS for t in rest)
         if out[-1:] == ["\\nabla"]:
             return True
         if not some and "\\cdot" in (*out, *rest) and {"(", ")"} & {*out[-2:-1], *rest}:
@@ -143,14 +135,10 @@ def is_language(run: str) -> bool:
         return False  # AB, HTT: points, or letters in a row
     if run[0].isupper():
         return len(run) >= 3 and run[1:].islower()
-    return (
-        len(run) >= 4 and run not in "abcdefghijklmnopqrstuvwxyz" and re.search(r"[aeiouy]", run) is not None
-    )
+    return len(run) >= 4 and run not in "abcdefghijklmnopqrstuvwxyz" and re.search(r"[aeiouy]", run) is not None
 
 
 def is_unit(tokens: list[str]) -> bool:
     """Whether an argument holds a unit alone: the parts of a fraction of units are one."""
     others = ("^", "{", "}", "\\cdot", "-")
-    return (
-        bool(tokens) and is_word(tokens[0]) and all(is_word(t) or t in others or t.isdigit() for t in tokens)
-    )
+    return bool(tokens) and is_word(tokens[0]) and all(is_word(t) or t in others or t.isdigit() for t in tokens)

@@ -10,24 +10,7 @@ from .structure import read
 from .tokens import CLOSERS, MAX_ITEMS, OPENERS, Tokens, UnreadableAnswer, closes, commands, split, step
 
 GROUPS = frozenset(
-    [
-        "GL",
-        "SL",
-        "PGL",
-        "PSL",
-        "SO",
-        "SU",
-        "PSU",
-        "Sp",
-        "Spin",
-        "PSp",
-        "Aut",
-        "Gal",
-        "Hom",
-        "End",
-        "Inn",
-        "Out",
-    ]
+    ["GL", "SL", "PGL", "PSL", "SO", "SU", "PSU", "Sp", "Spin", "PSp", "Aut", "Gal", "Hom", "End", "Inn", "Out"]
 )
 """Names of groups, written like the number sets: \\mathbb{SO}."""
 _OTHER_USES = frozenset({"\\mathbb{P}", "\\mathbb{E}", "\\mathbb{1}", "\\mathbb{I}"})
@@ -37,9 +20,7 @@ PRODUCT = "\\product"
 _SPACES = {"\\cdot": "\\star", "\\times": "\\oplus", PRODUCT: "\\oplus"}
 _NAMED = re.compile(r"\\mathbb|\\Bbb|[ℤℝℚℂ]|(?:GL|SL|SO|SU|Sp|Spin)\}?[(_]")  # noqa: RUF001
 _FACTOR = r"[SDTACQVZ](?:\^|_)(?:\{\w+\}|\w)"
-_PRODUCT = re.compile(
-    rf"(?:.*(?:=|\\cong))?\s*{_FACTOR}(?:\s*(?:\\times|\\ast|\*|\\oplus)\s*{_FACTOR})+\s*\.?"
-)
+_PRODUCT = re.compile(rf"(?:.*(?:=|\\cong))?\s*{_FACTOR}(?:\s*(?:\\times|\\ast|\*|\\oplus)\s*{_FACTOR})+\s*\.?")
 """S^1 \\times S^2, D_4 * D_4."""
 _OPERATIONS = commands("star otimes rtimes ltimes wedge sqcup amalg")
 _MOST_COPIES = 20
@@ -122,12 +103,7 @@ def _copies(factor: Tokens) -> tuple[Tokens, int]:
     r"""\mathbb{Z}^3 and (\mathbb{Z}/2)^3 as what is taken three times."""
     for width, start in ((4, ("^", "{")), (5, ("^", "{", "\\oplus"))):
         base, power = factor[:-width], factor[-width:]
-        if (
-            power[:-2] == start
-            and power[-2].isdigit()
-            and 1 <= int(power[-2][:3]) <= _MOST_COPIES
-            and is_space(base)
-        ):
+        if power[:-2] == start and power[-2].isdigit() and 1 <= int(power[-2][:3]) <= _MOST_COPIES and is_space(base):
             pieces = _pieces(base)
             if len(pieces) == 1 or (len(pieces) == 2 and pieces[1][0] == "_"):
                 return base, int(power[-2])

@@ -118,9 +118,7 @@ SIGNS = {
 ARGUMENTS = {"frac": 2, "binom": 2, "overline": 1, "dot": 1, "ddot": 1, "tilde": 1, "hat": 1}
 """Commands that keep their arguments, in braces."""
 TABLES = {
-    **dict.fromkeys(
-        listed("matrix pmatrix bmatrix Bmatrix smallmatrix array psmallmatrix bsmallmatrix"), "matrix"
-    ),
+    **dict.fromkeys(listed("matrix pmatrix bmatrix Bmatrix smallmatrix array psmallmatrix bsmallmatrix"), "matrix"),
     **dict.fromkeys(listed("vmatrix Vmatrix"), "vmatrix"),
     **dict.fromkeys(listed("cases dcases rcases"), "cases"),
 }

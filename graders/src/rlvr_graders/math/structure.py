@@ -56,8 +56,7 @@ EMPTY_WORDS = listed("emptyset none") | {
     for lead in ("", "has", "equationhas")
     for kind in ("", "real", "such", "integer", "possible", "valid")
     for noun, end in product(
-        listed("solution solutions root roots value values number numbers integer integers"),
-        ("", "exist", "exists"),
+        listed("solution solutions root roots value values number numbers integer integers"), ("", "exist", "exists")
     )
 }
 ALL_WORDS = listed(
@@ -185,9 +184,7 @@ def _members(tokens: Tokens) -> tuple[Node, ...]:
     if len(numbers) < 2 or not all("".join(number).lstrip("-").isdigit() for number in numbers):
         return ()
     return tuple(
-        read(
-            tuple(part for token in value for part in (("(", *number, ")") if token == name[0] else (token,)))
-        )
+        read(tuple(part for token in value for part in (("(", *number, ")") if token == name[0] else (token,))))
         for number in numbers
     )
 
@@ -288,14 +285,8 @@ def _described(tokens: Tokens, elements: Tokens, condition: Tokens) -> Node:
         described = _bound(read(condition))
         if described.kind == "relation":
             return replace(described, ranges=((sides[0][0], "Z"),))
-    if (
-        ORDER.intersection(elements)
-        and len(names := {*filter(str.isalpha, elements)}) == 1
-        and names <= {*condition}
-    ):
-        return _bound(
-            Node("list", tokens, (read(elements), read(condition)), form="and")
-        )  # x > 0 \mid x \ne 1
+    if ORDER.intersection(elements) and len(names := {*filter(str.isalpha, elements)}) == 1 and names <= {*condition}:
+        return _bound(Node("list", tokens, (read(elements), read(condition)), form="and"))  # x > 0 \mid x \ne 1
     if elements[0] == "(" and all(t in "(,)" or (t.isalpha() and t in condition) for t in elements):
         return _bound(read(condition))  # (x, y) \\mid x^2 + y^2 < 1
     parameter = take_conditions((*elements, ",", *condition))
@@ -327,12 +318,7 @@ def _single(tokens: Tokens) -> Node:
         return Node("tuple", tokens, tuple(read(term) for term in terms), form=":")
     if all(map(is_word, tokens)):
         return Node("words", tokens)
-    if (
-        tokens[0] in _POINT_NAMES
-        and tokens[1:2] == ("(",)
-        and closes(tokens, 1) == len(tokens) - 1
-        and "," in tokens
-    ):
+    if tokens[0] in _POINT_NAMES and tokens[1:2] == ("(",) and closes(tokens, 1) == len(tokens) - 1 and "," in tokens:
         return Node("relation", tokens, (_leaf(tokens[:1]), read(tokens[1:])), operators=("=",))  # A(2, 3)
     return _leaf(tokens)
 
@@ -382,9 +368,7 @@ def _relation(tokens: Tokens) -> tuple[list[Tokens], Tokens]:
     operators, position = [], -1
     for side in sides[:-1]:
         position += len(side) + 1
-        operators.append(
-            "=" if tokens[position] in ("\\equiv", "\\cong") else tokens[position]
-        )  # f \\equiv 0
+        operators.append("=" if tokens[position] in ("\\equiv", "\\cong") else tokens[position])  # f \\equiv 0
     return sides, tuple(operators)
 
 

@@ -98,11 +98,7 @@ def take_unit(tokens: Tokens) -> tuple[Tokens, Unit]:
     r"""Takes the unit off: ``5\text{ cm}^2``, ``50\%``, ``90^\circ``, ``\$18``, ``18\text{ eggs}``, ``2\text{ million}``."""
     currency: Measure = ()
     plain = tuple(token for token in tokens if token != "\\degree")
-    if (
-        0 < len(plain) < len(tokens)
-        and not _TRIGONOMETRY.intersection(tokens)
-        and not any(map(is_word, tokens))
-    ):
+    if 0 < len(plain) < len(tokens) and not _TRIGONOMETRY.intersection(tokens) and not any(map(is_word, tokens)):
         return plain, Unit((("degree", 1),))  # 60^\circ, 180^\circ/3
     sign, rest = (tokens[:1], tokens[1:]) if tokens[0] == "-" else ((), tokens)
     if len(rest) > 1:
@@ -145,17 +141,11 @@ def compound(tokens: Tokens) -> tuple[Tokens, Unit] | None:
     names = [marks.get(t) or UNITS.get(t if t in ("h", "m", "s") else word_of(t), "") for t in plain[1::2]]
     if names[:1] == ["hour"]:
         names = ["minute" if name == "meter" else name for name in names]  # 2 h 15 m
-    if (
-        len(plain) < 4
-        or len(plain) % 2
-        or not all(names)
-        or not all(token[0].isdigit() for token in plain[::2])
-    ):
+    if len(plain) < 4 or len(plain) % 2 or not all(names) or not all(token[0].isdigit() for token in plain[::2]):
         return None
     units = [Unit((("degree", 1),)) if name == "arcminute" else Unit(((name, 1),)) for name in names]
     factors = [
-        Fraction(1, 60) if name == "arcminute" else unit.in_bases()[0]
-        for name, unit in zip(names, units, strict=True)
+        Fraction(1, 60) if name == "arcminute" else unit.in_bases()[0] for name, unit in zip(names, units, strict=True)
     ]
     if len({unit.in_bases()[1] for unit in units}) > 1 or sorted(set(factors), reverse=True) != factors:
         return None
@@ -223,14 +213,10 @@ class _Reading:
             set(unknown) <= NUMBERS and in_digits(tuple(f"\\text{{{word}}}" for word in self.words)) == value
         ):
             return True
-        plural = [
-            n for n, word in enumerate(unknown) if word[-1:] == "s" and word[-2:] not in ("ss", "us", "is")
-        ]
+        plural = [n for n, word in enumerate(unknown) if word[-1:] == "s" and word[-2:] not in ("ss", "us", "is")]
         is_part = value == ("1",) or "\\frac" in value or "/" in value or any("." in token for token in value)
         behind = unknown[plural[-1] + 1 :] if plural else unknown
-        said = any(
-            len(word) > 5 and word.endswith(("ed", "ing", "ly", "less", "ive", "able")) for word in behind
-        )
+        said = any(len(word) > 5 and word.endswith(("ed", "ing", "ly", "less", "ive", "able")) for word in behind)
         return not said and (bool(plural) or bool(self.powers) or is_part)
 
     def exponent(self) -> bool:

@@ -58,8 +58,7 @@ class DeltaTrainerConfig(GRPOConfig):
         },
     )
     store_device_gb: float | None = field(
-        default=None,
-        metadata={"help": "Room for proxies on the accelerator, in GB (default: half of what is free)."},
+        default=None, metadata={"help": "Room for proxies on the accelerator, in GB (default: half of what is free)."}
     )
     store_host_gb: float | None = field(
         default=None,
@@ -172,9 +171,7 @@ class DeltaTrainerConfig(GRPOConfig):
         now = getattr(self, size)
         fits = max(1, round(now / unit)) * unit
         made = f"per_device_train_batch_size {self.per_device_train_batch_size} x {passes} passes"
-        nearest = min(
-            (n for n in range(2, responses + 1) if responses % n == 0), key=lambda n: (abs(n - group), -n)
-        )
+        nearest = min((n for n in range(2, responses + 1) if responses % n == 0), key=lambda n: (abs(n - group), -n))
         return (
             f"num_generations {group}: the {responses} responses of a rollout batch ({made}) cannot be divided into groups of {group}; "
             f"set num_generations to {nearest}, or {size} to {fits}"

@@ -27,9 +27,7 @@ class FiniteTraining(TrainerCallback):
         bad = ~loss.detach().isfinite().all()
         self._loss = bad if self._loss is None else self._loss | bad
 
-    def on_pre_optimizer_step(
-        self, args: Any, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
+    def on_pre_optimizer_step(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         device, weights = self._trainer.accelerator.device, self._weights()
         # With float16 an infinite gradient is part of finding the scale: that step is skipped.
         scaled = self._trainer.accelerator.scaler is not None
@@ -52,6 +50,4 @@ class FiniteTraining(TrainerCallback):
             if count and self._trainer.args.stop_if_not_finite:
                 raise NotFinite(what, step)
             if count:
-                warnings.warn(
-                    f"{what} not finite, and training goes on (stop_if_not_finite=False)", stacklevel=2
-                )
+                warnings.warn(f"{what} not finite, and training goes on (stop_if_not_finite=False)", stacklevel=2)

@@ -34,10 +34,7 @@ def check_head(model: Any, method: str) -> None:
     """Refuse what the head proxies cannot follow."""
     text_config = model.config.get_text_config()
     for trait, value in (
-        (
-            "caps its logits (final_logit_softcapping)",
-            getattr(text_config, "final_logit_softcapping", None),
-        ),
+        ("caps its logits (final_logit_softcapping)", getattr(text_config, "final_logit_softcapping", None)),
         ("adds a bias to its logits", getattr(model.get_output_embeddings(), "bias", None)),
     ):
         if value is not None:

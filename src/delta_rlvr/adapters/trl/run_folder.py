@@ -179,9 +179,7 @@ class RunFolderCallback(TrainerCallback):
     @staticmethod
     def _keep_evaluation(writer: RunWriter, logs: Mapping[str, Any], step: int) -> None:
         """The scores of TRL's own evaluation; the last reward is the run's held-out score, the one before the first step its start."""
-        scores = {
-            name: value for name, value in logs.items() if name.startswith("eval_") and is_number(value)
-        }
+        scores = {name: value for name, value in logs.items() if name.startswith("eval_") and is_number(value)}
         if scores and step:
             writer.add({"step": step, **scores})
         if "eval_reward" in scores:
@@ -192,9 +190,7 @@ class RunFolderCallback(TrainerCallback):
         """Seconds a step by phase since the last line. What is not part of the rollout is the update: forward, backward, optimizer."""
         assert self._trainer is not None
         steps = max(1, self._steps_timed)
-        taken = {
-            f"seconds_{phase}": self._trainer.seconds.get(phase, 0.0) / steps for phase in _ROLLOUT_PHASES
-        }
+        taken = {f"seconds_{phase}": self._trainer.seconds.get(phase, 0.0) / steps for phase in _ROLLOUT_PHASES}
         total = self._step_seconds / steps
         taken |= {"seconds_update": total - sum(taken.values()), "seconds_step": total}
         self._trainer.seconds.clear()

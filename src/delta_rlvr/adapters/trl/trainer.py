@@ -68,12 +68,7 @@ class DeltaTrainer(GRPOTrainer):
     args: DeltaTrainerConfig
 
     def __init__(
-        self,
-        model: Any,
-        reward_funcs: Any = None,
-        args: DeltaTrainerConfig | None = None,
-        *others: Any,
-        **kwargs: Any,
+        self, model: Any, reward_funcs: Any = None, args: DeltaTrainerConfig | None = None, *others: Any, **kwargs: Any
     ):
         check_trl_version()
         if args is None:
@@ -329,21 +324,10 @@ class DeltaTrainer(GRPOTrainer):
             self.num_iterations, self._iterations = self._iterations, None
 
     def _get_per_token_logps_and_entropies(
-        self,
-        model: Any,
-        input_ids: Tensor,
-        attention_mask: Tensor,
-        logits_to_keep: int,
-        *args: Any,
-        **kwargs: Any,
+        self, model: Any, input_ids: Tensor, attention_mask: Tensor, logits_to_keep: int, *args: Any, **kwargs: Any
     ) -> Any:
         run = functools.partial(
-            super()._get_per_token_logps_and_entropies,
-            model,
-            input_ids,
-            attention_mask,
-            logits_to_keep,
-            *args,
+            super()._get_per_token_logps_and_entropies, model, input_ids, attention_mask, logits_to_keep, *args
         )
         # The first pass of a rollout batch is the old policy's; under PEFT the reference pass comes on the same model after it.
         if self._plan_now in ("stock", "forced") and self._capture is None and model is self.model:
@@ -395,9 +379,7 @@ class DeltaTrainer(GRPOTrainer):
         weights = self.method.surrogate.reweigh(log_ratio, advantages, _valid_tokens(inputs))
         inputs["advantages"] = for_loss(advantages * weights.to(advantages.dtype), GRPOTrainer._compute_loss)
 
-    def _calculate_rewards(
-        self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any
-    ) -> Tensor:
+    def _calculate_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> Tensor:
         with self._timed("reward"):
             rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         refuse_infinite(rewards, self.reward_func_names)
@@ -427,8 +409,7 @@ class DeltaTrainer(GRPOTrainer):
         if self.model.training:
             # As TRL averages what it logs: over the steps since the last line, without those that are not known.
             known = {
-                name: [value for value in values if not math.isnan(value)]
-                for name, values in self._untold_yet.items()
+                name: [value for value in values if not math.isnan(value)] for name, values in self._untold_yet.items()
             }
             self.untold = {name: sum(values) / len(values) for name, values in known.items() if values}
             self._untold_yet.clear()

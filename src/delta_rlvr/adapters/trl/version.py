@@ -7,9 +7,7 @@ from packaging.version import Version
 
 SUPPORTED_TRL = ("1.16", "1.17")
 
-VERSION_HELP = (
-    f"delta-rlvr was written for TRL >= {SUPPORTED_TRL[0]}, < {SUPPORTED_TRL[1]}; install such a version"
-)
+VERSION_HELP = f"delta-rlvr was written for TRL >= {SUPPORTED_TRL[0]}, < {SUPPORTED_TRL[1]}; install such a version"
 
 
 def check_trl_version(version: str | None = None) -> None:

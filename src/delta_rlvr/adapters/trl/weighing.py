@@ -82,9 +82,7 @@ class Weigher:
             device=device,
         )
 
-    def weigh(
-        self, capture: Capture, rollout: BatchFacts, advantages: Float[Tensor, " batch"]
-    ) -> CreditRecord:
+    def weigh(self, capture: Capture, rollout: BatchFacts, advantages: Float[Tensor, " batch"]) -> CreditRecord:
         """The method's weights. Every rank must call this."""
         return self._solve(self.method.rule, capture, rollout, advantages, diagnose=rollout.closely)
 

@@ -132,9 +132,7 @@ class PassCapture:
         """Keep the hidden states [1, packed, d] or [batch, padded, d] of a micro-batch's valid response tokens."""
         with self.watch:
             if self._positions is not None:
-                raise RuntimeError(
-                    "the decoder ran twice in one micro-batch: hidden states would not match log-probs"
-                )
+                raise RuntimeError("the decoder ran twice in one micro-batch: hidden states would not match log-probs")
             valid = places(micro, hidden.shape, self.slice_rank, self.slice_count)
             self._rows.append(micro.rows)
             self._lengths.append(valid.lengths)
@@ -142,9 +140,7 @@ class PassCapture:
             local, self._positions, ids = self._moved(torch.stack([valid.local, valid.positions, valid.ids]))
             rows = hidden.detach().flatten(0, 1)[local] if self.stream.needs_hidden else None
             try:
-                self.stream.add(
-                    rows, lengths=self._moved(valid.lengths), token_count=len(valid.ids), tokens=ids
-                )
+                self.stream.add(rows, lengths=self._moved(valid.lengths), token_count=len(valid.ids), tokens=ids)
             except ValueError as error:
                 raise ValueError(
                     f"{error} (in a verl run: delta.store_device_gb and delta.store_host_gb, per rank)"
@@ -213,9 +209,7 @@ class PassCapture:
             if values is not None
         }
 
-    def _alike(
-        self, rewards: Float[Tensor, " batch"], groups: Int[Tensor, " batch"]
-    ) -> Bool[Tensor, " batch"]:
+    def _alike(self, rewards: Float[Tensor, " batch"], groups: Int[Tensor, " batch"]) -> Bool[Tensor, " batch"]:
         """Which responses are of a group whose rewards, over all ranks, are equal."""
         # The slices of a sequence are on several ranks: the first one counts it.
         counted = slice(None) if self.slice_rank == 0 else slice(0)

@@ -16,18 +16,7 @@ _MODEL = "actor_rollout_ref.model"
 
 # verl's policy losses that multiply each token's loss by `rollout_is_weights`. "geo_mean" takes their geometric mean over a
 # response, which undoes credit within it, and "bypass_mode" ignores them.
-WEIGHTED_LOSSES = (
-    "vanilla",
-    "sapo",
-    "gspo",
-    "cispo",
-    "clip_cov",
-    "kl_cov",
-    "dppo_tv",
-    "dppo_kl",
-    "gpg",
-    "dro",
-)
+WEIGHTED_LOSSES = ("vanilla", "sapo", "gspo", "cispo", "clip_cov", "kl_cov", "dppo_tv", "dppo_kl", "gpg", "dro")
 # Advantage estimators that give a response one advantage, which all its tokens share.
 RESPONSE_ADVANTAGES = (
     "grpo",

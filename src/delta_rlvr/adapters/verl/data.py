@@ -15,9 +15,7 @@ _NOT_GRADED_BY = ("question", "row", "working")
 """What a problem knows for prompts and for rewards of one's own, and no grader looks at."""
 
 
-def rows(
-    problems: Iterable[Problem], data_source: str, split: str, start: int = 0
-) -> Iterator[dict[str, Any]]:
+def rows(problems: Iterable[Problem], data_source: str, split: str, start: int = 0) -> Iterator[dict[str, Any]]:
     """One row per problem, numbered from `start`: prompt, answer, source and id. `extra_info` names its grader; its values are texts
     and numbers, so that all rows share one schema."""
     for number, problem in enumerate(problems, start):
@@ -32,9 +30,7 @@ def rows(
             "ability": problem.grader,
             "reward_model": {
                 "style": "rule",
-                "ground_truth": problem.answer
-                if isinstance(problem.answer, str)
-                else json.dumps(problem.answer),
+                "ground_truth": problem.answer if isinstance(problem.answer, str) else json.dumps(problem.answer),
             },
             "extra_info": {
                 "split": split,

@@ -14,11 +14,7 @@ from rlvr_graders import verl
 
 
 def compute_score(
-    data_source: str,
-    solution_str: str,
-    ground_truth: Any,
-    extra_info: dict[str, Any] | None = None,
-    **_: Any,
+    data_source: str, solution_str: str, ground_truth: Any, extra_info: dict[str, Any] | None = None, **_: Any
 ) -> dict[str, Any]:
     """As `rlvr_graders.verl.compute_score`; `extra_info.grader` may also name a built-in task."""
     extra = extra_info or {}

@@ -43,12 +43,7 @@ _TIMES = {
     "seconds_credit": "credit",
     "seconds_update": "update_actor",
 }
-_TOKEN_ARRAYS = {
-    "logps": "old_log_probs",
-    "entropy": "entropy",
-    "weight": WEIGHTS,
-    **DETAIL,
-}
+_TOKEN_ARRAYS = {"logps": "old_log_probs", "entropy": "entropy", "weight": WEIGHTS, **DETAIL}
 
 Table = Mapping[str, Sequence[Any]]
 """Of every response: `responses`, `response_mask`, ... as verl names them, one entry per response."""
@@ -70,9 +65,7 @@ def check_finite(step: int, metrics: Mapping[str, Any], saved: int) -> None:
         if value is not None and not math.isfinite(value):
             error = NotFinite(what, step)
             error.add_note(
-                f"the last good checkpoint is that of step {saved}"
-                if saved
-                else "no checkpoint was saved before"
+                f"the last good checkpoint is that of step {saved}" if saved else "no checkpoint was saved before"
             )
             raise error
 
@@ -92,13 +85,7 @@ class RunFolder:
 
     @classmethod
     def open(
-        cls,
-        settings: VerlSettings,
-        config: Mapping[str, Any],
-        tokenizer: Any,
-        *,
-        resumed_from: int,
-        steps_planned: int,
+        cls, settings: VerlSettings, config: Mapping[str, Any], tokenizer: Any, *, resumed_from: int, steps_planned: int
     ) -> RunFolder:
         """Start the folder, or go on in it from the checkpoint at `resumed_from`."""
         assert settings.run_folder is not None
@@ -155,9 +142,7 @@ class RunFolder:
 
     def _lines(self, responses: Sequence[_Response]) -> list[dict[str, Any]]:
         """The first prompts of the step, with all their responses."""
-        groups = {
-            uid: number for number, uid in enumerate(dict.fromkeys(one.row["uid"] for one in responses))
-        }
+        groups = {uid: number for number, uid in enumerate(dict.fromkeys(one.row["uid"] for one in responses))}
         ordered = sorted(responses, key=lambda one: (groups[one.row["uid"]], one.session))
         numbered = ((one, groups[one.row["uid"]]) for one in ordered)
         return [self._line(one, group) for one, group in numbered if self.recorder.keeps(group)]

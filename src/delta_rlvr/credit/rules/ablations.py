@@ -45,12 +45,8 @@ from delta_rlvr.credit.solver import GAMMA_FLOOR, MASS_FLOOR, Solver, inner, opp
 @register("delta-no-range", about="alpha itself as the weight", paper="Table 3", range_map=False)
 @register("delta-no-norm", about="coefficients not normalised to mean one", paper="Table 3", normalize=False)
 @register("delta-hard", about="hard 0/1 assignment", paper="Table 3", assignment="hard")
-@register(
-    "delta-fixed-gamma", about="temperatures fixed to the first distance", paper="Table 3", gamma="initial"
-)
-@register(
-    "delta-within-side", about="distances to the own centroid alone", paper="Table 2", contrast="within_side"
-)
+@register("delta-fixed-gamma", about="temperatures fixed to the first distance", paper="Table 3", gamma="initial")
+@register("delta-within-side", about="distances to the own centroid alone", paper="Table 2", contrast="within_side")
 @dataclass(frozen=True)
 class Ablation(Delta):
     """DelTA with a part of it left out or replaced. The defaults change nothing."""
@@ -73,21 +69,9 @@ class Ablation(Delta):
     def __post_init__(self) -> None:
         super().__post_init__()
         for contrast, other, why in (
-            (
-                "within_side",
-                "hard",
-                "distances to the own side are never positive margins: every token would get 0",
-            ),
-            (
-                "alignment",
-                "hard",
-                "alignments are never negative: every token would get 1; use assignment='soft'",
-            ),
-            (
-                "alignment",
-                "initial",
-                "alignments are no distances, the unit would be another; use gamma='adaptive'",
-            ),
+            ("within_side", "hard", "distances to the own side are never positive margins: every token would get 0"),
+            ("alignment", "hard", "alignments are never negative: every token would get 1; use assignment='soft'"),
+            ("alignment", "initial", "alignments are no distances, the unit would be another; use gamma='adaptive'"),
         ):
             setting = "assignment" if other == "hard" else "gamma"
             require(
@@ -172,9 +156,7 @@ class _Ablated(Solver):
         return torch.where(self.active, alpha, 0.0)
 
 
-@register(
-    "delta-bottom50", about="DAPO on the half with the smallest lambda", paper="Fig. 3-4", keep="bottom"
-)
+@register("delta-bottom50", about="DAPO on the half with the smallest lambda", paper="Fig. 3-4", keep="bottom")
 @register("delta-top50", about="DAPO on the half of the tokens with the largest lambda", paper="Fig. 3-4")
 @dataclass(frozen=True)
 class Selection(Delta):

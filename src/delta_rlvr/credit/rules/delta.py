@@ -37,14 +37,9 @@ EMPTY_SIDE = (
 
 
 @register("delta-no-refinement", about="initial centroids (K = 0)", paper="Table 3", refinements=0)
+@register("delta-wide", about="DelTA with the range [0.5, 1.5]", paper="Table 11", lambda_min=0.5, lambda_max=1.5)
 @register(
-    "delta-wide", about="DelTA with the range [0.5, 1.5]", paper="Table 11", lambda_min=0.5, lambda_max=1.5
-)
-@register(
-    "delta-centred",
-    about="DelTA on hidden states less their mean over the batch",
-    paper="beyond",
-    proxy="centred_row",
+    "delta-centred", about="DelTA on hidden states less their mean over the batch", paper="beyond", proxy="centred_row"
 )
 @register(
     "delta-scalar",

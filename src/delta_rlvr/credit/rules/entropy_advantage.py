@@ -22,11 +22,7 @@ from delta_rlvr.credit.batch import TokenBatch
 from delta_rlvr.credit.rule import TokenRule, register, setting
 
 
-@register(
-    "entropy-advantage",
-    about="adds a bounded multiple of the entropy to A",
-    paper="arXiv 2506.14758",
-)
+@register("entropy-advantage", about="adds a bounded multiple of the entropy to A", paper="arXiv 2506.14758")
 @dataclass(frozen=True)
 class EntropyAdvantage(TokenRule):
     """The entropy of the old policy, times alpha and at most |A| / kappa, is added to A."""

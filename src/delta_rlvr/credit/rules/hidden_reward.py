@@ -47,9 +47,7 @@ class _HiddenReward(TokenRule):
 
 
 @register(
-    "nthr",
-    about="spares tokens of wrong responses that support the group's right ones",
-    paper="arXiv 2505.18830",
+    "nthr", about="spares tokens of wrong responses that support the group's right ones", paper="arXiv 2505.18830"
 )
 @dataclass(frozen=True)
 class NegativeTokenHiddenReward(_HiddenReward):
@@ -63,9 +61,7 @@ class NegativeTokenHiddenReward(_HiddenReward):
         return torch.where(chosen, eta[groups.number], 1.0)  # Algorithm 1, lines 8-12
 
 
-@register(
-    "thr", about="keeps tokens with a strong effect on the group's right responses", paper="arXiv 2510.03669"
-)
+@register("thr", about="keeps tokens with a strong effect on the group's right responses", paper="arXiv 2510.03669")
 @dataclass(frozen=True)
 class TokenHiddenReward(_HiddenReward):
     """Only tokens with a strong effect on the group's right responses count, those that help them a little more."""

@@ -64,20 +64,14 @@ class KeyTokens(TokenRule):
 
     def weigh(self, batch: TokenBatch) -> Float[Tensor, " token"]:
         # A response counts once however often it has a token: pairs of a response and a token id, and how often they occur.
-        pair, place, times = (batch.row << _ID_BITS | batch.tokens).unique(
-            return_inverse=True, return_counts=True
-        )
+        pair, place, times = (batch.row << _ID_BITS | batch.tokens).unique(return_inverse=True, return_counts=True)
         terms = self._terms(batch, pair >> _ID_BITS, pair & ((1 << _ID_BITS) - 1), times)[place]
         terms = torch.where(batch.tokens == self.ignored_token, 0.0, terms)
         # A' = A + k, as a multiplier that cannot turn A around.
         return torch.where(batch.side != 0, 1 + terms / batch.token_advantages, 1.0).clamp(min=0)
 
     def _terms(
-        self,
-        batch: TokenBatch,
-        row: Int[Tensor, " pair"],
-        token: Int[Tensor, " pair"],
-        times: Int[Tensor, " pair"],
+        self, batch: TokenBatch, row: Int[Tensor, " pair"], token: Int[Tensor, " pair"], times: Int[Tensor, " pair"]
     ) -> Float[Tensor, " pair"]:
         """k of each pair's token id in its group."""
         word = batch.group_number[row] << _ID_BITS | token
@@ -99,9 +93,7 @@ class KeyTokens(TokenRule):
         evidence = a.new_tensor([_evidence(*table) for table in tables.tolist()]).view(-1, 3)
         fisher, gain, cohen = evidence[which].unbind(1)
         direction = cohen + self.frequency * (high / (low + 1e-5) - low / (high + 1e-5))  # D
-        strength = (self.fisher * fisher + self.gain * gain) / (
-            self.fisher + self.gain
-        )  # h1 F + h2 IG, over h1 + h2
+        strength = (self.fisher * fisher + self.gain * gain) / (self.fisher + self.gain)  # h1 F + h2 IG, over h1 + h2
         return self.scale * torch.tanh(strength * direction / 2)  # 2 (sigmoid(strength D) - 1/2)
 
 

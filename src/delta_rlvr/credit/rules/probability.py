@@ -124,9 +124,7 @@ class WeightedReinforce(TokenRule):
 
 
 @register(
-    "a3po",
-    about="unlikely tokens of right and likely tokens of wrong responses count more",
-    paper="arXiv 2512.21625",
+    "a3po", about="unlikely tokens of right and likely tokens of wrong responses count more", paper="arXiv 2512.21625"
 )
 @dataclass(frozen=True)
 class Asymmetric(TokenRule):

@@ -23,11 +23,7 @@ from delta_rlvr.credit.pieces import kept_weights
 from delta_rlvr.credit.rule import TokenRule, register, setting
 
 
-@register(
-    "rsi-s",
-    about="DAPO on tokens whose -log p is within a band around the entropy",
-    paper="arXiv 2606.31575",
-)
+@register("rsi-s", about="DAPO on tokens whose -log p is within a band around the entropy", paper="arXiv 2606.31575")
 @dataclass(frozen=True)
 class RelativeSurprisal(TokenRule):
     """Only tokens whose -log p, relative to the entropy, lies in a band."""

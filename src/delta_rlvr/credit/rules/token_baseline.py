@@ -26,9 +26,7 @@ from delta_rlvr.credit.rule import TokenRule, register
 
 
 @register(
-    "otb",
-    about="the group's baseline at each position weighed by what responses did so far",
-    paper="arXiv 2602.07078",
+    "otb", about="the group's baseline at each position weighed by what responses did so far", paper="arXiv 2602.07078"
 )
 @dataclass(frozen=True)
 class TokenBaseline(TokenRule):

@@ -51,9 +51,7 @@ class ReasoningGym(Endless):
         if self.working and not self.shots:
             raise ValueError(f"{self.name}: the working is shown in shots; give their number, as in shots=4")
         if self.working and self.generator not in WORKINGS:
-            raise ValueError(
-                f"no working is known for {self.generator}; there is one for {', '.join(WORKINGS)}"
-            )
+            raise ValueError(f"no working is known for {self.generator}; there is one for {', '.join(WORKINGS)}")
         _ = self._scorer  # an unknown generator or setting is refused now, not in the middle of a run
 
     @property
@@ -129,14 +127,10 @@ class ReasoningGym(Endless):
                 self.generator, seed=(seed + 1) * _SEED_STEP, size=2**31, **self.options
             )
         except TypeError as error:
-            known = [
-                one.name for one in fields(DATASETS[self.generator][1]) if one.name not in ("seed", "size")
-            ]
+            known = [one.name for one in fields(DATASETS[self.generator][1]) if one.name not in ("seed", "size")]
             wrong = next((name for name in self.options if name not in known), None)
             if wrong is None:
-                raise ValueError(
-                    f"reasoning-gym's {self.generator} refuses {self.options}: {error}"
-                ) from error
+                raise ValueError(f"reasoning-gym's {self.generator} refuses {self.options}: {error}") from error
             raise ValueError(
                 f"reasoning-gym's {self.generator} has no setting {wrong!r}{did_you_mean(wrong, known)} (it has {', '.join(known)})"
             ) from error

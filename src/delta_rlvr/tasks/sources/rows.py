@@ -15,15 +15,7 @@ from typing import Any
 from delta_rlvr.hints import near_file
 from delta_rlvr.models import hub
 from delta_rlvr.tasks.problem import Problem
-from delta_rlvr.tasks.sources.schemas import (
-    COLUMNS,
-    KNOWN_SETS,
-    FieldNames,
-    Row,
-    RowError,
-    RowIds,
-    reader,
-)
+from delta_rlvr.tasks.sources.schemas import COLUMNS, KNOWN_SETS, FieldNames, Row, RowError, RowIds, reader
 from delta_rlvr.tasks.templates import LETTERS, Template
 
 _BATCH = 256  # rows of a Parquet file that are held at once: they may be long
@@ -156,9 +148,7 @@ def _decoded(path: Path, rows: Iterator[tuple[str, Row]]) -> Iterator[tuple[str,
         opener: Callable[..., Any] = gzip.open if path.suffix == ".gz" else open
         with opener(path, "rb") as lines:
             number = next(number for number, line in enumerate(lines, start=1) if not _is_utf8(line))
-        raise ValueError(
-            f"{path}, line {number}: not UTF-8 ({error.reason}); save the file as UTF-8"
-        ) from error
+        raise ValueError(f"{path}, line {number}: not UTF-8 ({error.reason}); save the file as UTF-8") from error
 
 
 def _is_utf8(line: bytes) -> bool:
@@ -190,9 +180,7 @@ def _read_json(path: Path) -> Iterator[tuple[str, Row]]:
 
 def _checked(where: str, row: Any) -> tuple[str, Row]:
     if not isinstance(row, dict):
-        raise ValueError(
-            f"{where}: expected an object with a question and an answer, got {type(row).__name__}"
-        )
+        raise ValueError(f"{where}: expected an object with a question and an answer, got {type(row).__name__}")
     return where, row
 
 

@@ -142,10 +142,7 @@ def _tmpfs(target: str, size: int, mode: str) -> list[str]:
 
 
 def command(
-    packages: tuple[str, ...] | None,
-    temporary_bytes: int,
-    info: int | None = None,
-    seccomp: int | None = None,
+    packages: tuple[str, ...] | None, temporary_bytes: int, info: int | None = None, seccomp: int | None = None
 ) -> list[str]:
     """Everything before the program's own command line. `info` and `seccomp` are file descriptors to pass on."""
     words = shlex.split("bwrap --unshare-ipc --unshare-pid --unshare-net --unshare-uts --unshare-cgroup-try")

@@ -73,9 +73,7 @@ def new_group(limit: int) -> Group | None:
 @cache
 def _parent() -> Path | None:
     """The folder to make groups in: that of this process, or the one above it, where version 2 has them."""
-    for folder in _own_folders(
-        Path("/proc/self/cgroup").read_text(), Path("/proc/self/mountinfo").read_text()
-    ):
+    for folder in _own_folders(Path("/proc/self/cgroup").read_text(), Path("/proc/self/mountinfo").read_text()):
         for parent in (folder, folder.parent):
             if not os.access(parent, os.W_OK):
                 continue
@@ -83,10 +81,7 @@ def _parent() -> Path | None:
             with contextlib.suppress(OSError, StopIteration):
                 group = Group(parent, 1 << 30)
                 try:
-                    if (
-                        subprocess.run([*group.words, "true"], capture_output=True, check=False).returncode
-                        == 0
-                    ):
+                    if subprocess.run([*group.words, "true"], capture_output=True, check=False).returncode == 0:
                         return parent
                 finally:
                     group.close()

@@ -108,9 +108,7 @@ def load(preamble: str, program: str, entry: str) -> Callable[..., Any]:
     return function
 
 
-def answer(
-    function: Callable[..., Any], number: int, arguments: bytes, return_arguments: bool
-) -> tuple[Any, ...]:
+def answer(function: Callable[..., Any], number: int, arguments: bytes, return_arguments: bool) -> tuple[Any, ...]:
     """Call the function and word the answer; whatever it raises, SystemExit included, is its answer too."""
     try:
         positional, named = decode(arguments)

@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def receive(
-    message: tuple[Any, ...], positional: tuple[Any, ...], named: dict[str, Any], in_place: bool
-) -> Any:
+def receive(message: tuple[Any, ...], positional: tuple[Any, ...], named: dict[str, Any], in_place: bool) -> Any:
     """The candidate's return value, or its exception: a built-in one, or a class of the same name and built-in base."""
     if message[0] == "value":
         if in_place:
@@ -37,16 +35,11 @@ def receive(
 
 def copy_back(positional: Any, named: Any, new_positional: Any, new_named: Any) -> None:
     """For tests that look at an argument after the call: give lists, dicts and sets their new contents."""
-    pairs = [
-        *zip(positional, new_positional, strict=False),
-        *((named[key], new_named.get(key)) for key in named),
-    ]
+    pairs = [*zip(positional, new_positional, strict=False), *((named[key], new_named.get(key)) for key in named)]
     for old, new in pairs:
         if isinstance(old, list) and isinstance(new, list):
             old[:] = new
-        elif (isinstance(old, dict) and isinstance(new, dict)) or (
-            isinstance(old, set) and isinstance(new, set)
-        ):
+        elif (isinstance(old, dict) and isinstance(new, dict)) or (isinstance(old, set) and isinstance(new, set)):
             old.clear()
             old.update(new)
 

@@ -50,9 +50,7 @@ def become_program(pipes: list[tuple[int, int]], requests: int, replies: int) ->
         del names[name]
 
 
-def watch(
-    child: int, pipes: list[tuple[int, int]], text: bytes, seconds: float, most_output: int
-) -> tuple[Any, ...]:
+def watch(child: int, pipes: list[tuple[int, int]], text: bytes, seconds: float, most_output: int) -> tuple[Any, ...]:
     """Feed the child, collect what it says, end it in time: (status, exit code, output, tail of its errors)."""
     (input_end, feed), (output, output_end), (errors, errors_end) = pipes
     for descriptor in (input_end, output_end, errors_end):

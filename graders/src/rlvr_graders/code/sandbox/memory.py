@@ -16,13 +16,7 @@ PIPE = 8192  # what a pipe holds once its user has many
 # Lines of /proc/*/status and of smaps_rollup, and the bytes that one of their units stands for.
 KERNEL = {"FDSize": PIPE, "VmPTE": KIB}
 OWN = {"RssAnon": KIB, "RssShmem": KIB, "VmSwap": KIB, "HugetlbPages": KIB}
-PROPORTIONAL = {
-    "Pss_Anon": KIB,
-    "Pss_Shmem": KIB,
-    "SwapPss": KIB,
-    "Shared_Hugetlb": KIB,
-    "Private_Hugetlb": KIB,
-}
+PROPORTIONAL = {"Pss_Anon": KIB, "Pss_Shmem": KIB, "SwapPss": KIB, "Shared_Hugetlb": KIB, "Private_Hugetlb": KIB}
 WHOLE = {"Pss": KIB}  # where the kernel is older than 5.4 and does not say of what kind
 
 

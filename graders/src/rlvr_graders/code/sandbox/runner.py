@@ -109,9 +109,7 @@ class Clock:
         """What the next test may take."""
         left = self.end - time.monotonic()
         if left <= 0:
-            raise ProgramFailure(
-                f"timed out: all tests together took more than {self.settings.seconds_total:g} s"
-            )
+            raise ProgramFailure(f"timed out: all tests together took more than {self.settings.seconds_total:g} s")
         return min(self.settings.seconds_per_test, left)
 
     def timed(self, seconds: float, function: Callable[..., Any], *arguments: Any) -> Any:

@@ -19,24 +19,13 @@ LOAD, AND, EQUAL, AT_LEAST, RETURN = 0x20, 0x54, 0x15, 0x35, 0x06
 
 # Each call's number on x86_64 and on aarch64, None where it is missing there.
 DENIED = {
-    **{
-        "ptrace": (101, 117),
-        "process_vm_readv": (310, 270),
-        "process_vm_writev": (311, 271),
-        "kcmp": (312, 272),
-    },
+    **{"ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "kcmp": (312, 272)},
     **{"shmget": (29, 194), "semget": (64, 190), "msgget": (68, 186), "mq_open": (240, 180)},
     **{"memfd_create": (319, 279), "userfaultfd": (323, 282), "remap_file_pages": (216, 234)},
     **{"vmsplice": (278, 75), "splice": (275, 76), "tee": (276, 77), "io_setup": (206, 0)},
     **{"inotify_init": (253, None), "inotify_init1": (294, 26), "fanotify_init": (300, 262)},
     **{"setxattr": (188, 5), "lsetxattr": (189, 6), "fsetxattr": (190, 7)},
-    **{
-        "mount": (165, 40),
-        "umount2": (166, 39),
-        "pivot_root": (155, 41),
-        "unshare": (272, 97),
-        "setns": (308, 268),
-    },
+    **{"mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "unshare": (272, 97), "setns": (308, 268)},
     **{"add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219)},
     **{"bpf": (321, 280), "perf_event_open": (298, 241), "seccomp": (317, 277), "modify_ldt": (154, None)},
     **{"name_to_handle_at": (303, 264), "open_by_handle_at": (304, 265), "lookup_dcookie": (212, 18)},

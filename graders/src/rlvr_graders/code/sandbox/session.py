@@ -64,9 +64,7 @@ class Session:
     The constructor does not wait for the start, so that two can start side by side; `begin` does.
     """
 
-    def __init__(
-        self, mode: str, job: Mapping[str, Any], settings: CodeSettings, stop: threading.Event | None
-    ) -> None:
+    def __init__(self, mode: str, job: Mapping[str, Any], settings: CodeSettings, stop: threading.Event | None) -> None:
         self.settings = settings
         self.stop = stop
         self._buffer = bytearray()

@@ -40,12 +40,7 @@ class DeltaRayTrainer(RayPPOTrainer):
     """verl's classic trainer with token weights between advantages and update."""
 
     def __init__(
-        self,
-        config: DictConfig,
-        tokenizer: Any,
-        role_worker_mapping: dict[Any, Any],
-        *args: Any,
-        **kwargs: Any,
+        self, config: DictConfig, tokenizer: Any, role_worker_mapping: dict[Any, Any], *args: Any, **kwargs: Any
     ):
         self.delta = CreditRun(config)
         self.delta_batch: DataProto | None = None
@@ -61,10 +56,7 @@ class DeltaRayTrainer(RayPPOTrainer):
     def _load_checkpoint(self) -> None:
         super()._load_checkpoint()
         self.delta.open_folder(
-            self.config,
-            self.tokenizer,
-            resumed_from=self.global_steps,
-            steps_planned=self.total_training_steps,
+            self.config, self.tokenizer, resumed_from=self.global_steps, steps_planned=self.total_training_steps
         )
 
     def _save_checkpoint(self) -> None:
@@ -101,9 +93,7 @@ class DeltaRayTrainer(RayPPOTrainer):
             if "entropy" in read:
                 batch.batch["entropy"] = self.delta_entropy
             tensors += [name for name in read if name in batch.batch and name not in tensors]
-        asked = batch.select(
-            batch_keys=tensors, non_tensor_batch_keys=["uid", "index", "session_id"]
-        ).to_tensordict()
+        asked = batch.select(batch_keys=tensors, non_tensor_batch_keys=["uid", "index", "session_id"]).to_tensordict()
         if settings.on_worker:
             tu.assign_non_tensor(asked, round_number=self.global_steps, detail=detail)
             solved = self.actor_rollout_wg.compute_token_weights(asked)
@@ -148,9 +138,7 @@ class DeltaRayTrainer(RayPPOTrainer):
         if batch is None:  # a validation, or a step without an update
             return
         times = {
-            name.removeprefix("timing_s/"): value
-            for name, value in metrics.items()
-            if name.startswith("timing_s/")
+            name.removeprefix("timing_s/"): value for name, value in metrics.items() if name.startswith("timing_s/")
         }
         table = functools.partial(self._table, batch)
         self.delta.write_step(step, metrics, times, table, dump=self._looks_closely())

@@ -45,9 +45,7 @@ def weigh(
     alike = rewarded_alike(responses.pop("rewards"), responses["groups"].unique(return_inverse=True)[1])
     responses["advantages"] = responses["advantages"].masked_fill(alike, 0.0)
     row = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
-    arrays: dict[str, Any] = {
-        need: packed(data, field)[mask] for need, field in SOURCES.items() if need in rule.needs
-    }
+    arrays: dict[str, Any] = {need: packed(data, field)[mask] for need, field in SOURCES.items() if need in rule.needs}
     stream = CreditStream(rule, temperature=temperature)
     stream.add(None, lengths=torch.bincount(row[mask], minlength=len(lengths)), **arrays)
     record = stream.solve(**responses, round_number=round_number)

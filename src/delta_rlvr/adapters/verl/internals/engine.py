@@ -40,9 +40,7 @@ def watched_pass(engine: Any, start: Callable[[], PassCapture]) -> Iterator[None
         current = described(micro_batch)
         loss, output = stock_step(micro_batch, loss_function=loss_function, forward_only=forward_only)
         entropy = output["model_output"].get("entropy")
-        capture.add_outputs(
-            output["model_output"]["log_probs"].values(), None if entropy is None else entropy.values()
-        )
+        capture.add_outputs(output["model_output"]["log_probs"].values(), None if entropy is None else entropy.values())
         return loss, output
 
     hook = engine.module.get_decoder().register_forward_hook(keep_hidden)
@@ -57,9 +55,7 @@ def watched_pass(engine: Any, start: Callable[[], PassCapture]) -> Iterator[None
 def warm_up(engine: Any) -> None:
     """Compile what a solve will run, so that no step waits for it."""
     width = engine.module.config.get_text_config().hidden_size
-    kernels.warm_up(
-        width, engine._autocast_dtype, device_of(engine), ranks=all_actor_ranks(engine) is not None
-    )
+    kernels.warm_up(width, engine._autocast_dtype, device_of(engine), ranks=all_actor_ranks(engine) is not None)
 
 
 def whole_head(engine: Any) -> Tensor:

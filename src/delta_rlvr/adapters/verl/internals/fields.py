@@ -71,9 +71,7 @@ def identities(data: TensorDict) -> list[str]:
     """A text that belongs to a response alone, the same in every run: the problem's index and the number of the sample."""
     index, session = tu.get(data, "index"), tu.get(data, "session_id")
     if index is None or session is None:
-        raise RuntimeError(
-            "the batch has no index or no session_id: a custom agent loop must keep both fields"
-        )
+        raise RuntimeError("the batch has no index or no session_id: a custom agent loop must keep both fields")
     return [f"{problem}/{number}" for problem, number in zip(_listed(index), _listed(session), strict=True)]
 
 

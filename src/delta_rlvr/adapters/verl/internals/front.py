@@ -52,9 +52,7 @@ class CreditRun:
         every = self.settings.rollouts_every
         return self.settings.run_folder is not None and is_sampled(step, every=every, last=last_step)
 
-    def open_folder(
-        self, config: DictConfig, tokenizer: Any, *, resumed_from: int, steps_planned: int
-    ) -> None:
+    def open_folder(self, config: DictConfig, tokenizer: Any, *, resumed_from: int, steps_planned: int) -> None:
         """Start the run folder or go on in it, where one is asked for."""
         self._saved_at = resumed_from
         if self.settings.run_folder is not None:

@@ -35,9 +35,7 @@ def weighted_loss(
     return loss, {**metrics, **_seen(weights, data)}
 
 
-def _weights(
-    settings: VerlSettings, model_output: Mapping[str, Tensor], data: TensorDict
-) -> list[Tensor] | None:
+def _weights(settings: VerlSettings, model_output: Mapping[str, Tensor], data: TensorDict) -> list[Tensor] | None:
     """The weights of each response's tokens; None for a method that has none."""
     if settings.weighs:
         if WEIGHTS not in data:

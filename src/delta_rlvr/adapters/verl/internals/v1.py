@@ -123,10 +123,7 @@ class CreditTrainer(PPOTrainer):
 
     def fit(self, agent_loop_manager: Any) -> None:
         self.delta.open_folder(
-            self.config,
-            self.tokenizer,
-            resumed_from=self.global_steps,
-            steps_planned=self.total_training_steps,
+            self.config, self.tokenizer, resumed_from=self.global_steps, steps_planned=self.total_training_steps
         )
         with self.delta.recorded():
             super().fit(agent_loop_manager)
@@ -135,9 +132,7 @@ class CreditTrainer(PPOTrainer):
 def _table(batch: KVBatchMeta, dump: bool) -> dict[str, list[Any]]:
     """What the run folder wants to know of every response that is not padding: plain lists and tensors."""
     data = tq.kv_batch_get(
-        keys=[
-            key for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding", False)
-        ],
+        keys=[key for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding", False)],
         partition_id=batch.partition_id,
         select_fields=[*_OF_EVERY_RESPONSE, *(_OF_DUMPED_RESPONSES if dump else ())],
     )
