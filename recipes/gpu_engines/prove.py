@@ -2,6 +2,7 @@
 
     python recipes/gpu_engines/prove.py OUT                             # every case that this machine can run
     python recipes/gpu_engines/prove.py OUT --cases trl-stock,trl-delta --steps 20
+    python recipes/gpu_engines/prove.py OUT --at-once 3                 # shorter; seconds are then those of a shared GPU
     python recipes/gpu_engines/prove.py OUT --cpu                       # tries the script: bundled policy, no vLLM, verl on gloo
 
 A case that passed is kept in OUT/results.json, so the same command goes on after a sitting that ended; OUT/results.md is the table,
@@ -12,6 +13,7 @@ beside the rest: --trl-path. It needs a checkout (recipes/verl, and with --cpu t
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
 import contextlib
 import importlib.metadata
 import json
@@ -35,6 +37,8 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 SOLVE_LIMIT = 0.01
 """Seconds that a solve after the third step may take on a GPU."""
+KV_CACHE = 4 << 30
+"""Bytes that each vLLM keeps: given, it does not look at what other cases take meanwhile."""
 PACKAGES = ("torch", "transformers", "trl", "vllm", "verl", "ray", "delta-rlvr")
 
 Result = dict[str, Any]
@@ -107,6 +111,7 @@ class Proof:
             "task": self.task,
             "problems": None if not self.cpu else 8 * self.steps,
             "options": self._trl_options(name, save=save),
+            "kv_cache": KV_CACHE,
             "result": str(self.out / f"{name}.json"),
         }
         return self._train_trl(name, given)
@@ -128,7 +133,7 @@ class Proof:
         if not self.cpu:
             size = {"per_device_train_batch_size": 256, "num_generations": 8, "max_completion_length": 48}
             size |= {"bf16": True, "learning_rate": 5e-6, "gradient_checkpointing": False, "use_vllm": True}
-            size |= {"vllm_mode": "colocate", "vllm_gpu_memory_utilization": 0.25}
+            size |= {"vllm_mode": "colocate", "vllm_gpu_memory_utilization": 0.1}
             size |= {"vllm_max_model_length": 208}
         return {
             "output_dir": str(self.out / name),
@@ -195,7 +200,8 @@ class Proof:
         else:
             paths = [str(HERE), environment.get("PYTHONPATH", "")]
             environment |= {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
-            environment |= {"VERL_USE_EXTERNAL_MODULES": "verl_without_trl"}
+            environment |= {"VERL_USE_EXTERNAL_MODULES": "verl_beside_others", "PROVE_CASE": name}
+            environment |= {"RAY_TMPDIR": f"/tmp/prove-{os.getpid()}-{name}"}  # its sockets' names are short of room
         data = self.out / "train.parquet"
         if not data.exists():
             prepare = [self.verl_python, str(ROOT / "recipes/verl/prepare_data.py"), "--task", self.task]
@@ -225,7 +231,7 @@ class Proof:
 
     def _verl_here(self) -> list[str]:
         """The recipe's sizes made small, and one machine."""
-        prompts, group, length = (8, 8, 64) if self.cpu else (64, 8, 48)
+        prompts, group, length = (8, 8, 64) if self.cpu else (32, 8, 48)
         some = [
             f"data.train_batch_size={prompts}",
             f"actor_rollout_ref.rollout.n={group}",
@@ -248,10 +254,12 @@ class Proof:
             "actor_rollout_ref.actor.fsdp_config.use_torch_compile=False",
             "actor_rollout_ref.actor.use_torch_compile=False",
             "actor_rollout_ref.rollout.enforce_eager=True",
-            "actor_rollout_ref.rollout.gpu_memory_utilization=0.35",
+            "actor_rollout_ref.rollout.gpu_memory_utilization=0.1",
+            f"+actor_rollout_ref.rollout.engine_kwargs.vllm.kv_cache_memory_bytes={KV_CACHE}",
             "actor_rollout_ref.rollout.agent.num_workers=4",
             "reward.num_workers=2",
             "data.dataloader_num_workers=0",
+            "+ray_kwargs.ray_init.address=local",
             "+ray_kwargs.ray_init.num_gpus=1",
             "ray_kwargs.ray_init.num_cpus=32",
             "+ray_kwargs.ray_init.include_dashboard=False",
@@ -301,7 +309,8 @@ class Proof:
             port = free_port()
             server = [self.verl_python, "-m", "vllm.entrypoints.openai.api_server", "--model", str(merged)]
             server += ["--served-model-name", name, "--port", str(port), "--enforce-eager"]
-            server += ["--gpu-memory-utilization", "0.3", "--max-model-len", "512"]
+            server += ["--gpu-memory-utilization", "0.1", "--kv-cache-memory-bytes", str(KV_CACHE)]
+            server += ["--max-model-len", "512"]
             with serving(self.out / "vllm-server.log", server, f"http://127.0.0.1:{port}/health"):
                 self.execute(name, [*score, name, "--server", f"http://127.0.0.1:{port}/v1"])
         summary = json.loads(result.read_text())
@@ -332,6 +341,10 @@ CASES: dict[str, Case] = {
     "verl-resume": Proof.verl_resume,
     "serve": Proof.serve,
 }
+
+
+NEEDS = {"trl-server": "trl-delta", "trl-resume": "trl-delta", "verl-resume": "verl-delta", "serve": "verl-delta"}
+"""Whose checkpoint or settings a case begins with."""
 
 
 def _verl_step(step: int, data: dict[str, float]) -> Result:
@@ -499,11 +512,49 @@ def machine(cpu: bool) -> Result:
     return {"device": device, "cpu": cpu, "versions": versions, "date": time.strftime("%Y-%m-%d")}
 
 
+def attempts(proof: Proof, names: list[str], at_once: int) -> Iterator[tuple[str, Result]]:
+    """What became of each case, as they end: `at_once` of them side by side, one that needs another after it."""
+    waiting = list(names)
+    running: dict[concurrent.futures.Future[Result], str] = {}
+    with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+        while waiting or running:
+            before = {*waiting, *running.values()}
+            ready = [name for name in waiting if NEEDS.get(name) not in before]
+            for name in ready[: at_once - len(running)]:
+                waiting.remove(name)
+                running[pool.submit(attempt, proof, name)] = name
+            for done in concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED).done:
+                yield running.pop(done), done.result()
+
+
+def attempt(proof: Proof, name: str) -> Result:
+    began, case = time.perf_counter(), Result()
+    try:
+        case["result"] = CASES[name](proof)
+    except NotRun as error:
+        case["outcome"] = f"not run: {error}"
+    except (RuntimeError, OSError, KeyError, subprocess.CalledProcessError) as error:
+        case["outcome"] = f"**failed**: {type(error).__name__}: {error}"
+    case["seconds"] = round(time.perf_counter() - began, 1)
+    return case
+
+
+def judge(cases: dict[str, Result], steps: int, cpu: bool) -> None:
+    """The outcome of every case that ran to its end. What it is compared with may have come later."""
+    results = {name: case["result"] for name, case in cases.items() if "result" in case}
+    for name, result in results.items():
+        judged = checks(name, result, results, steps, cpu)
+        wrong = [what for what, held in judged.items() if not held]
+        outcome = f"**failed**: {'; '.join(wrong)}" if wrong else "passed"
+        cases[name] |= {"checks": judged, "outcome": outcome}
+
+
 def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("--cases", default=",".join(CASES), help="names with commas (default: all)")
     parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--at-once", type=int, default=1, help="cases that run side by side (default: 1)")
     parser.add_argument("--limit", type=float, default=420, help="seconds that a process may take")
     parser.add_argument("--model", help="a folder or hub id (default: smollm2-135m; with --cpu the bundled policy)")
     parser.add_argument("--cpu", action="store_true")
@@ -531,25 +582,16 @@ def main(words: list[str] | None = None) -> int:
         "asked": same,
         "command": " ".join([parser.prog, *(words or sys.argv[1:])]),
     }
+    wanted = []
     for name in given.cases.split(","):
         if stored["cases"].get(name, {}).get("outcome") == "passed":
             print(f"{name}: passed before, kept", flush=True)
-            continue
-        began = time.perf_counter()
-        case: Result = {}
-        try:
-            case["result"] = result = CASES[name](proof)
-            others = {key: one["result"] for key, one in stored["cases"].items() if "result" in one}
-            case["checks"] = judged = checks(name, result, others, given.steps, given.cpu)
-            wrong = [what for what, held in judged.items() if not held]
-            case["outcome"] = f"**failed**: {'; '.join(wrong)}" if wrong else "passed"
-        except NotRun as error:
-            case["outcome"] = f"not run: {error}"
-        except (RuntimeError, OSError, KeyError, subprocess.CalledProcessError) as error:
-            case["outcome"] = f"**failed**: {type(error).__name__}: {error}"
-        case["seconds"] = round(time.perf_counter() - began, 1)
+        else:
+            wanted.append(name)
+    for name, case in attempts(proof, wanted, given.at_once):
         stored["cases"][name] = case
         stored["cases"] = {key: stored["cases"][key] for key in CASES if key in stored["cases"]}
+        judge(stored["cases"], given.steps, given.cpu)
         place.write_text(json.dumps(stored, indent=1))
         (out / "results.md").write_text(table(stored))
         print(f"{name}: {case['outcome']} ({case['seconds']} s)", flush=True)

@@ -42,7 +42,9 @@ def main(given: dict[str, Any]) -> None:
     if given["options"].get("vllm_mode") == "colocate":
         import trl.generation.vllm_generation as generation
 
-        generation.LLM = functools.partial(generation.LLM, enforce_eager=True)  # no minutes of compilation
+        # No minutes of compilation, and no look at the memory that other cases take meanwhile.
+        given_here = {"enforce_eager": True, "kv_cache_memory_bytes": given["kv_cache"]}
+        generation.LLM = functools.partial(generation.LLM, **given_here)
     task = get_task(given["task"])
     problems = task.problems("train", given["problems"])
     config: Any
