@@ -201,7 +201,7 @@ class Proof:
             paths = [str(HERE), environment.get("PYTHONPATH", "")]
             environment |= {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
             environment |= {"VERL_USE_EXTERNAL_MODULES": "verl_beside_others", "PROVE_CASE": name}
-            environment |= {"RAY_TMPDIR": f"/tmp/prove-{os.getpid()}-{name}"}  # its sockets' names are short of room
+            environment |= {"RAY_TMPDIR": f"/tmp/prove-{os.getpid()}-{name}"}  # a socket's whole name has 107 bytes
         data = self.out / "train.parquet"
         if not data.exists():
             prepare = [self.verl_python, str(ROOT / "recipes/verl/prepare_data.py"), "--task", self.task]

@@ -74,7 +74,7 @@ def main(given: dict[str, Any]) -> None:
             "grad_norm": line["grad_norm"],
             "reward": line["reward"],
             "seconds": seconds,
-            "weight_mean": line.get("credit/weight_mean"),
+            "weight_mean": folder.get(line["step"], {}).get("weight_mean"),
             "solve_seconds": folder.get(line["step"], {}).get("seconds_credit"),
         }
         for line, seconds in zip(lines, timed, strict=True)

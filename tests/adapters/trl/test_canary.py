@@ -106,6 +106,7 @@ OVERRIDDEN = {
     "training_step",
     "train",
     "create_model_card",
+    "log",
 }
 
 
