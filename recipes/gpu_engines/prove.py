@@ -26,10 +26,11 @@ import socket
 import statistics
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,7 @@ class Proof:
     trl_python: str
     verl_python: str
     trl_path: str
+    preparing: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         self.out.mkdir(parents=True, exist_ok=True)
@@ -203,10 +205,11 @@ class Proof:
             environment |= {"VERL_USE_EXTERNAL_MODULES": "verl_beside_others", "PROVE_CASE": name}
             environment |= {"RAY_TMPDIR": f"/tmp/prove-{os.getpid()}-{name}"}  # a socket's whole name has 107 bytes
         data = self.out / "train.parquet"
-        if not data.exists():
-            prepare = [self.verl_python, str(ROOT / "recipes/verl/prepare_data.py"), "--task", self.task]
-            limit = ["--limit", "64"] if self.cpu else []
-            subprocess.run([*prepare, *limit, "--output", str(data)], check=True, capture_output=True)
+        with self.preparing:  # cases that start side by side share the file
+            if not data.exists():
+                prepare = [self.verl_python, str(ROOT / "recipes/verl/prepare_data.py"), "--task", self.task]
+                limit = ["--limit", "64"] if self.cpu else []
+                subprocess.run([*prepare, *limit, "--output", str(data)], check=True, capture_output=True)
         recipe = {"MODEL": model, "STEPS": str(total or self.steps), "TENSOR_PARALLEL": "1", "GPUS": "1"}
         recipe |= {"ROLLOUT": "vllm", "DATA": str(data), "RUNS": str(folder), "DRY_RUN": "1"}
         recipe |= {"CHAT": "0" if self.cpu else "1", "PATH": os.environ["PATH"]}
