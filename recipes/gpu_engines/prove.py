@@ -504,13 +504,13 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
-def machine(cpu: bool) -> Result:
+def machine(cpu: bool, trl_path: str) -> Result:
     import torch
 
-    versions = {}
+    versions: dict[str, str] = {}
     for name in PACKAGES:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            versions[name] = importlib.metadata.version(name)
+        for found in importlib.metadata.distributions(name=name, path=[*filter(None, [trl_path]), *sys.path]):
+            versions.setdefault(name, found.version)
     device = platform.processor() or platform.machine() if cpu else torch.cuda.get_device_name()
     return {"device": device, "cpu": cpu, "versions": versions, "date": time.strftime("%Y-%m-%d")}
 
@@ -581,7 +581,7 @@ def main(words: list[str] | None = None) -> int:
     if stored["cases"] and tuple(stored["asked"]) != same:
         parser.error(f"{place} is of other settings (cpu, steps, model: {stored['asked']}): give another folder")
     stored |= {
-        "machine": machine(given.cpu),
+        "machine": machine(given.cpu, given.trl_path),
         "asked": same,
         "command": " ".join([parser.prog, *(words or sys.argv[1:])]),
     }
