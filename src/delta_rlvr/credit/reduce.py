@@ -18,10 +18,12 @@ class AnotherRankRefused(ValueError):
 
 
 class Reducer:
-    """The collectives the estimator needs. Without a process group each of them is the identity."""
+    """The collectives the estimator needs. Without a process group, or in a group of one, each of them is the identity."""
 
     def __init__(self, process_group: dist.ProcessGroup | None = None, device: torch.device | None = None):
-        self.process_group = process_group
+        # A collective of one rank is a wait for the device all the same.
+        several = process_group is not None and dist.get_world_size(process_group) > 1
+        self.process_group = process_group if several else None
         self.device = device or torch.device("cpu")
 
     @property

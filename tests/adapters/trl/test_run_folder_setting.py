@@ -1,6 +1,7 @@
 """`DeltaTrainerConfig(run_folder=True)`: all that a script needs for a run folder."""
 
 import json
+import time
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,8 @@ from safetensors.torch import load_file
 
 from delta_rlvr.adapters.metrics import PREFIX, TOLD
 from delta_rlvr.adapters.trl import DeltaTrainerConfig
+from delta_rlvr.credit import stream
+from delta_rlvr.credit.diagnostics import diagnose
 from delta_rlvr.report.comparison import comparison
 from delta_rlvr.report.dynamics import panels
 from delta_rlvr.report.groups import group_runs
@@ -72,6 +75,20 @@ def test_trackers_get_six_numbers_or_all_and_the_folder_gets_all(tmp_path, every
     for line, logged in zip(folders[0], every_one, strict=True):
         for key, value in logged.items():
             assert line[key.removeprefix(PREFIX)] == value
+
+
+def test_the_seconds_of_a_solve_leave_out_a_close_look(tmp_path, monkeypatch):
+    diagnosed = []
+
+    def slow(*given):
+        diagnosed.append(time.sleep(1))
+        return diagnose(*given)
+
+    monkeypatch.setattr(stream, "diagnostics", slow)
+    build_real(output_dir=str(tmp_path), rollouts_every=1, **DUE | {"max_steps": 1}).train()
+    (line,) = read_run(tmp_path).metrics
+    assert diagnosed
+    assert line["seconds_credit"] < 1 < line["seconds_step"]
 
 
 def test_it_resumes_in_the_same_folder(tmp_path):

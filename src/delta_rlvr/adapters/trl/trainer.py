@@ -244,6 +244,7 @@ class DeltaTrainer(GRPOTrainer):
         contrast = advantages.masked_fill(rollout.alike, 0.0)
         with self._timed("credit"):
             record = self._weigher.weigh(capture, rollout, contrast)
+        record = self._weigher.diagnosed(capture, rollout, contrast, record)
         values = record.summary()
         if self.method.rule.constant:
             values = {"zero_advantage": values["zero_advantage"]}

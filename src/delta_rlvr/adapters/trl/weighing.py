@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -84,7 +84,32 @@ class Weigher:
 
     def weigh(self, capture: Capture, rollout: BatchFacts, advantages: Float[Tensor, " batch"]) -> CreditRecord:
         """The method's weights. Every rank must call this."""
-        return self._solve(self.method.rule, capture, rollout, advantages, diagnose=rollout.closely)
+        return self._solve(self.method.rule, capture, rollout, advantages)
+
+    def diagnosed(
+        self, capture: Capture, rollout: BatchFacts, advantages: Float[Tensor, " batch"], record: CreditRecord
+    ) -> CreditRecord:
+        """The record with its diagnostics, where somebody looks closely. Every rank must call this.
+
+        The weights are solved for once more, so that the seconds of `weigh` mean the same whether or not anyone looks.
+        """
+        if not rollout.closely:
+            return record
+        looked = self._again(self.method.rule, capture, rollout, advantages, diagnose=True)
+        return replace(record, diagnostics=looked.diagnostics)
+
+    def _again(
+        self,
+        rule: TokenRule,
+        capture: Capture,
+        rollout: BatchFacts,
+        advantages: Float[Tensor, " batch"],
+        diagnose: bool = False,
+    ) -> CreditRecord:
+        """A further solve of a batch: that it is without a contrast was said at the first one."""
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=EMPTY_SIDE.partition("{")[0])
+            return self._solve(rule, capture, rollout, advantages, diagnose)
 
     def _solve(
         self,
@@ -117,15 +142,12 @@ class Weigher:
         """The batch as observers see it. Every rank must call this."""
         others: dict[str, Float[Tensor, " token"]] = {}
         if rollout.closely:
-            with warnings.catch_warnings():
-                # A batch without a contrast is without one for all of them: once said is enough.
-                warnings.filterwarnings("ignore", message=EMPTY_SIDE.partition("{")[0])
-                # Those that can be read from the rows that were stored.
-                others = {
-                    name: self._solve(rule, capture, rollout, advantages).weights
-                    for name, rule in self._others.items()
-                    if capture.stream.reads(rule)
-                }
+            # Those that can be read from the rows that were stored.
+            others = {
+                name: self._again(rule, capture, rollout, advantages).weights
+                for name, rule in self._others.items()
+                if capture.stream.reads(rule)
+            }
         sums = vocabulary_sums(record, capture.tokens[capture.mask], vocabulary)
         if self._accelerator.num_processes > 1:
             sums = self._accelerator.reduce(sums, reduction="sum")

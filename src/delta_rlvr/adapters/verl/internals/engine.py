@@ -16,6 +16,7 @@ from torch.distributed.tensor import DTensor
 from delta_rlvr.adapters.verl.capture import MicroBatch, PassCapture
 from delta_rlvr.adapters.verl.internals.fields import described
 from delta_rlvr.credit import kernels
+from delta_rlvr.credit.reduce import Reducer
 
 
 @contextmanager
@@ -55,7 +56,7 @@ def watched_pass(engine: Any, start: Callable[[], PassCapture]) -> Iterator[None
 def warm_up(engine: Any) -> None:
     """Compile what a solve will run, so that no step waits for it."""
     width = engine.module.config.get_text_config().hidden_size
-    kernels.warm_up(width, engine._autocast_dtype, device_of(engine), ranks=all_actor_ranks(engine) is not None)
+    kernels.warm_up(width, engine._autocast_dtype, device_of(engine), ranks=not Reducer(all_actor_ranks(engine)).alone)
 
 
 def whole_head(engine: Any) -> Tensor:
