@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 
 
 def command_line(*words: object) -> str:
@@ -29,8 +30,19 @@ def counted(number: int, what: str, many: str | None = None) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {many or what + 's'}"
 
 
+def listed(words: Sequence[str]) -> str:
+    """One, two and three."""
+    return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
+
+
 def duration(seconds: float) -> str:
     """4:05, or 1:04:05."""
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
+
+
+def rate_text(rate: float) -> str:
+    """A learning rate as people write it: 5e-6."""
+    digits, _, power = f"{rate:e}".partition("e")
+    return f"{float(digits):g}e{int(power)}"

@@ -16,13 +16,15 @@ from delta_rlvr.cli import main
 from delta_rlvr.commands.compare import show
 from delta_rlvr.evaluate import EvaluationResult
 from delta_rlvr.exit_codes import WorkFailed
+from delta_rlvr.report import write_report
 from delta_rlvr.runs import RunDescription, RunWriter, read_run
 from delta_rlvr.training import compare
 from delta_rlvr.training.compare import conclude
 from delta_rlvr.training.plan import Making, Plan, PlannedRun
 from delta_rlvr.training.progress import Teller
 from delta_rlvr.training.request import RunRequest
-from delta_rlvr.training.tuning import TunedRate, rate_text, tuned_sentence
+from delta_rlvr.training.tuning import TunedRate, tuned_sentence
+from delta_rlvr.words import rate_text
 from report_pages import unpacked
 
 OPTIONS = ["--per_device_train_batch_size", 8, "--num_generations", 4, "--steps", 2, "--save_steps", 2]
@@ -109,7 +111,7 @@ def test_the_table_fits_a_terminal_of_80_columns(tmp_path):
     lines = console.export_text().splitlines()
     row = next(line for line in lines if "my_rules.py:Unlikely │" in line)
     assert "50.0 ± 14.1" in row
-    assert "+5.0 (-10.0, +20.0)" in row
+    assert "+5.0 (-10.0 and +20.0)" in row
     assert "as an interval needs 5 seeds" in " ".join(" ".join(lines).split())
     assert max(len(line) for line in lines if not line.startswith("report: ")) <= 80  # a path is never broken
 
@@ -128,14 +130,16 @@ def test_a_long_name_breaks_after_its_file(tmp_path):
     ] == [["stock_rules.py:", "LateTokens"], ["stock_rules.py:LateTokens"]]
 
 
-def finished_runs(folder, scores):
+def finished_runs(folder, scores, before=None, **settings):
     """Run folders as `compare` leaves them, with given final scores."""
     for method, values in scores.items():
         for seed, accuracy in enumerate(values):
-            description = RunDescription("trl", method, seed, "builtin", "sums", {"output_dir": f"{method}{seed}"})
+            settings = {**settings, "output_dir": f"{method}{seed}"}
+            description = RunDescription("trl", method, seed, "builtin", "sums", settings)
             with RunWriter.create(folder / f"{method}-seed{seed}", description) as writer:
                 spread = {"low": accuracy - 0.03, "high": accuracy + 0.03, "problems": 200, "samples": 4}
-                writer.update(final={"after": {"accuracy": accuracy, **spread}})
+                start = {} if before is None else {"before": {"accuracy": before, **spread}}
+                writer.update(final={**start, "after": {"accuracy": accuracy, **spread}})
 
 
 @pytest.mark.parametrize(
@@ -175,6 +179,26 @@ def test_terminal_file_and_page_give_one_test_and_one_conclusion(tmp_path, score
     assert "%" not in "".join(test["difference"] for test in page["comparison"]["tests"])
 
 
+def test_methods_that_all_broke_lead_terminal_file_and_page(tmp_path):
+    """delta was "behind dapo, p = 0.031" where a learning rate that nobody had tuned had broken both."""
+    broken = {"dapo": [0.2, 0.18, 0.25, 0.14, 0.27, 0.16], "delta": [0.17, 0.14, 0.2, 0.12, 0.15, 0.1]}
+    finished_runs(tmp_path, broken, before=0.331, learning_rate=1e-3)
+    console = Console(record=True, width=400, file=io.StringIO())
+    done = conclude(tmp_path, list(broken), range(6))
+    show(done, console)
+    page = unpacked(tmp_path / "report.html")["page"]
+    lead = (
+        "Every method ended below where it started (33.1 %): the learning rate is probably too high, so this compares how they "
+        "break, not how they learn. Try `--learning-rates 1e-4,2e-4,5e-4`. delta is behind dapo by"
+    )
+    assert done.table.sentence.startswith(lead)
+    assert page["lede"].startswith(lead)
+    assert done.table.sentence in " ".join(console.export_text().split())
+    untuned = "All at one learning rate (1e-3), not tuned: at each method's own best rate the order may differ."
+    assert done.table.sentence.endswith(untuned)
+    assert page["comparison"]["sentence"].endswith(untuned)
+
+
 RATES = {1e-4: [0.5, 0.6], 2e-4: [0.7, 0.4], 4e-4: [0.2, 0.8]}
 
 
@@ -189,12 +213,20 @@ RATES = {1e-4: [0.5, 0.6], 2e-4: [0.7, 0.4], 4e-4: [0.2, 0.8]}
 def test_the_best_rate_and_the_edge_of_the_grid(scores, rate, edge):
     tuned = TunedRate("delta", scores)
     assert (tuned.rate, tuned.edge) == (rate, edge)
-    words = tuned_sentence([tuned], [45, 46])
+    words = tuned_sentence([tuned], [45, 46], "sampled held-out accuracy")
     assert (
-        f"the best of 1e-4, 2e-4, 4e-4 on seeds 45 to 46, which the comparison does not use: delta {rate_text(rate)}."
-        in words
+        "the best of 1e-4, 2e-4, 4e-4 by sampled held-out accuracy on seeds 45 to 46, which the comparison does not use: "
+        f"delta {rate_text(rate)}." in words
     )
-    assert ("a better one may lie beyond it" in words) == bool(edge)
+    assert words.endswith(f"The best rate of every method is the {edge} of the grid: widen it.") == bool(edge)
+
+
+def test_grids_that_ended_too_soon_are_named_once():
+    """The sentence was there once for each method, whatever the edge."""
+    ends = [TunedRate(name, {1e-4: [low], 1e-3: [high]}) for name, low, high in (("a", 2, 1), ("b", 2, 1), ("c", 1, 2))]
+    words = tuned_sentence(ends, [45], "sampled held-out accuracy")
+    assert "The best rate of a and b is the lowest of the grid: widen it. The best rate of c is the highest of" in words
+    assert tuned_sentence(ends[:2], [45], "accuracy").count("widen it") == 1
 
 
 def test_every_method_at_its_own_rate(tmp_path):
@@ -239,12 +271,18 @@ def test_every_method_at_its_own_rate(tmp_path):
             .values()
         ]
         assert row["pass_at"] == pytest.approx(statistics.fmean(passed))
-        assert (
-            f"{method}: greedy {100 * row['greedy']:.1f} %, pass@2 {100 * row['pass_at']:.1f} %"
-            in page["comparison"]["note"]
-        )
-        assert f"{method} {best}" in page["comparison"]["note"]
+        shown = next(cells for cells in page["comparison"]["beside"]["rows"] if cells[0] == method)
+        assert shown[1:6:2] == [best, f"{100 * row['greedy']:.1f}", f"{100 * row['pass_at']:.1f}"]
+        assert f"{method} {best}" in page["comparison"]["sentence"]
     assert stored["tuned"] in told
+    assert "Chosen on 1 seed: `--tuning-seeds 3` is safer." in stored["tuned"]
+    assert "not tuned" not in stored["sentence"] + page["comparison"]["sentence"]
+    # A page that is made again says the same.
+    write_report([folder], tmp_path / "again.html")
+    again = unpacked(tmp_path / "again.html")["page"]["comparison"]
+    assert [again[part] for part in ("sentence", "beside")] == [
+        page["comparison"][part] for part in ("sentence", "beside")
+    ]
     again = run(*given, *OPTIONS, "--pass-at", 2, log=tmp_path / "again.txt")
     assert again.count("is finished: kept") == 8
     assert json.loads((folder / "comparison.json").read_text()) == stored

@@ -113,14 +113,14 @@ def test_few_pairs_show_their_differences_and_no_interval():
     few = seed_table(by_seed(dapo=DAPO[:4], delta=DELTA[:4]))
     (row,) = few.rows[1:]
     # By hand: 6, 5, 8 and 3 points, 5.5 on average.
-    assert few.gap(row) == "+5.5 (+6.0, +5.0, +8.0, +3.0)"
+    assert few.gap(row) == "+5.5 (+6.0, +5.0, +8.0 and +3.0)"
     assert row.difference.level == 0
     assert few.gap_name == "one number per seed, as an interval needs 5 seeds"
     enough = seed_table(by_seed(dapo=DAPO[:5], delta=DELTA[:5]))
     assert " to " in enough.gap(enough.rows[1])
     assert enough.gap_name == "95 % interval"
     mixed = seed_table(by_seed(dapo=DAPO, delta=DELTA, grpo=GRPO[:2]))
-    assert mixed.gap(mixed.rows[2]) == "+0.0 (-1.0, +1.0)"
+    assert mixed.gap(mixed.rows[2]) == "+0.0 (-1.0 and +1.0)"
     assert mixed.gap_name == "95 % interval, or one number per seed, as an interval needs 5 seeds"
     # Without pairs there is nothing to show one by one.
     apart = seed_table(by_seed(dapo=DAPO[:4]) | by_seed(9, delta=DELTA))
@@ -190,6 +190,30 @@ def test_the_start_that_all_runs_share(starts, words):
     sentence = seed_table(by_seed(dapo=DAPO[:2], delta=DELTA[:2]), starts=starts).sentence
     assert words in sentence
     assert ("started" in sentence) == ("started" in words)
+
+
+@pytest.mark.parametrize(
+    ("start", "lower", "broken"),
+    [
+        (0.75, 0.2, True),
+        (0.57, 0.0, False),  # above delta's 56.0 %, by less than a tenth
+        (0.75, -0.2, False),  # delta gained
+        (0.45, 0.3, False),  # dapo gained
+    ],
+)
+def test_methods_that_all_lost_compare_how_they_break(start, lower, broken):
+    scores = by_seed(dapo=DAPO, delta=[one - lower for one in DELTA])
+    told = seed_table(scores, starts=[start], rates=[2e-5]).sentence
+    assert told.startswith(f"Every method ended below where it started ({100 * start:.1f} %)") == broken
+    assert ("Try `--learning-rates 2e-6,4e-6,1e-5`." in told) == broken
+    assert "All at one learning rate (2e-5), not tuned:" in told
+    # Chosen rates, or several: neither sentence names one.
+    chosen = seed_table(scores, starts=[start], rates=[None]).sentence
+    assert "Try" not in chosen
+    assert "tuned" not in chosen
+    # Seeds that lie far apart may lie around the start.
+    wide = seed_table(by_seed(dapo=[0.1, 0.7], delta=[0.1, 0.7]), starts=[0.5]).verdict
+    assert wide.startswith("Cannot tell")
 
 
 def test_few_problems_are_named_beside_few_seeds():

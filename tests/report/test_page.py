@@ -456,7 +456,7 @@ def test_runs_without_a_held_out_score_are_compared_by_reward(browser, make_run,
     with opened(browser, write_report(runs, tmp_path / "report.html")) as page:
         shown = page.locator("#comparison .verdict-and-scores .forest")
         headings = [text.partition("CSV")[0] for text in shown.locator("th[scope=col]").all_text_contents()]
-        assert headings[:3] == ["Run", "●\N{NO-BREAK SPACE}Mean reward", "Seeds 0, 1"]
+        assert headings[:3] == ["Method", "●\N{NO-BREAK SPACE}Mean reward", "Seeds 0, 1"]
         rewards = [np.mean(read_run(run).series("reward")[1]) for run in runs]
         means = [spoken(text) for text in shown.locator("tbody td:nth-child(2)").all_text_contents()]
         assert means == pytest.approx([np.mean(rewards[:2]), np.mean(rewards[2:])], rel=FOUR_DIGITS)

@@ -90,7 +90,7 @@ class TestComparison:
         # In the order of the seeds, as the differences are, and not of the scores or of the runs that were given.
         assert (first["seeds"], first["each"]) == ([0, 1], [0.62, 0.60])
         assert first["interval"] == "an interval needs 5 seeds"
-        assert result["tests"][0]["difference"] == "-9.5 (-12.0, -7.0)"
+        assert result["tests"][0]["difference"] == "-9.5 (-12.0 and -7.0)"
         assert result["gap"] == "one number per seed, as an interval needs 5 seeds"
 
     def test_other_seeds_are_compared_without_pairs(self, tmp_path):
@@ -139,6 +139,12 @@ class TestComparison:
         result = comparison(runs, group_runs(runs))
         assert words in result["verdict"]
         assert result["tests"] == []
+
+    def test_runs_of_different_length_are_compared_with_a_warning(self, tmp_path):
+        runs = [bare_run(tmp_path / method, method=method, after=0.5) for method in ("dapo", "delta")]
+        for run, steps in zip(runs, (2, 3), strict=True):
+            run.info["steps"] = steps
+        assert comparison(runs, group_runs(runs))["verdict"].endswith(" different lengths (2 and 3 steps).")
 
     def test_runs_without_a_score_are_named(self, tmp_path):
         runs = [
@@ -204,7 +210,7 @@ class TestComparison:
         )
         assert len(others) == 3
         # Paired by seed: 0.40 - 0.20 and 0.45 - 0.30.
-        assert result["tests"][0]["difference"] == "+0.175 (+0.200, +0.150)"
+        assert result["tests"][0]["difference"] == "+0.175 (+0.200 and +0.150)"
 
     def test_an_evaluation_in_the_run_folder_is_its_held_out_score(self, tmp_path):
         runs = [bare_run(tmp_path / m, method=m, rewards=(0.5,)) for m in ("dapo", "delta")]

@@ -15,7 +15,6 @@ from delta_rlvr.evaluate.seeds import SeedTable, mean_text, p_text
 from delta_rlvr.terminal import say
 from delta_rlvr.training.compare import ComparedRuns, compare
 from delta_rlvr.training.plan import Plan
-from delta_rlvr.training.tuning import rate_text
 from delta_rlvr.words import comma_list, command_line
 
 
@@ -90,8 +89,8 @@ def _rates(text: str) -> list[float]:
 def show(done: ComparedRuns, console: Console) -> None:
     """The tables, the conclusion, and where the report is."""
     console.print(_table(done.table, done.title, console))
-    if any(row.greedy is not None or row.best is not None for row in done.further):
-        console.print(_further(done))
+    if done.beside:
+        console.print(_beside(**done.beside))
     for sentence in filter(None, (done.tuned, done.table.sentence)):
         console.print(sentence, markup=False, highlight=False)
     say(console, f"report: {done.report}")
@@ -120,29 +119,13 @@ def _table(compared: SeedTable, title: str, console: Console) -> Table:
     return table
 
 
-def _further(done: ComparedRuns) -> Table:
+def _beside(title: str, rows: list[list[str]], caption: str) -> Table:
     """Greedy beside sampled, pass@k and entropy."""
-    unit = done.table.unit
-    pass_at = f"pass@{done.pass_at}"
-    table = Table(
-        title=f"sampled and greedy {unit.score}, means over seeds",
-        caption="difference: of the greedy score; entropy: nats per token over the last steps of training",
-        title_justify="left",
-        caption_justify="left",
-    )
-    table.add_column("method", overflow="fold")
-    for heading in ("rate", "sampled", "greedy", "difference", pass_at, "entropy"):
+    table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
+    headings, *lines = rows
+    table.add_column(headings[0], overflow="fold")
+    for heading in headings[1:]:
         table.add_column(heading, justify="right", no_wrap=True)
-    if any(row.best is not None for row in done.further):
-        table.add_column("best", justify="right", no_wrap=True)
-        table.caption = f"{table.caption}; best: of the scores during training"
-
-    def shown(value: float | None) -> str:
-        return "-" if value is None else unit.plain(value)
-
-    for row in done.further:
-        rate = "-" if row.learning_rate is None else rate_text(row.learning_rate)
-        entropy = "-" if row.entropy is None else f"{row.entropy:.2f}"
-        scores = (shown(row.sampled), shown(row.greedy), row.greedy_gap, shown(row.pass_at))
-        table.add_row(row.method, rate, *scores, entropy, *[shown(row.best)] * (len(table.columns) - 7))
+    for line in lines:
+        table.add_row(*line)
     return table

@@ -27,7 +27,7 @@ from delta_rlvr.evaluate.significance import (
     sign_flip_test,
 )
 from delta_rlvr.score_units import POINTS, ScoreUnit
-from delta_rlvr.words import counted
+from delta_rlvr.words import counted, listed, rate_text
 
 SeedScores = Mapping[Any, float]
 """A score by training seed, or by task and seed."""
@@ -134,6 +134,8 @@ class SeedTable:
     """What else is to be said of the scores."""
     start: float | None = None
     """The score before training, where all runs have the same."""
+    rate: float | None = None
+    """The learning rate, where all runs have the same and nobody chose it by their scores."""
 
     def p(self, row: SeedComparison) -> float | None:
         """The p-value of the test that decides, as it is."""
@@ -149,7 +151,7 @@ class SeedTable:
 
     def gap(self, row: SeedComparison) -> str:
         """The difference to the baseline, in points, with what `gap_name` says in brackets."""
-        each = ", ".join(self.unit.signed(difference) for difference in self.few.get(row.method, ()))
+        each = listed([self.unit.signed(difference) for difference in self.few.get(row.method, ())])
         return gap_text(row.difference, self.unit) + (f" ({each})" if each else "")
 
     @property
@@ -172,7 +174,25 @@ class SeedTable:
 
     @property
     def verdict(self) -> str:
-        """Which methods are ahead or behind; or how many seeds would tell."""
+        """Which methods are ahead or behind, or how many seeds would tell; before it, whether all of them broke."""
+        return " ".join(filter(None, [self._broken, self._apart]))
+
+    @property
+    def _broken(self) -> str | None:
+        """A sentence where every method lost clearly: a tenth of the score, and more than seeds differ by."""
+        start = self.start
+        if start is None or any(row.mean + max(2 * (row.sd or 0), abs(start) / 10) >= start for row in self.rows):
+            return None
+        lower = (
+            f" Try `--learning-rates {','.join(rate_text(self.rate / by) for by in (10, 5, 2))}`." if self.rate else ""
+        )
+        return (
+            f"Every method ended below where it started ({self.unit.shown(start)}): the learning rate is probably too high, so this "
+            f"compares how they break, not how they learn.{lower}"
+        )
+
+    @property
+    def _apart(self) -> str:
         baseline, *others = self.rows
         apart = [row for row in others if is_significant(self.p_adjusted(row))]
         alike = [row for row in others if row not in apart]
@@ -212,7 +232,12 @@ class SeedTable:
         test = too_few or f"Test: {self.test_name}, two-sided, at the 5 % level after Holm's correction."
         untested = [row.method for row in self.rows[1:] if self.p(row) is None]
         rest = f"Too few seeds for a test: {', '.join(untested)}." if untested and not too_few else None
-        return " ".join(filter(None, [test, rest, self.note]))
+        untuned = (
+            f"All at one learning rate ({rate_text(self.rate)}), not tuned: at each method's own best rate the order may differ."
+            if self.rate
+            else None
+        )
+        return " ".join(filter(None, [test, rest, untuned, self.note]))
 
 
 MANY_SEEDS = 100
@@ -281,10 +306,11 @@ def seed_table(
     unit: ScoreUnit = POINTS,
     note: str | None = None,
     starts: Iterable[float | None] = (),
+    rates: Iterable[float | None] = (),
 ) -> SeedTable:
-    """Every method against the first. `note` ends what is said of them; `starts`: the score of each run before training."""
-    distinct = set(starts)
-    start = distinct.pop() if len(distinct) == 1 else None
+    """Every method against the first. `note` ends what is said of them; `starts`: the score of each run before training; `rates`: the
+    learning rate of each run, where none was tuned."""
+    start, rate = (each.pop() if len(each) == 1 else None for each in (set(starts), set(rates)))
     baseline, base = next(iter(scores.items()))
     same_seeds = all(own.keys() == base.keys() for own in scores.values())
     rows, few = [], {}
@@ -297,7 +323,7 @@ def seed_table(
             why = f"fewer than {INTERVAL_SEEDS} seeds: no interval"
             row = replace(row, difference=Interval(gap, gap, gap, 0.0, 0, why))
         rows.append(row)
-    return SeedTable(rows, "paired" if same_seeds else "unpaired", few, unit, note, start)
+    return SeedTable(rows, "paired" if same_seeds else "unpaired", few, unit, note, start, rate)
 
 
 def mean_over_seeds(values: Sequence[float]) -> Interval:

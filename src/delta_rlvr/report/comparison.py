@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,10 +14,10 @@ from delta_rlvr.evaluate.seeds import INTERVAL_SEEDS, SeedTable, few_problems, p
 from delta_rlvr.files import is_number
 from delta_rlvr.report.groups import RunGroup, run_labels, settings_by_group
 from delta_rlvr.runs import RunReader
-from delta_rlvr.runs.layout import EVALUATIONS
+from delta_rlvr.runs.layout import COMPARISON, EVALUATIONS
 from delta_rlvr.score_units import POINTS, REWARD, ScoreUnit, score_unit
 from delta_rlvr.specs import shown_spec
-from delta_rlvr.words import command_line
+from delta_rlvr.words import command_line, listed
 
 # Rows that the page shows of one evaluation.
 FACTS = 80
@@ -44,7 +45,11 @@ def comparison(runs: Sequence[RunReader], groups: Sequence[RunGroup]) -> dict[st
     units = [unit if steps or len(asked) == 1 else score_unit(each) for each in own]
     rough = [few for few in map(_few_problems, runs, scores) if few]
     starts = [(score["before"] or {}).get("accuracy") for score in scores if score["after"]]
-    compared = seed_table(by_group, unit, rough[0] if rough else None, starts) if comparable else None
+    stored = _stored(runs)
+    rates = [
+        rate if "tuned" not in stored and is_number(rate := _setting(run, "learning_rate")) else None for run in runs
+    ]
+    compared = seed_table(by_group, unit, rough[0] if rough else None, starts, rates) if comparable else None
     labels = run_labels(runs)
     differing, agreeing = settings_by_group(runs, groups)
     return {
@@ -64,8 +69,10 @@ def comparison(runs: Sequence[RunReader], groups: Sequence[RunGroup]) -> dict[st
         "gap": compared.gap_name if compared else None,
         "reward_steps": steps,
         "unit": _shown(unit),
-        "verdict": _verdict(by_group, compared, steps, scores, asked, unit, _change(runs)),
-        "sentence": _basis(compared, steps, labels, scores),
+        "verdict": _verdict(by_group, compared, steps, scores, asked, unit, _change(runs))
+        + ("" if steps else _lengths(runs)),
+        "sentence": " ".join(filter(None, [_basis(compared, steps, labels, scores), stored.get("tuned")])),
+        "beside": stored.get("beside"),
         "how_to_score": _how_to_score(runs) if steps else None,
         "differing": differing,
         "agreeing": agreeing,
@@ -81,11 +88,34 @@ def _asked(runs: Sequence[RunReader]) -> list[str]:
     """What the runs were asked and judged by: scores of different tasks or rewards are different things."""
     kinds = {}
     for run in runs:
-        settings = run.info.get("settings")
-        reward = settings.get("reward") if isinstance(settings, dict) else None
+        reward = _setting(run, "reward")
         task = str(run.info.get("task") or "an unknown task")
         kinds[task, reward] = f"{task.partition('?')[0]} judged by {reward}" if reward else shown_spec(task)
     return list(kinds.values())
+
+
+def _stored(runs: Sequence[RunReader]) -> dict[str, Any]:
+    """What `delta-rlvr compare` concluded of exactly these runs."""
+    try:
+        (folder,) = {run.path.parent for run in runs}
+        stored = json.loads((folder / COMPARISON).read_text(encoding="utf-8"))
+        meant = {(method, seed) for method in stored["scores"] for seed in stored["seeds"]}
+        return stored if meant == {(run.info.get("method"), run.info.get("seed")) for run in runs} else {}
+    except (OSError, *_NOT_A_RESULT):
+        return {}
+
+
+def _lengths(runs: Sequence[RunReader]) -> str:
+    """A warning where held-out scores are compared of runs that did not train for equally long."""
+    lengths = sorted({run.info["steps"] for run in runs if is_number(run.info.get("steps"))})
+    return (
+        "" if len(lengths) < 2 else f" The runs have different lengths ({listed([str(one) for one in lengths])} steps)."
+    )
+
+
+def _setting(run: RunReader, name: str) -> Any:
+    settings = run.info.get("settings")
+    return settings.get(name) if isinstance(settings, dict) else None
 
 
 def _verdict(
@@ -126,15 +156,13 @@ def _steps(steps: int) -> str:
 
 def _own_reward(run: RunReader, score: Mapping[str, Any]) -> bool:
     """Whether a custom reward judged: what the run says of itself, or what its scores say."""
-    settings = run.info.get("settings")
-    own = settings.get("reward") if isinstance(settings, dict) else None
-    return bool(own) or any(score[when] and score[when]["own_reward"] for when in ("before", "after"))
+    return bool(_setting(run, "reward")) or any(
+        score[when] and score[when]["own_reward"] for when in ("before", "after")
+    )
 
 
 def _few_problems(run: RunReader, score: Mapping[str, Any]) -> str | None:
-    settings = run.info.get("settings")
-    wanted = settings.get("eval_problems") if isinstance(settings, dict) else None
-    return few_problems(score["after"]["problems"], wanted) if score["after"] else None
+    return few_problems(score["after"]["problems"], _setting(run, "eval_problems")) if score["after"] else None
 
 
 def _scores(run: RunReader) -> dict[str, Any]:

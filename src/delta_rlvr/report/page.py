@@ -69,14 +69,13 @@ def write_report(
     *,
     title: str | None = None,
     lede: str | None = None,
-    note: str | None = None,
     sections: Sequence[str] = SECTIONS,
     megabytes: float = TOKEN_MEGABYTES,
     shade_by: Sequence[str] = (),
 ) -> Path:
     """Write the page of one or more run folders, or folders of runs, by default into the first of them. `megabytes` bounds the token
-    view of all runs together; `lede` is the sentence under the title, by default the verdict; `note` stands under the scores;
-    `shade_by` names methods whose weights the token view can show too."""
+    view of all runs together; `lede` is the sentence under the title, by default the verdict; `shade_by` names
+    methods whose weights the token view can show too."""
     if not run_paths:
         raise ValueError("give at least one run folder")
     if not 0 < megabytes < math.inf:
@@ -92,7 +91,6 @@ def write_report(
     model, blocks = _page_model(runs, int(megabytes * 1e6 / len(runs)), shade_by)
     order = sorted(SECTIONS, key=lambda section: len(runs) > 1 and section != "comparison")
     model["sections"] = [each for each in order if each in sections and _holds(model, each)]
-    model["comparison"]["note"] = note
     model |= {"title": title or _title(runs), "lede": lede or model["comparison"]["verdict"]}
     target = Path(output or Path(run_paths[0]) / "report.html")
     with atomic(target) as file:

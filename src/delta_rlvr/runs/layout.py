@@ -21,6 +21,8 @@ MODEL = "model"
 """The folder of the weights after the last step."""
 CONTENT = "_sha256"
 """How the settings end that say what lies in a file which another setting names."""
+COMPARISON = "comparison.json"
+"""What `delta-rlvr compare` concludes, beside the folders of its runs."""
 PROXY_AGREEMENT = "proxy_agreement.json"
 
 # Arrays of a rollout with one entry per valid response token.

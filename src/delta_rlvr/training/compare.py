@@ -17,7 +17,7 @@ from delta_rlvr.files import write_json
 from delta_rlvr.objectives import get_method
 from delta_rlvr.report import write_report
 from delta_rlvr.runs import read_run
-from delta_rlvr.runs.layout import EVALUATIONS
+from delta_rlvr.runs.layout import COMPARISON, EVALUATIONS
 from delta_rlvr.score_units import ScoreUnit, score_unit
 from delta_rlvr.tasks.custom_reward import custom_function
 from delta_rlvr.terminal import say
@@ -25,7 +25,7 @@ from delta_rlvr.training.plan import Making, Plan, folder_name, place_of, runs_a
 from delta_rlvr.training.progress import Teller
 from delta_rlvr.training.request import RunRequest
 from delta_rlvr.training.tuning import TunedRate, check_rates, tuned_sentence
-from delta_rlvr.words import counted
+from delta_rlvr.words import counted, rate_text
 
 ENTROPY_STEPS = 10
 """A run's entropy at its end is the mean over so many last steps."""
@@ -63,6 +63,29 @@ class ComparedRuns:
     """The k of the pass@k among these."""
     tuned: str | None = None
     """What was tuned, and how; None where nothing was."""
+
+    @property
+    def beside(self) -> dict[str, Any] | None:
+        """`further` as texts, for terminal and page; None where there is nothing beside the score that decides."""
+        if all(row.greedy is None and row.best is None for row in self.further):
+            return None
+        unit = self.table.unit
+        caption = "difference: of the greedy score; entropy: nats per token over the last steps of training"
+        rows = [["method", "rate", "sampled", "greedy", "difference", f"pass@{self.pass_at}", "entropy"]]
+        for row in self.further:
+            rate = "-" if row.learning_rate is None else rate_text(row.learning_rate)
+            sampled, greedy, passed = (
+                "-" if one is None else unit.plain(one) for one in (row.sampled, row.greedy, row.pass_at)
+            )
+            entropy = "-" if row.entropy is None else f"{row.entropy:.2f}"
+            rows.append([row.method, rate, sampled, greedy, row.greedy_gap, passed, entropy])
+        if any(row.best is not None for row in self.further):
+            caption += "; best: of the scores during training"
+            rows[0].append("best")
+            for shown, row in zip(rows[1:], self.further, strict=True):
+                shown.append("-" if row.best is None else unit.plain(row.best))
+        scale = ", in %" if unit.sign else ""
+        return {"title": f"sampled and greedy {unit.score}{scale}, means over seeds", "rows": rows, "caption": caption}
 
 
 def compare(
@@ -146,7 +169,12 @@ def compare(
     making = Making(plan, teller, without_signal, ask)
     making.all(plan.tuning, at_a_time)
     tuned = [plan.tuned(name) for name in (methods if rates else ())]
-    words = tuned_sentence(tuned, spare) if tuned else None
+    way = "greedy" if options.eval_temperature == 0 else "sampled"
+    words = (
+        tuned_sentence(tuned, spare, f"{way} held-out {score_unit(custom_function(options.reward)).score}")
+        if tuned
+        else None
+    )
     if words:
         say(console, words)
     making.all(plan.compared, at_a_time)
@@ -199,11 +227,14 @@ def conclude(
     asked = f", {counted(problems, 'problem')} each" if problems else ""
     unit = score_unit(custom_function(settings.get("reward")))
     starts = [(info["final"].get("before") or {}).get("accuracy") for info in infos.values()]
-    compared = seed_table(scores, unit, few_problems(problems, settings.get("eval_problems")), starts)
+    rates = [None if tuned else (info.get("settings") or {}).get("learning_rate") for info in infos.values()]
+    compared = seed_table(scores, unit, few_problems(problems, settings.get("eval_problems")), starts, rates)
     title = (
         f"held-out {unit.score} after training{', in %' if unit.sign else ''} ({counted(len(seeds), 'seed')}{asked})"
     )
     further = _further(places, infos, unit, pass_at)
+    page = folder / "report.html"
+    done = ComparedRuns(folder, compared, title, page, further, pass_at, words)
     stored = {
         "seeds": list(seeds),
         "scores": {method: list(by_seed.values()) for method, by_seed in scores.items()},
@@ -213,11 +244,12 @@ def conclude(
         "sentence": compared.sentence,
         "further": [asdict(row) for row in further],
         "pass_at": pass_at,
+        "beside": done.beside,
         **({"tuning": {one.method: one.as_dict() for one in tuned}, "tuned": words} if tuned else {}),
     }
-    write_json(folder / "comparison.json", stored)
-    page = write_report([*infos], folder / "report.html", note=_beside(further, pass_at, words))
-    return ComparedRuns(folder, compared, title, page, further, pass_at, words)
+    write_json(folder / COMPARISON, stored)
+    write_report([*infos], page)
+    return done
 
 
 def _further(
@@ -268,15 +300,3 @@ def _pass_at(place: Path, k: int) -> float | None:
 def _last_entropy(place: Path) -> float | None:
     values = read_run(place).series("entropy")[1][-ENTROPY_STEPS:]
     return statistics.fmean(values) if values else None
-
-
-def _beside(further: Sequence[Further], pass_at: int | None, words: str | None) -> str | None:
-    """For the page: what was tuned, and the scores beside the one that decides."""
-    shown = []
-    for row in further:
-        parts = [f"greedy {100 * row.greedy:.1f} %"] if row.greedy is not None else []
-        parts += [f"pass@{pass_at} {100 * row.pass_at:.1f} %"] if row.pass_at is not None else []
-        parts += [f"entropy {row.entropy:.2f}"] if row.entropy is not None else []
-        shown += [f"{row.method}: {', '.join(parts)}"] if parts else []
-    ends = f"At the end, {'; '.join(shown)}." if shown else None
-    return " ".join(filter(None, [words, ends])) or None

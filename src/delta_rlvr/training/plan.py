@@ -29,8 +29,8 @@ from delta_rlvr.training.progress import Teller
 from delta_rlvr.training.request import RunRequest, difference_text, differing, run_settings
 from delta_rlvr.training.resuming import request_words
 from delta_rlvr.training.session import train
-from delta_rlvr.training.tuning import TunedRate, rate_text
-from delta_rlvr.words import counted, duration
+from delta_rlvr.training.tuning import TunedRate
+from delta_rlvr.words import counted, duration, rate_text
 from rlvr_graders.workers import usable_cores
 
 # Settings that may differ between a finished run that is kept and the comparison it is kept for.

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from delta_rlvr.words import listed, rate_text
+
 
 @dataclass(frozen=True)
 class TunedRate:
@@ -44,21 +46,16 @@ def check_rates(rates: Sequence[float]) -> list[float]:
     return sorted(map(float, rates))
 
 
-def rate_text(rate: float) -> str:
-    """As people write it: 5e-6."""
-    digits, _, power = f"{rate:e}".partition("e")
-    return f"{float(digits):g}e{int(power)}"
-
-
-def tuned_sentence(tuned: Sequence[TunedRate], seeds: Sequence[int]) -> str:
-    """What was tuned, on what, and whether the grid was wide enough."""
+def tuned_sentence(tuned: Sequence[TunedRate], seeds: Sequence[int], score: str) -> str:
+    """What was tuned, by which score and on what, and whether seeds and grid were enough."""
     grid = ", ".join(rate_text(rate) for rate in sorted(tuned[0].scores))
     rates = ", ".join(f"{one.method} {rate_text(one.rate)}" for one in tuned)
     on = f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {seeds[0]} to {seeds[-1]}"
-    words = f"Learning rate of each method, the best of {grid} on {on}, which the comparison does not use: {rates}."
-    for one in tuned:
-        if one.edge:
-            words += (
-                f" {one.method}'s is the {one.edge} of the grid, so a better one may lie beyond it: widen the grid."
-            )
+    words = f"Learning rate of each method, the best of {grid} by {score} on {on}, which the comparison does not use: {rates}."
+    if len(seeds) == 1:
+        words += " Chosen on 1 seed: `--tuning-seeds 3` is safer."
+    for edge in ("lowest", "highest"):
+        if names := [one.method for one in tuned if one.edge == edge]:
+            whose = "every method" if len(names) == len(tuned) else listed(names)
+            words += f" The best rate of {whose} is the {edge} of the grid: widen it."
     return words

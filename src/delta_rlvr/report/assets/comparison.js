@@ -23,8 +23,7 @@ function comparisonView(root, model) {
   const spread = ({ scored, each, seeds }) => (scored === 1 ? overProblems : each.length ? (seeds.every(Number.isInteger) ? `Seeds ${seeds.join(", ")}` : "Each seed") : "95 % interval over seeds");
   const over = [...new Set(comparison.groups.filter(({ scored }) => scored).map(spread))].filter(Boolean).join(", or ");
   root.append(el("div", { className: "verdict-and-scores" },
-    runs.length > 1 ? el("p", { className: "verdict" }, visible(comparison.sentence)) : null, scored ? forests(rows, over, rewards) : null));
-  if (comparison.note) root.append(el("p", { className: "note" }, visible(comparison.note)));
+    runs.length > 1 ? el("p", { className: "verdict" }, ...coded(comparison.sentence)) : null, scored ? forests(rows, over, rewards, comparison.beside) : null));
   if (comparison.how_to_score) root.append(el("p", {}, ...coded(comparison.how_to_score.words)), el("pre", { tabIndex: 0 }, el("code", {}, comparison.how_to_score.commands.split("\n").map(visible).join("\n"))));
   const folds = el("div", { className: "folds" });
   if (scored && grouped) folds.append(fold("Every run", forests(groups.flatMap((group, place) => group.members.map((member) => ({ ...comparison.runs[member], place }))), overProblems, rewards)));
@@ -37,9 +36,18 @@ function comparisonView(root, model) {
 const fold = (title, ...content) => el("details", { className: "more" }, el("summary", {}, visible(title)), ...content);
 
 /** A table for each unit among the rows: shares of right answers and mean rewards have neither a heading nor a scale in common. */
-function forests(rows, spread, rewards) {
+function forests(rows, spread, rewards, beside) {
   const units = new Map(rows.map(({ unit }) => [unit.sign, unit]));
-  return el("div", { className: "scores" }, ...[...units.values()].map((unit) => forest(rows.filter((row) => row.unit.sign === unit.sign), spread, rewards, unit)));
+  return el("div", { className: "scores" }, ...[...units.values()].map((unit) => forest(rows.filter((row) => row.unit.sign === unit.sign), spread, rewards, unit)),
+    beside ? besideTable(beside) : null);
+}
+
+/** The scores beside the one that decides, in the terminal's words. */
+function besideTable({ title, rows: [headings, ...rows], caption }) {
+  return el("div", { className: "table-holder wide", tabIndex: 0, role: "region", "aria-label": capital(title) }, el("table", {},
+    el("caption", {}, `${capital(title)}. ${capital(caption)}.`),
+    el("thead", {}, el("tr", {}, ...headings.map((name) => el("th", { scope: "col" }, name)))),
+    el("tbody", {}, ...rows.map(([method, ...values]) => el("tr", {}, el("th", { scope: "row" }, ...breakable(method)), ...values.map((value) => el("td", {}, value)))))));
 }
 
 /** Rows of scores: hollow dot before, full dot and interval (or a small dot per seed) after. `spread`: what the column of the spread holds;
@@ -54,7 +62,7 @@ function forest(rows, spread, rewards, unit) {
   const high = Math.min(unit.sign && scores.every((score) => score <= 1) ? 1 : Infinity, Math.max(...scores) + pad);
   const x = (value) => `${(100 * (Math.max(low, Math.min(high, value)) - low)) / (high - low)}%`;
   const table = el("table", { className: "forest" }, el("thead", {}, el("tr", {},
-    ...["Run", ...(rewards ? ["●\u00a0Mean reward"] : unit.sign ? ["○\u00a0Before", "●\u00a0After"] : ["○\u00a0Mean reward before", "●\u00a0After"])].map((name) => el("th", { scope: "col" }, name)),
+    ...[rows.some(({ note }) => note) ? "Method" : "Run", ...(rewards ? ["●\u00a0Mean reward"] : unit.sign ? ["○\u00a0Before", "●\u00a0After"] : ["○\u00a0Mean reward before", "●\u00a0After"])].map((name) => el("th", { scope: "col" }, name)),
     el("th", { scope: "col", className: "spread" }, spread), el("th", { scope: "col" }))));
   const body = el("tbody");
   for (const row of rows) {
