@@ -32,10 +32,7 @@ _SCRIPTS = (
     *("dom.js", "choice.js", "csv.js", "shading.js", "response.js", "search.js", "tokens.js", "clouds.js"),
     *("charts.js", "weights.js", "dynamics.js", "comparison.js", "discriminator.js", "main.js"),
 )
-_INFO = (
-    *("engine", "method", "seed", "status", "started", "updated", "steps", "steps_planned"),
-    *("model", "explained"),
-)
+_INFO = (*("engine", "method", "seed", "status", "started", "updated", "steps", "steps_planned", "explained"),)
 """What the page says of a run."""
 _STYLES = ("vendor/uplot-1.6.32.min.css", "page.css", "tokens.css", "sections.css")
 _PLOTS = "vendor/uplot-1.6.32.min.js"
@@ -155,7 +152,7 @@ def _page_model(runs: list[RunReader], limit: int, methods: Sequence[str]) -> tu
                 "name": run.path.resolve().name,
                 "label": label,
                 "group": next(number for number, group in enumerate(groups) if place in group.members),
-                "info": {**{key: run.info.get(key) for key in _INFO}, "task": _task(run)},
+                "info": {**{key: run.info.get(key) for key in _INFO}, "model": _model(run), "task": _task(run)},
                 "metrics": columns(run, shown, curve_points),
                 "notes": notes(run),
                 "clouds": clouds(run.tokens, types) if run.tokens is not None else None,
@@ -184,6 +181,12 @@ def _agreement(run: RunReader) -> dict[str, Any] | None:
         run.problems.append("proxy_agreement.json has no proxies that can be shown")
         return None
     return run.proxy_agreement
+
+
+def _model(run: RunReader) -> str | None:
+    """Of a model in a folder, the folder's name."""
+    model = run.info.get("model")
+    return model and (Path(str(model)).name if Path(str(model)).is_absolute() else str(model))
 
 
 def _task(run: RunReader) -> str | None:

@@ -249,7 +249,7 @@ def check_is_free(folder: Path) -> None:
     if held and not ended_before_its_first_step(folder):
         advice = "resume it, give another folder, or delete it"
         if not any(folder.glob("checkpoint-*")):
-            advice = "it has no checkpoint, so delete it, or give another folder (`delta-rlvr train --resume` starts its runs again)"
+            advice = "it has no checkpoint, so delete it, or give another folder"
         raise RunFolderError(f"{folder} holds a run already ({', '.join(held)}): {advice}")
 
 

@@ -1,6 +1,7 @@
 """`DeltaTrainerConfig(run_folder=True)`: all that a script needs for a run folder."""
 
 import json
+import sys
 import time
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from safetensors.torch import load_file
 
 from delta_rlvr.adapters.metrics import PREFIX, TOLD
 from delta_rlvr.adapters.trl import DeltaTrainerConfig
+from delta_rlvr.adapters.trl.recorded import _write_page
 from delta_rlvr.credit import stream
 from delta_rlvr.credit.diagnostics import diagnose
 from delta_rlvr.report.comparison import comparison
@@ -18,11 +20,12 @@ from delta_rlvr.report.dynamics import panels
 from delta_rlvr.report.groups import group_runs
 from delta_rlvr.runs import RunFolderError, read_run
 from real_generation import build_real
+from report_pages import unpacked
 
 DUE = {"run_folder": True, "save_strategy": "steps", "save_steps": 2, "max_steps": 4, "logging_steps": 1}
 
 
-def test_a_script_gets_the_whole_folder(tmp_path):
+def test_a_script_gets_the_whole_folder(tmp_path, capsys, monkeypatch):
     trainer = build_real(output_dir=str(tmp_path), rollouts_every=2, rollout_groups=1, **DUE)
     trainer.train()
     run = read_run(tmp_path)
@@ -45,6 +48,12 @@ def test_a_script_gets_the_whole_folder(tmp_path):
     assert "4 steps of `delta`" in card
     assert "| reward | letters |" in card
     assert not (tmp_path / "README.md").exists()  # TRL's card, which says nothing of the method
+    page = tmp_path / "report.html"
+    assert f"report: {page}\n" in capsys.readouterr().out
+    assert unpacked(page)["page"]["runs"][0]["info"]["status"] == "finished"
+    monkeypatch.setitem(sys.modules, "delta_rlvr.report", None)  # as where scipy is not installed
+    _write_page(tmp_path)
+    assert capsys.readouterr().out.endswith(f"then `delta-rlvr report {tmp_path}`\n")
     with pytest.raises(RunFolderError, match="holds a run already"):
         build_real(output_dir=str(tmp_path), **DUE).train()
 

@@ -113,6 +113,20 @@ def recorded_script(trainer: DeltaTrainer, checkpoint: Path | None) -> Iterator[
         step=_step_of(checkpoint) if checkpoint and resumed else None,
     ) as recording:
         yield recording
+    if recording.writer:
+        _write_page(Path(str(config.output_dir)))
+
+
+def _write_page(folder: Path) -> None:
+    """The page of a finished run, where what draws it is installed."""
+    try:
+        from delta_rlvr.report import write_report
+    except ModuleNotFoundError as error:
+        print(
+            f"no report: {error.name} is not installed. `pip install {error.name}`, then `delta-rlvr report {folder}`"
+        )
+    else:
+        print(f"report: {write_report([folder])}")
 
 
 def script_facts(trainer: DeltaTrainer) -> dict[str, Any]:
