@@ -6,6 +6,9 @@ import difflib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from delta_rlvr.files import RUN
+from delta_rlvr.words import counted
+
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A hint for an error message; empty where nothing is close."""
@@ -21,6 +24,15 @@ def near_file(path: Path) -> str:
 def near_path(path: Path) -> str:
     """The same for what may be a folder, too."""
     return _near(path, Path.exists)
+
+
+def several_runs(folder: Path) -> str | None:
+    """What to say of a folder that is not a run but holds runs, as a comparison's does; None for any other."""
+    names = [] if (folder / RUN).exists() else sorted(file.parent.name for file in folder.glob(f"*/{RUN}"))
+    if not names:
+        return None
+    first = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+    return f"{folder} is a folder of {counted(len(names), 'run')} ({first}): name one"
 
 
 def _near(path: Path, fits: Callable[[Path], bool]) -> str:

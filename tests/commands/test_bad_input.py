@@ -1,6 +1,7 @@
 """Each mistake is one line on standard error and exit code 2, and nothing that was there is touched."""
 
 import json
+import re
 import shlex
 import shutil
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from command_line import SMALL, refused
 from delta_rlvr.adapters.trl import DeltaTrainerConfig
 from delta_rlvr.cli import main
+from delta_rlvr.runs import RunFolderError, read_run
 from delta_rlvr.training import session
 from delta_rlvr.training.request import RunRequest
 from delta_rlvr.training.resuming import advised_comparison
@@ -114,6 +116,26 @@ def test_resume_without_a_run(capsys, tmp_path):
     told = refused(capsys, "train", *SMALL, "--output", tmp_path, "--resume")
     assert f"--resume: there is no run in {tmp_path}" in told
     assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("train", *SMALL, "--resume", "--output", "{}"),
+        ("evaluate", "--benchmarks", "phrased-sums", "--model", "{}/model"),
+        ("evaluate", "--benchmarks", "phrased-sums", "--model", "{}"),
+        ("evaluate", "--benchmarks", "phrased-sums", "--select", "{}"),
+    ],
+)
+def test_a_folder_of_runs_in_the_place_of_a_run(capsys, tmp_path, command):
+    """ "There is no run in runs/mine": there were four."""
+    for name in ("delta-2", "dapo-1", "dapo-2", "delta-1"):
+        (tmp_path / "mine" / name).mkdir(parents=True)
+        (tmp_path / "mine" / name / "run.json").write_text("{}")
+    words = f"{tmp_path / 'mine'} is a folder of 4 runs (dapo-1, dapo-2, delta-1, ...): name one"
+    assert words in refused(capsys, *(word.format(tmp_path / "mine") for word in map(str, command)))
+    with pytest.raises(RunFolderError, match=re.escape(words)):
+        read_run(tmp_path / "mine")
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.metrics import average_at_k, pass_at_k
 from delta_rlvr.evaluate.results import EvaluationResult
 from delta_rlvr.files import now, write_json
-from delta_rlvr.hints import near_path
+from delta_rlvr.hints import near_path, several_runs
 from delta_rlvr.runs.layout import EVALUATIONS
 from delta_rlvr.score_units import score_unit
 from delta_rlvr.tasks.sources.rows import label_of
@@ -94,7 +94,8 @@ def checkpoints(run: Path, say: Callable[[str], None] = lambda text: None) -> di
             say(sentence)
     if not by_step:
         raise EvaluationError(
-            f"{run} has no checkpoint-N or {VERL}/global_step_N folder with whole weights: there is nothing to choose from"
+            several_runs(run)
+            or f"{run} has no checkpoint-N or {VERL}/global_step_N folder with whole weights: there is nothing to choose from"
         )
     return dict(sorted(by_step.items()))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from delta_rlvr.files import RUN, file_digest
-from delta_rlvr.hints import did_you_mean, near_path
+from delta_rlvr.hints import did_you_mean, near_path, several_runs
 from delta_rlvr.models import hub
 
 if TYPE_CHECKING:
@@ -51,15 +51,22 @@ def check_model_name(name: str) -> None:
         if not _holds_model(path):
             inside = sorted(one.name for one in path.iterdir())
             inner = _trained_last([one for one in inside if _holds_model(path / one)])
-            has = f"it has {', '.join(inside[:6])}" if inside else "it is empty"
+            has = several_runs(path) or (f"it has {', '.join(inside[:6])}" if inside else "it is empty")
             if inner:
                 has = f"did you mean {path / inner}?"
             raise FileNotFoundError(f"model={name!r}: the folder holds no model (no config.json); {has}")
     elif not path.exists() and _must_be_a_path(name):
-        raise FileNotFoundError(f"model={name!r}: there is no such folder or file{near_path(Path(name))}")
+        near = near_path(Path(name)) or _below_runs(path)
+        raise FileNotFoundError(f"model={name!r}: there is no such folder or file{near}")
     # Names of the hub have an owner: SOMEBODY/smollm2-135m is one, however near it is to ours.
     elif not path.exists() and "/" not in name and (near := did_you_mean(name, (DEFAULT_POLICY, SMOLLM2))):
         raise FileNotFoundError(f"model={name!r}: there is no such model{near}")
+
+
+def _below_runs(path: Path) -> str:
+    """A hint for a path that is not there, where the folder that is there holds runs."""
+    several = several_runs(next((one for one in path.parents if one.exists()), path))
+    return f"; {several}" if several else ""
 
 
 def _must_be_a_path(name: str) -> bool:

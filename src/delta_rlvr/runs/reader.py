@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from delta_rlvr.files import is_number
-from delta_rlvr.hints import near_path
+from delta_rlvr.hints import near_path, several_runs
 from delta_rlvr.runs.layout import (
     EVALUATIONS,
     METRICS,
@@ -41,7 +41,8 @@ class RunReader:
         parts = (RUN, METRICS, ROLLOUTS, TOKENS, EVALUATIONS)
         if not any((self.path / name).exists() for name in parts):
             raise RunFolderError(
-                f"{self.path} holds no part of a run (none of {', '.join(parts)}). A script writes them with "
+                several_runs(self.path)
+                or f"{self.path} holds no part of a run (none of {', '.join(parts)}). A script writes them with "
                 "DeltaTrainerConfig(run_folder=True)"
             )
         self.info: dict[str, Any] = self._read_object(RUN, missing="what the run was is not known") or {}

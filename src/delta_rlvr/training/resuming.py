@@ -14,6 +14,7 @@ from delta_rlvr.adapters.trl import DeltaTrainerConfig
 from delta_rlvr.adapters.trl.recorded import disk_is_full
 from delta_rlvr.adapters.trl.resume import find_checkpoints
 from delta_rlvr.exit_codes import WorkFailed
+from delta_rlvr.hints import several_runs
 from delta_rlvr.runs import RunFolderError, RunWriter, read_run
 from delta_rlvr.runs.layout import CONTENT, MODEL, RUN
 from delta_rlvr.training.request import NOT_RESTORED, RunRequest, difference_text, differing, option_of
@@ -54,7 +55,8 @@ def step_to_resume_from(config: DeltaTrainerConfig) -> tuple[int, list[str]]:
     """The step of the last whole checkpoint (0: there is none yet), and sentences about it."""
     folder = Path(str(config.output_dir))
     if not (folder / RUN).exists():
-        raise RunFolderError(f"resume=True: there is no run in {folder}; give the `output` of the run to resume")
+        several = several_runs(folder) or f"there is no run in {folder}; give the `output` of the run to resume"
+        raise RunFolderError(f"resume=True: {several}")
     checkpoints = find_checkpoints(folder)
     last = checkpoints.whole[-1] if checkpoints.whole else 0
     troubles = (
