@@ -65,6 +65,10 @@ def test_a_reward_of_ones_own_trains_the_bundled_policy(trained):
     assert "%" not in log.split("held-out mean reward (")[1].replace("95 % interval", "")
     facts = unpacked(trained / "report.html")["page"]["comparison"]
     assert f"a mean reward of {info['final']['before']['accuracy']:.3f}" in facts["verdict"]
+    # The page advises the comparison that the terminal does: of these problems, judged by this reward.
+    advised = facts["verdict"].split("`")[1]
+    assert f"--task {trained.parent / 'mine.csv'} --reward {trained.parent / 'my.py'}:short" in advised
+    assert advised in log
     shown = dict(facts["evaluations"][0]["heldout_after"])
     # What `evaluate` shows as "-" is not shown, nor is every number that the function ever gave.
     assert "benchmarks.heldout.without_answer" not in shown

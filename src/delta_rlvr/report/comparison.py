@@ -69,8 +69,7 @@ def comparison(runs: Sequence[RunReader], groups: Sequence[RunGroup]) -> dict[st
         "gap": compared.gap_name if compared else None,
         "reward_steps": steps,
         "unit": _shown(unit),
-        "verdict": _verdict(by_group, compared, steps, scores, asked, unit, _change(runs))
-        + ("" if steps else _lengths(runs)),
+        "verdict": _verdict(by_group, compared, steps, scores, asked, unit, runs) + ("" if steps else _lengths(runs)),
         "sentence": " ".join(filter(None, [_basis(compared, steps, labels, scores), stored.get("tuned")])),
         "beside": stored.get("beside"),
         "how_to_score": _how_to_score(runs) if steps else None,
@@ -125,14 +124,14 @@ def _verdict(
     scores: Sequence[dict[str, Any]],
     asked: Sequence[str],
     unit: ScoreUnit,
-    change: str | None,
+    runs: Sequence[RunReader],
 ) -> str:
     """What the page leads with."""
     if compared:
         return compared.verdict
     if len(by_group) > 1:
         return f"These runs are not compared: their scores are of {len(asked)} tasks or rewards ({'; '.join(asked)})."
-    return _alone_in_training(by_group, steps) if steps else _alone(by_group, scores, unit, change)
+    return _alone_in_training(by_group, steps) if steps else _alone(by_group, scores, unit, runs)
 
 
 def _basis(
@@ -315,7 +314,10 @@ def _change(runs: Sequence[RunReader]) -> str | None:
 
 
 def _alone(
-    by_group: Mapping[str, Mapping[int, float]], scores: Sequence[dict[str, Any]], unit: ScoreUnit, change: str | None
+    by_group: Mapping[str, Mapping[int, float]],
+    scores: Sequence[dict[str, Any]],
+    unit: ScoreUnit,
+    runs: Sequence[RunReader],
 ) -> str:
     if not by_group:
         return "No run has a held-out score yet, so there is nothing to compare."
@@ -326,10 +328,12 @@ def _alone(
         ends = unit.shown(statistics.fmean(by_seed.values()))
         return f"{label} ends at {what}{ends} on held-out problems."
     before, after = (statistics.fmean(score[when]["accuracy"] for score in both) for when in ("before", "after"))
-    change = change or f"{unit.signed(after - before)} {unit.name}"
+    change = _change(runs) or f"{unit.signed(after - before)} {unit.name}"
+    other = "delta" if label == "dapo" else label
+    compare = runs[0].info.get("compare") or command_line("delta-rlvr", "compare", "--methods", f"dapo,{other}")
     return (
         f"{label} goes from {what}{unit.shown(before)} to {unit.shown(after)} on held-out problems: {change}. "
-        "What the token weights add to it, a comparison of methods shows: `delta-rlvr compare --methods dapo,delta`."
+        f"To see what the weights add, run: `{compare}`."
     )
 
 

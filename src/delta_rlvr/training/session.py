@@ -149,7 +149,7 @@ class _Session:
         if recording.writer is None:
             return TrainedRun(self.folder)
         self.teller.say(f"run folder: {self.config.output_dir}")
-        advice = advised_comparison(self.config.method, self.request) if self.options.report else None
+        advice = recording.writer.info.get("compare") if self.options.report else None
         scores = [one.summary()["accuracy"] for one in (before, after) if one]
         trouble = came_to_nothing(read_run(self.folder).metrics, scores)
         show_change(
@@ -179,7 +179,8 @@ class _Session:
         self.teller.log_to(self.folder / "log.txt")
         if not self.compared:
             given = self.request.settings - NOT_RESTORED
-            writer.update(given=sorted({*writer.info.get("given", ()), *given}))
+            advice = advised_comparison(self.config.method, self.request)
+            writer.update(given=sorted({*writer.info.get("given", ()), *given}), compare=advice)
         for sentence in (*self.notes, *(changes(writer) if self.step is not None else ())):
             self.teller.say(sentence)
 
