@@ -8,6 +8,7 @@ from rich.console import Console
 
 from delta_rlvr.commands.evaluate_display import comparison_table, result_table
 from delta_rlvr.evaluate import EvaluationError, compare_many, compare_results
+from delta_rlvr.evaluate.compare import paired_change
 from delta_rlvr.evaluate.results import EvaluationResult
 from delta_rlvr.evaluate.significance import mann_whitney
 from delta_rlvr.training.heldout import show_change
@@ -37,6 +38,11 @@ def test_by_hand():
     assert comparison.repeats == (2, 2)
     assert "no proof of equality" in comparison.notes[0]
     assert "training" in comparison.notes[-1]
+    # All resampled means lie above 0, and the test finds nothing: a reader is told that both may be.
+    assert comparison.difference.low > 0
+    why = "; p = 0.25. Interval by bootstrap, p by sign flips: near the limit they may disagree)"
+    assert paired_change(a, b).endswith(why)
+    assert paired_change(a, a).endswith("(no interval, paired by problem; p = 1)")
 
 
 def test_a_clear_difference_is_told_and_a_null_one_is_not():

@@ -124,9 +124,12 @@ def paired_change(before: EvaluationResult, after: EvaluationResult) -> str:
     """What training changed in a held-out score, with its interval and its test: "+3.8 points (-10.0 to +20.0, paired by problem;
     p = 0.74)"."""
     comparison = compare_results(before, after)
-    unit, gain = comparison.unit, comparison.difference
+    unit, gain, p = comparison.unit, comparison.difference, comparison.paired.p
     spread = interval_text(gain.low, gain.high, unit.signed)
-    return f"{unit.signed(gain.mean)} {unit.name} ({spread}, paired by problem; p = {comparison.paired.p:.2g})"
+    # Either may call a difference near the limit chance, and the other not.
+    apart = (gain.low > 0 or gain.high < 0) != (p < SIGNIFICANCE) and gain.low < gain.high
+    why = ". Interval by bootstrap, p by sign flips: near the limit they may disagree" if apart else ""
+    return f"{unit.signed(gain.mean)} {unit.name} ({spread}, paired by problem; p = {p:.2g}{why})"
 
 
 def compare_many(
