@@ -8,8 +8,9 @@ import re
 
 import pytest
 
-from rlvr_graders.answer_files import FileError, read_answers
-from rlvr_graders.audit import EXACT, OURS, RUN, THEIRS, audit
+import rlvr_graders
+from rlvr_graders.answer_files import Answer, FileError, extract_of, read_answers
+from rlvr_graders.audit import EXACT, OURS, RUN, THEIRS, audit, kind_of
 from rlvr_graders.cli import main
 
 ROWS = [
@@ -82,7 +83,8 @@ def test_the_audit_counts_who_would_have_paid(tmp_path):
     for first, second in result.pairs():
         differing = sum(a != b for a, b in zip(scores[first], scores[second], strict=True))
         assert sum(map(len, result.disagreements(first, second).values())) == differing
-    assert result.changed_groups(OURS, EXACT) == 2
+    # The half's first response; the set has one response, whose advantage is 0 under either.
+    assert result.changed_groups(OURS, EXACT) == 1
     assert (RUN, "no answer found by rlvr-graders") in result.disagreements(OURS, RUN)
 
 
@@ -104,6 +106,73 @@ def test_the_audits_page_shows_text_as_text(tmp_path, capsys):
 
 
 def test_the_audit_says_where_answers_stand(tmp_path, capsys):
+    """ "exact match and rlvr-graders agree on every response", it began, where neither found one answer."""
     rows = [("p", f"Answer: {n}", str(n), 1) for n in range(4)]
-    main(["audit", str(written(tmp_path / "run.jsonl", rows)), "--without-math-verify"])
-    assert "0 of 4 responses have an answer for --extract boxed, 4 for --extract answer_line" in capsys.readouterr().out
+    file = str(written(tmp_path / "run.jsonl", rows))
+    assert main(["audit", file, "--without-math-verify"]) == 2
+    told = capsys.readouterr()
+    assert "0 of 4 responses have an answer for --extract boxed, 4 for --extract answer_line" in told.err
+    assert told.out == ""
+    assert main(["audit", file, "--without-math-verify", "--extract", "answer_line"]) == 0
+    assert capsys.readouterr().out.startswith("exact match and rlvr-graders agree")
+    # One answer where it was looked for is little: that comes first.
+    written(tmp_path / "run.jsonl", [*rows, ROWS[1]])
+    assert main(["audit", file, "--without-math-verify"]) == 0
+    assert capsys.readouterr().out.startswith(
+        "1 of 5 responses have an answer for --extract boxed, 5 for --extract boxed_or_line\n\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "extract"),
+    [
+        ({"extract": "answer_line", "task": "mine.jsonl"}, "answer_line"),
+        ({"extract": None, "task": "mine.jsonl?template_text=%7Bquestion%7D&extract=hash_line"}, "hash_line"),
+        ({"task": "phrased-sums"}, None),
+        ({"extract": "code_block"}, None),
+    ],
+)
+def test_a_run_says_where_its_answers_stand(tmp_path, settings, extract):
+    (tmp_path / "run.json").write_text(json.dumps({"settings": settings}))
+    assert extract_of(tmp_path) == extract
+    assert extract_of(tmp_path / "run.json") is None
+
+
+def test_rows_without_a_prompt(tmp_path, capsys):
+    """Seven answers counted as six prompts, four of them with changed advantages: a lone response has none."""
+    rows = [
+        ({"completion": text, "answer": answer}) for text, answer in ((r"\boxed{1/2}", "0.5"), (r"\boxed{3.}", "3"))
+    ]
+    file = tmp_path / "answers.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert main(["audit", str(file), "--without-math-verify"]) == 0
+    told = capsys.readouterr().out
+    assert (
+        "2 responses. The rows name no prompt: they are grouped by their reference answers, of which there are 2."
+        in told
+    )
+    assert (
+        "refuses 2 that rlvr-graders pays and pays 0 that rlvr-graders refuses. The advantages of 0 prompts change."
+        in told
+    )
+
+
+def test_help_names_the_columns(capsys):
+    with pytest.raises(SystemExit):
+        main(["grade", "--help"])
+    told = " ".join(capsys.readouterr().out.split())
+    assert "(default: the first of completion, completions, response, output, solution_str, prediction)" in told
+    assert "(default: the first of answer, ground_truth, gts," in told
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert re.fullmatch(r"rlvr-graders \d+\.\d+\.\d+\n", capsys.readouterr().out)
+
+
+def test_the_package_shows_its_names_alone():
+    assert dir(rlvr_graders) == sorted(rlvr_graders.__all__)
+
+
+def test_a_thousands_separator_is_no_list():
+    (row,) = audit([Answer("1", r"\boxed{100{,}000}", "100000", None, "p")], with_math_verify=False).judged
+    assert kind_of(row, OURS, EXACT) == "thousands separator"

@@ -48,3 +48,7 @@ def __getattr__(name: str) -> Any:
 
         return getattr(code, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -8,7 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
+from .extract import EXTRACTORS
 from .functions import completion_text
 
 # As TRL, verl's dumps, delta-rlvr's runs and data sets name them; the first that a file has counts.
@@ -32,7 +34,9 @@ class Answer:
     reward: float | None
     """What the run itself gave."""
     group: str
-    """The prompt: responses to one prompt are compared with each other."""
+    """The prompt: responses to one prompt are compared with each other. The reference answer, where the row names no prompt."""
+    prompted: bool = True
+    """Whether the row names its prompt."""
 
 
 def read_answers(path: str | Path, completion: str | None = None, answer: str | None = None) -> list[Answer]:
@@ -51,6 +55,18 @@ def read_answers(path: str | Path, completion: str | None = None, answer: str | 
     if not found:
         raise FileError(f"{path} is empty")
     return found
+
+
+def extract_of(path: str | Path) -> str | None:
+    """Where the answers stand in the rollouts of a delta-rlvr run, as it was told; None where it was not, or for any other file."""
+    try:
+        settings = json.loads((Path(path) / "run.json").read_text(encoding="utf-8"))["settings"]
+        named = (
+            settings.get("extract") or parse_qs(str(settings.get("task")).partition("?")[2]).get("extract", [None])[0]
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return named if named in EXTRACTORS else None
 
 
 def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
@@ -79,12 +95,15 @@ def _answer(row: Mapping[str, Any], where: str, completion: str | None, answer: 
     text = _of(row, where, "completion", COMPLETIONS if completion is None else (completion,))
     reference = _of(row, where, "answer", ANSWERS if answer is None else (answer,))
     reward = next((row[name] for name in REWARDS if isinstance(row.get(name), int | float)), None)
-    group = next((row[name] for name in PROMPTS if row.get(name) is not None), reference)
+    prompt = next((row[name] for name in PROMPTS if row.get(name) is not None), None)
+    group = reference if prompt is None else prompt
     try:
         text = completion_text(text)
     except TypeError as error:
         raise FileError(f"{where}: {error}") from error
-    return Answer(where, text, reference, reward, group if isinstance(group, str) else json.dumps(group))
+    return Answer(
+        where, text, reference, reward, group if isinstance(group, str) else json.dumps(group), prompt is not None
+    )
 
 
 def _of(row: Mapping[str, Any], where: str, what: str, names: Sequence[str]) -> Any:

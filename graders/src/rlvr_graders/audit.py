@@ -19,7 +19,7 @@ OURS, THEIRS, EXACT, RUN = "rlvr-graders", "math-verify", "exact match", "the ru
 SHAPES = {
     "matrix or vector": r"\\begin\{[a-zA-Z]?matrix|\\begin\{array|\\vec|\\mathbf",
     "set, interval or inequality": r"\\cup|\\cap|\\infty|\\in(?![a-z])|[<>\u2264\u2265]|\\[lg]eq?(?![a-z])|\\\{|\\setminus|\\emptyset",
-    "tuple or list": r"(?<!\\),(?!\d{3}(?!\d))|;|\\pm|\bor\b|\band\b",
+    "tuple or list": r"(?<![\\{]),(?!\d{3}(?!\d))|;|\\pm|\bor\b|\band\b",
     "percentage": r"%|percent",
     "equation": r"=",
     "words or a unit": r"\\text|\\mathrm|\\circ|\\\$|(?<![\\A-Za-z])[A-Za-z]{3,}",
@@ -64,13 +64,22 @@ class Audit:
         return dict(sorted(found.items(), key=lambda item: (-len(item[1]), item[0])))
 
     def changed_groups(self, first: str, second: str) -> int:
-        """Prompts with a response whose reward differs: there every response's advantage does."""
-        return len({each.row.group for rows in self.disagreements(first, second).values() for each in rows})
+        """Prompts whose responses get other advantages: a lone response has none, nor do responses that all get the same reward."""
+        groups: dict[str, list[Judged]] = defaultdict(list)
+        for each in self.judged:
+            groups[each.row.group].append(each)
+        return sum(_centred(rows, first) != _centred(rows, second) for rows in groups.values())
 
     def pairs(self) -> list[tuple[str, str]]:
         """Ours beside each other grader, and math-verify beside exact match."""
         beside = [(OURS, other) for other in self.graders if other != OURS]
         return beside + [(THEIRS, EXACT)] * (THEIRS in self.graders)
+
+
+def _centred(rows: Sequence[Judged], grader: str) -> list[float]:
+    """A prompt's rewards about their mean, which its advantages follow from."""
+    scores = [each.score(grader) or 0.0 for each in rows]
+    return [score - sum(scores) / len(scores) for score in scores]
 
 
 def audit(
@@ -98,13 +107,14 @@ def audit(
     return Audit(judged, [*ways, *([RUN] if graded else [])], seconds)
 
 
-def advice(rows: Sequence[Answer], extract: str) -> str:
-    """Where to look instead, if most responses have no answer where it was looked for; else nothing."""
+def advice(rows: Sequence[Answer], extract: str) -> tuple[int, str]:
+    """How many responses have an answer where it was looked for, and a sentence about it where most have none."""
     found = {name: sum(find(row.completion) is not None for row in rows) for name, find in EXTRACTORS.items()}
     best = max((name for name in found if name not in ("whole", "last_number")), key=found.__getitem__)
-    if 2 * found[extract] >= len(rows) or found[best] <= found[extract]:
-        return ""
-    return f"{found[extract]} of {len(rows)} responses have an answer for --extract {extract}, {found[best]} for --extract {best}"
+    if 2 * found[extract] >= len(rows):
+        return found[extract], ""
+    told = f"{found[extract]} of {len(rows)} responses have an answer for --extract {extract}"
+    return found[extract], told + (f", {found[best]} for --extract {best}" if found[best] > found[extract] else "")
 
 
 def kind_of(each: Judged, first: str, second: str) -> str:

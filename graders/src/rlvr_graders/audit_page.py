@@ -28,7 +28,7 @@ code, pre { font: 13px/1.45 ui-monospace, monospace; overflow-wrap: anywhere; wh
 """
 
 
-def page(result: Audit, title: str) -> str:
+def page(result: Audit, title: str, trouble: str = "") -> str:
     digest = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'"
     parts = [
@@ -36,8 +36,8 @@ def page(result: Audit, title: str) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
         "<meta name='viewport' content='width=device-width'>",
         f"<title>{escape(title)}</title><style>{STYLE}</style></head><body><h1>{escape(title)}</h1>",
-        *(f"<p><b>{escape(sentence)}</b></p>" for sentence in verdict(result)),
-        f"<p>{len(result.judged)} responses to {len({each.row.group for each in result.judged})} prompts.</p>",
+        *(f"<p><b>{escape(sentence)}</b></p>" for sentence in filter(None, [trouble, *verdict(result)])),
+        f"<p>{escape(asked(result))}</p>",
         _table(summary(result), numbers=(1, 2, 3, 4)),
         "<h2>Where they disagree</h2>",
         _table(_by_pair(result), numbers=(1, 2, 3)),
@@ -56,6 +56,15 @@ def page(result: Audit, title: str) -> str:
                 + "</table></div></details>"
             )
     return "".join(parts) + "</body></html>\n"
+
+
+def asked(result: Audit) -> str:
+    """How many responses to how many prompts there are."""
+    groups = len({each.row.group for each in result.judged})
+    if all(each.row.prompted for each in result.judged):
+        return f"{len(result.judged)} responses to {groups} prompts."
+    by_answer = f"they are grouped by their reference answers, of which there are {groups}"
+    return f"{len(result.judged)} responses. The rows name no prompt: {by_answer}."
 
 
 def verdict(result: Audit) -> list[str]:
@@ -113,7 +122,9 @@ def _example(each: Judged, first: str, second: str) -> str:
 def text(result: Audit) -> str:
     """The verdict and the tables for a terminal."""
     tables = (summary(result), _by_pair(result), differences(result))
-    return "\n\n".join(["\n".join(verdict(result)), *(_aligned(table) for table in tables if len(table) > 1)])
+    return "\n\n".join(
+        ["\n".join([*verdict(result), asked(result)]), *(_aligned(table) for table in tables if len(table) > 1)]
+    )
 
 
 def _aligned(rows: list[list[str]]) -> str:

@@ -9,10 +9,11 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from .answer_files import Answer, FileError, read_answers
+from .answer_files import ANSWERS, COMPLETIONS, Answer, FileError, extract_of, read_answers
 from .choice import grade_choice_batch
 from .extract import EXTRACTORS
 from .math.grade import grade_math_batch
@@ -42,6 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="rlvr-graders", description=__doc__)
+    parser.add_argument("--version", action="version", version=f"rlvr-graders {version('rlvr-graders')}")
     commands = parser.add_subparsers(required=True)
     grade = commands.add_parser("grade", help="a verdict with its reason for each line of a file")
     grade.set_defaults(run=_grade)
@@ -53,8 +55,13 @@ def _parser() -> argparse.ArgumentParser:
     audit.add_argument("--without-math-verify", action="store_true", help="leave it out: it takes most of the time")
     for command in (grade, audit):
         command.add_argument("file", help="JSON Lines, also gzipped, Parquet, or a run's folder")
-        command.add_argument("--completion", help="the column of the responses, where its name is unusual")
-        command.add_argument("--answer", help="the column of the reference answers or tests, where its name is unusual")
+        for name, what, known in (
+            ("completion", "responses", COMPLETIONS),
+            ("answer", "reference answers or tests", ANSWERS),
+        ):
+            command.add_argument(
+                f"--{name}", help=f"the column of the {what} (default: the first of {', '.join(known)})"
+            )
         command.add_argument("--extract", choices=sorted(EXTRACTORS), help="where the answer stands in a response")
     return parser
 
@@ -96,14 +103,16 @@ def _audit(rows: list[Answer], options: argparse.Namespace) -> int:
     with_math_verify = not options.without_math_verify
     if with_math_verify and importlib.util.find_spec("math_verify") is None:
         raise ValueError(
-            "math-verify is not installed: pip install rlvr-graders[math-verify], or --without-math-verify"
+            "math-verify is not installed: pip install 'rlvr-graders[math-verify]', or --without-math-verify"
         )
-    result = audit(rows, options.extract or "boxed", with_math_verify, lambda line: print(line, file=sys.stderr))
-    print(text(result))
-    if hint := advice(rows, options.extract or "boxed"):
-        print(f"\n{hint}")
+    extract = options.extract or extract_of(options.file) or "boxed"
+    found, trouble = advice(rows, extract)
+    if not found:
+        raise ValueError(f"{options.file}: {trouble}: nothing can be judged. Give the fitting --extract")
+    result = audit(rows, extract, with_math_verify, lambda line: print(line, file=sys.stderr))
+    print(*filter(None, [trouble, text(result)]), sep="\n\n")
     if options.html:
-        options.html.write_text(page(result, f"What a grader costs {Path(options.file).name}"))
+        options.html.write_text(page(result, f"How graders disagree on {Path(options.file).name}", trouble))
         print(f"\nwritten: {options.html}")
     return 0
 
