@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import pickle
+import re
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +73,17 @@ def test_a_missing_column_is_named() -> None:
         math_reward(completions=PLAIN, answer="5")
     with pytest.raises(ValueError, match="extract='nowhere' is not known"):
         MathReward(extract="nowhere")
+
+
+def test_a_grader_that_finds_no_answer_says_what_it_looks_for():
+    """The log had `math_reward/no_answer: 1`, and the warning spoke of problems that are too easy or too hard."""
+    words = r"math_reward found no answer in any of 2 responses (it looks for \boxed{})"
+    with pytest.warns(UserWarning, match=re.escape(words)):
+        math_reward(completions=["Answer: 5", "so 6"], answer=["5", "6"])
+    with pytest.warns(UserWarning, match=re.escape("(it looks for answers by extract='hash_line')")):
+        MathReward(extract="hash_line")(completions=["5"], answer=["5"])
+    with warnings.catch_warnings(action="error"):
+        math_reward(completions=["Answer: 5", r"\boxed{6}"], answer=["5", "6"])
 
 
 def test_overlong_reward_counts_the_tokens() -> None:

@@ -7,6 +7,7 @@ writes down.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -41,6 +42,8 @@ class RewardFunction:
 
     __name__: str
     """TRL logs the reward under this name."""
+    looks_for: str | None = None
+    """What an answer is found by; None where responses without one need no warning."""
 
     def __init__(self, name: str) -> None:
         self.__name__ = name
@@ -63,6 +66,11 @@ class RewardFunction:
         lengths = None if completion_ids is None else [len(ids) for ids in completion_ids]
         verdicts = self.judge(texts, lengths, columns)
         self.last_verdicts = verdicts
+        if self.looks_for and verdicts and all(verdict.reason == NO_ANSWER for verdict in verdicts):
+            none = (
+                f"{self.__name__} found no answer in any of {len(verdicts)} responses (it looks for {self.looks_for})"
+            )
+            warnings.warn(none, stacklevel=2)
         if log_extra is not None:
             log_extra(f"{self.__name__}_reason", [verdict.reason for verdict in verdicts])
         if log_metric is not None:
@@ -96,6 +104,9 @@ class AnswerReward(RewardFunction):
         super().__init__(name)
         self.column = column
         self.extract = extract
+        self.looks_for = (
+            r"\boxed{}" if extract == "boxed" else f"answers by extract={getattr(extract, '__name__', extract)!r}"
+        )
         extractor(extract)  # an unknown name is an error now, not at the first step
 
     def answers(self, columns: Columns, count: int) -> list[Any]:
