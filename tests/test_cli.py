@@ -12,8 +12,10 @@ import pytest
 from delta_rlvr import __version__
 from delta_rlvr.cli import COMMANDS, EXTRAS, IN_EVIDENCE, main
 from delta_rlvr.commands.names import method_names
+from delta_rlvr.credit.rule import RuleError
 from delta_rlvr.evaluate.errors import EvaluationError, EvaluationFailed
 from delta_rlvr.exit_codes import ExitCode, WorkFailed, at_work, exit_code_of
+from delta_rlvr.objectives import get_method
 from delta_rlvr.runs import RunFolderError
 
 
@@ -93,6 +95,20 @@ def test_a_method_says_on_which_engines_it_runs(capsys):
         told = capsys.readouterr().out
         assert runs in told
         assert does_not not in told
+
+
+@pytest.mark.parametrize(
+    ("method", "source"), [("delta", "the DelTA paper, Table 1"), ("fading", "ours"), ("gtpo", "arXiv 2508.04349")]
+)
+def test_a_method_says_where_it_is_from_and_all_that_can_be_set(method, source, capsys):
+    """Six of DelTA's twelve settings stood only in the error about a misspelled one, and "from: beyond" said nothing."""
+    assert main(["methods", method]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1] == f"from: {source}"
+    shown = [line.strip().partition("=")[0] for line in lines if line.startswith("  ") and "=" in line.split()[0]]
+    with pytest.raises(RuleError) as refused:
+        get_method(f"{method}?nothing=1")
+    assert shown == str(refused.value).partition("it has: ")[2].rstrip(")").split(", ")
 
 
 def test_the_defaults_of_all_options_are_those_of_a_run(capsys):

@@ -15,7 +15,7 @@ class ExitCode(IntEnum):
     FAILED = 1
     """It failed at work: the input was accepted, and something went wrong later."""
     BAD_INPUT = 2
-    """An option, a file or a missing package: nothing was begun. argparse ends with it, too."""
+    """An option, a file or a missing package: no run was begun. argparse ends with it, too."""
     INCOMPLETE = 3
     """It ended, and part of the result is missing and named: the same command tries that part again."""
     INTERRUPTED = 130

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import fields
 
 from delta_rlvr.adapters.engines import engines_for
+from delta_rlvr.credit.rule import WIDER
 from delta_rlvr.objectives import Method, all_methods, get_method
 from delta_rlvr.weight_words import weights_in_effect
 
@@ -103,7 +104,8 @@ def show(method: Method) -> None:
     """One method in words."""
     print(f"{method.name}: {method.about or type(method.rule).__name__}")
     if method.paper:
-        print(f"from: {method.paper}")
+        in_paper = "the DelTA paper, " if method.paper.startswith(("Table", "Fig", "App")) else ""
+        print(f"from: {in_paper}{method.paper.replace('beyond', 'ours')}")
     print(f"needs: {', '.join(method.rule.needs) or 'nothing beside advantages and lengths'}")
     engines = [f"{one.name}: {one.where}" for one in engines_for(method)]
     print(
@@ -111,7 +113,9 @@ def show(method: Method) -> None:
         if engines
         else "runs on: no engine; a loop of your own can give what it needs"
     )
-    for owner in (method.rule, method.surrogate):
+    known = {one.name: getattr(method.rule, one.name) for one in fields(method.rule)}
+    rule = WIDER.get(type(method.rule), type(method.rule))(**known)  # it has every setting that the method takes
+    for owner in (rule, method.surrogate):
         wanted = method.surrogate.settings if owner is method.surrogate else None
         described = _field_docs(type(owner))
         for one in fields(owner):
