@@ -20,6 +20,11 @@ class ScoreUnit:
     """What the score is called."""
 
     @property
+    def difference(self) -> str:
+        """What a column of differences is called."""
+        return f"difference, {self.name}" if self.sign else "difference"
+
+    @property
     def finer(self) -> ScoreUnit:
         """With two digits at least: how a score is published."""
         return replace(self, digits=max(2, self.digits))

@@ -1,6 +1,7 @@
 """Comparison of results: the tests it uses, what it refuses, and what it says."""
 
 import io
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -62,6 +63,10 @@ def test_where_nothing_varies_there_is_no_interval():
     comparison = compare_results(*results, names=("A", "B"))
     assert "every question has the same difference (+0.0 points), so there is no interval." in comparison.notes[0]
     assert "no interval" in shown(comparison_table([comparison]))
+    assert "difference, points" in shown(comparison_table([comparison]))
+    rewards = shown(comparison_table([replace(comparison, own_reward=True)]))
+    assert "difference" in rewards
+    assert "of reward" not in rewards
     assert "no interval" in shown(result_table(results[0]))
     said = Console(file=io.StringIO(), width=200)
     show_change(None, *results, Teller(said), compare="delta-rlvr compare")

@@ -60,6 +60,7 @@ def test_marks_are_the_papers_test():
     assert average.score == pytest.approx((30 * one.score + 90 * two.score) / 120)
     assert all(cell.p is None for cell in table.rows["dapo"])
     assert "16 repeated evaluations" in table.caption
+    assert "the average is over all 120 questions" in table.caption
 
 
 def test_seeds_of_a_method_are_one_row():
@@ -94,3 +95,4 @@ def test_one_sample_is_no_test():
     table = score_table({"a": [make_result({"one": [[1]]})], "b": [make_result({"one": [[0]]})]})
     assert table.rows["b"][0].p is None
     assert "no test" in table.caption
+    assert "average" not in table.caption  # one benchmark, one column

@@ -97,7 +97,7 @@ def test_the_page_opens(browser, rollouts_file, tmp_path):
     page.goto(report.as_uri())
     page.wait_for_selector("html[data-ready]")
     assert page.text_content("#title") == "Credit of rollouts.jsonl under builtin"
-    assert "4 responses to 2 prompts, 2 of them with rewards that differ" in page.text_content("#lede")
+    assert "4 responses to 2 prompts; rewards differ for 2 prompts" in page.text_content("#lede")
     assert page.locator("nav.sections a").all_text_contents() == ["Tokens", "Weights", "Token clouds", "Discriminator"]
     assert page.locator(".problems").count() == 0
     assert page.text_content(".side.positive .response-text") == RESPONSES[0]

@@ -167,8 +167,8 @@ class TestSentences:
         }
         said = sentences({"weight": own, "plain": {"update_share_positive": 0.487}}, reliability=0.7)
         assert said == [
-            "71 % of the coefficients are at the ends of their range; on this batch the weights tell sides, not tokens "
-            "(the side alone explains 91 % of their variance). "
+            "71 % of the coefficients are at the ends of their range; on this batch the weights differ between sides, not between "
+            "tokens (the side alone explains 91 % of their variance). "
             "Shaded by the coefficient, tokens show their side; the share of the update tells them apart.",
             "On right responses the weight falls with 1 \N{MINUS SIGN} p: rank correlation \N{MINUS SIGN}0.99; on wrong ones it "
             "hardly follows 1 \N{MINUS SIGN} p: rank correlation +0.02.",
@@ -209,22 +209,25 @@ class TestSentences:
     @pytest.mark.parametrize(
         ("share", "words"),
         [
-            (0.1, "tokens, not sides"),
-            (0.3, "tokens more than sides"),
-            (0.5, "sides as much as tokens"),
-            (0.7, "sides more than tokens"),
-            (0.9, "sides, not tokens"),
+            (0.1, "tokens, not between sides"),
+            (0.3, "tokens more than between sides"),
+            (0.5, "sides as much as between tokens"),
+            (0.7, "sides more than between tokens"),
+            (0.9, "sides, not between tokens"),
         ],
     )
     def test_sides_or_tokens(self, share, words):
-        assert f"tell {words} (" in sentences({"weight": {"between_sides": share}})[0]
+        assert f"differ between {words} (" in sentences({"weight": {"between_sides": share}})[0]
 
     @pytest.mark.parametrize(
         ("weights", "words"),
         [
             (([1.2, 1.2], [1.2, 1.2]), "This run weighs all tokens alike."),
-            (([1.2, 1.2], [0.8, 0.8]), "tell responses, not tokens: all tokens of a response weigh the same ("),
-            (([1.2, 1.1], [0.8, 0.8]), "tell sides, not tokens ("),
+            (
+                ([1.2, 1.2], [0.8, 0.8]),
+                "differ between responses, not between tokens: all tokens of a response weigh the same (",
+            ),
+            (([1.2, 1.1], [0.8, 0.8]), "differ between sides, not between tokens ("),
         ],
     )
     def test_weights_that_are_alike(self, weights, words):

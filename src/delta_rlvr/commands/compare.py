@@ -108,7 +108,7 @@ def _table(compared: SeedTable, title: str, console: Console) -> Table:
             caption_justify="left",
         )
         table.add_column("method", overflow="fold")
-        for heading in ("mean ± SD", f"difference, {unit.name}", "p", "p Holm"):
+        for heading in ("mean ± SD", unit.difference, "p", "p Holm"):
             table.add_column(heading, justify="right", no_wrap=True)
         for row in compared.rows:
             name = row.method.replace(".py:", end_of_file)

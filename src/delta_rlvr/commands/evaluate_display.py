@@ -156,7 +156,7 @@ def comparison_table(comparisons: Sequence[Comparison]) -> Table:
         title=f"against {escape(baseline.baseline)} ({unit.finer.plain(baseline.baseline_score)})",
         caption="p-values adjusted by Holm; A = chance that an evaluation of the candidate beats one of the baseline",
     )
-    headings = ("score", unit.name, f"interval, {unit.name}", "p by question", "p repeated (U)", "A")
+    headings = ("score", unit.difference, "interval", "p by question", "p repeated (U)", "A")
     add_columns(table, ("candidate", *headings), left=("candidate",))
     for comparison in comparisons:
         repeated, effect = comparison.repeated_adjusted, comparison.effect

@@ -57,7 +57,9 @@ class ScoreTable:
     @property
     def caption(self) -> str:
         first, scale = next(iter(self.rows)), "percent" if self.unit.sign else self.unit.score
-        said = f"avg@{self.samples} in {scale}; the average is over all {self.questions[-1]} questions"
+        said = f"avg@{self.samples} in {scale}"
+        if len(self.columns) > 1:
+            said += f"; the average is over all {self.questions[-1]} questions"
         if not any(cell.p is not None for cells in self.rows.values() for cell in cells):
             return f"{said}; no test: it takes two samples per question or more"
         counts = "/".join(map(str, dict.fromkeys(self.repeats)))

@@ -148,7 +148,7 @@ class Explained:
         pairs = zip(self.groups, self.advantages, strict=True)
         signal = len({group for group, advantage in pairs if advantage})
         asked = f"{counted(len(self.rollouts), 'response')} to {counted(len(set(self.groups)), 'prompt')}"
-        said = f"{asked}, {signal} of them with rewards that differ"
+        said = f"{asked}; rewards differ for {counted(signal, 'prompt')}"
         if self.without_tokens:
             said += f" ({counted(self.without_tokens, 'more response')} without a token)"
         if not signal:

@@ -197,8 +197,10 @@ def sentences(
             ends = f"{own['saturated']:.0%} of the coefficients are at the ends of their range; "
         what = _tells(share)
         if tells_responses:
-            what = "responses, not tokens: all tokens of a response weigh the same"
-        tells = f"on this batch the weights tell {what} (the side alone explains {share:.0%} of their variance)."
+            what = "responses, not between tokens: all tokens of a response weigh the same"
+        tells = (
+            f"on this batch the weights differ between {what} (the side alone explains {share:.0%} of their variance)."
+        )
         said.append(_percent(_capital(ends + tells)))
         if share >= MOSTLY_SIDES and not tells_responses:
             said[-1] += " Shaded by the coefficient, tokens show their side; the share of the update tells them apart."
@@ -264,8 +266,8 @@ def _rank_correlation(first: Column, second: Column) -> float | None:
 
 def _tells(between_sides: float) -> str:
     fifths = (
-        *("tokens, not sides", "tokens more than sides", "sides as much as tokens"),
-        *("sides more than tokens", "sides, not tokens"),
+        *("tokens, not between sides", "tokens more than between sides", "sides as much as between tokens"),
+        *("sides more than between tokens", "sides, not between tokens"),
     )
     return fifths[sum(between_sides >= end for end in (0.2, 0.4, 0.6, 0.8))]
 

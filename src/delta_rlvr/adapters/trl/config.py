@@ -155,7 +155,7 @@ class DeltaTrainerConfig(GRPOConfig):
         if not self.taken_up:
             warnings.warn(
                 f"this DeltaTrainerConfig was not given to a DeltaTrainer: method={self.method!r} and its other settings of delta_rlvr "
-                "do nothing, and no token is weighed. Use DeltaTrainer in the place of GRPOTrainer",
+                "do nothing, and no token is weighted. Use DeltaTrainer in the place of GRPOTrainer",
                 stacklevel=2,
             )
         return super().get_warmup_steps(num_training_steps)

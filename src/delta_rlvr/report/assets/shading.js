@@ -45,7 +45,7 @@ function shadingClass(shading, value) {
 }
 
 const WORDS = {
-  weight: "Orange counts for more than its response's advantage alone gives it, blue for less; a token without colour counts for exactly as much.",
+  weight: "Orange counts for more than its response's advantage alone gives it, blue for less; a token without colour keeps the weight 1.",
   share: "Weight × |advantage| × (1 − p), what the optimizer sees of a token, as a share of all kept tokens of the step.",
   measured: "Value after the token less value before it: orange raised the chance of success, blue lowered it. Hatched: not measured.",
   probability: "How likely the policy was to sample the token.",

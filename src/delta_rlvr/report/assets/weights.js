@@ -25,7 +25,7 @@ class WeightsView {
     const row = view.rows.find(({ key }) => key === view.drawn.key);
     this.figures.replaceChildren(...sides.map(([side, title]) =>
       scatter(`${title}: weight against 1 − p`, side, view.points[side], Math.max(0, 1 - span), 1 + span, row[`rank_${side}`])));
-    this.figureNote.textContent = `Weights of ${visible(view.drawn.name)}; a dot is a token: ${sampleText(view.points.positive, `${view.sides[0]} one`)} and ${sampleText(view.points.negative, `${view.sides[1]} one`)}. The dotted line is a weight of 1. Dots beyond an axis stand at its end. Where most weights hardly differ, a rank correlation is of those differences, and may go against what one sees.`;
+    this.figureNote.textContent = `Weights of ${visible(view.drawn.name)}; a dot is a token: ${sampleText(view.points.positive, `${view.sides[0]} one`)} and ${sampleText(view.points.negative, `${view.sides[1]} one`)}. The dotted line is a weight of 1. Dots beyond an axis stand at its end. Where most weights hardly differ, a rank correlation is of those differences, and may look different from the plot.`;
     this.#numbers(view);
   }
 
