@@ -126,6 +126,31 @@ def test_scores_fit_a_phone(browser, report):
                 assert box["x"] + box["width"] <= PHONE["width"]
 
 
+def test_what_a_shading_means_has_the_width_of_a_phone(browser, report):
+    """Beside an empty half it took six lines."""
+    with opened(browser, report, **PHONE) as page:
+        assert page.locator("#tokens .legend p").first.bounding_box()["width"] > PHONE["width"] * 0.8
+
+
+def test_scores_beside_the_one_that_decides_are_a_table(browser, make_run, tmp_path):
+    """The terminal had a table of them, the page a paragraph in the margin, which called a reward a percentage."""
+    runs = [make_run(tmp_path / f"{m}-0", method=m, steps=2) for m in ("dapo", "delta")]
+    rows = [["method", "rate", "greedy"], ["dapo", "1e-3", "0.856"], ["delta", "5e-4", "0.825"]]
+    stored = {"scores": {"dapo": [], "delta": []}, "seeds": [0], "tuned": "The best of 5e-4, 1e-3."}
+    stored["beside"] = {"title": "greedy mean reward", "rows": rows, "caption": "rate: of learning"}
+    (tmp_path / "comparison.json").write_text(json.dumps(stored))
+    with opened(browser, write_report(runs, tmp_path / "report.html")) as page:
+        table = page.locator("#comparison .scores table >> nth=1")
+        assert [row.split() for row in table.inner_text().splitlines()] == rows
+        assert "Greedy mean reward. Rate: of learning." in page.text_content("#comparison .scores")
+        assert "The best of 5e\N{NON-BREAKING HYPHEN}4, 1e\N{NON-BREAKING HYPHEN}3." in page.text_content(
+            "#comparison .verdict"
+        )
+    # Of other runs than these it says nothing.
+    with opened(browser, write_report(runs[:1], tmp_path / "one.html")) as page:
+        assert page.locator("#comparison .scores table").count() == 1
+
+
 def judged_by_own_reward(run):
     """The same run, with scores that are mean rewards of a function of one's own."""
     info = json.loads((run / "run.json").read_text())
@@ -346,7 +371,7 @@ def test_sentences_and_figure(browser, report):
         assert page.text_content("#tokens .reading") == " ".join(last["sentences"][:2])
         said = page.locator("#weights .sentences .verdict").all_text_contents()
         assert said == last["sentences"]
-        assert "of the coefficients are at the ends of their range; on this batch the weights tell" in said[0]
+        assert "of the coefficients are at the ends of their range; on this batch the weights differ between" in said[0]
         assert said[-1].endswith("agree: rank correlation +0.71.")
         for side in ("positive", "negative"):
             assert page.locator(f"#weights .scatter.{side} circle").count() == len(last["points"][side]["weight"]) > 50

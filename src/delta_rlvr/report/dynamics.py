@@ -44,8 +44,8 @@ _PANELS: tuple[tuple[str, str, tuple[Line, ...]], ...] = (
         "5 % and 95 % quantiles of the coefficients on each side.",
         tuple(
             (f"weight_{side}_{quantile}", f"{side} {name}", line)
-            for side, line in (("positive", "solid"), ("negative", "dash"))
-            for quantile, name in (("q05", "5 %"), ("q95", "95 %"))
+            for side, lines in (("positive", ("long", "solid")), ("negative", ("dot", "dash")))
+            for quantile, name, line in zip(("q05", "q95"), ("5 %", "95 %"), lines, strict=True)
         ),
     ),
     (

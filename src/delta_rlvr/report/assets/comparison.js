@@ -44,10 +44,10 @@ function forests(rows, spread, rewards, beside) {
 
 /** The scores beside the one that decides, in the terminal's words. */
 function besideTable({ title, rows: [headings, ...rows], caption }) {
-  return el("div", { className: "table-holder wide", tabIndex: 0, role: "region", "aria-label": capital(title) }, el("table", {},
-    el("caption", {}, `${capital(title)}. ${capital(caption)}.`),
-    el("thead", {}, el("tr", {}, ...headings.map((name) => el("th", { scope: "col" }, name)))),
-    el("tbody", {}, ...rows.map(([method, ...values]) => el("tr", {}, el("th", { scope: "row" }, ...breakable(method)), ...values.map((value) => el("td", {}, value)))))));
+  const table = el("table", {}, el("thead", {}, el("tr", {}, ...headings.map((name) => el("th", { scope: "col" }, name)))),
+    el("tbody", {}, ...rows.map(([method, ...values]) => el("tr", {}, el("th", { scope: "row" }, ...breakable(method)), ...values.map((value) => el("td", {}, value))))));
+  return el("div", {}, el("div", { className: "table-holder wide", tabIndex: 0, role: "region", "aria-label": capital(title) }, table),
+    el("p", { className: "note" }, `${capital(title)}. ${capital(caption)}.`));
 }
 
 /** Rows of scores: hollow dot before, full dot and interval (or a small dot per seed) after. `spread`: what the column of the spread holds;

@@ -49,9 +49,9 @@ function breakable(name) {
   return visible(name).split(/(?<=[:?&])/).flatMap((part, place) => place ? [el("wbr"), part] : [part]);
 }
 
-/** Text as children, with what stands between backticks as code. */
+/** Text as children, with what stands between backticks as code; no line ends within a number such as 1e-3. */
 function coded(text) {
-  return visible(text).split("`").map((part, place) => (place % 2 ? el("code", {}, part) : part));
+  return visible(text).split("`").map((part, place) => (place % 2 ? el("code", {}, part) : part.replace(/(?<=\de)-(?=\d)/g, "\u2011")));
 }
 
 /** A token on its own: spaces shown, no line breaks. */
