@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from . import spelling
 from .characters import MAX_NESTING, check_size, digits_joined, plain_characters
-from .measures import BARE_UNITS
+from .measures import BARE_UNITS, CASED, PREFIXES
 from .source import Source, as_word, diagonal, grouped, is_language, is_unit, mapped
 from .spaces import GROUPS, PRODUCT, may_hold_spaces, with_products
 from .tokens import Tokens, UnreadableAnswer, is_word, word_of
@@ -131,7 +131,12 @@ class _Reader(Source):
         after_number = bool(out) and (
             out[-1][0].isdigit() or is_word(out[-1]) or (gap and run != "in" and out[-1] in ("\\pi", "}"))
         )
-        if after_number and (run.lower() in BARE_UNITS or run in ORDINALS) and not self.has_argument(run):
+        is_unit = (
+            run.lower() in BARE_UNITS
+            or run in ORDINALS
+            or (gap and run in CASED and not run.islower() and not run.isupper())
+        )
+        if after_number and is_unit and not self.has_argument(run):
             out.append(as_word(run))
         elif run == "log" and self.pending[-2:] in (["(", "2"], ["(", "10"]):  # log2(8)
             out += ["\\log", "_", "{", self.pending.pop(), "}"]
@@ -325,7 +330,7 @@ class _Reader(Source):
             name = token.removeprefix("\\")
             if token == "}":
                 return
-            if name in spelling.UNIT_PREFIXES:
+            if name in PREFIXES:
                 prefix = name
             elif token in ("^", "_", "**"):
                 self.script("^", out)
@@ -338,11 +343,11 @@ class _Reader(Source):
     def text(self, name: str, out: list[str]) -> None:
         inner = self.math("}", text=True) if self.skip("{") else self.argument(text=True)
         word = inner[0][6:-1] if len(inner) == 1 and is_word(inner[0]) else ""
-        if word in ("m", "g", "s", "L", "A", "V") and out[-1:] == ["\\mu"]:
+        if f"u{word}" in CASED and out[-1:] == ["\\mu"]:
             out[-1] = as_word("u" + word)
             return
         after_value = self.in_unit or (bool(out) and (out[-1][0].isdigit() or out[-1] in ("}", ")", "\\degree")))
-        is_unit = after_value and (word in BARE_UNITS or word in spelling.UNIT_LETTERS or word in ("C", "F"))
+        is_unit = after_value and (word in BARE_UNITS or word in spelling.UNIT_LETTERS)
         is_short = name == "operatorname" and word in ("sh", "ch", "th")
         if word in GROUPS and self.following() in _AFTER_NAMES:
             out.append(f"\\mathbb{{{word}}}")

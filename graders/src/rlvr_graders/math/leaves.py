@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from .exact import QUICK_BITS, TooLarge, exact_value, rounds_to, terminates
 from .expression import Expression, parse
-from .measures import UNITS
+from .measures import CASED, UNITS
 from .structure import Node
 from .tokens import Tokens, UnreadableAnswer, join
 from .units import NO_UNIT, Unit, units_conflict
@@ -85,15 +85,19 @@ def same_leaf(asked: Node, given: Node, algebra: Algebra, *, in_list: bool = Fal
             for n in (asked, given)
         ]
         return _same_value(angles[0], angles[1], algebra)
-    if asked.unit.measure and not given.unit.measure:
-        given = _with_short_unit(given, asked.unit)
+    asked, given = _with_short_unit(asked, given.unit), _with_short_unit(given, asked.unit)
+    if in_degrees and asked.unit.offset != given.unit.offset:  # 25 degrees are said of any scale
+        asked, given = replace(asked, unit=NO_UNIT), replace(given, unit=NO_UNIT)
     if units_conflict(asked.unit, given.unit, counts_matter=in_list):
         return False
     both = bool(asked.unit.measure and given.unit.measure)
-    factors = [node.unit.in_bases()[0] if both else Fraction(1) for node in (asked, given)]
-    if factors[0] != factors[1] and {("unit", 1), ("%", 1)}.isdisjoint(asked.unit.measure + given.unit.measure):
+    scales = [
+        (node.unit.in_bases()[0], node.unit.offset) if both else (Fraction(1), Fraction(0)) for node in (asked, given)
+    ]
+    if scales[0] != scales[1] and {("unit", 1), ("%", 1)}.isdisjoint(asked.unit.measure + given.unit.measure):
         scaled = [
-            _times(node.tokens, factor / factors[0]) for node, factor in zip((asked, given), factors, strict=True)
+            _times(_plus(node.tokens, offset), factor / scales[0][0])
+            for node, (factor, offset) in zip((asked, given), scales, strict=True)
         ]
         return _same_value(scaled[0], scaled[1], algebra)
     if asked.tokens == given.tokens and asked.unit.is_percent == given.unit.is_percent:
@@ -103,26 +107,31 @@ def same_leaf(asked: Node, given: Node, algebra: Algebra, *, in_list: bool = Fal
         texts = [
             ("\\frac", "{", *n.tokens, "}", "{", "100", "}") if n.unit.is_percent else n.tokens for n in (asked, given)
         ]
-        is_part = given.unit.is_percent and _is_below_one(given.tokens)  # a probability 0.05 is not 0.05 %
+        is_part = _is_below_one(asked.tokens) or _is_below_one(given.tokens)  # a probability 0.05 is not 0.05 %
         is_same = not is_part and _same_value(asked.tokens, given.tokens, algebra)
         return is_same or _same_value(texts[0], texts[1], algebra)
     return _same_value(asked.tokens, given.tokens, algebra)
 
 
 def _is_below_one(tokens: Tokens) -> bool:
-    """Of a decimal number or a fraction of whole numbers; False for anything else."""
-    text = "".join(tokens)
-    if parts := re.fullmatch(r"\\frac\{(\d+)\}\{(\d+)\}|(\d+)/(\d+)", text):
-        top, bottom = (Fraction(part) for part in parts.groups() if part)
-        return top < bottom
-    return text.startswith("0.") and len(tokens) == 1
+    """Of a number that can be worked out at once."""
+    value = exact_value(parse(tokens), QUICK_BITS)
+    return value is not None and 0 < abs(value) < 1
 
 
 def _with_short_unit(node: Node, unit: Unit) -> Node:
     """75 s where a time is asked: there the letter is the unit."""
-    short = Unit(((UNITS.get(node.tokens[-1].lower(), ""), 1),))
-    is_unit = len(node.tokens) == 2 and node.tokens[0][0].isdigit() and short.in_bases()[1] == unit.in_bases()[1]
+    if not unit.measure or node.unit.measure or len(node.tokens) < 2:
+        return node
+    letter = "".join(node.tokens[1:]).replace("\\mu", "u")
+    short = Unit(((CASED.get(letter) or UNITS.get(letter.lower(), ""), 1),))
+    is_unit = len(letter) < 3 and node.tokens[0][0].isdigit() and short.in_bases()[1] == unit.in_bases()[1]
     return replace(node, tokens=node.tokens[:1], unit=short) if is_unit else node
+
+
+def _plus(tokens: Tokens, offset: Fraction) -> Tokens:
+    top, bottom = map(str, offset.as_integer_ratio())
+    return (*tokens, "+", "\\frac", "{", top, "}", "{", bottom, "}") if offset else tokens
 
 
 def _times(tokens: Tokens, factor: Fraction | int) -> Tokens:

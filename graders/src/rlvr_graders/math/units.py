@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from .measures import BASES, CASED, COMPOUND, CURRENCIES, SIGNS, UNITS, Measure
+from .measures import BASES, CASED, COMPOUND, CURRENCIES, OFFSETS, SIGNS, UNITS, Measure
 from .numerals import NUMBERS, PARTS, SCALES, in_digits
 from .tokens import CLOSERS, OPENERS, Tokens, is_word, listed, word_of
 
@@ -31,12 +31,23 @@ _STATEMENTS = listed(
 )
 # Words that may stand behind a value although they name nothing that is counted.
 _HARMLESS = listed(
-    "total leftover over altogether all in left remaining each only old tall "
+    "total leftover over altogether all in left remain remains remaining each every only old tall "
     "long wide high deep thick away ahead apart approximately approx exactly about answer o'clock gon sided per of the a an overall "
     "today daily weekly monthly annually yearly later ago th even odd north south east west up down above right "
     "before after am pm gain loss profit increase decrease positive clockwise counterclockwise inside outside"
 )
+_GENERAL = listed(
+    "people persons ways things items objects pieces numbers values times units possibilities solutions students combinations"
+)
+"""What may be said of anything that is counted."""
+_TEMPERATURES = {
+    "c": "celsius",
+    "f": "fahrenheit",
+    **{name: name for name in ("celsius", "fahrenheit", "kelvin")},
+    "centigrade": "celsius",
+}
 _PLURALS = listed("people children men women sheep fish deer mice geese teeth dice cattle")
+_EACH = listed("a an each every")
 _TRIGONOMETRY = frozenset({"\\sin", "\\cos", "\\tan", "\\cot", "\\sec", "\\csc", "\\cis"})
 _OPERATORS = frozenset({"/", "+", "-", "\\cdot", "^", "_", "(", "[", "|"})
 MAX_WORDS = 8
@@ -55,6 +66,15 @@ class Unit:
     def is_percent(self) -> bool:
         return self.measure == (("%", 1),)
 
+    @property
+    def offset(self) -> Fraction:
+        """What a temperature on a scale of its own needs: 273.15 for degrees Celsius."""
+        return (
+            OFFSETS.get(self.measure[0][0], Fraction(0))
+            if len(self.measure) == 1 == self.measure[0][1]
+            else Fraction(0)
+        )
+
     def in_bases(self) -> tuple[Fraction, Measure]:
         """The factor and the base measures that the unit stands for: (1000/3600, length over time) for km/h."""
         factor, powers = Fraction(1), dict[str, int]()
@@ -70,10 +90,10 @@ NO_UNIT = Unit()
 
 
 def units_conflict(one: Unit, other: Unit, *, counts_matter: bool = False) -> bool:
-    """Whether both name a measure and not of the same kind (5 cm, 5 s), or words that turn the meaning differ (20 % more, 20 % less).
+    """Whether the units are of different kinds (5 cm, 5 s, 5 eggs), or words that turn the meaning differ (20 % more, 20 % less).
 
-    What is counted (18 eggs) or said (in total) conflicts only where it tells the parts of a list apart (`counts_matter`), and a
-    unit that one side leaves out never does.
+    What is said beside (in total) conflicts only where it tells the parts of a list apart (`counts_matter`), and a unit that one
+    side leaves out never does.
     """
     if NO_UNIT in (one, other) or one == other:
         return False
@@ -87,11 +107,21 @@ def units_conflict(one: Unit, other: Unit, *, counts_matter: bool = False) -> bo
             powers = {sum(power for _, power in unit.measure) for unit in (one, other)}
             return len(powers) > 1 and 1 not in powers
         return one.in_bases()[1] != other.in_bases()[1]
-    return counts_matter and bool(one.words and other.words) and not set(one.words) & set(other.words)
+    if counts_matter and one.words and other.words:
+        return not set(one.words) & set(other.words)
+    if _counts(one) and _counts(other):
+        return _GENERAL.isdisjoint(one.words + other.words) and _nouns(one).isdisjoint(_nouns(other))
+    return False
 
 
 def _counts(unit: Unit) -> bool:
-    return not _HARMLESS.issuperset(unit.words)
+    return bool(unit.measure) or not _HARMLESS.issuperset(unit.words)
+
+
+def _nouns(unit: Unit) -> set[str]:
+    """What is measured or counted, in the singular."""
+    names = {word.removesuffix("s") for word in unit.words if word not in _HARMLESS}
+    return names | {name for name, _ in unit.measure}
 
 
 def take_unit(tokens: Tokens) -> tuple[Tokens, Unit]:
@@ -232,16 +262,20 @@ class _Reading:
 
     def word(self, word: str) -> bool:
         lowered = word.lower()
+        following = self.tail[self.at] if self.at < len(self.tail) else ""
+        if (pair := lowered.replace("-", "") + word_of(following)) in UNITS and len(pair) > 3 and pair != lowered:
+            self.at, lowered = self.at + (pair != lowered.replace("-", "")), pair  # light-years, nautical miles
         if not word or (lowered in _STATEMENTS and (self.words[-1:], lowered) != (["left"], "over")):
             return False
         following = self.tail[self.at] if self.at < len(self.tail) else ""
-        if lowered == "per":
+        is_rate = lowered in _EACH and bool(self.words or self.powers) and word_of(following) in UNITS
+        if lowered == "per" or is_rate:
             self.sign = -1
             if word_of(following) == "cent":
                 self.at, self.sign, self.powers["%"] = self.at + 1, 1, 1
-        elif word in ("C", "F") and self.last == "degree":
-            self.last = "celsius" if word == "C" else "fahrenheit"
-            self.powers = {self.last: 1}
+        elif self.last == "degree" and lowered in _TEMPERATURES:
+            self.powers[_TEMPERATURES[lowered]] = self.powers.pop("degree")
+            self.last = _TEMPERATURES[lowered]
         elif lowered in SCALES:
             self.factor *= SCALES[lowered]
             return not self.words and not self.powers and self.factor <= 10**15
