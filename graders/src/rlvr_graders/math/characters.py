@@ -31,6 +31,8 @@ _PERIOD_IN_WORDS = re.compile(
     r"(\d+\.\d*?)(?:(\d+)\s*(?:\\text\{)?\s*\(\s*(?:the\s+)?\2|\((\d+))\s+(?:is\s+)?(?:repeat(?:s|ing)|recurring)\s*\)\s*\}?",
     re.ASCII,
 )
+_PREFIXED = re.compile(r"(?<![\w.])0(?:[xX]([0-9A-Fa-f]+)|[bB]([01]+)|[oO]([0-7]+))(?!\w)", re.ASCII)
+"""0x2B, 0b101 and 0o17, as programs have numbers in other bases."""
 _MARKED = re.compile(rf"(?<![^\W\d_])([^\W\d_])([{''.join(MARKS)}])(?![^\W\d_])")
 _PERIOD = re.compile("(?:[0-9][\u0304\u0305\u0307])+")
 _UNICODE_ROOT = re.compile(r"[√∛∜]\s*(\d+(?:\.\d+)?)?")
@@ -65,6 +67,8 @@ def plain_characters(raw: str) -> str:
         raw = re.sub(r"(?<![\w)}\]])\^\{(\d)\}\s*\\sqrt(?!\[)", r"\\sqrt[\1]", raw)
     if "C" in raw or "P" in raw:
         raw = _CHOSEN.sub(r"\2(\1,\3)", raw)
+    if "0" in raw:
+        raw = _PREFIXED.sub(_based, raw)
     if "^" in raw:
         raw = _RAISED_FRACTION.sub(r"\\frac{\1\2}{\3\4}", raw)
     return re.sub(r"[\x00-\x1f\x7f-\xa0]", " ", raw)
@@ -94,6 +98,11 @@ def _is_script(character: str, kind: str) -> bool:
     return unicodedata.decomposition(character).startswith(f"<{kind}>") and character not in UNICODE
 
 
+def _based(match: re.Match[str]) -> str:
+    base = {1: 16, 2: 2, 3: 8}[match.lastindex or 1]
+    return f"{match[match.lastindex or 1].upper()}_{{{base}}}"
+
+
 def _root(sign: str) -> str:
     return {"√": "\\sqrt", "∛": "\\sqrt[3]", "∜": "\\sqrt[4]"}[sign]
 
@@ -107,8 +116,6 @@ def _plain(character: str) -> str:
     category, name = unicodedata.category(character), unicodedata.name(character, "")
     if category == "Nd":
         return str(unicodedata.decimal(character))  # the digits of any script
-    if category == "Nl":
-        return str(int(unicodedata.numeric(character)))
     if category in _INVISIBLE:
         return ""
     if category == "Pd" or name.endswith("MINUS SIGN"):
@@ -121,6 +128,8 @@ def _plain(character: str) -> str:
         top, bottom = unicodedata.normalize("NFKC", character).split("\u2044")
         return f"\\frac{{{top}}}{{{bottom}}}" if bottom else top + "/"
     wide = unicodedata.normalize("NFKC", character)
+    if category == "Nl":
+        return f"\\text{{{wide}}}"  # Roman numerals
     if wide != character:
         return "".join(map(_plain, wide))
     if category == "Mn":

@@ -233,9 +233,16 @@ def _same(asked: Node, given: Node, by: Judge, in_list: bool) -> bool:
             and given.items[1].text[:5] == "\\frac"
         ):
             return by.same(asked, Node("leaf", given.items[0].tokens + given.items[1].tokens))  # 2 and 3/4
-        is_one = len(_assigned(given)) < 2
-        return is_one and all(by.same(asked, item) for item in given.items)  # 1/2 or 0.5 is one answer
+        return len(_assigned(given)) < 2 and _is_one_of(given, asked, by)
+    if asked.kind == "list" and given.kind == "leaf" and asked.form == "or" and _is_one_of(asked, given, by):
+        return True
     return _same_shape(_plain(asked), _plain(given), by)
+
+
+def _is_one_of(listed: Node, value: Node, by: Judge) -> bool:
+    """1/2 or 0.5 is one answer, spelled twice, and so is 2 hours (120 minutes)."""
+    first, *others = listed.items
+    return all(by.same(first, other) for other in others) and any(by.same(value, item) for item in listed.items)
 
 
 def _same_shape(asked: Node, given: Node, by: Judge) -> bool:

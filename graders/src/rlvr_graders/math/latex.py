@@ -13,6 +13,7 @@ from functools import lru_cache
 from . import spelling
 from .characters import MAX_NESTING, check_size, digits_joined, plain_characters
 from .measures import BARE_UNITS, CASED, PREFIXES
+from .numerals import ROMAN
 from .source import Source, as_word, diagonal, grouped, is_language, is_unit, mapped
 from .spaces import GROUPS, PRODUCT, may_hold_spaces, with_products
 from .tokens import Tokens, UnreadableAnswer, is_word, word_of
@@ -24,6 +25,7 @@ _DENIED = {
     "=": "\\ne", "\\in": "\\notin", "<": "\\ge", ">": "\\le", "\\le": ">", "\\ge": "<", "\\leq": ">", "\\geq": "<",
     "\\equiv": "\\nequiv",
 }  # fmt: skip
+_AFTER_ROMAN = frozenset({"", ",", ";", ")", ".", "and", "or", "only", "\\text"})
 _AFTER_NAMES = ("(", "_", "\\left")
 _FUNCTION_AND_LETTER = re.compile(r"(sin|cos|tan|cot|sec|csc|log|ln)([a-z])")
 
@@ -97,6 +99,9 @@ class _Reader(Source):
             self.letters(token, out, gap, text)
         elif token == "{":
             inner = self.math("}", text=text)
+            if out[-1:] == ["\\setminus"] and inner[-1:] != ["\\}"]:
+                out += ["\\{", *inner, "\\}"]  # Z without {0}
+                return False
             out += inner if len(inner) < 2 and not "".join(inner).isalnum() else ["{", *inner, "}"]  # 7{:}30
         elif token == "}":
             raise UnreadableAnswer("a '}' closes nothing")
@@ -141,6 +146,8 @@ class _Reader(Source):
         elif run == "log" and self.pending[-2:] in (["(", "2"], ["(", "10"]):  # log2(8)
             out += ["\\log", "_", "{", self.pending.pop(), "}"]
         elif run.lower() in ("am", "pm") and after_number and not self.pending:
+            out.append(as_word(run))
+        elif run in ROMAN and (not out or out[-1] in ",;(" or is_word(out[-1])) and self.following() in _AFTER_ROMAN:
             out.append(as_word(run))
         elif run in GROUPS and self.following() in _AFTER_NAMES:
             out.append(f"\\mathbb{{{run}}}")

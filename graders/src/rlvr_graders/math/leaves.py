@@ -141,6 +141,8 @@ def _times(tokens: Tokens, factor: Fraction | int) -> Tokens:
 
 def _same_value(asked: Tokens, given: Tokens, algebra: Algebra) -> bool:
     numerals = _numeral(asked), _numeral(given)
+    if (numerals[0] is None) != (numerals[1] is None):  # ff_{16} may be a product, but not beside FF_{16}
+        numerals = _numeral(asked, is_number=True), _numeral(given, is_number=True)
     if numerals[1] is not None and numerals[1][2] == 10 and numerals[0] is None:
         given = (numerals[1][1],)
     elif numerals != (None, None):
@@ -182,16 +184,17 @@ def _spells(tokens: Tokens) -> bool:
     return all(map(str.isupper, tokens)) or len(set(tokens)) < len(tokens)
 
 
-def _numeral(tokens: Tokens) -> tuple[str, str, int] | None:
-    """A number written in another base than ten: sign, digits and base."""
-    match = _NUMERAL.fullmatch(join(tokens)) if len(tokens) > 2 else None
+def _numeral(tokens: Tokens, *, is_number: bool = False) -> tuple[str, str, int] | None:
+    """A number written in another base than ten: sign, digits and base. Small letters alone are one where it is known."""
+    match = _NUMERAL.fullmatch(re.sub(r"\\text\{(\w+)\}(?=_)", r"\1", join(tokens))) if len(tokens) > 2 else None
     if match is None:
         return None
     written = match[3] or match[4]
     base = _BASES.get(written) or (int(written) if written.isdigit() and len(written) < 3 else 0)
     digits = match[2].lstrip("0") or "0"
     if not digits.isupper() and not digits.isdigit():  # 3f_{16}; but 2x_{16} is no number
-        is_number = match[2][0].isdigit() and all(int(digit, 36) < base for digit in digits)
+        is_number |= match[2][0].isdigit()
+        is_number &= all(int(digit, 36) < base for digit in digits)
         digits = digits.upper() if is_number else "_"
     if not 2 <= base <= 36 or (len(digits) == 1 and not digits.isdigit()) or (base == 10 and not digits.isdigit()):
         return None

@@ -37,6 +37,9 @@ PARTS = {name + ending: value for name, value in _ORDINALS.items() for ending in
 _AFTER_A = frozenset({*PARTS, *SCALES})
 SIGNS = {"minus": -1, "negative": -1, "plus": 1, "positive": 1}
 NUMBERS = frozenset({*_SMALL, *_TENS})
+ROMAN = {
+    name: str(value) for value, name in enumerate("I II III IV V VI VII VIII IX X XI XII".split(), 1) if len(name) > 1
+}
 SKIPPED = listed("a an and")
 _LONGEST_PART = 12
 """Words in which a fraction behind "and" ends. Each "and" in them is read twice, so their number bounds the time."""
@@ -46,6 +49,8 @@ def in_digits(tokens: Tokens) -> Tokens:
     """The answer with the number in words that it begins with in digits; as it is where it begins otherwise."""
     if not any(map(is_word, tokens)):
         return tokens
+    if len(tokens) == 1 and tokens[0][6:-1] in ROMAN:
+        return (ROMAN[tokens[0][6:-1]],)
     if len(tokens) == 1 and word_of(tokens[0]) in _PLACES:
         return (str(_PLACES[word_of(tokens[0])]), "\\text{th}")
     between = tuple(map(word_of, tokens[1:-1]))
@@ -102,6 +107,9 @@ def _number(words: list[str]) -> tuple[Fraction | None, int]:
             if index == 0 and word not in ("half", "halves"):
                 break
             if not said:
+                scale = next(((at, w) for at, w in enumerate(words[1:3], 2) if w in SCALES), None)
+                if index == 0 and scale and words[1 : scale[0] - 1] in ([], ["a"]):
+                    return Fraction(SCALES[scale[1]], PARTS[word]), scale[0]  # half a dozen
                 return Fraction(1, PARTS[word]), index + 1
             return (total + group) / PARTS[word], index + 1
         elif word == "and" and said:  # three and a half, two hundred and fifty

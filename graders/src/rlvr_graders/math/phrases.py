@@ -46,22 +46,24 @@ _VICTORIES = tuple(
 _COMPARED = {
     tuple(said.split()): sign
     for sign, phrases in (
-        ("\\ge", ("greater than or equal to", "at least", "no less than", "not less than")),
-        ("\\le", ("less than or equal to", "at most", "no more than", "not more than")),
-        (">", ("greater than", "more than", "strictly greater than")),
-        ("<", ("less than", "strictly less than")),
+        ("\\ge", ("greater than or equal to", "at least", "no less than", "not less than", "no fewer than")),
+        ("\\le", ("less than or equal to", "at most", "no more than", "not more than", "no greater than")),
+        (">", ("greater than", "more than", "strictly greater than", "strictly more than")),
+        ("<", ("less than", "strictly less than", "fewer than")),
     )
     for said in phrases
 }
+_LONGEST_COMPARISON = 6
 _ORDER = (("<",), (">",), ("\\le",), ("\\ge",))
 _YEAR = listed("in the year")
 _STATEMENTS = listed("statements statement options choices parts both only")
-_ADJECTIVES = listed("open closed half-open ordered unique only required desired straight")
+_ADJECTIVES = listed("the a an open closed half-open ordered unique only required desired straight")
 _NOTES = listed(
     "since because approximately approx rounded reject rejecting discard discarding ignoring excluding as attained achieved "
     "reached double triple repeated multiplicity"
 )
-_REJECTED = listed("rejected discarded extraneous invalid excluded ignored")
+_REJECTED = listed("rejected discarded extraneous invalid excluded ignored not cannot doesn't isn't can't")
+_AGAIN = listed("or i.e. ie i.e that is which equals equivalently equivalent to")
 _ROUNDED = listed("approximately approx about roughly")
 _NEXT_STEPS = frozenset({"\\Rightarrow", "\\iff", "\\Leftrightarrow"})
 _CONDITIONS = frozenset(
@@ -118,12 +120,11 @@ def _directed(tokens: Tokens) -> Tokens:
 
 
 def _compared(tokens: Tokens) -> Tokens:
-    r"""x is at least 2 as x \ge 2."""
-    if not tokens[0].isalpha() or tokens[1:2] != ("\\text{is}",):
-        return tokens
-    words = [word_of(token) for token in tokens]
-    said = next((said for said in _COMPARED if tuple(words[2 : 2 + len(said)]) == said), ())
-    return (tokens[0], _COMPARED[said], *tokens[2 + len(said) :]) if said else tokens
+    r"""x is at least 2 as x \ge 2, and at least 2 as \ge 2."""
+    start = 2 if tokens[0].isalpha() and tokens[1:2] == ("\\text{is}",) else 0
+    words = tuple(word_of(token) for token in tokens[start : start + _LONGEST_COMPARISON])
+    said = next((said for said in _COMPARED if words[: len(said)] == said), ())
+    return (*tokens[: start // 2], _COMPARED[said], *tokens[start + len(said) :]) if said else tokens
 
 
 def _without_signature(tokens: Tokens) -> Tokens:
@@ -197,7 +198,7 @@ def _without_lead(tokens: Tokens) -> Tokens:
         return _without_lead(bare(tokens[said:]) or tokens[-1:])
     end = next((index for index, word in enumerate(words) if not word), len(tokens))
     is_label = end < len(tokens) and tokens[end] == "=" and words[end - 1] in _LABELS
-    is_noun = words[:1] == ["the"] and words[end - 1] in _NOUNS and set(words[1 : end - 1]) <= _ADJECTIVES
+    is_noun = bool(end) and words[end - 1] in _NOUNS and set(words[: end - 1]) <= _ADJECTIVES
     is_year = "year" in words[:end] or (end == 1 and len(tokens) == 2 and len(tokens[1]) == 4)
     is_noun |= is_year and set(words[:end]) <= _YEAR
     if 0 < end < len(tokens) and (is_label or is_noun or set(words[:end]) <= _EMPTY_WORDS):
@@ -216,10 +217,17 @@ def _without_tail(tokens: Tokens) -> Tokens:
 
 
 def _without_note(tokens: Tokens) -> Tokens:
-    """Drops "(since x > 0)" from the end."""
+    """Drops "(since x > 0)" and "(x = -2 is rejected)" from the end; "(160 minutes)" there says the value once more."""
     start = last_bracket(tokens)
-    is_rejected = len(tokens) - start > 4 and word_of(tokens[-2]) in _REJECTED  # (x = -2 rejected)
-    return tokens[:start] if start and (is_rejected or word_of(tokens[start + 1]) in _NOTES) else tokens
+    if not start:
+        return tokens
+    words = [word_of(token) for token in tokens[start + 1 : -1]]
+    is_rejected = not all(words) and not words[0] and not _REJECTED.isdisjoint(words)
+    if is_rejected or words[0] in _NOTES:
+        return tokens[:start]
+    said = next((at for at, word in enumerate(words) if word not in _AGAIN), len(words))
+    is_again = words[said:] and not words[said] and (said or words[-1] or tokens[-2] in ("%", "\\degree"))
+    return (*tokens[:start], "\\text{or}", *tokens[start + 1 + said : -1]) if is_again else tokens
 
 
 def take_conditions(tokens: Tokens) -> tuple[Tokens, Ranges, list[Tokens]]:

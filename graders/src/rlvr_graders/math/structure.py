@@ -303,6 +303,8 @@ def _bound(node: Node) -> Node:
 
 
 def _single(tokens: Tokens) -> Node:
+    if tokens[0] in ORDER and len(tokens) > 1:  # at least 5: of what, is not said
+        return _bound(_single(("\\kappa", *tokens)))
     sides, operators = _relation(tokens)
     if operators:
         return _related(tokens, tuple(map(read, sides)), operators)

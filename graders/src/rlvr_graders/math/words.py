@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from .structure import ALL_WORDS, EMPTY_WORDS, Node, plain_words
@@ -13,9 +14,10 @@ SAME_WORDS = {
         ("doesnotexist", "dne", "doesn'texist", "limitdoesnotexist", "nolimit",
          "undefined", "notdefined", "limitdne", "doesntexist", "nonexistent"),
         ("\\emptyset", "\\{\\}", *sorted(EMPTY_WORDS)),
-        ("\\infty", "infinitelymany", "divergesto\\infty", "tendsto\\infty", "infinitelymanysolutions", "infinite", "infinity"),
-        ("divergent", "diverges", "seriesdiverges"),
-        ("convergent", "converges", "seriesconverges"),
+        ("\\infty", "infinitelymany", "infinitelymanysolutions", "infinite", "infinity", "positiveinfinity", "plusinfinity"),
+        ("-\\infty", "negativeinfinity", "minusinfinity"),
+        ("divergent", "diverges", "seriesdiverges", "integraldiverges", "sequencediverges"),
+        ("convergent", "converges", "seriesconverges", "integralconverges", "sequenceconverges"),
         ("absolutelyconvergent", "convergesabsolutely", "seriesconvergesabsolutely"),
         ("conditionallyconvergent", "convergesconditionally", "seriesconvergesconditionally"),
         ("\\mathbbn", "\\mathbbz^+", "allpositiveintegers", "positiveintegers", "allnaturalnumbers", "naturalnumbers"),
@@ -33,6 +35,9 @@ SAME_WORDS = {
     )
     for phrase in phrases
 }  # fmt: skip
+_TO_INFINITY = re.compile(
+    r"^(?:(?:series|integral|sequence|limit)?(?:diverges|tends|goes|approaches)(?:to)?\+?(?=-?(?:\\infty|.*infinity)$)|\+(?=\\infty$))"
+)
 _FILLERS = listed("the a an it is are answer there they on")
 _OPPOSITES = {"yes": "no", "no": "yes"}
 _NOUNS = listed("triangle function series sequence matrix graph")
@@ -43,6 +48,7 @@ _DOUBTS = listed("not but or maybe perhaps unless except however")
 def phrase(node: Node) -> str:
     words = [token for token in (node.whole or node.tokens) if word_of(token) not in _FILLERS]
     plain = plain_words(replace(node, tokens=tuple(words), whole=()))
+    plain = _TO_INFINITY.sub("", plain)
     if plain not in SAME_WORDS and plain.endswith(("integers", "numbers")):
         plain = plain.removeprefix("all")
     return SAME_WORDS.get(plain, plain)
@@ -54,6 +60,8 @@ def _plain(token: str) -> str:
 
 def same_words(asked: Node, given: Node) -> bool:
     one, other = phrase(asked), phrase(given)
+    if one == "divergent" and other in ("\\infty", "-\\infty") and "diverges" in plain_words(given):
+        return True
     if one in _OPPOSITES and given.tokens[1:2] == (",",):  # "Yes, it converges"
         words = [_plain(token) for token in given.tokens]
         words = words[: next((n for n, word in enumerate(words) if word in ("because", "since")), len(words))]
