@@ -133,6 +133,7 @@ class _Reader(Source):
         if len(run) == 1 and run.isascii():
             self.letter(run, out, gap)
             return
+        is_numeral = run in ROMAN and (not out or out[-1] in ",;(" or is_word(out[-1]))
         after_number = bool(out) and (
             out[-1][0].isdigit() or is_word(out[-1]) or (gap and run != "in" and out[-1] in ("\\pi", "}"))
         )
@@ -145,9 +146,9 @@ class _Reader(Source):
             out.append(as_word(run))
         elif run == "log" and self.pending[-2:] in (["(", "2"], ["(", "10"]):  # log2(8)
             out += ["\\log", "_", "{", self.pending.pop(), "}"]
-        elif run.lower() in ("am", "pm") and after_number and not self.pending:
-            out.append(as_word(run))
-        elif run in ROMAN and (not out or out[-1] in ",;(" or is_word(out[-1])) and self.following() in _AFTER_ROMAN:
+        elif (run.lower() in ("am", "pm") and after_number and not self.pending) or (
+            is_numeral and self.following() in _AFTER_ROMAN
+        ):
             out.append(as_word(run))
         elif run in GROUPS and self.following() in _AFTER_NAMES:
             out.append(f"\\mathbb{{{run}}}")

@@ -52,9 +52,8 @@ def _in_numbers(tokens: Tokens) -> Tokens:
     """Quarter to eight as 7 : 45 o'clock."""
     at = next((at for at, token in enumerate(tokens[:5]) if word_of(token) in _PAST), 0)
     before = tuple(token for token in tokens[:at] if word_of(token) not in ("at", "a", "minutes"))
-    minutes = (
-        (_PARTS.get(word_of(before[0])),) if len(before) == 1 and word_of(before[0]) in _PARTS else in_digits(before)
-    )
+    minutes = tuple(_PARTS.get(word_of(token), token) for token in before[:1]) if len(before) == 1 else before
+    minutes = in_digits(minutes)
     hour, *rest = in_digits(tokens[at + 1 :]) if at else ("",)
     if (
         len(minutes) != 1
