@@ -39,7 +39,7 @@ from .relations import (
 from .spaces import is_space, same_space
 from .structure import ORDER, RELATIONS, Node, letters, read
 from .tokens import Tokens, UnreadableAnswer, is_word, split, step, word_of
-from .words import SAME_WORDS, phrase, same_words
+from .words import SAME_WORDS, contradict, phrase, same_words
 
 _DECIMAL_COMMA = re.compile(r"-?\d+,\d+", re.ASCII)
 _LABEL = re.compile(
@@ -101,6 +101,8 @@ def judge(reference: str, prediction: str, algebra: Algebra) -> str:
         return f"{UNREADABLE_REFERENCE}: {error}"
     if expected == reading or is_choice:
         return CORRECT
+    if contradict(expected, reading):
+        return WRONG
     moment = same_moment(expected, reading) if len(reading) > 1 or len(expected) > 1 else None
     if moment is not None:
         return CORRECT if moment else WRONG

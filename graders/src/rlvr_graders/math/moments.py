@@ -7,8 +7,8 @@ import re
 from .numerals import in_digits
 from .tokens import Tokens, is_word, word_of
 
-_MONTHS = "january february march april may june july august september october november december".split()  # noqa: SIM905
-_MONTH = "|".join(f"{month[:3]}(?:{month[3:]})?" if month != "may" else "may" for month in _MONTHS)
+MONTHS = "january february march april may june july august september october november december".split()  # noqa: SIM905
+_MONTH = "|".join(f"{month[:3]}(?:{month[3:]})?" if month != "may" else "may" for month in MONTHS)
 _CLOCK = re.compile(
     r"(?:at )?(\d{1,2})(?: : (\d\d))?(?: : (\d\d))? ?"
     r"(am|pm|o'clock|o ' clock|noon|midnight|in the (?:morning|afternoon|evening)|at night)?( sharp)?"
@@ -91,6 +91,6 @@ def _date(text: str) -> tuple[int, int, str] | None:
         match = pattern.fullmatch(text)
         if match:
             name = match["month"]
-            month = int(name) if name.isdigit() else [m[:3] for m in _MONTHS].index(name[:3]) + 1
+            month = int(name) if name.isdigit() else [m[:3] for m in MONTHS].index(name[:3]) + 1
             return month, int(match["day"]), match["year"] or ""
     return None

@@ -31,7 +31,7 @@ _STATEMENTS = listed(
 )
 # Words that may stand behind a value although they name nothing that is counted.
 _HARMLESS = listed(
-    "total leftover over altogether all in left remain remains remaining each every only old tall "
+    "total leftover over altogether together all in left remain remains remaining each every only old tall "
     "long wide high deep thick away ahead apart approximately approx exactly about answer o'clock gon sided per of the a an overall "
     "today daily weekly monthly annually yearly later ago th even odd north south east west up down above right "
     "before after am pm gain loss profit increase decrease positive clockwise counterclockwise inside outside"

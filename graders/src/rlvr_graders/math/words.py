@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from .moments import MONTHS
 from .structure import ALL_WORDS, EMPTY_WORDS, Node, plain_words
-from .tokens import listed, word_of
+from .tokens import Tokens, listed, word_of
 
 SAME_WORDS = {
     phrase: phrases[0]
@@ -22,6 +23,16 @@ SAME_WORDS = {
         ("conditionallyconvergent", "convergesconditionally", "seriesconvergesconditionally"),
         ("\\mathbbn", "\\mathbbz^+", "allpositiveintegers", "positiveintegers", "allnaturalnumbers", "naturalnumbers"),
         ("yes", "true"),
+        ("impossible", "notpossible", "cannotbedone"),
+        ("neither", "neitherevennorodd", "neitheroddnoreven"),
+        ("injective", "one-to-one", "one-one"),
+        ("surjective", "onto"),
+        ("right", "right-angled", "rightangled", "right-angledtriangle"),
+        ("\\mathbbq", "rationalnumbers", "rationals", "allrationals"),
+        ("\\mathbbc", "complexnumbers", "allcomplex"),
+        *((f"{start}{end}", f"{start}-{end}", start[0] + end[0]) for start in ("north", "south") for end in ("east", "west")),
+        *((f"{day}day", day[:3], day[:4]) for day in "mon tues wednes thurs fri satur sun".split()),
+        *((month, month[:3], month[:4]) for month in MONTHS),
         ("no", "false"),
         ("\\mathbbz", "allintegers", "integers", "everyinteger"),
         ("\\mathbb{R}", *sorted(ALL_WORDS)),
@@ -38,6 +49,41 @@ SAME_WORDS = {
 _TO_INFINITY = re.compile(
     r"^(?:(?:series|integral|sequence|limit)?(?:diverges|tends|goes|approaches)(?:to)?\+?(?=-?(?:\\infty|.*infinity)$)|\+(?=\\infty$))"
 )
+_OPPOSED = {
+    word: (group, side)
+    for group, sides in enumerate(
+        line.split(" / ")
+        for line in """minimum minimal minima least smallest / maximum maximal maxima greatest largest
+increasing increases / decreasing decreases
+older / younger
+taller longer higher / shorter lower
+faster / slower
+local relative / global absolute
+horizontal / vertical
+convex / concave
+clockwise / counterclockwise anticlockwise counter-clockwise
+stable / unstable
+single simple / double / triple
+against / favor favour
+parallel / perpendicular
+odd / even
+north northern / south southern / east eastern / west western
+left leftward leftwards / right rightward rightwards
+up upward upwards / down downward downwards
+above / below
+inside inscribed / outside circumscribed
+gain profit / loss
+gmt utc / est / cst / mst / pst / cet / bst / ist / jst
+sine / cosine / tangent
+mean / median / mode
+radius / diameter / circumference
+area / perimeter / volume""".splitlines()
+    )
+    for side, names in enumerate(sides)
+    for word in names.split()
+}
+"""Words that cannot both be said of one answer: the group, and the side in it."""
+_COMPASS = listed("north south east west")
 _FILLERS = listed("the a an it is are answer there they on")
 _OPPOSITES = {"yes": "no", "no": "yes"}
 _NOUNS = listed("triangle function series sequence matrix graph")
@@ -56,6 +102,17 @@ def phrase(node: Node) -> str:
 
 def _plain(token: str) -> str:
     return SAME_WORDS.get(word_of(token), word_of(token))
+
+
+def contradict(asked: Tokens, given: Tokens) -> bool:
+    """Whether one says of its value what excludes what the other says: a minimum at 1, a maximum at 1; north of west, west of north."""
+    words = [[word_of(token) for token in tokens] for tokens in (asked, given)]
+    sides = [{_OPPOSED[word] for word in said if word in _OPPOSED} for said in words]
+    groups = {group for group, _ in sides[0]} & {group for group, _ in sides[1]}
+    ways = [[word for word in said if word in _COMPASS] for said in words]
+    return any(not {side for side in sides[0] & sides[1] if side[0] == group} for group in groups) or (
+        len(ways[0]) == 2 and ways[0] == ways[1][::-1]
+    )
 
 
 def same_words(asked: Node, given: Node) -> bool:
