@@ -21,7 +21,7 @@ _TEX_GROUPS = re.compile(r"(?<![\d.])\d{1,3}(?:(?:\\[,;:! ]|~|\{,\}|,\s*\\!)\s*\
 _SPACED_GROUPS = re.compile(r"\s*-?\d{1,3}(?: \d{3})+(?:\.\d+|,\d{1,2})?\s*", re.ASCII)
 _QUOTED_GROUPS = re.compile(r"(?<![\d.'_])\d{1,3}(?:['_]\d{3})+(?![\d'_])", re.ASCII)
 _INDIAN_GROUPS = re.compile(r"(?<![\d.,])\d{1,2}(?:,\d{2})+,\d{3}(?![\d,])", re.ASCII)
-_EUROPEAN = re.compile(r"(\s*-?)(\d{1,3}(?:\.\d{3})+)(?:,(\d+))?(\D*)", re.ASCII)
+_EUROPEAN = re.compile(r"(\s*-?(?:\\?[$]|€|£)?\s*)(\d{1,3}(?:\.\d{3})+)(?:(?:,|\{,\})(\d+))?(\D*)", re.ASCII)
 _PERIOD_IN_BRACKETS = re.compile(r"((?:.*=)?\s*-?\d+\.\d*)\((\d{1,30})\)\s*", re.ASCII)
 _RAISED_FRACTION = re.compile(r"\^(?:\{(\d+)\}|(\d))\s*/\s*_(?:\{(\d+)\}|(\d))", re.ASCII)
 """^3/_4, as three quarters are set by hand."""

@@ -22,6 +22,7 @@ from .latex import tokens_of
 from .leaves import Algebra, Judge, UnreadableReference, reference_expression, same_leaf
 from .moments import same_moment
 from .parts import whole
+from .phrases import same_ranges
 from .relations import (
     OF_VARIABLES,
     TASKS,
@@ -38,13 +39,16 @@ from .relations import (
 )
 from .spaces import is_space, same_space
 from .structure import ORDER, RELATIONS, Node, letters, read
-from .tokens import Tokens, UnreadableAnswer, is_word, split, step, word_of
-from .words import SAME_WORDS, contradict, phrase, same_words
+from .tokens import Tokens, UnreadableAnswer, listed, split, step, word_of
+from .words import SAME_WORDS, contradict, phrase, same_words, truths
 
 _DECIMAL_COMMA = re.compile(r"-?\d+,\d+", re.ASCII)
-_LABEL = re.compile(
-    r"\\text\{(?:rank|point|quadrant|dimension|degree|order|area|volume|option|case|row|level|page|step|line)\}", re.I
+_LABELS = listed(
+    "rank point quadrant dimension degree order area volume option case row level page step line place position player quadrant "
+    "day question statement"
 )
+_ORDERED = listed("respectively order tallest shortest largest smallest oldest youngest heaviest lightest")
+"""Words of a list whose items stand in their order."""
 _ROOTS = frozenset({*"xyztwrkmn", "\\lambda"})
 """Letters whose numbered values are solutions; a_1 and a_2 are terms, in their order."""
 _BASIS = frozenset("jk")
@@ -119,19 +123,15 @@ def judge(reference: str, prediction: str, algebra: Algebra) -> str:
         if by.same(asked, given):
             return CORRECT
         sets = [{numbers for _, numbers in node.ranges} for node in (asked, given)]
-        may_rename = (sets[0] == sets[1] or set() in sets) and parity(asked) is None
+        may_rename = (same_ranges(asked.ranges, given.ranges) or set() in sets) and parity(asked) is None
         if may_rename and any(by.same(asked, read(tokens)) for tokens in renamed(asked, given)):
             return CORRECT
         if (full := _substituted(given)) is not None and by.same(asked, read(full)):
             return CORRECT
         if not (asked.ranges or given.ranges) and (turns := whole_turns(asked, given)) and by.same(*turns):
             return CORRECT
-        if (
-            is_word(expected[0])
-            and _LABEL.fullmatch(expected[0])
-            and expected[1:]
-            and by.same(read(expected[1:]), given)
-        ):
+        named = _unnamed(asked), _unnamed(given)
+        if (named[0] is None) != (named[1] is None) and by.same(named[0] or asked, named[1] or given):
             return CORRECT  # rank 2, point B
         formulas = _without_domain(asked, _DOMAINS), _without_domain(given, _EXCEPTIONS)
         if (formulas[0] is asked) != (formulas[1] is given) and by.same(*formulas):
@@ -160,6 +160,17 @@ def judge(reference: str, prediction: str, algebra: Algebra) -> str:
     if given.kind == "list" and asked.kind not in ("list", "tuple", "set", "union", "matrix"):
         return "wrong answer: several answers where one is asked"
     return WRONG
+
+
+def _unnamed(node: Node) -> Node | None:
+    """Of "rank 2", "Store B" and "4th place" the 2, the B and the 4; None for anything else."""
+    tokens = node.whole or node.tokens
+    if node.kind not in ("leaf", "words"):
+        return None
+    name = word_of(tokens[0])
+    rest = "".join(word_of(token) or token for token in tokens[1:])
+    is_numbered = tokens[0][6:7].isupper() and (rest.isdigit() or (len(rest) == 1 and rest.isalpha()))
+    return read(tokens[1:]) if tokens[1:] and (name in _LABELS or is_numbered) else None
 
 
 def _substituted(node: Node) -> Tokens | None:
@@ -219,6 +230,8 @@ def _same(asked: Node, given: Node, by: Judge, in_list: bool) -> bool:
         if is_space(asked.tokens) or is_space(given.tokens):
             return same_space(asked.tokens, given.tokens, by)
         return same_leaf(asked, given, by.algebra, in_list=in_list)
+    if (said := truths(asked)) and (answered := truths(given)):
+        return said == answered
     if {asked.kind, given.kind} == {"words", "conditional"}:
         return False  # yes, if n is odd
     if "words" in (asked.kind, given.kind) or {phrase(asked), phrase(given)} <= SAME_WORDS.keys():
@@ -249,6 +262,8 @@ def _is_one_of(listed: Node, value: Node, by: Judge) -> bool:
 
 def _same_shape(asked: Node, given: Node, by: Judge) -> bool:
     kinds = {asked.kind, given.kind}
+    if kinds == {"list"} and not _ORDERED.isdisjoint(map(word_of, asked.tokens)):
+        return same_in_order(asked.items, given.items, by)
     if kinds == {"list"} and _in_order(asked, given):
         return same_in_order(_values(asked), _values(given), by)
     named = kinds == {"list"} and _values(asked) is not asked.items and not _are_numbered(asked)
@@ -274,6 +289,8 @@ def _same_shape(asked: Node, given: Node, by: Judge) -> bool:
         return len(asked.items) == len(given.items) and _same_ratio(asked.items, given.items, by)
     if kinds == {"tuple"}:
         return _same_brackets(asked, given) and same_in_order(asked.items, given.items, by)
+    if asked.kind == "tuple" and given.kind == "leaf" and given.tokens[0].isupper() and given.tokens[1:2] == ("(",):
+        return by.same(asked, read(given.tokens[1:]))  # P(2, 5)
     if kinds == {"list", "matrix"}:  # a column
         asked, given = (
             replace(n, kind="tuple", form="()") if n.kind == "matrix" and n.form == "1" else n for n in (asked, given)
@@ -425,10 +442,16 @@ def _same_ratio(asked: Sequence[Node], given: Sequence[Node], by: Judge) -> bool
     if same_in_order(asked, given, by):
         return True
     ratios = [
-        [("\\frac", "{", *item.tokens, "}", "{", *items[0].tokens, "}") for item in items[1:]]
+        [("\\frac", "{", *_in_bases(item), "}", "{", *_in_bases(items[0]), "}") for item in items[1:]]
         for items in (asked, given)
     ]
     return all(by.same(Node("leaf", a), Node("leaf", g)) for a, g in zip(*ratios, strict=True))
+
+
+def _in_bases(node: Node) -> Tokens:
+    """The value in base units: the parts of a ratio may have different ones, 1 cm to 500 m."""
+    top, bottom = map(str, node.unit.in_bases()[0].as_integer_ratio())
+    return (*node.tokens, "\\cdot", top, "/", bottom) if node.unit.measure else node.tokens
 
 
 def _same_brackets(asked: Node, given: Node) -> bool:

@@ -16,7 +16,7 @@ from .measures import BARE_UNITS, CASED, PREFIXES
 from .numerals import ROMAN
 from .source import Source, as_word, diagonal, grouped, is_language, is_unit, mapped
 from .spaces import GROUPS, PRODUCT, may_hold_spaces, with_products
-from .tokens import Tokens, UnreadableAnswer, is_word, word_of
+from .tokens import Tokens, UnreadableAnswer, is_word, split, word_of
 from .units import ORDINALS
 
 _PLAIN_NUMBER = re.compile(r"(-?)([0-9]+(?:\.[0-9]+)?)\.?")
@@ -25,6 +25,7 @@ _DENIED = {
     "=": "\\ne", "\\in": "\\notin", "<": "\\ge", ">": "\\le", "\\le": ">", "\\ge": "<", "\\leq": ">", "\\geq": "<",
     "\\equiv": "\\nequiv",
 }  # fmt: skip
+_BASIS = frozenset("ijk")
 _AFTER_ROMAN = frozenset({"", ",", ";", ")", ".", "and", "or", "only", "\\text"})
 _AFTER_NAMES = ("(", "_", "\\left")
 _FUNCTION_AND_LETTER = re.compile(r"(sin|cos|tan|cot|sec|csc|log|ln)([a-z])")
@@ -128,7 +129,7 @@ class _Reader(Source):
         if text:
             while len(self.pending) > 1 and self.pending[-1] in ("-", "'") and self.pending[-2].isalpha():
                 run += self.pending.pop() + self.pending.pop()  # non-real, isn't
-            out.append({"mod": "\\mod", "infinity": "\\infty"}.get(run) or as_word(run))
+            out.append({"mod": "\\mod", "infinity": "\\infty", "pi": "\\pi"}.get(run) or as_word(run))
             return
         if len(run) == 1 and run.isascii():
             self.letter(run, out, gap)
@@ -272,8 +273,11 @@ class _Reader(Source):
         elif name in spelling.NUMBERS_WITH_UNIT:
             out += self.argument() if spelling.NUMBERS_WITH_UNIT[name] == 2 else []
             self.unit_of_siunitx(out)
-        elif name in ("num", "ang"):
-            out += self.argument() + (["\\degree"] if name == "ang" else [])
+        elif name == "num":
+            out += self.argument()
+        elif name == "ang":
+            parts = zip(split(tuple(self.argument()), {";"}), ("\\degree", "'", "''"), strict=False)
+            out += [token for part, mark in parts if part for token in (*part, *mark.replace("''", "' '").split())]
         elif name in ("qtyrange", "SIrange", "numrange"):
             ends, unit = (self.argument(), self.argument()), list[str]()
             if name != "numrange":
@@ -374,8 +378,8 @@ class _Reader(Source):
         before, self.in_unit = self.in_unit, name == "frac" and bool(out) and out[-1][0].isdigit()
         arguments = [self.argument() for _ in range(spelling.ARGUMENTS[name])]
         self.in_unit = before
-        if name == "hat" and arguments[0] in (["i"], ["j"], ["k"]):
-            out.append(f"\\vec{{{arguments[0][0]}}}")
+        if name == "hat" and arguments[0][0][-2:].strip("}") in _BASIS and len(arguments[0]) == 1:
+            out.append(f"\\vec{{{arguments[0][0][-2:].strip('}')}}}")
             return
         if name == "frac" and all(map(is_unit, arguments)):
             out += [*arguments[0], "/", *arguments[1]]  # \frac{\text{m}}{\text{s}}

@@ -94,7 +94,7 @@ def same_leaf(asked: Node, given: Node, algebra: Algebra, *, in_list: bool = Fal
     scales = [
         (node.unit.in_bases()[0], node.unit.offset) if both else (Fraction(1), Fraction(0)) for node in (asked, given)
     ]
-    if scales[0] != scales[1] and {("unit", 1), ("%", 1)}.isdisjoint(asked.unit.measure + given.unit.measure):
+    if scales[0] != scales[1] and ("unit", 1) not in asked.unit.measure + given.unit.measure:
         scaled = [
             _times(_plus(node.tokens, offset), factor / scales[0][0])
             for node, (factor, offset) in zip((asked, given), scales, strict=True)
@@ -186,7 +186,8 @@ def _spells(tokens: Tokens) -> bool:
 
 def _numeral(tokens: Tokens, *, is_number: bool = False) -> tuple[str, str, int] | None:
     """A number written in another base than ten: sign, digits and base. Small letters alone are one where it is known."""
-    match = _NUMERAL.fullmatch(re.sub(r"\\text\{(\w+)\}(?=_)", r"\1", join(tokens))) if len(tokens) > 2 else None
+    text = re.sub(r"\\text\{(\w+)\}(?=_)", r"\1", join(tokens).replace(" ", "")) if len(tokens) > 2 else ""
+    match = _NUMERAL.fullmatch(text)
     if match is None:
         return None
     written = match[3] or match[4]

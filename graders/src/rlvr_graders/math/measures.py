@@ -32,7 +32,7 @@ _TABLE = """
 604800 time: week wk wks week weeks
 1209600 time: fortnight fortnight fortnights
 1 month: month mo month months
-12 month: year yr yrs year years
+12 month: year yr yrs year years annum
 120 month: decade decade decades
 1200 month: century century centuries
 12000 month: millennium millennium millennia millenniums
@@ -90,13 +90,18 @@ _TABLE = """
 1000 amount length-3: molar molar
 1 information: bit bit bits
 8 information: byte byte bytes
+8192 information: kibibyte kib kibibyte kibibytes
+8388608 information: mebibyte mib mebibyte mebibytes
+8589934592 information: gibibyte gib gibibyte gibibytes
 1 degree: degree deg degs degree degrees
+1/60 degree: arcminute arcminute arcminutes arcmin
+1/3600 degree: arcsecond arcsecond arcseconds arcsec
 1 radian: radian rad rads radian radians
 1 kelvin: celsius celsius centigrade
 5/9 kelvin: fahrenheit fahrenheit
 1 kelvin: kelvin kelvin kelvins
 1 decibel: decibel db decibel decibels
-1 turn: turn revolution revolutions rev revs turn turns
+360 degree: turn revolution revolutions rev revs turn turns
 1 dollar: dollar dollar dollars usd $ buck bucks
 0.01 dollar: cent cent cents ¢ penny pennies
 0.05 dollar: nickel nickel nickels
@@ -108,6 +113,7 @@ _TABLE = """
 1 rupee: rupee rupee rupees rs inr
 1 unit: unit unit units
 1 %: % % percent pct percentage percents
+1/100 %: basispoint basispoint basispoints bps
 """
 """Factor, base measure with powers: the unit's own name, then what it is written as."""
 OFFSETS = {"celsius": Fraction("273.15"), "fahrenheit": Fraction("459.67")}

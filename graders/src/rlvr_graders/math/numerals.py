@@ -30,7 +30,7 @@ SCALES |= {f"{name}s": factor for name, factor in SCALES.items() if name[-1] != 
 _ORDINALS = {"third": 3, "fourth": 4, "fifth": 5, "eighth": 8, "ninth": 9, "twelfth": 12}
 _ORDINALS |= {f"{name}th": value for name, value in _SMALL.items() if value > 3 and value not in _ORDINALS.values()}
 _ORDINALS |= {f"{name[:-1]}ieth": value for name, value in _TENS.items()}
-_PLACES = {"first": 1, "second": 2, **_ORDINALS}
+PLACES = {"first": 1, "second": 2, **_ORDINALS}
 _ORDINALS |= {"half": 2, "halve": 2, "quarter": 4, "hundredth": 100, "thousandth": 1000, "millionth": 10**6}
 PARTS = {name + ending: value for name, value in _ORDINALS.items() for ending in ("", "s")}
 """The denominators: third and thirds."""
@@ -49,8 +49,8 @@ def in_digits(tokens: Tokens) -> Tokens:
         return tokens
     if len(tokens) == 1 and tokens[0][6:-1] in ROMAN:
         return (ROMAN[tokens[0][6:-1]],)
-    if len(tokens) == 1 and word_of(tokens[0]) in _PLACES:
-        return (str(_PLACES[word_of(tokens[0])]), "\\text{th}")
+    if len(tokens) == 1 and word_of(tokens[0]) in PLACES:
+        return (str(PLACES[word_of(tokens[0])]), "\\text{th}")
     between = tuple(map(word_of, tokens[1:-1]))
     if between in (("in",), ("out", "of")) and tokens[0].isdigit() and tokens[-1].isdigit():  # 1 in 6
         return ("\\frac", "{", tokens[0], "}", "{", tokens[-1], "}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from .numerals import NUMBERS
 from .tokens import Tokens, bare, filled, is_word, last_bracket, listed, split, word_of
 
 _LEADING_SIGNS = frozenset({"+", "\\approx", "\\Rightarrow", "=", ":"})
@@ -63,6 +64,12 @@ _NOTES = listed(
     "reached double triple repeated multiplicity"
 )
 _REJECTED = listed("rejected discarded extraneous invalid excluded ignored not cannot doesn't isn't can't")
+_OTHERWISE = _DENIALS | listed(
+    "if when where for only assuming provided given with mod base plus minus times more less fewer short true right added taken "
+    "this that it which what or"
+)
+"""Words that a mere reason in brackets has not."""
+_BETWEEN = frozenset({",", ";", "\\text{and}", "\\text{or}"})
 _AGAIN = listed("or i.e. ie i.e that is which equals equivalently equivalent to")
 _ROUNDED = listed("approximately approx about roughly")
 _NEXT_STEPS = frozenset({"\\Rightarrow", "\\iff", "\\Leftrightarrow"})
@@ -75,15 +82,23 @@ _QUANTIFIERS = {
     **dict.fromkeys(listed("arbitrary constant constants fixed number numbers"), ""),
     **dict.fromkeys(listed("integer integers"), "Z"),
     **dict.fromkeys(listed("real reals"), "R"),
-    **dict.fromkeys(listed("natural positive nonnegative non-negative"), "N"),
+    **dict.fromkeys(listed("nonnegative non-negative"), "N0"),
+    "natural": "N",
+    "positive": "N1",
     "complex": "C",
 }
+
+_COUNTED = {"N0": "0,1,2,3,4,5", "N1": "1,2,3,4,5,6", "Z": "0,\\pm1,\\pm2,\\pm3"}
+_NUMBERS = {
+    "\\mathbb{Z}^{+}": "N1", "\\mathbb{Z}_{>0}": "N1", "\\mathbb{N}^{+}": "N1", "\\mathbb{N}^{*}": "N1", "\\mathbb{Z}_{\\ge0}": "N0",
+    "\\mathbb{N}_{0}": "N0", "\\mathbb{Z}_{\\ge1}": "N1",
+}  # fmt: skip
 
 Ranges = tuple[tuple[str, str], ...]
 """The number set that each parameter runs through: (("k", "Z"),)."""
 
 
-_SPEAKING = frozenset({"\\approx", "\\in", "\\to", "\\ne", *_NEXT_STEPS, *_CONDITIONS})
+_SPEAKING = frozenset({"\\mid", "\\approx", "\\in", "\\to", "\\ne", *_NEXT_STEPS, *_CONDITIONS})
 
 
 def speaks(tokens: Tokens) -> bool:
@@ -196,7 +211,7 @@ def _without_lead(tokens: Tokens) -> Tokens:
     is_parity = 0 < said < len(tokens) and words[said] in ("even", "odd")
     if named and 0 < said < len(tokens) and not is_parity and not set(words[:said]) & (_DENIALS | _VERDICTS):
         return _without_lead(bare(tokens[said:]) or tokens[-1:])
-    end = next((index for index, word in enumerate(words) if not word), len(tokens))
+    end = next((index for index, word in enumerate(words) if not word or word in NUMBERS), len(tokens))
     is_label = end < len(tokens) and tokens[end] == "=" and words[end - 1] in _LABELS
     is_noun = bool(end) and words[end - 1] in _NOUNS and set(words[: end - 1]) <= _ADJECTIVES
     is_year = "year" in words[:end] or (end == 1 and len(tokens) == 2 and len(tokens[1]) == 4)
@@ -223,7 +238,9 @@ def _without_note(tokens: Tokens) -> Tokens:
         return tokens
     words = [word_of(token) for token in tokens[start + 1 : -1]]
     is_rejected = not all(words) and not words[0] and not _REJECTED.isdisjoint(words)
-    if is_rejected or words[0] in _NOTES:
+    is_list = not _BETWEEN.isdisjoint(tokens[:start])  # a reason behind it may say in which order
+    is_reason = not is_list and len(words) > 2 and words[0] != "" and _OTHERWISE.isdisjoint(words)
+    if is_rejected or is_reason or words[0] in _NOTES:
         return tokens[:start]
     said = next((at for at, word in enumerate(words) if word not in _AGAIN), len(words))
     is_again = words[said:] and not words[said] and (said or words[-1] or tokens[-2] in ("%", "\\degree"))
@@ -235,6 +252,7 @@ def take_conditions(tokens: Tokens) -> tuple[Tokens, Ranges, list[Tokens]]:
     multiples = tokens[tokens[0] == "\\text{all}" :]
     if multiples[:2] == ("\\text{multiples}", "\\text{of}") and multiples[2:] and multiples[-1].isdigit():
         return (multiples[-1], "k"), (("k", "Z"),), []
+    tokens = _counted(tokens)
     start = next((at for at, token in enumerate(tokens) if not is_word(token)), 0)
     sets = {_QUANTIFIERS.get(word_of(token), "?") for token in tokens[:start]} - {""} or {"R"}
     sets = sets if start else set()
@@ -242,7 +260,7 @@ def take_conditions(tokens: Tokens) -> tuple[Tokens, Ranges, list[Tokens]]:
     is_ordered = tokens[start].isalpha() and tokens[start + 1 : start + 2] in _ORDER
     if 0 < start < behind - 1 and tokens[start].isalpha() and tokens[start] in tokens[behind:]:
         start, is_ordered = behind, True  # all real x such that x > 2
-    if len(sets) == 1 and is_ordered and not sets & {"?", "N"}:  # all integers n > 2
+    if len(sets) == 1 and is_ordered and not sets & {"?", "N", "N0", "N1"}:  # all integers n > 2
         names = {token for token in tokens[start:] if token.isalpha()}
         return tokens[start:], ((names.pop(), sets.pop()),) if len(names) == 1 else (), []
     body, *others = split(tokens, _CONDITIONS)
@@ -268,6 +286,24 @@ def take_conditions(tokens: Tokens) -> tuple[Tokens, Ranges, list[Tokens]]:
     return bare(body), ranges, others
 
 
+def same_ranges(one: Ranges, other: Ranges) -> bool:
+    """Whether the parameters run through the same numbers; whether N begins with 0 is left open."""
+    sets = [[numbers for _, numbers in ranges] for ranges in (one, other)]
+    return len(one) == len(other) and all(
+        a == b or (a[0] == b[0] and "N" in (a, b)) for a, b in zip(*sets, strict=True)
+    )
+
+
+def _counted(tokens: Tokens) -> Tokens:
+    r"""k = 1, 2, 3, \dots as k \in \mathbb{N1}."""
+    if tokens[-1] != "\\dots" or "=" not in tokens:
+        return tokens
+    at = len(tokens) - tokens[::-1].index("=")
+    first = "".join(tokens[at:-1]).rstrip(",")
+    numbers = next((name for name, start in _COUNTED.items() if len(first) > 1 and start.startswith(first)), "")
+    return (*tokens[: at - 1], "\\in", f"\\mathbb{{{numbers}}}") if numbers and at > 2 else tokens
+
+
 def _parameter(clause: Tokens) -> tuple[str, str] | None:
     r"""k \in \mathbb{Z}, "k is an integer", "all real x" as (name, set); the name is empty where none is said. None for the rest."""
     names = [token for token in clause if not is_word(token)]
@@ -275,8 +311,9 @@ def _parameter(clause: Tokens) -> tuple[str, str] | None:
     if any(word not in _QUANTIFIERS for word in words):
         return None
     sets = [_QUANTIFIERS[word] for word in words if _QUANTIFIERS[word]]
-    if len(names) == 3 and names[1] == "\\in" and names[2].startswith("\\mathbb{") and names[0].isalpha():
-        return None if sets else (names[0], names[2][8:-1])
+    if len(names) > 2 and names[1] == "\\in" and names[2].startswith("\\mathbb{") and names[0].isalpha():
+        numbers = names[2][8:-1] if len(names) == 3 else _NUMBERS.get("".join(names[2:]), "")
+        return None if sets or not numbers else (names[0], numbers)
     if not words or len(names) > 1 or any(len(name) != 1 or not name.isalpha() for name in names):
         return None
-    return (names[0] if names else "", "N" if "N" in sets else sets[-1] if sets else "")
+    return (names[0] if names else "", next((s for s in sets if s[0] == "N"), sets[-1] if sets else ""))

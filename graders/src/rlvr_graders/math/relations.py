@@ -12,7 +12,7 @@ from .expression import Expression, parse, symbols
 from .families import whole_parameter
 from .leaves import Judge, Sides, is_rounding
 from .parts import whole
-from .phrases import Ranges
+from .phrases import Ranges, same_ranges
 from .structure import BOUND, FLIPPED, ORDER, Node, is_name, letters, read
 from .tokens import Tokens, UnreadableAnswer, commands, listed, word_of
 from .words import phrase
@@ -25,6 +25,7 @@ _PARAMETER = "\\kappa"
 _WHOLE_NUMBERS = listed("all every any the is are an a if for when integer integers number numbers whole values of")
 _NOT = listed("not never isn't")
 _PLACES = frozenset({"\\text{at}", "\\text{when}", "\\text{for}", "\\text{if}", "\\text{where}"})
+_ANGLE = re.compile(r"^m?\\angle ?(?=[A-Z]$)")
 _FEW = 30
 """Whole numbers between two ends that are listed."""
 _SAME_NAMES = {"f(x)": "y", "f^{-1}(x)": "y", "f'(x)": "y'", "\\frac{dy}{dx}": "y'", "f''(x)": "y''"}
@@ -171,13 +172,14 @@ def _last(node: Node) -> Node:
 def same_families(asked: Node, given: Node, by: Judge) -> bool:
     r"""\frac{\pi}{4} + k\pi, k \in \mathbb{Z}: the parameter may have any name, and the clause may be left out."""
     one, other = asked.ranges, given.ranges
+    asked, given = (n.items[0] if n.kind == "set" and len(n.items) == 1 else n for n in (asked, given))
     if (parity(asked) or parity(given)) and {"Z"} != {numbers for _, numbers in (*one, *other)}:
         return False
     if any(node.ranges and node.operators and ORDER.issuperset(node.operators) for node in (asked, given)):
         if "tuple" in (asked.kind, given.kind) and "Z" in {s for _, s in (*one, *other)}:
             return False  # whole numbers do not fill an interval
         return by.same(_whole_numbers(asked, one or other), _whole_numbers(given, other or one))
-    if one and other and [s for _, s in one] != [s for _, s in other]:
+    if one and other and not same_ranges(one, other):
         return False
     if len(one) == 1 and not other and given.kind != "residue":
         other = tuple((name, one[0][1]) for item in [given] if (name := whole_parameter(item)))
@@ -275,6 +277,8 @@ def _answers_with_name(asked: Node, given: Node, by: Judge) -> bool:
             sides = sides[1:]
         elif is_name(sides[-1]):  # 5 = x
             sides.pop()
+        if not letters(sides[-1].tokens) and len(sides) < len(given.items):  # KE = mv^2/2 = 250
+            sides = [side for side in sides if not letters(side.tokens)]
         # Every side that is left must be the value: "x = 3 = 5" is not an answer.
         return bool(sides) and not TASKS.intersection(sides[-1].tokens) and all(by.same(asked, side) for side in sides)
     if given.operators[-1] == "\\approx" and set(given.operators[:-1]) <= {"="}:
@@ -356,7 +360,7 @@ def _same_equations(asked: Node, given: Node, by: Judge) -> bool:
 
 def _same_name(asked: Node, given: Node) -> bool:
     """Whether both name the same quantity; one solution of several may have a number: x_1 for x."""
-    names = [_SAME_NAMES.get(node.text, _event(node.text)) for node in (asked, given)]
+    names = [_SAME_NAMES.get(node.text, _event(_ANGLE.sub("", node.text))) for node in (asked, given)]
     calls = [re.sub(r"(?<=^[a-zA-Z])\([a-z](?:,[a-z])*\)$", "", name) for name in names]
     if (names[0] in calls or names[1] in calls) and calls[0] == calls[1]:  # y(x) and y
         return True
@@ -403,6 +407,8 @@ def _interval(node: Node, ends: frozenset[Tokens] = frozenset()) -> Node | None:
     r"""x > 2, 1 < x \le 2, x \in S as the interval or set they describe, with letters only in these `ends`; None for the rest."""
     if node.operators == ("\\in",) and is_name(node.items[0]):
         return node.items[1]
+    if node.operators == ("\\notin",) and is_name(node.items[0]):
+        return read(("\\mathbb{R}", "\\setminus", *node.items[1].tokens))
     if not set(node.operators) <= ORDER:
         return None
     items, operators = list(node.items), list(node.operators)

@@ -14,7 +14,7 @@ ORDINALS = listed("st nd rd th")
 # Words that turn a value's meaning: two answers that differ in one of these are two answers.
 _DIRECTIONS = listed(
     "north south east west left right up down above below before after am pm increase decrease more less fewer gain loss profit "
-    "positive negative clockwise counterclockwise inside outside even odd "
+    "positive negative clockwise counterclockwise inside outside even odd bc ad "
     "january february march april may june july august september october november december "
     "monday tuesday wednesday thursday friday saturday sunday"
 )
@@ -27,12 +27,13 @@ _STATEMENTS = listed(
     "least most maximum minimum greater smaller larger bigger infinitely undefined rejected reject "
     "rejects extraneous invalid discarded "
     "excluded omitted impossible negated reciprocal inverse inverses opposite halved doubled tripled missing off short below "
-    "repeating recurring exclusive unknown unless rather reduced increased decreased mille"
+    "repeating recurring exclusive unknown unless rather reduced increased decreased"
 )
 # Words that may stand behind a value although they name nothing that is counted.
 _HARMLESS = listed(
     "total leftover over altogether together all in left remain remains remaining each every only old tall "
     "long wide high deep thick away ahead apart approximately approx exactly about answer o'clock gon sided per of the a an overall "
+    "place position bc ad respectively "
     "today daily weekly monthly annually yearly later ago th even odd north south east west up down above right "
     "before after am pm gain loss profit increase decrease positive clockwise counterclockwise inside outside"
 )
@@ -47,6 +48,13 @@ _TEMPERATURES = {
     "centigrade": "celsius",
 }
 _PLURALS = listed("people children men women sheep fish deer mice geese teeth dice cattle")
+_SYNONYMS = {
+    "anticlockwise": "counterclockwise",
+    "counter-clockwise": "counterclockwise",
+    "bce": "bc",
+    "ce": "ad",
+    "upward": "up",
+}
 _EACH = listed("a an each every")
 _TRIGONOMETRY = frozenset({"\\sin", "\\cos", "\\tan", "\\cot", "\\sec", "\\csc", "\\cis"})
 _OPERATORS = frozenset({"/", "+", "-", "\\cdot", "^", "_", "(", "[", "|"})
@@ -167,16 +175,16 @@ def compound(tokens: Tokens) -> tuple[Tokens, Unit] | None:
     if tokens[1::2] == ("'", "'") and tokens[4:] == ("'",):  # 5' 6''
         tokens = (tokens[0], "\\text{ft}", tokens[2], "\\text{in}")
     plain = [token for token in tokens if word_of(token) != "and" and token not in (",", " ")]
+    if plain[-2:] == ["'", "'"] and "\\degree" in plain:
+        plain[-2:] = ["\\text{arcsecond}"]
     marks = {"\\degree": "degree", "'": "arcminute"}
     names = [marks.get(t) or UNITS.get(t if t in ("h", "m", "s") else word_of(t), "") for t in plain[1::2]]
     if names[:1] == ["hour"]:
         names = ["minute" if name == "meter" else name for name in names]  # 2 h 15 m
     if len(plain) < 4 or len(plain) % 2 or not all(names) or not all(token[0].isdigit() for token in plain[::2]):
         return None
-    units = [Unit((("degree", 1),)) if name == "arcminute" else Unit(((name, 1),)) for name in names]
-    factors = [
-        Fraction(1, 60) if name == "arcminute" else unit.in_bases()[0] for name, unit in zip(names, units, strict=True)
-    ]
+    units = [Unit(((name, 1),)) for name in names]
+    factors = [unit.in_bases()[0] for unit in units]
     if len({unit.in_bases()[1] for unit in units}) > 1 or sorted(set(factors), reverse=True) != factors:
         return None
     total = sum((Fraction(n) * f for n, f in zip(plain[::2], factors, strict=True)), Fraction(0)) / factors[0]
@@ -261,7 +269,7 @@ class _Reading:
         return bool(self.last)
 
     def word(self, word: str) -> bool:
-        lowered = word.lower()
+        lowered = _SYNONYMS.get(word.lower(), word.lower())
         following = self.tail[self.at] if self.at < len(self.tail) else ""
         if (pair := lowered.replace("-", "") + word_of(following)) in UNITS and len(pair) > 3 and pair != lowered:
             self.at, lowered = self.at + (pair != lowered.replace("-", "")), pair  # light-years, nautical miles
@@ -273,6 +281,11 @@ class _Reading:
             self.sign = -1
             if word_of(following) == "cent":
                 self.at, self.sign, self.powers["%"] = self.at + 1, 1, 1
+            elif is_word(following) and word_of(following) not in UNITS:
+                self.at, self.words = (
+                    self.at + 1,
+                    [*self.words, f"{word_of(following).removesuffix('s')}s"],
+                )  # per child
         elif self.last == "degree" and lowered in _TEMPERATURES:
             self.powers[_TEMPERATURES[lowered]] = self.powers.pop("degree")
             self.last = _TEMPERATURES[lowered]
@@ -292,7 +305,7 @@ class _Reading:
                 self.powers[name] = self.powers.get(name, 0) + self.sign * power
             self.last = ""
         elif (word in CASED or lowered in UNITS) and not (
-            lowered == "in" and is_word(following)
+            lowered in ("in", "a") and is_word(following)
         ):  # 5 in, but 5 in total
             self.last = CASED.get(word) or UNITS[lowered]
             self.powers[self.last] = self.powers.get(self.last, 0) + self.sign * self.power

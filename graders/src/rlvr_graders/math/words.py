@@ -31,7 +31,7 @@ SAME_WORDS = {
         ("\\mathbbq", "rationalnumbers", "rationals", "allrationals"),
         ("\\mathbbc", "complexnumbers", "allcomplex"),
         *((f"{start}{end}", f"{start}-{end}", start[0] + end[0]) for start in ("north", "south") for end in ("east", "west")),
-        *((f"{day}day", day[:3], day[:4]) for day in "mon tues wednes thurs fri satur sun".split()),
+        *((f"{day}day", day[:3], day[:4]) for day in ("mon", "tues", "wednes", "thurs", "fri", "satur", "sun")),
         *((month, month[:3], month[:4]) for month in MONTHS),
         ("no", "false"),
         ("\\mathbbz", "allintegers", "integers", "everyinteger"),
@@ -86,6 +86,7 @@ area / perimeter / volume""".splitlines()
 _COMPASS = listed("north south east west")
 _FILLERS = listed("the a an it is are answer there they on")
 _OPPOSITES = {"yes": "no", "no": "yes"}
+_TRUTHS = {"yes": "t", "no": "f", "T": "t", "F": "f", "Y": "t", "N": "f"}
 _NOUNS = listed("triangle function series sequence matrix graph")
 """What an adjective may leave out: isosceles, an isosceles triangle."""
 _DOUBTS = listed("not but or maybe perhaps unless except however")
@@ -113,6 +114,15 @@ def contradict(asked: Tokens, given: Tokens) -> bool:
     return any(not {side for side in sides[0] & sides[1] if side[0] == group} for group in groups) or (
         len(ways[0]) == 2 and ways[0] == ways[1][::-1]
     )
+
+
+def truths(node: Node) -> str:
+    """Of "true, false, true" and TFT the letters, whose order counts; nothing for any other answer."""
+    if node.kind == "list":
+        letters = [SAME_WORDS.get(phrase(item), phrase(item)) for item in node.items]
+        return "".join(_TRUTHS.get(letter, "?") for letter in letters) if _TRUTHS.keys() >= {*letters} else ""
+    text = "".join(word_of(token).upper() or token for token in node.tokens)
+    return text.lower() if len(text) > 1 and not text.strip("TF") else ""
 
 
 def same_words(asked: Node, given: Node) -> bool:
