@@ -33,6 +33,9 @@ _PERIOD_IN_WORDS = re.compile(
 )
 _PREFIXED = re.compile(r"(?<![\w.])0(?:[xX]([0-9A-Fa-f]+)|[bB]([01]+)|[oO]([0-7]+))(?!\w)", re.ASCII)
 """0x2B, 0b101 and 0o17, as programs have numbers in other bases."""
+_UPRIGHT_EXPONENT = re.compile(
+    r"(?<=[0-9])\s*\\(?:text|mathrm)\{\s*[eE]([-+]?[0-9]*)\}\s*([-+]?[0-9]+|)(?![0-9])", re.ASCII
+)
 _MARKED = re.compile(rf"(?<![^\W\d_])([^\W\d_])([{''.join(MARKS)}])(?![^\W\d_])")
 _PERIOD = re.compile("(?:[0-9][\u0304\u0305\u0307])+")
 _UNICODE_ROOT = re.compile(r"[√∛∜]\s*(\d+(?:\.\d+)?)?")
@@ -149,6 +152,8 @@ def digits_joined(text: str, *, thousands: bool) -> str:
         if "re" in text:
             text = _PERIOD_IN_WORDS.sub(lambda m: f"{m[1]}\\overline{{{m[2] or m[3]}}}", text)
         text = _PERIOD_IN_BRACKETS.sub(r"\1\\overline{\2}", text) if _PERIOD_IN_BRACKETS.fullmatch(text) else text
+    if "e" in text or "E" in text:
+        text = _UPRIGHT_EXPONENT.sub(r"e\1\2", text)
     text = re.sub(r"(?<=[0-9])\{,\}(?=[0-9])", ".", text)  # what is left of {,} is a decimal comma: 3{,}14
     if _SPACED_GROUPS.fullmatch(text):
         return text.replace(" ", "").replace(",", ".")

@@ -40,6 +40,7 @@ from .relations import (
 from .spaces import is_space, same_space
 from .structure import ORDER, RELATIONS, Node, letters, read
 from .tokens import Tokens, UnreadableAnswer, listed, split, step, word_of
+from .units import NO_UNIT
 from .words import SAME_WORDS, contradict, phrase, same_words, truths
 
 _DECIMAL_COMMA = re.compile(r"-?\d+,\d+", re.ASCII)
@@ -264,6 +265,10 @@ def _same_shape(asked: Node, given: Node, by: Judge) -> bool:
     kinds = {asked.kind, given.kind}
     if kinds == {"list"} and not _ORDERED.isdisjoint(map(word_of, asked.tokens)):
         return same_in_order(asked.items, given.items, by)
+    if kinds == {"list"} and _counts_each(asked) != _counts_each(given):
+        by_name = [_by_count(n) if _counts_each(n) else n for n in (asked, given)]
+        if all(item.operators == ("=",) for node in by_name for item in node.items):
+            return _same_unordered(by_name[0], by_name[1], by)
     if kinds == {"list"} and _in_order(asked, given):
         return same_in_order(_values(asked), _values(given), by)
     named = kinds == {"list"} and _values(asked) is not asked.items and not _are_numbered(asked)
@@ -492,11 +497,29 @@ def _repeats(node: Node, by: Judge) -> bool:
 
 def _in_order(asked: Node, given: Node) -> bool:
     """Whether one list names its values (x = 1, y = 2) and the other does not: then the order tells which is which."""
-    named = [_values(node) is not node.items for node in (asked, given)]
+    named = [_values(node) is not node.items or _counts_each(node) for node in (asked, given)]
     if named[0] == named[1] or _are_numbered(asked) or _are_numbered(given):
         return False
     plain = given if named[0] else asked
     return plain.form != "or" and all(item.kind != "relation" for item in plain.items)
+
+
+def _counts_each(node: Node) -> bool:
+    """12 apples and 8 oranges: what is counted tells the values apart."""
+    words = [word for item in node.items for word in {*item.unit.words}]
+    return all(item.unit.words for item in node.items) and len({*words}) == len(words)
+
+
+def _by_count(node: Node) -> Node:
+    """The same as adults: 30, children: 70."""
+    parts = [
+        (tuple(f"\\text{{{word}}}" for word in item.unit.words), replace(item, unit=NO_UNIT)) for item in node.items
+    ]
+    items = (
+        Node("relation", (*label, "=", *value.tokens), (Node("words", label), value), operators=("=",))
+        for label, value in parts
+    )
+    return replace(node, items=tuple(items))
 
 
 def _values(node: Node) -> Sequence[Node]:

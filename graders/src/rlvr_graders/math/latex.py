@@ -358,7 +358,10 @@ class _Reader(Source):
         if f"u{word}" in CASED and out[-1:] == ["\\mu"]:
             out[-1] = as_word("u" + word)
             return
-        after_value = self.in_unit or (bool(out) and (out[-1][0].isdigit() or out[-1] in ("}", ")", "\\degree")))
+        before = out[:-1] if out[-1:] == ["/"] else out
+        after_value = self.in_unit or (
+            bool(before) and (before[-1][0].isdigit() or before[-1] in ("}", ")", "\\degree"))
+        )
         is_unit = after_value and (word in BARE_UNITS or word in spelling.UNIT_LETTERS)
         is_short = name == "operatorname" and word in ("sh", "ch", "th")
         if word in GROUPS and self.following() in _AFTER_NAMES:

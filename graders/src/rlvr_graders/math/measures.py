@@ -71,7 +71,7 @@ _TABLE = """
 0.0001 mass length2 time-2: erg erg ergs
 745699.87158227022 mass length2 time-3: horsepower hp horsepower
 1 time-1: hertz hz hertz
-1 time-1: becquerel bq becquerel becquerels
+1 becquerel: becquerel bq becquerel becquerels
 1 current: ampere a amp amps ampere amperes
 1000 mass length2 time-3 current-1: volt v volt volts
 1000 mass length2 time-3 current-2: ohm ohm ohms

@@ -23,6 +23,7 @@ SCALES: dict[str, int] = {
     "tens": 10,
     "hundred": 10**2,
     "thousand": 10**3,
+    "k": 10**3,
     "lakh": 10**5,
 }
 SCALES |= {"million": 10**6, "crore": 10**7, "billion": 10**9, "trillion": 10**12, "quadrillion": 10**15}
@@ -31,13 +32,19 @@ _ORDINALS = {"third": 3, "fourth": 4, "fifth": 5, "eighth": 8, "ninth": 9, "twel
 _ORDINALS |= {f"{name}th": value for name, value in _SMALL.items() if value > 3 and value not in _ORDINALS.values()}
 _ORDINALS |= {f"{name[:-1]}ieth": value for name, value in _TENS.items()}
 PLACES = {"first": 1, "second": 2, **_ORDINALS}
+PLACES |= {f"{ten}-{name}": tens + value for ten, tens in _TENS.items() for name, value in PLACES.items() if value < 10}
 _ORDINALS |= {"half": 2, "halve": 2, "quarter": 4, "hundredth": 100, "thousandth": 1000, "millionth": 10**6}
 PARTS = {name + ending: value for name, value in _ORDINALS.items() for ending in ("", "s")}
 """The denominators: third and thirds."""
 _AFTER_A = frozenset({*PARTS, *SCALES})
 SIGNS = {"minus": -1, "negative": -1, "plus": 1, "positive": 1}
 NUMBERS = frozenset({*_SMALL, *_TENS})
-ROMAN = {"II": "2", "III": "3", "IV": "4", "VI": "6", "VII": "7", "VIII": "8", "IX": "9", "XI": "11", "XII": "12"}
+ROMAN = {
+    name: str(10 * tens + ones)
+    for tens in range(4)
+    for ones, digits in enumerate(("", "I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX"))
+    if len(name := "X" * tens + digits) > 1
+}
 SKIPPED = listed("a an and")
 _LONGEST_PART = 12
 """Words in which a fraction behind "and" ends. Each "and" in them is read twice, so their number bounds the time."""
@@ -52,8 +59,10 @@ def in_digits(tokens: Tokens) -> Tokens:
     if len(tokens) == 1 and word_of(tokens[0]) in PLACES:
         return (str(PLACES[word_of(tokens[0])]), "\\text{th}")
     between = tuple(map(word_of, tokens[1:-1]))
-    if between in (("in",), ("out", "of")) and tokens[0].isdigit() and tokens[-1].isdigit():  # 1 in 6
-        return ("\\frac", "{", tokens[0], "}", "{", tokens[-1], "}")
+    if between in (("in",), ("out", "of")):  # 1 in 6, three out of four
+        part, among = (str(_SMALL.get(word_of(token), token)) for token in (tokens[0], tokens[-1]))
+        if part.isdigit() and among.isdigit():
+            return ("\\frac", "{", part, "}", "{", among, "}")
     words: list[str] = []
     ends: list[int] = []
     tokens = tuple(

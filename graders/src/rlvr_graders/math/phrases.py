@@ -18,7 +18,10 @@ _EMPTY_WORDS = _LABELS | listed(
     "exact value equals equal correct it ans our my for when if"
 )
 _VERBS = listed(
-    "is are equals was be at has have had takes took costs cost needs needed gets got makes made earns earned sold bought gives"
+    "is are equals was be at has have had takes took costs cost needs needed gets got makes made earns earned sold bought gives "
+    "pay pays paid spend spends spent save saves saved weighs lasts lasted receive receives received owes owe eats ate reads read runs "
+    "ran "
+    "walks walked drives drove travels traveled remains contains holds produces charges collects collected"
 )
 _NOUNS = listed(
     "point interval set line pair vector matrix function equation number value probability vertex center slope range domain"
@@ -65,12 +68,13 @@ _NOTES = listed(
 )
 _REJECTED = listed("rejected discarded extraneous invalid excluded ignored not cannot doesn't isn't can't")
 _OTHERWISE = _DENIALS | listed(
-    "if when where for only assuming provided given with mod base plus minus times more less fewer short true right added taken "
+    "if when where for only assuming provided given with mod base plus minus times more less fewer short true right added taken and "
+    "also but "
     "this that it which what or"
 )
 """Words that a mere reason in brackets has not."""
 _BETWEEN = frozenset({",", ";", "\\text{and}", "\\text{or}"})
-_AGAIN = listed("or i.e. ie i.e that is which equals equivalently equivalent to")
+_AGAIN = listed("or i e ie that is which equals equivalently equivalent to")
 _ROUNDED = listed("approximately approx about roughly")
 _NEXT_STEPS = frozenset({"\\Rightarrow", "\\iff", "\\Leftrightarrow"})
 _CONDITIONS = frozenset(
@@ -98,7 +102,7 @@ Ranges = tuple[tuple[str, str], ...]
 """The number set that each parameter runs through: (("k", "Z"),)."""
 
 
-_SPEAKING = frozenset({"\\mid", "\\approx", "\\in", "\\to", "\\ne", *_NEXT_STEPS, *_CONDITIONS})
+_SPEAKING = frozenset({"\\dots", "\\mid", "\\approx", "\\in", "\\to", "\\ne", *_NEXT_STEPS, *_CONDITIONS})
 
 
 def speaks(tokens: Tokens) -> bool:
@@ -130,7 +134,7 @@ def _directed(tokens: Tokens) -> Tokens:
     said = tokens[1:] if word_of(tokens[0]) in ("a", "an") else tokens
     if len(said) < 3 or word_of(said[1]) not in ("of", "by"):
         return tokens
-    direction = re.fullmatch(r"(increase|decrease)[sd]?", word_of(said[0]))
+    direction = re.fullmatch(r"(increase|decrease|profit|loss|gain)[sd]?", word_of(said[0]))
     return (*said[2:], f"\\text{{{direction[1]}}}") if direction else tokens
 
 
@@ -239,12 +243,14 @@ def _without_note(tokens: Tokens) -> Tokens:
     words = [word_of(token) for token in tokens[start + 1 : -1]]
     is_rejected = not all(words) and not words[0] and not _REJECTED.isdisjoint(words)
     is_list = not _BETWEEN.isdisjoint(tokens[:start])  # a reason behind it may say in which order
-    is_reason = not is_list and len(words) > 2 and words[0] != "" and _OTHERWISE.isdisjoint(words)
+    is_reason = not is_list and len(words) > 2 and all(words) and _OTHERWISE.isdisjoint(words)
     if is_rejected or is_reason or words[0] in _NOTES:
         return tokens[:start]
-    said = next((at for at, word in enumerate(words) if word not in _AGAIN), len(words))
+    said = next(
+        (at for at, word in enumerate(words) if word not in _AGAIN and tokens[start + 1 + at] != ","), len(words)
+    )
     is_again = words[said:] and not words[said] and (said or words[-1] or tokens[-2] in ("%", "\\degree"))
-    return (*tokens[:start], "\\text{or}", *tokens[start + 1 + said : -1]) if is_again else tokens
+    return (*tokens[:start], "\\text{or}", "{", *tokens[start + 1 + said : -1], "}") if is_again else tokens
 
 
 def take_conditions(tokens: Tokens) -> tuple[Tokens, Ranges, list[Tokens]]:

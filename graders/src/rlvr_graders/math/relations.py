@@ -257,7 +257,7 @@ def same_relation(asked: Node, given: Node, by: Judge) -> bool:
     if given.kind == "relation":
         return _answers_with_name(asked, given, by)
     if asked.operators[-1] == "\\approx":  # the reference states a value and its rounding
-        return any(by.same(side, given) for side in asked.items if not is_name(side))
+        return any(by.same(side, given) for at, side in enumerate(asked.items) if at or not is_name(side))
     # "x = 5" is asked and "5" is given: the name may be left out. Only a name, or a quantity whose value is the answer (AB + CD = 5);
     # 2x + z = 1 is an equation, and 1 does not answer it.
     if set(asked.operators) == {"="} or asked.operators == ("\\in",):

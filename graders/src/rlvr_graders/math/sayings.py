@@ -1,6 +1,6 @@
 r"""Phrases that say what a formula also says: "leaves remainder 3 when divided by 7" as \equiv 3 \pmod 7.
 
-Each line below is a phrase and what it is written as: A and B stand for anything, V for what begins with no word, M and N for one
+Each line below is a phrase and what it is written as: A and B stand for anything, U and V for what begins with no word, M and N for one
 token, W for one word, [of] for a word that may be left out.
 """
 
@@ -27,6 +27,7 @@ A divides N -> N \equiv 0 \mod { A }
 [the] square root of A -> \sqrt { A }
 [the] cube root of A -> \sqrt [ 3 ] { A }
 M r|rem|remainder N -> 'quotient M , 'remainder N
+V by U -> ( V , U )
 up [by] V -> V 'up
 down [by] V -> V 'down
 left [by] V -> V 'left
@@ -42,7 +43,15 @@ A if and only if B -> A 'iff B
 """
 _LONGEST = 40
 """Tokens of the longest answer that is looked at: so no pattern takes long."""
-_STANDS_FOR = {"A": "[^,]+?", "B": "[^,]+", "V": "[^', ][^,]*", "M": "[^', ]+", "N": "[^', ]+", "W": "'[^ ]+"}
+_STANDS_FOR = {
+    "A": "[^,]+?",
+    "B": "[^,]+",
+    "U": "[^', ][^,]*",
+    "V": "[^', ][^,]*?",
+    "M": "[^', ]+",
+    "N": "[^', ]+",
+    "W": "'[^ ]+",
+}
 
 
 def _pattern(said: str) -> re.Pattern[str]:

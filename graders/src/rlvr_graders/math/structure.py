@@ -491,6 +491,8 @@ def _cases(tokens: Tokens) -> Node | None:
 
 def _leaf(tokens: Tokens) -> Node:
     whole = tokens
+    if tokens[-2:] == ("'", "'") and tokens[-3:-2] and (tokens[-3][0].isdigit() or tokens[-3] == "}"):
+        tokens = (*tokens[:-2], "\\text{inch}")
     tokens, unit = take_unit(_continued_decimal(tokens))
     # One pair of brackets may be left around what stood beside the unit: (5) cm
     while len(tokens) > 2 and tokens[0] in ("(", "{") and closes(tokens, 0) == len(tokens) - 1:

@@ -31,14 +31,14 @@ _STATEMENTS = listed(
 )
 # Words that may stand behind a value although they name nothing that is counted.
 _HARMLESS = listed(
-    "total leftover over altogether together all in left remain remains remaining each every only old tall "
+    "total leftover over altogether together all in left remain remains needed required remaining each every only old tall "
     "long wide high deep thick away ahead apart approximately approx exactly about answer o'clock gon sided per of the a an overall "
     "place position bc ad respectively "
     "today daily weekly monthly annually yearly later ago th even odd north south east west up down above right "
     "before after am pm gain loss profit increase decrease positive clockwise counterclockwise inside outside"
 )
 _GENERAL = listed(
-    "people persons ways things items objects pieces numbers values times units possibilities solutions students combinations"
+    "people persons ways things items objects pieces numbers values times units possibilities solutions combinations"
 )
 """What may be said of anything that is counted."""
 _TEMPERATURES = {
@@ -248,7 +248,8 @@ class _Reading:
         """Whether the words name what is counted (a plural, or anything for a part of one), or the value: 17 (seventeen)."""
         unknown = [word for word in self.words if word not in _HARMLESS | _PLURALS]
         if not unknown or (
-            set(unknown) <= NUMBERS and in_digits(tuple(f"\\text{{{word}}}" for word in self.words)) == value
+            {part for word in unknown for part in word.split("-")} <= NUMBERS
+            and in_digits(tuple(f"\\text{{{word}}}" for word in self.words)) == value
         ):
             return True
         plural = [n for n, word in enumerate(unknown) if word[-1:] == "s" and word[-2:] not in ("ss", "us", "is")]
@@ -273,6 +274,8 @@ class _Reading:
         following = self.tail[self.at] if self.at < len(self.tail) else ""
         if (pair := lowered.replace("-", "") + word_of(following)) in UNITS and len(pair) > 3 and pair != lowered:
             self.at, lowered = self.at + (pair != lowered.replace("-", "")), pair  # light-years, nautical miles
+        if lowered in ("is", "are") and word_of(following) in ("left", "remaining", "needed", "required"):
+            return True  # 15 are left
         if not word or (lowered in _STATEMENTS and (self.words[-1:], lowered) != (["left"], "over")):
             return False
         following = self.tail[self.at] if self.at < len(self.tail) else ""
@@ -289,7 +292,7 @@ class _Reading:
         elif self.last == "degree" and lowered in _TEMPERATURES:
             self.powers[_TEMPERATURES[lowered]] = self.powers.pop("degree")
             self.last = _TEMPERATURES[lowered]
-        elif lowered in SCALES:
+        elif lowered in SCALES and word not in CASED:
             self.factor *= SCALES[lowered]
             return not self.words and not self.powers and self.factor <= 10**15
         elif lowered in PARTS and self.at == 1:  # 5 eighths

@@ -23,6 +23,7 @@ SAME_WORDS = {
         ("conditionallyconvergent", "convergesconditionally", "seriesconvergesconditionally"),
         ("\\mathbbn", "\\mathbbz^+", "allpositiveintegers", "positiveintegers", "allnaturalnumbers", "naturalnumbers"),
         ("yes", "true"),
+        ("primes", "allprimes", "primenumbers", "everyprime", "anyprime"),
         ("impossible", "notpossible", "cannotbedone"),
         ("neither", "neitherevennorodd", "neitheroddnoreven"),
         ("injective", "one-to-one", "one-one"),
@@ -87,7 +88,7 @@ _COMPASS = listed("north south east west")
 _FILLERS = listed("the a an it is are answer there they on")
 _OPPOSITES = {"yes": "no", "no": "yes"}
 _TRUTHS = {"yes": "t", "no": "f", "T": "t", "F": "f", "Y": "t", "N": "f"}
-_NOUNS = listed("triangle function series sequence matrix graph")
+_NOUNS = listed("number integer one angle triangle function series sequence matrix graph")
 """What an adjective may leave out: isosceles, an isosceles triangle."""
 _DOUBTS = listed("not but or maybe perhaps unless except however")
 
@@ -95,7 +96,7 @@ _DOUBTS = listed("not but or maybe perhaps unless except however")
 def phrase(node: Node) -> str:
     words = [token for token in (node.whole or node.tokens) if word_of(token) not in _FILLERS]
     plain = plain_words(replace(node, tokens=tuple(words), whole=()))
-    plain = _TO_INFINITY.sub("", plain)
+    plain = re.sub(r"(?<=.)exists?$", "", _TO_INFINITY.sub("", plain)) if plain not in SAME_WORDS else plain
     if plain not in SAME_WORDS and plain.endswith(("integers", "numbers")):
         plain = plain.removeprefix("all")
     return SAME_WORDS.get(plain, plain)
