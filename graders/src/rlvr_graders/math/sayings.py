@@ -1,7 +1,7 @@
 r"""Phrases that say what a formula also says: "leaves remainder 3 when divided by 7" as \equiv 3 \pmod 7.
 
-Each line below is a phrase and what it is written as: A and B stand for anything, U and V for what begins with no word, M and N for one
-token, W for one word, [of] for a word that may be left out.
+Each line below is a phrase and what it is written as: A and B stand for anything, U and V for what begins with no word, P for a point, M and N
+for one token, W for one word, [of] for a word that may be left out.
 """
 
 from __future__ import annotations
@@ -24,6 +24,10 @@ N is divisible by A -> N \equiv 0 \mod { A }
 A \mid N -> N \equiv 0 \mod { A }
 A divides N -> N \equiv 0 \mod { A }
 [a|any|every|the|each] multiple of A -> 'all 'multiples 'of A
+[the|a] circle with|of center|centre P and radius A -> 'center P , 'radius A
+[the|a] circle with|of radius A and center|centre P -> 'center P , 'radius A
+[the|a] circle of|with radius A centered|centred at P -> 'center P , 'radius A
+[the|a] circle centered|centred at P with|of radius A -> 'center P , 'radius A
 [the] square root of A -> \sqrt { A }
 [the] cube root of A -> \sqrt [ 3 ] { A }
 M r|rem|remainder N -> 'quotient M , 'remainder N
@@ -43,7 +47,7 @@ A if and only if B -> A 'iff B
 """
 _LONGEST = 40
 """Tokens of the longest answer that is looked at: so no pattern takes long."""
-_STANDS_FOR = {
+_STANDS_FOR = {"P": r"\(.+\)", 
     "A": "[^,]+?",
     "B": "[^,]+",
     "U": "[^', ][^,]*",
