@@ -112,7 +112,8 @@ def same_parity(asked: Node, given: Node, by: Judge) -> bool | None:
     if said[0] and said[1]:
         return said[0][0] == said[1][0] and (said[0][1] == said[1][1] or "" in (said[0][1], said[1][1]))
     known = said[0] or said[1]
-    members = _as_family(given if said[0] else asked) if known else []
+    is_alone = len((asked if said[0] else given).tokens) == 1  # even is a function, too
+    members = _as_family(given if said[0] else asked) if known and not is_alone else []
     if known is None or not members:
         return None
     multiple = ("*", whole(2), ("symbol", _PARAMETER))
