@@ -100,7 +100,9 @@ def last_boxed(completion: str) -> str | None:
             word = _UNBRACED.match(completion, match.end())
             if word:
                 boxes.append((match.start(), *word.span()))
-    return _in_parts(completion, boxes) or completion[boxes[-1][1] : boxes[-1][2]].strip() if boxes else None
+    if not boxes:
+        return None
+    return (len(boxes) > 1 and _in_parts(completion, boxes)) or completion[boxes[-1][1] : boxes[-1][2]].strip()
 
 
 def _in_parts(completion: str, boxes: list[tuple[int, int, int]]) -> str | None:

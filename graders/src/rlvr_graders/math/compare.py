@@ -312,6 +312,9 @@ def _same_shape(asked: Node, given: Node, by: Judge) -> bool:
             and not _are_alternatives(asked if asked.kind == "list" else given)
             and same_in_order(_values(asked), _values(given), by)
         )
+    if kinds == {"matrix", "leaf"}:
+        asked, given = _identity(asked, given), _identity(given, asked)
+        kinds = {asked.kind, given.kind}
     if kinds == {"matrix"}:
         return asked.form == given.form and same_in_order(asked.items, given.items, by)
     if kinds == {"matrix", "tuple"} and "tuple" in {item.kind for item in asked.items + given.items}:
@@ -411,6 +414,15 @@ def _plain(node: Node) -> Node:
         node.kind in ("set", "list") or (node.kind == "tuple" and not letters(node.tokens))
     )
     return node.items[0] if is_one and not describes_set(node.items[0]) else node
+
+
+def _identity(node: Node, other: Node) -> Node:
+    """I and I_2 as the matrix that they name, where the other is one of that size."""
+    size = other.form
+    if node.text not in ("I", f"I_{{{size}}}", f"E_{{{size}}}") or len(other.items) != int(size) ** 2:
+        return node
+    cells = tuple(read(("1",) if at % (int(size) + 1) == 0 else ("0",)) for at in range(int(size) ** 2))
+    return replace(other, items=cells)
 
 
 def _as_vector(node: Node) -> Node:

@@ -211,6 +211,8 @@ class _Reader(Source):
             out += inner
         elif mark == "^" and plain in ("(1)", "(2)", "(3)", "(4)") and out and out[-1] in "fghyuFGH":
             out += "'" * int(plain[1])
+        elif inner in (["\\top"], ["\\intercal"]) and mark == "^":
+            out += ["^", "{", "T", "}"]
         elif inner:
             out += [mark, "{", *(["*"] if inner == ["\\cdot"] else inner), "}"]  # \\mathbb{R}^*
 

@@ -90,16 +90,11 @@ def same_leaf(asked: Node, given: Node, algebra: Algebra, *, in_list: bool = Fal
         asked, given = replace(asked, unit=NO_UNIT), replace(given, unit=NO_UNIT)
     if units_conflict(asked.unit, given.unit, counts_matter=in_list):
         return False
-    both = bool(asked.unit.measure and given.unit.measure)
-    scales = [
-        (node.unit.in_bases()[0], node.unit.offset) if both else (Fraction(1), Fraction(0)) for node in (asked, given)
-    ]
-    if scales[0] != scales[1] and ("unit", 1) not in asked.unit.measure + given.unit.measure:
-        scaled = [
-            _times(_plus(node.tokens, offset), factor / scales[0][0])
-            for node, (factor, offset) in zip((asked, given), scales, strict=True)
-        ]
-        return _same_value(scaled[0], scaled[1], algebra)
+    if asked.unit.measure and given.unit.measure and ("unit", 1) not in asked.unit.measure + given.unit.measure:
+        (unit, offset), (other, other_offset) = ((n.unit.in_bases()[0], n.unit.offset) for n in (asked, given))
+        if (unit, offset) != (other, other_offset):
+            value = _times(_plus(given.tokens, other_offset), other / unit)
+            return _same_value(_plus(asked.tokens, offset), value, algebra)
     if asked.tokens == given.tokens and asked.unit.is_percent == given.unit.is_percent:
         return True
     if asked.unit.is_percent != given.unit.is_percent:

@@ -51,10 +51,12 @@ def _text(tokens: Tokens) -> str:
 def _in_numbers(tokens: Tokens) -> Tokens:
     """Quarter to eight as 7 : 45 o'clock."""
     at = next((at for at, token in enumerate(tokens[:5]) if word_of(token) in _PAST), 0)
+    if not 0 < at < len(tokens) - 1:
+        return tokens
     before = tuple(token for token in tokens[:at] if word_of(token) not in ("at", "a", "minutes"))
     minutes = tuple(_PARTS.get(word_of(token), token) for token in before[:1]) if len(before) == 1 else before
     minutes = in_digits(minutes)
-    hour, *rest = in_digits(tokens[at + 1 :]) if at else ("",)
+    hour, *rest = in_digits(tokens[at + 1 :])
     if (
         len(minutes) != 1
         or not (minutes[0].isdigit() and hour.isdigit())

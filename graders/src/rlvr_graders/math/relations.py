@@ -112,7 +112,8 @@ def same_parity(asked: Node, given: Node, by: Judge) -> bool | None:
     if said[0] and said[1]:
         return said[0][0] == said[1][0] and (said[0][1] == said[1][1] or "" in (said[0][1], said[1][1]))
     known = said[0] or said[1]
-    is_alone = len((asked if said[0] else given).tokens) == 1  # even is a function, too
+    saying = asked if said[0] else given
+    is_alone = len(saying.whole or saying.tokens) == 1  # even is a function, too
     members = _as_family(given if said[0] else asked) if known and not is_alone else []
     if known is None or not members:
         return None
@@ -378,7 +379,8 @@ def _same_name(asked: Node, given: Node) -> bool:
 
 
 def _event(name: str) -> str:
-    """E[X] and \\mathbb{P}(A) as E(X) and P(A)."""
+    """E[X] and \\mathbb{P}(A) as E(X) and P(A), a partial derivative as f_x."""
+    name = re.sub(r"^\\frac\{\\partial ?(\w)\}\{\\partial ?(\w)\}$", r"\1_{\2}", name)
     name = re.sub(r"^\\(?:mathbb\{([EP])\}|(P)r)", r"\1\2", name)
     return name.replace("[", "(").replace("]", ")") if name[:1] in "EPV" else name
 

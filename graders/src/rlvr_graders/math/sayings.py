@@ -1,7 +1,7 @@
 r"""Phrases that say what a formula also says: "leaves remainder 3 when divided by 7" as \equiv 3 \pmod 7.
 
-Each line below is a phrase and what it is written as: A and B stand for anything, U and V for what begins with no word, P for a point, M and N
-for one token, W for one word, [of] for a word that may be left out.
+Each line below is a phrase and what it is written as: A and B stand for anything, U and V for what begins with no word, P for a
+point, M and N for one token, W for one word, [of] for a word that may be left out.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ A if and only if B -> A 'iff B
 """
 _LONGEST = 40
 """Tokens of the longest answer that is looked at: so no pattern takes long."""
-_STANDS_FOR = {"P": r"\(.+\)", 
+_STANDS_FOR = {
+    "P": r"\(.+\)",
     "A": "[^,]+?",
     "B": "[^,]+",
     "U": "[^', ][^,]*",
@@ -69,10 +70,17 @@ def _pattern(said: str) -> re.Pattern[str]:
     return re.compile("".join(parts), re.IGNORECASE)
 
 
+def _keys(said: str) -> frozenset[str]:
+    """The first word that must be there, or what may stand for it."""
+    words = [part for part in said.split() if part not in _STANDS_FOR and part[0] != "["]
+    return frozenset(max(words, key=len).split("|"))
+
+
 _SAYINGS = [
-    (_pattern(said), written.split())
+    (_keys(said), _pattern(said), written.split())
     for said, _, written in (line.partition(" -> ") for line in _TABLE.strip().splitlines())
 ]
+_ALL_KEYS = frozenset().union(*(keys for keys, _, _ in _SAYINGS))
 
 
 def as_formula(tokens: Tokens) -> Tokens:
@@ -80,9 +88,12 @@ def as_formula(tokens: Tokens) -> Tokens:
     if len(tokens) > _LONGEST:
         return tokens
     tokens = _numbered(tokens)
+    words = {word_of(token) or token for token in tokens}
+    if _ALL_KEYS.isdisjoint(words):
+        return tokens
     text = "".join(f"'{token[6:-1]} " if is_word(token) else f"{token} " for token in tokens if token != " ")
-    for pattern, written in _SAYINGS:
-        match = pattern.fullmatch(text)
+    for keys, pattern, written in _SAYINGS:
+        match = None if keys.isdisjoint(words) else pattern.fullmatch(text)
         if match is not None:
             parts = [part for name in written for part in (match[name].split() if name in _STANDS_FOR else [name])]
             return as_formula(tuple(f"\\text{{{part[1:]}}}" if part[0] == "'" and part[1:] else part for part in parts))

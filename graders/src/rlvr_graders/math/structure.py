@@ -204,7 +204,7 @@ def _members(tokens: Tokens) -> tuple[Node, ...]:
 
 def _labelled(tokens: Tokens) -> tuple[Node, ...] | None:
     """The parts of "center (2, 3), radius 5", of "Alice has 5 and Bob 3" and of "(a) 5 (b) 3", each as label = value."""
-    sides = _lettered(tokens)
+    sides = _lettered(tokens) if tokens[0] == "(" else []
     if not sides:
         if _SEPARATORS.isdisjoint(tokens) or not any(is_word(token) or token in _EXTREMES for token in tokens):
             return None

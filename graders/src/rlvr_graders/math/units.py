@@ -59,6 +59,7 @@ _EACH = listed("a an each every")
 _TRIGONOMETRY = frozenset({"\\sin", "\\cos", "\\tan", "\\cot", "\\sec", "\\csc", "\\cis"})
 _OPERATORS = frozenset({"/", "+", "-", "\\cdot", "^", "_", "(", "[", "|"})
 MAX_WORDS = 8
+_NOTHING = Fraction(0)
 
 
 @dataclass(frozen=True)
@@ -77,11 +78,8 @@ class Unit:
     @property
     def offset(self) -> Fraction:
         """What a temperature on a scale of its own needs: 273.15 for degrees Celsius."""
-        return (
-            OFFSETS.get(self.measure[0][0], Fraction(0))
-            if len(self.measure) == 1 == self.measure[0][1]
-            else Fraction(0)
-        )
+        is_scale = len(self.measure) == 1 == self.measure[0][1]
+        return OFFSETS.get(self.measure[0][0], _NOTHING) if is_scale else _NOTHING
 
     def in_bases(self) -> tuple[Fraction, Measure]:
         """The factor and the base measures that the unit stands for: (1000/3600, length over time) for km/h."""
