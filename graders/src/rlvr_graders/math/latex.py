@@ -127,6 +127,9 @@ class _Reader(Source):
             out.append(as_word(run.lower().replace(".", "").replace(" ", "")))  # p.m.
             return
         if text:
+            if out[-1:] == ["\\mu"] and f"u{run}" in CASED:
+                out[-1] = as_word(f"u{run}")
+                return
             while len(self.pending) > 1 and self.pending[-1] in ("-", "'") and self.pending[-2].isalpha():
                 run += self.pending.pop() + self.pending.pop()  # non-real, isn't
             out.append({"mod": "\\mod", "infinity": "\\infty", "pi": "\\pi"}.get(run) or as_word(run))
@@ -387,7 +390,7 @@ class _Reader(Source):
             out.append(f"\\vec{{{arguments[0][0][-2:].strip('}')}}}")
             return
         if name == "frac" and all(map(is_unit, arguments)):
-            out += [*arguments[0], "/", *arguments[1]]  # \frac{\text{m}}{\text{s}}
+            out += [*arguments[0], "/", "(", *arguments[1], ")"]  # \frac{\text{m}}{\text{s}}
             return
         if name == "dot" and arguments[0] and out and (out[-1][0].isdigit() or out[-1] == "}"):
             first = len(out) - 1 - out[::-1].index("\\overline") if "\\overline" in out else len(out)

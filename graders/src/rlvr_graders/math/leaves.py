@@ -90,11 +90,12 @@ def same_leaf(asked: Node, given: Node, algebra: Algebra, *, in_list: bool = Fal
         asked, given = replace(asked, unit=NO_UNIT), replace(given, unit=NO_UNIT)
     if units_conflict(asked.unit, given.unit, counts_matter=in_list):
         return False
-    if asked.unit.measure and given.unit.measure and ("unit", 1) not in asked.unit.measure + given.unit.measure:
-        (unit, offset), (other, other_offset) = ((n.unit.in_bases()[0], n.unit.offset) for n in (asked, given))
-        if (unit, offset) != (other, other_offset):
-            value = _times(_plus(given.tokens, other_offset), other / unit)
-            return _same_value(_plus(asked.tokens, offset), value, algebra)
+    if asked.unit.measure and given.unit.measure and "unit" not in dict(asked.unit.measure + given.unit.measure):
+        (unit, bases), (other, other_bases) = asked.unit.in_bases(), given.unit.in_bases()
+        offsets = asked.unit.offset, given.unit.offset
+        if bases == other_bases and (unit, offsets[0]) != (other, offsets[1]):
+            value = _times(_plus(given.tokens, offsets[1]), other / unit)
+            return _same_value(_plus(asked.tokens, offsets[0]), value, algebra)
     if asked.tokens == given.tokens and asked.unit.is_percent == given.unit.is_percent:
         return True
     if asked.unit.is_percent != given.unit.is_percent:

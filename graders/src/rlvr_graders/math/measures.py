@@ -169,6 +169,7 @@ COMPOUND: dict[str, Measure] = {
     "rpm": (("minute", -1), ("turn", 1)),
     "knots": (("hour", -1), ("nauticalmile", 1)),
     "knot": (("hour", -1), ("nauticalmile", 1)),
+    "Nm": (("meter", 1), ("newton", 1)),
     "cc": (("centimeter", 3),),
     "sqft": (("foot", 2),),
 }

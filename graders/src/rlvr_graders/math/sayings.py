@@ -40,6 +40,8 @@ A to the north -> A 'north
 A to the south -> A 'south
 A to the east -> A 'east
 A to the west -> A 'west
+A to the left -> A 'left
+A to the right -> A 'right
 A per mille -> A \permille
 A below zero -> - A
 a|an|one W and a half -> \frac { 3 } { 2 } W

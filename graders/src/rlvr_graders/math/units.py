@@ -48,13 +48,8 @@ _TEMPERATURES = {
     "centigrade": "celsius",
 }
 _PLURALS = listed("people children men women sheep fish deer mice geese teeth dice cattle")
-_SYNONYMS = {
-    "anticlockwise": "counterclockwise",
-    "counter-clockwise": "counterclockwise",
-    "bce": "bc",
-    "ce": "ad",
-    "upward": "up",
-}
+_SYNONYMS = {"anticlockwise": "counterclockwise", "counter-clockwise": "counterclockwise", "bce": "bc", "ce": "ad"}
+_SYNONYMS |= {f"{way}ward{end}": way for way in ("up", "down", "left", "right") for end in ("", "s")}
 _EACH = listed("a an each every")
 _TRIGONOMETRY = frozenset({"\\sin", "\\cos", "\\tan", "\\cot", "\\sec", "\\csc", "\\cis"})
 _OPERATORS = frozenset({"/", "+", "-", "\\cdot", "^", "_", "(", "[", "|"})
@@ -109,6 +104,8 @@ def units_conflict(one: Unit, other: Unit, *, counts_matter: bool = False) -> bo
         return True  # 60 people are not 60 %
     if one.measure and other.measure:
         names = {name for name, _ in one.measure + other.measure}
+        if "%" in {*dict(one.measure)} & {*dict(other.measure)} and (one.is_percent or other.is_percent):
+            return False  # 5 % per year
         if "unit" in names:  # square units are not cubic ones; plain units are said of all of them
             powers = {sum(power for _, power in unit.measure) for unit in (one, other)}
             return len(powers) > 1 and 1 not in powers
@@ -116,7 +113,8 @@ def units_conflict(one: Unit, other: Unit, *, counts_matter: bool = False) -> bo
     if counts_matter and one.words and other.words:
         return not set(one.words) & set(other.words)
     if _counts(one) and _counts(other):
-        return _GENERAL.isdisjoint(one.words + other.words) and _nouns(one).isdisjoint(_nouns(other))
+        is_general = not (one.measure or other.measure or _GENERAL.isdisjoint(one.words + other.words))
+        return not is_general and _nouns(one).isdisjoint(_nouns(other))
     return False
 
 
@@ -222,8 +220,8 @@ class _Reading:
         self.words: list[str] = []
         self.last = ""
         """The name that a power behind it belongs to."""
-        self.sign = self.power = 1
-        """What waits for the next name: -1 behind "per", 2 behind "square"."""
+        self.sign = self.power = self.group = 1
+        """What waits for the next name: -1 behind "per", 2 behind "square"; and what holds for all names of a bracket."""
 
     def is_unit(self, value: Tokens) -> bool:
         """Whether the tokens name a unit or what is counted; not where they say anything else."""
@@ -234,7 +232,10 @@ class _Reading:
                 known = self.exponent()
             elif token == "/":
                 known, self.sign = True, -1
-            elif token in ("\\cdot", "(", ")", "."):
+            elif token in ("(", ")"):
+                known, self.group = True, self.sign if token == "(" else 1
+                self.sign = self.group
+            elif token in ("\\cdot", "."):
                 known = True
             else:
                 known = self.word(SIGNS.get(token) or (token[6:-1] if is_word(token) else ""))
@@ -274,15 +275,22 @@ class _Reading:
             self.at, lowered = self.at + (pair != lowered.replace("-", "")), pair  # light-years, nautical miles
         if lowered in ("is", "are") and word_of(following) in ("left", "remaining", "needed", "required"):
             return True  # 15 are left
-        if not word or (lowered in _STATEMENTS and (self.words[-1:], lowered) != (["left"], "over")):
+        if not word or (
+            lowered in _STATEMENTS
+            and (lowered, following) != ("times", "")
+            and (self.words[-1:], lowered) != (["left"], "over")
+        ):
             return False
         following = self.tail[self.at] if self.at < len(self.tail) else ""
         is_rate = lowered in _EACH and bool(self.words or self.powers) and word_of(following) in UNITS
+        if word == "ms" and self.tail[self.at : self.at + 3] == ("^", "{", "-"):  # 9.8 ms^{-2}
+            self.powers, self.last = {"meter": self.sign, "second": self.sign}, "second"
+            return True
         if lowered == "per" or is_rate:
             self.sign = -1
             if word_of(following) == "cent":
                 self.at, self.sign, self.powers["%"] = self.at + 1, 1, 1
-            elif is_word(following) and word_of(following) not in UNITS:
+            elif len(word_of(following)) > 2 and word_of(following) not in UNITS:
                 self.at, self.words = (
                     self.at + 1,
                     [*self.words, f"{word_of(following).removesuffix('s')}s"],
@@ -301,16 +309,16 @@ class _Reading:
             return self.raise_last(_POWERS[lowered])
         elif lowered in _POWERS:
             self.power = _POWERS[lowered]
-        elif lowered in COMPOUND:
-            for name, power in COMPOUND[lowered]:
+        elif measure := COMPOUND.get(word, COMPOUND.get(lowered)):
+            for name, power in measure:
                 self.powers[name] = self.powers.get(name, 0) + self.sign * power
             self.last = ""
         elif (word in CASED or lowered in UNITS) and not (
-            lowered in ("in", "a") and is_word(following)
+            word in ("in", "a") and is_word(following)
         ):  # 5 in, but 5 in total
             self.last = CASED.get(word) or UNITS[lowered]
             self.powers[self.last] = self.powers.get(self.last, 0) + self.sign * self.power
-            self.sign = self.power = 1
+            self.sign, self.power = self.group, 1
         elif lowered not in ("of", "the", "a", "an", "each"):
             self.words.append(lowered)
         return True
