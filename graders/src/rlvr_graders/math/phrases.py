@@ -14,7 +14,7 @@ from .tokens import Tokens, bare, filled, is_word, last_bracket, listed, split, 
 _LEADING_SIGNS = frozenset({"+", "\\approx", "\\Rightarrow", "=", ":"})
 _LABELS = listed("answer result solution")
 _EMPTY_WORDS = _LABELS | listed(
-    "the a an is are about approximately approx roughly final exactly total of only each so thus hence therefore we get have obtain "
+    "the a an is are about approximately approx roughly final exactly total of only each so thus hence therefore we get have obtain unique "
     "exact value equals equal correct it ans our my for when if"
 )
 _VERBS = listed(

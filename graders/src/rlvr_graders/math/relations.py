@@ -366,6 +366,10 @@ def _same_name(asked: Node, given: Node) -> bool:
     calls = [re.sub(r"(?<=^[a-zA-Z])\([a-z](?:,[a-z])*\)$", "", name) for name in names]
     if (names[0] in calls or names[1] in calls) and calls[0] == calls[1]:  # y(x) and y
         return True
+    if any(
+        re.fullmatch(rf"{re.escape(a.text)}\([a-z]\)", b.text) for a, b in ((asked, given), (given, asked))
+    ):  # f and f(x)
+        return True
     if (
         names[0] == names[1]
         or asked.text.split("(")[0] == given.text

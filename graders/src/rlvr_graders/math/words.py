@@ -26,6 +26,7 @@ SAME_WORDS = {
         ("primes", "allprimes", "primenumbers", "everyprime", "anyprime"),
         ("impossible", "notpossible", "cannotbedone"),
         ("neither", "neitherevennorodd", "neitheroddnoreven"),
+        ("cannotbedetermined", "can'tbedetermined", "notenoughinformation", "insufficientinformation"),
         ("injective", "one-to-one", "one-one"),
         ("surjective", "onto"),
         ("right", "right-angled", "rightangled", "right-angledtriangle"),
@@ -88,7 +89,7 @@ _COMPASS = listed("north south east west")
 _FILLERS = listed("the a an it is are answer there they on")
 _OPPOSITES = {"yes": "no", "no": "yes"}
 _TRUTHS = {"yes": "t", "no": "f", "T": "t", "F": "f", "Y": "t", "N": "f"}
-_NOUNS = listed("number integer one angle triangle function series sequence matrix graph")
+_NOUNS = listed("group number integer one angle triangle function series sequence matrix graph")
 """What an adjective may leave out: isosceles, an isosceles triangle."""
 _DOUBTS = listed("not but or maybe perhaps unless except however")
 
