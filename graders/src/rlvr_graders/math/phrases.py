@@ -7,6 +7,7 @@ with it is then another one.
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 from .numerals import NUMBERS
 from .tokens import Tokens, bare, filled, is_word, last_bracket, listed, split, word_of
@@ -14,21 +15,23 @@ from .tokens import Tokens, bare, filled, is_word, last_bracket, listed, split, 
 _LEADING_SIGNS = frozenset({"+", "\\approx", "\\Rightarrow", "=", ":"})
 _LABELS = listed("answer result solution")
 _EMPTY_WORDS = _LABELS | listed(
-    "the a an is are about approximately approx roughly final exactly total of only each so thus hence therefore we get have obtain unique "
+    "the a an is are about approximately approx roughly final exactly total of only each so thus hence therefore we get have obtain "
+    "unique "
     "exact value equals equal correct it ans our my for when if"
 )
 _VERBS = listed(
-    "is are equals was be at has have had takes took costs cost needs needed gets got makes made earns earned sold bought gives "
+    "is are equals was be at on has have had takes took costs cost needs needed gets got makes made earns earned sold bought gives "
     "pay pays paid spend spends spent save saves saved weighs lasts lasted receive receives received owes owe eats ate reads read runs "
     "ran "
     "walks walked drives drove travels traveled remains contains holds produces charges collects collected"
 )
+_BECOMES = listed("converges tends approaches sums simplifies reduces evaluates amounts comes adds equal")
 _NOUNS = listed(
     "point interval set line pair vector matrix function equation number value probability vertex center slope range domain"
 )
 _DENIALS = listed(
     "not isn't aren't never no neither nor or either maybe perhaps possibly probably likely unlikely if unless except than between "
-    "cannot wrong incorrect false"
+    "cannot wrong incorrect false depends depending undefined half twice"
 )
 _SO = listed("so thus hence therefore")
 _VERDICTS = listed("yes true because since")
@@ -61,7 +64,10 @@ _LONGEST_COMPARISON = 6
 _ORDER = (("<",), (">",), ("\\le",), ("\\ge",))
 _YEAR = listed("in the year")
 _STATEMENTS = listed("statements statement options choices parts both only")
-_ADJECTIVES = listed("the a an open closed half-open ordered unique only required desired straight")
+_ADJECTIVES = listed(
+    "the a an maximum minimum max min local absolute global greatest least largest smallest "
+    "open closed half-open ordered unique only required desired straight"
+)
 _NOTES = listed(
     "since because approximately approx rounded reject rejecting discard discarding ignoring excluding as attained achieved "
     "reached double triple repeated multiplicity"
@@ -178,6 +184,8 @@ def _approximation(tokens: Tokens) -> Tokens:
     start = last_bracket(tokens)
     if start and tokens[start + 1] == "\\approx":
         return (*tokens[:start], *tokens[start + 1 : -1])
+    if start and word_of(tokens[start + 1]) in _ROUNDED and tokens[start + 2][0].isdigit():
+        return (*tokens[:start], "\\approx", *tokens[start + 2 : -1])
     for index in range(1, len(tokens) - 1):
         if word_of(tokens[index]) == "or" and word_of(tokens[index + 1]) in _ROUNDED:
             return (*tokens[:index], "\\approx", *tokens[index + 2 :])
@@ -208,12 +216,19 @@ def _without_lead(tokens: Tokens) -> Tokens:
         return tokens
     said = 0
     for index, word in enumerate(words):
-        if word in _VERBS or (tokens[index] == ":" and words[index - 1]):
+        becomes = word == "to" and index and words[index - 1] in _BECOMES
+        if word in _VERBS or becomes or (tokens[index] == ":" and words[index - 1]):
             said = index + 1
     # x is 5; the value of x is 5
     named = (said == 2 and tokens[0].isalpha()) or (words[0] and tokens[0] not in _CONDITIONS)
+    is_product = any(a[0].isdigit() and b.isalpha() for a, b in pairwise(tokens[:said]))  # 2x is 5
     is_parity = 0 < said < len(tokens) and words[said] in ("even", "odd")
-    if named and 0 < said < len(tokens) and not is_parity and not set(words[:said]) & (_DENIALS | _VERDICTS):
+    if (
+        named
+        and 0 < said < len(tokens)
+        and not (is_parity or is_product)
+        and not set(words[:said]) & (_DENIALS | _VERDICTS)
+    ):
         return _without_lead(bare(tokens[said:]) or tokens[-1:])
     end = next((index for index, word in enumerate(words) if not word or word in NUMBERS), len(tokens))
     is_label = end < len(tokens) and tokens[end] == "=" and words[end - 1] in _LABELS

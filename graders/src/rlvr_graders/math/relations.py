@@ -23,7 +23,7 @@ OF_VARIABLES = commands("max min gcd lcm")
 """Those of them that an answer with variables may have."""
 _PARAMETER = "\\kappa"
 _WHOLE_NUMBERS = listed("all every any the is are an a if for when integer integers number numbers whole values of")
-_NOT = listed("not never isn't")
+_NOT = listed("not never isn't unless except excluding without")
 _PLACES = frozenset({"\\text{at}", "\\text{when}", "\\text{for}", "\\text{if}", "\\text{where}"})
 _ANGLE = re.compile(r"^m?\\angle ?(?=[A-Z]$)")
 _FEW = 30

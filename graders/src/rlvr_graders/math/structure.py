@@ -120,7 +120,7 @@ def read(tokens: Tokens) -> Node:
     if says:
         tokens = as_formula(tokens)
     if (parts := _labelled(tokens)) is not None:
-        return Node("list", tokens, parts, form="and")
+        return Node("list", tuple(_EXTREMES.get(token, token) for token in tokens), parts, form="and")
     if says:
         tokens = in_digits(plain_statement(tokens))
     measures = compound(tokens)
@@ -204,7 +204,7 @@ def _members(tokens: Tokens) -> tuple[Node, ...]:
 
 def _labelled(tokens: Tokens) -> tuple[Node, ...] | None:
     """The parts of "center (2, 3), radius 5", of "Alice has 5 and Bob 3" and of "(a) 5 (b) 3", each as label = value."""
-    sides = _lettered(tokens) if tokens[0] == "(" else []
+    sides = _lettered(tokens) if "(" in tokens[:2] else []
     if not sides:
         if _SEPARATORS.isdisjoint(tokens) or not any(is_word(token) or token in _EXTREMES for token in tokens):
             return None
@@ -236,19 +236,24 @@ def _label(part: Tokens) -> tuple[Tokens, Tokens]:
 
 def _lettered(tokens: Tokens) -> list[tuple[Tokens, Tokens]]:
     """The parts behind (a), (b), (c) or (i), (ii), (iii)."""
+    tokens = tuple(token for token in tokens if word_of(token) != "part")
     for names in ("a b c d e f", "i ii iii iv", "1 2 3 4"):
-        starts: list[int] = []
+        spans: list[tuple[int, int]] = []
         for name in names.split():
-            marks = (("(", name, ")"), ("(", f"\\text{{{name}}}", ")"))
-            last = starts[-1] + 3 if starts else 0
-            found = next((at for at in range(last, len(tokens)) if tokens[at : at + 3] in marks), -1)
-            if found < 0 or (not starts and found):
+            last = spans[-1][1] if spans else 0
+            marks = ("(", *name, ")"), ("(", f"\\text{{{name}}}", ")")
+            found = (
+                (at, at + len(m)) for at in range(last, len(tokens)) for m in marks if tokens[at : at + len(m)] == m
+            )
+            span = next(found, (-1, 0))
+            if span[0] < 0 or (not spans and span[0]):
                 break
-            starts.append(found)
-        if len(starts) > 1:
+            spans.append(span)
+        if len(spans) > 1:
+            ends = [*(start for start, _ in spans[1:]), len(tokens)]
             return [
-                ((f"\\text{{({names.split()[n]})}}",), bare(tokens[at + 3 : end]))
-                for n, (at, end) in enumerate(zip(starts, [*starts[1:], len(tokens)], strict=True))
+                ((f"\\text{{({name})}}",), bare(tokens[start:end]))
+                for name, (_, start), end in zip(names.split(), spans, ends, strict=False)
             ]
     return []
 

@@ -55,7 +55,7 @@ _OPPOSED = {
     word: (group, side)
     for group, sides in enumerate(
         line.split(" / ")
-        for line in """minimum minimal minima least smallest / maximum maximal maxima greatest largest
+        for line in """minimum minimal minima least smallest / maximum maximal maxima greatest largest / saddle / inflection
 increasing increases / decreasing decreases
 older / younger
 taller longer higher / shorter lower
