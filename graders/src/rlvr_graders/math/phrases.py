@@ -253,7 +253,7 @@ def _without_tail(tokens: Tokens) -> Tokens:
 def _without_note(tokens: Tokens) -> Tokens:
     """Drops "(since x > 0)" and "(x = -2 is rejected)" from the end; "(160 minutes)" there says the value once more."""
     start = last_bracket(tokens)
-    if not start:
+    if not start or start == len(tokens) - 2:
         return tokens
     words = [word_of(token) for token in tokens[start + 1 : -1]]
     is_rejected = not all(words) and not words[0] and not _REJECTED.isdisjoint(words)
