@@ -1,7 +1,7 @@
 r"""Where a completion's final answer stands: the last ``\boxed{}``, an "Answer:" line, a choice letter.
 
 Every extractor is linear in the length of the completion and never joins several answers into one: a policy that boxes
-five candidates is judged by the last of them. Only assignments in a row, x = \\boxed{3}, y = \\boxed{5}, are one answer.
+five candidates is judged by the last of them. Only assignments in a row, x = \boxed{3}, y = \boxed{5}, are one answer.
 """
 
 from __future__ import annotations

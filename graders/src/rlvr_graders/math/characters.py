@@ -133,6 +133,8 @@ def _plain(character: str) -> str:
     wide = unicodedata.normalize("NFKC", character)
     if category == "Nl":
         return f"\\text{{{wide}}}"  # Roman numerals
+    if power := re.fullmatch(r"([A-Za-z]+)([23])", wide):
+        return f"\\text{{{power[1]}}}^{{{power[2]}}}"  # a square centimeter in one sign
     if wide != character:
         return "".join(map(_plain, wide))
     if category == "Mn":

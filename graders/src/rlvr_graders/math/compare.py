@@ -411,7 +411,7 @@ def _condition(node: Node) -> Expression:
 def _plain(node: Node) -> Node:
     """A set or list of one value is that value."""
     is_one = len(node.items) == 1 and (
-        node.kind in ("set", "list") or (node.kind == "tuple" and not letters(node.tokens))
+        node.kind in ("set", "list", "matrix") or (node.kind == "tuple" and not letters(node.tokens))
     )
     return node.items[0] if is_one and not describes_set(node.items[0]) else node
 

@@ -20,7 +20,16 @@ from .tokens import Tokens, UnreadableAnswer, is_word, split, word_of
 from .units import ORDINALS
 
 _PLAIN_NUMBER = re.compile(r"(-?)([0-9]+(?:\.[0-9]+)?)\.?")
-_SIGNS = {"<=": "\\le", ">=": "\\ge", "==": "=", "~=": "\\approx", "!=": "\\ne", "*": "\\cdot", "+/-": "\\pm"}
+_SIGNS = {
+    "<=": "\\le",
+    "=<": "\\le",
+    ">=": "\\ge",
+    "==": "=",
+    "~=": "\\approx",
+    "!=": "\\ne",
+    "*": "\\cdot",
+    "+/-": "\\pm",
+}
 _DENIED = {
     "=": "\\ne", "\\in": "\\notin", "<": "\\ge", ">": "\\le", "\\le": ">", "\\ge": "<", "\\leq": ">", "\\geq": "<",
     "\\equiv": "\\nequiv",

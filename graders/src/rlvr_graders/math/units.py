@@ -55,6 +55,7 @@ _TRIGONOMETRY = frozenset({"\\sin", "\\cos", "\\tan", "\\cot", "\\sec", "\\csc",
 _OPERATORS = frozenset({"/", "+", "-", "\\cdot", "^", "_", "(", "[", "|"})
 MAX_WORDS = 8
 _NOTHING = Fraction(0)
+_POUNDS: set[Measure] = {(("pound", 1),), (("sterling", 1),)}
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,8 @@ def units_conflict(one: Unit, other: Unit, *, counts_matter: bool = False) -> bo
         return True  # 60 people are not 60 %
     if one.measure and other.measure:
         names = {name for name, _ in one.measure + other.measure}
+        if {one.measure, other.measure} == _POUNDS:
+            return False
         if "%" in {*dict(one.measure)} & {*dict(other.measure)} and (one.is_percent or other.is_percent):
             return False  # 5 % per year
         if "unit" in names:  # square units are not cubic ones; plain units are said of all of them

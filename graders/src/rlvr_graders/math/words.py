@@ -27,6 +27,13 @@ SAME_WORDS = {
         ("impossible", "notpossible", "cannotbedone"),
         ("neither", "neitherevennorodd", "neitheroddnoreven"),
         ("cannotbedetermined", "can'tbedetermined", "notenoughinformation", "insufficientinformation"),
+        ("noneofabove", "noneofthese"),
+        ("notcontinuous", "discontinuous"),
+        ("notbounded", "unbounded"),
+        ("notfair", "unfair"),
+        ("notrational", "irrational"),
+        ("linearlydependent", "notlinearlyindependent"),
+        *((often, f"{often}true", f"{often}holds") for often in ("always", "never", "sometimes")),
         ("injective", "one-to-one", "one-one"),
         ("surjective", "onto"),
         ("right", "right-angled", "rightangled", "right-angledtriangle"),
@@ -86,10 +93,11 @@ area / perimeter / volume""".splitlines()
 }
 """Words that cannot both be said of one answer: the group, and the side in it."""
 _COMPASS = listed("north south east west")
-_FILLERS = listed("the a an it is are answer there they on")
+_BY_TEST = re.compile(r"(?<=.)by(?:the)?[a-z-]*(?:test|theorem|criterion|rule)$")
+_FILLERS = listed("straight the a an it is are answer there they on")
 _OPPOSITES = {"yes": "no", "no": "yes"}
 _TRUTHS = {"yes": "t", "no": "f", "T": "t", "F": "f", "Y": "t", "N": "f"}
-_NOUNS = listed("group number integer one angle triangle function series sequence matrix graph")
+_NOUNS = listed("condition line group number integer one angle triangle function series sequence matrix graph")
 """What an adjective may leave out: isosceles, an isosceles triangle."""
 _DOUBTS = listed("not but or maybe perhaps unless except however")
 
@@ -97,7 +105,11 @@ _DOUBTS = listed("not but or maybe perhaps unless except however")
 def phrase(node: Node) -> str:
     words = [token for token in (node.whole or node.tokens) if word_of(token) not in _FILLERS]
     plain = plain_words(replace(node, tokens=tuple(words), whole=()))
-    plain = re.sub(r"(?<=.)exists?$", "", _TO_INFINITY.sub("", plain)) if plain not in SAME_WORDS else plain
+    plain = (
+        re.sub(r"(?<=.)exists?$", "", _BY_TEST.sub("", _TO_INFINITY.sub("", plain)))
+        if plain not in SAME_WORDS
+        else plain
+    )
     if plain not in SAME_WORDS and plain.endswith(("integers", "numbers")):
         plain = plain.removeprefix("all")
     return SAME_WORDS.get(plain, plain)
@@ -151,4 +163,7 @@ def same_words(asked: Node, given: Node) -> bool:
         *words, noun = node.tokens
         if word_of(noun) in _NOUNS and words and phrase(replace(node, tokens=tuple(words))) == word:
             return True
+    said, answered = ([word for t in n.tokens if (word := word_of(t)) not in _FILLERS] for n in (asked, given))
+    if said and answered and said[-1] == answered[-1] and said[-1] in _NOUNS and sorted(said) == sorted(answered):
+        return True  # isosceles right triangle, right isosceles triangle
     return one == other != "" or plain_words(asked) == plain_words(given) != ""
