@@ -135,7 +135,7 @@ def read(tokens: Tokens) -> Node:
     conditions: list[Tokens] = []
     if branches := _said_cases(tokens):
         return Node("cases", tokens, branches)
-    if members := _permuted(tokens):
+    if says and (members := _permuted(tokens)):
         return Node("list", tokens, members, form=",")
     if members := _members(tokens):
         return Node("list", tokens, members, form="or")
