@@ -13,7 +13,6 @@ from functools import lru_cache
 from . import spelling
 from .characters import MAX_NESTING, check_size, digits_joined, plain_characters
 from .measures import BARE_UNITS, CASED, PREFIXES
-from .numerals import ROMAN
 from .source import Source, as_word, diagonal, grouped, is_language, is_unit, mapped
 from .spaces import GROUPS, PRODUCT, may_hold_spaces, with_products
 from .tokens import Tokens, UnreadableAnswer, is_word, split, word_of
@@ -35,7 +34,6 @@ _DENIED = {
     "\\equiv": "\\nequiv",
 }  # fmt: skip
 _BASIS = frozenset("ijk")
-_AFTER_ROMAN = frozenset({"", ",", ";", ")", ".", "and", "or", "only", "\\text"})
 _AFTER_NAMES = ("(", "_", "\\left")
 _FUNCTION_AND_LETTER = re.compile(r"(sin|cos|tan|cot|sec|csc|log|ln)([a-z])")
 
@@ -146,7 +144,6 @@ class _Reader(Source):
         if len(run) == 1 and run.isascii():
             self.letter(run, out, gap)
             return
-        is_numeral = run in ROMAN and (not out or out[-1] in ",;(" or is_word(out[-1]))
         after_number = bool(out) and (
             out[-1][0].isdigit() or is_word(out[-1]) or (gap and run != "in" and out[-1] in ("\\pi", "}"))
         )
@@ -159,9 +156,7 @@ class _Reader(Source):
             out.append(as_word(run))
         elif run == "log" and self.pending[-2:] in (["(", "2"], ["(", "10"]):  # log2(8)
             out += ["\\log", "_", "{", self.pending.pop(), "}"]
-        elif (run.lower() in ("am", "pm") and after_number and not self.pending) or (
-            is_numeral and self.following() in _AFTER_ROMAN
-        ):
+        elif run.lower() in ("am", "pm") and after_number and not self.pending:
             out.append(as_word(run))
         elif run in GROUPS and self.following() in _AFTER_NAMES:
             out.append(f"\\mathbb{{{run}}}")

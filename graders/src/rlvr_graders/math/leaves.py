@@ -10,6 +10,7 @@ from fractions import Fraction
 from .exact import QUICK_BITS, TooLarge, exact_value, rounds_to, terminates
 from .expression import Expression, parse
 from .measures import CASED, UNITS
+from .numerals import ROMAN
 from .structure import Node
 from .tokens import Tokens, UnreadableAnswer, join
 from .units import NO_UNIT, Unit, units_conflict
@@ -144,6 +145,7 @@ def _same_value(asked: Tokens, given: Tokens, algebra: Algebra) -> bool:
     elif numerals != (None, None):
         # 52_8 is asked for in base 8: its digits and its base, nothing equal to it
         return numerals[0] == numerals[1]
+    asked, given = _arabic(asked, given), _arabic(given, asked)
     if _spells(asked) and _spells(given):
         return asked == given  # HTT and TTH are words, not products
     value, number = reference_expression(asked), parse(_without_dots(given))
@@ -159,6 +161,12 @@ def _same_value(asked: Tokens, given: Tokens, algebra: Algebra) -> bool:
     if exact is not None and _DECIMAL.fullmatch(reference) and algebra.rounds(number, reference, 6, False):
         return True
     return algebra.equal(value, number)
+
+
+def _arabic(tokens: Tokens, other: Tokens) -> Tokens:
+    """II as 2, where the other is a number."""
+    value = ROMAN.get("".join(tokens)) if tokens[0] in ("I", "V", "X") and other[0].isdigit() else None
+    return tokens if value is None else (value,)
 
 
 def reference_expression(tokens: Tokens) -> Expression:

@@ -279,8 +279,7 @@ def _answers_with_name(asked: Node, given: Node, by: Judge) -> bool:
             sides = sides[1:]
         elif is_name(sides[-1]):  # 5 = x
             sides.pop()
-        if not letters(sides[-1].tokens) and len(sides) < len(given.items):  # KE = mv^2/2 = 250
-            sides = [side for side in sides if not letters(side.tokens)]
+        sides = _worked_out(sides) if len(sides) < len(given.items) else sides
         # Every side that is left must be the value: "x = 3 = 5" is not an answer.
         return bool(sides) and not TASKS.intersection(sides[-1].tokens) and all(by.same(asked, side) for side in sides)
     if given.operators[-1] == "\\approx" and set(given.operators[:-1]) <= {"="}:
@@ -293,6 +292,12 @@ def _answers_with_name(asked: Node, given: Node, by: Judge) -> bool:
             return False
         return all(by.same(asked, side) for side in exact) or by.same(asked, rounded)
     return False
+
+
+def _worked_out(sides: Sequence[Node]) -> list[Node]:
+    """Of KE = mv^2/2 = 250 J the 250: a formula in between is the way to it."""
+    is_value = bool(sides) and not letters(sides[-1].tokens)
+    return [side for side in sides if not (is_value and letters(side.tokens))]
 
 
 def _is_quantity(side: Node, asked: Node) -> bool:
@@ -348,7 +353,7 @@ def _same_equations(asked: Node, given: Node, by: Judge) -> bool:
     if is_name(name):
         for side, others in ((given.items[0], given.items[1:]), (given.items[-1], given.items[:-1])):
             if _same_name(name, side):
-                return all(by.same(value, other) for other in others)
+                return all(by.same(value, other) for other in _worked_out(others))
         if not letters(value.tokens):
             # "x = 5" is asked: an equation that still has to be solved (2x = 10) restates the task.
             return False
