@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
-from .numerals import NUMBERS
+from .numerals import NUMBERS, in_digits
 from .tokens import Tokens, bare, filled, is_word, last_bracket, listed, split, word_of
 
 _LEADING_SIGNS = frozenset({"+", "\\approx", "\\Rightarrow", "=", ":"})
@@ -264,7 +264,9 @@ def _without_note(tokens: Tokens) -> Tokens:
     said = next(
         (at for at, word in enumerate(words) if word not in _AGAIN and tokens[start + 1 + at] != ","), len(words)
     )
-    is_again = words[said:] and not words[said] and (said or words[-1] or tokens[-2] in ("%", "\\degree"))
+    in_words = is_word(tokens[0]) and in_digits(tokens[:start])[0].isdigit()  # twelve (12)
+    is_beside_unit = said or words[-1] or tokens[-2] in ("%", "\\degree")
+    is_again = words[said:] and not words[said] and (is_beside_unit or in_words)
     return (*tokens[:start], "\\text{or}", "{", *tokens[start + 1 + said : -1], "}") if is_again else tokens
 
 

@@ -301,6 +301,8 @@ def _except(tokens: Tokens) -> Node | None:
 
 
 def _list(tokens: Tokens) -> Node:
+    if word_of(tokens[0]) == "either" and "\\text{or}" in tokens:
+        tokens = tokens[1:]
     parts = _continued([part for part in filled(tokens, _SEPARATORS) if part != ("\\text{respectively}",)])
     for separator in {";", "\\text{or}"}.intersection(tokens):  # p=5, q=2; p=7, q=2
         groups = filled(tokens, {separator})
