@@ -174,7 +174,7 @@ def _last(node: Node) -> Node:
 def same_families(asked: Node, given: Node, by: Judge) -> bool:
     r"""\frac{\pi}{4} + k\pi, k \in \mathbb{Z}: the parameter may have any name, and the clause may be left out."""
     one, other = asked.ranges, given.ranges
-    asked, given = (n.items[0] if n.kind == "set" and len(n.items) == 1 else n for n in (asked, given))
+    asked, given = (_periodic(n.items[0] if n.kind == "set" and len(n.items) == 1 else n) for n in (asked, given))
     if (parity(asked) or parity(given)) and {"Z"} != {numbers for _, numbers in (*one, *other)}:
         return False
     if any(node.ranges and node.operators and ORDER.issuperset(node.operators) for node in (asked, given)):
@@ -191,7 +191,8 @@ def same_families(asked: Node, given: Node, by: Judge) -> bool:
         return by.same(replace(asked, ranges=()), replace(given, ranges=()))
     if len(one) == len(other) == 1 and one != other:
         ours, theirs = one[0][0], other[0][0]
-        given = read(tuple(ours if token == theirs else token for token in given.tokens))
+        renamed = read(tuple(ours if token == theirs else token for token in given.tokens))
+        given = _periodic(replace(renamed, ranges=one))
     asked, given = replace(asked, ranges=()), replace(given, ranges=())
     if by.same(asked, given):
         return True
@@ -205,6 +206,23 @@ def same_families(asked: Node, given: Node, by: Judge) -> bool:
         return False
     left, right = ([parse(item.tokens) for item in part] for part in members)
     return by.algebra.families(left, right, one[0][0])
+
+
+def _periodic(node: Node) -> Node:
+    r"""2k\pi < x < (2k + 1)\pi as the interval between its ends, where these have the parameter."""
+    names = {name for name, _ in node.ranges}
+    if (
+        len(node.items) != 3
+        or not {*node.operators} <= {"<", "\\le"}
+        or not node.operators
+        or not names & {*node.tokens}
+    ):
+        return node
+    low, name, high = node.items
+    if not is_name(name) or names & {*name.tokens}:
+        return node
+    form = ("[" if node.operators[0] == "\\le" else "(") + ("]" if node.operators[1] == "\\le" else ")")
+    return replace(node, kind="tuple", items=(low, high), operators=(), form=form)
 
 
 def _same_heads(asked: Sequence[Node], given: Sequence[Node]) -> bool:
