@@ -22,7 +22,7 @@ from .latex import tokens_of
 from .leaves import Algebra, Judge, UnreadableReference, reference_expression, same_leaf
 from .moments import same_moment
 from .parts import whole
-from .phrases import same_ranges
+from .phrases import same_ranges, subject
 from .relations import (
     OF_VARIABLES,
     TASKS,
@@ -39,7 +39,7 @@ from .relations import (
 )
 from .spaces import is_space, same_space
 from .structure import ORDER, RELATIONS, Node, letters, read
-from .tokens import Tokens, UnreadableAnswer, listed, split, step, word_of
+from .tokens import Tokens, UnreadableAnswer, is_word, listed, split, step, word_of
 from .units import NO_UNIT
 from .words import SAME_WORDS, contradict, phrase, same_words, truths
 
@@ -111,6 +111,10 @@ def judge(reference: str, prediction: str, algebra: Algebra) -> str:
     moment = same_moment(expected, reading) if len(reading) > 1 or len(expected) > 1 else None
     if moment is not None:
         return CORRECT if moment else WRONG
+    if is_word(expected[0]) and is_word(reading[0]):
+        subjects = subject(expected), subject(reading)
+        if all(subjects) and subjects[0].isdisjoint(subjects[1]):
+            return WRONG  # Ann has 5, Bob has 5
     # Where one side sets no arrows, the other's say nothing.
     if has_vectors(expected) != has_vectors(reading) and letters(expected) and letters(reading):
         expected, reading = same_arrows(expected, reading, reference, prediction)

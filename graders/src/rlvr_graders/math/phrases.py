@@ -10,6 +10,7 @@ import re
 from itertools import pairwise
 
 from .numerals import NUMBERS, in_digits
+from .sayings import as_formula
 from .tokens import Tokens, bare, filled, is_word, last_bracket, listed, split, word_of
 
 _LEADING_SIGNS = frozenset({"+", "\\approx", "\\Rightarrow", "=", ":"})
@@ -79,7 +80,6 @@ _OTHERWISE = _DENIALS | listed(
     "this that it which what or"
 )
 """Words that a mere reason in brackets has not."""
-_BETWEEN = frozenset({",", ";", "\\text{and}", "\\text{or}"})
 _AGAIN = listed("or i e ie that is which equals equivalently equivalent to")
 _ROUNDED = listed("approximately approx about roughly")
 _NEXT_STEPS = frozenset({"\\Rightarrow", "\\iff", "\\Leftrightarrow"})
@@ -108,7 +108,22 @@ Ranges = tuple[tuple[str, str], ...]
 """The number set that each parameter runs through: (("k", "Z"),)."""
 
 
+_BETWEEN = frozenset({",", ";", "\\text{and}", "\\text{or}"})
+_SAYING_NOTHING = _EMPTY_WORDS | _VERBS | _BECOMES | _DENIALS | _QUANTIFIERS.keys()
+_SAYING_NOTHING |= _NOUNS - listed("slope range domain vertex center")
+_SAYING_NOTHING |= _ADJECTIVES - listed("maximum minimum max min")
+_SAYING_NOTHING |= {word for said in _COMPARED for word in said}
+_SAYING_NOTHING |= listed("he she it they we there to by in now then will must diverges")
 _SPEAKING = frozenset({"\\dots", "\\mid", "\\approx", "\\in", "\\to", "\\ne", *_NEXT_STEPS, *_CONDITIONS})
+
+
+def subject(tokens: Tokens) -> frozenset[str]:
+    """What is said of a value before it, in the singular: {slope} of "the slope is 2"; nothing of a list or where it is part of it."""
+    end = next((at for at, token in enumerate(tokens) if not is_word(token)), len(tokens))
+    if not 0 < end < len(tokens) or not _BETWEEN.isdisjoint(tokens) or as_formula(tokens) != tokens:
+        return frozenset()
+    words = {word_of(token) for token in tokens[:end]}
+    return frozenset(word.removesuffix("s") for word in words - _SAYING_NOTHING)
 
 
 def speaks(tokens: Tokens) -> bool:
