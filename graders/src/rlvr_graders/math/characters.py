@@ -70,7 +70,7 @@ def plain_characters(raw: str) -> str:
         raw = re.sub(r"(?<![\w)}\]])\^\{(\d)\}\s*\\sqrt(?!\[)", r"\\sqrt[\1]", raw)
     if "C" in raw or "P" in raw:
         raw = _CHOSEN.sub(r"\2(\1,\3)", raw)
-    if "0" in raw:
+    if "0x" in raw or "0b" in raw or "0o" in raw or "0X" in raw:
         raw = _PREFIXED.sub(_based, raw)
     if "^" in raw:
         raw = _RAISED_FRACTION.sub(r"\\frac{\1\2}{\3\4}", raw)
@@ -154,7 +154,7 @@ def digits_joined(text: str, *, thousands: bool) -> str:
         if "re" in text:
             text = _PERIOD_IN_WORDS.sub(lambda m: f"{m[1]}\\overline{{{m[2] or m[3]}}}", text)
         text = _PERIOD_IN_BRACKETS.sub(r"\1\\overline{\2}", text) if _PERIOD_IN_BRACKETS.fullmatch(text) else text
-    if "e" in text or "E" in text:
+    if "{e" in text or "{E" in text:
         text = _UPRIGHT_EXPONENT.sub(r"e\1\2", text)
     text = re.sub(r"(?<=[0-9])\{,\}(?=[0-9])", ".", text)  # what is left of {,} is a decimal comma: 3{,}14
     if _SPACED_GROUPS.fullmatch(text):

@@ -128,7 +128,9 @@ def judge(reference: str, prediction: str, algebra: Algebra) -> str:
         if by.same(asked, given):
             return CORRECT
         sets = [{numbers for _, numbers in node.ranges} for node in (asked, given)]
-        may_rename = (same_ranges(asked.ranges, given.ranges) or set() in sets) and parity(asked) is None
+        may_rename = (
+            asked.ranges == given.ranges or same_ranges(asked.ranges, given.ranges) or set() in sets
+        ) and parity(asked) is None
         if may_rename and any(by.same(asked, read(tokens)) for tokens in renamed(asked, given)):
             return CORRECT
         if (full := _substituted(given)) is not None and by.same(asked, read(full)):
@@ -170,7 +172,7 @@ def judge(reference: str, prediction: str, algebra: Algebra) -> str:
 def _unnamed(node: Node) -> Node | None:
     """Of "rank 2", "Store B" and "4th place" the 2, the B and the 4; None for anything else."""
     tokens = node.whole or node.tokens
-    if node.kind not in ("leaf", "words"):
+    if node.kind not in ("leaf", "words") or not is_word(tokens[0]):
         return None
     name = word_of(tokens[0])
     rest = "".join(word_of(token) or token for token in tokens[1:])

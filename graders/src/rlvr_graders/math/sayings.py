@@ -87,7 +87,7 @@ _ALL_KEYS = frozenset().union(*(keys for keys, _, _ in _SAYINGS))
 
 def as_formula(tokens: Tokens) -> Tokens:
     """The answer with such a phrase written out; as it is where it is none."""
-    if len(tokens) > _LONGEST:
+    if len(tokens) > _LONGEST or (len(tokens) < 3 and not is_word(tokens[0])):
         return tokens
     tokens = _numbered(tokens)
     words = {word_of(token) or token for token in tokens}

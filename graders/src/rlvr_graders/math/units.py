@@ -274,8 +274,10 @@ class _Reading:
     def word(self, word: str) -> bool:
         lowered = _SYNONYMS.get(word.lower(), word.lower())
         following = self.tail[self.at] if self.at < len(self.tail) else ""
-        if (pair := lowered.replace("-", "") + word_of(following)) in UNITS and len(pair) > 3 and pair != lowered:
-            self.at, lowered = self.at + (pair != lowered.replace("-", "")), pair  # light-years, nautical miles
+        if following or "-" in lowered:  # light-years, nautical miles
+            first, second = lowered.replace("-", ""), word_of(following)
+            if first + second in UNITS and len(first + second) > 3:
+                self.at, lowered = self.at + bool(second), first + second
         if lowered in ("is", "are") and word_of(following) in ("left", "remaining", "needed", "required"):
             return True  # 15 are left
         if not word or (
@@ -294,10 +296,8 @@ class _Reading:
             if word_of(following) == "cent":
                 self.at, self.sign, self.powers["%"] = self.at + 1, 1, 1
             elif len(word_of(following)) > 2 and word_of(following) not in UNITS:
-                self.at, self.words = (
-                    self.at + 1,
-                    [*self.words, f"{word_of(following).removesuffix('s')}s"],
-                )  # per child
+                self.words.append(f"{word_of(following).removesuffix('s')}s")  # per child
+                self.at += 1
         elif self.last == "degree" and lowered in _TEMPERATURES:
             self.powers[_TEMPERATURES[lowered]] = self.powers.pop("degree")
             self.last = _TEMPERATURES[lowered]

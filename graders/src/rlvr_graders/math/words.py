@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from .moments import MONTHS
 from .structure import ALL_WORDS, EMPTY_WORDS, Node, plain_words
-from .tokens import Tokens, listed, word_of
+from .tokens import Tokens, is_word, listed, word_of
 
 SAME_WORDS = {
     phrase: phrases[0]
@@ -121,7 +121,7 @@ def _plain(token: str) -> str:
 
 def contradict(asked: Tokens, given: Tokens) -> bool:
     """Whether one says of its value what excludes what the other says: a minimum at 1, a maximum at 1; north of west, west of north."""
-    words = [[word_of(token) for token in tokens if token[0] == "\\"] for tokens in (asked, given)]
+    words = [[word_of(token) for token in tokens if token[:2] == "\\t"] for tokens in (asked, given)]
     if not any(words[0]) or not any(words[1]):
         return False
     sides = [{_OPPOSED[word] for word in said if word in _OPPOSED} for said in words]
@@ -137,7 +137,7 @@ def truths(node: Node) -> str:
     if node.kind == "list":
         letters = [SAME_WORDS.get(phrase(item), phrase(item)) for item in node.items]
         return "".join(_TRUTHS.get(letter, "?") for letter in letters) if _TRUTHS.keys() >= {*letters} else ""
-    if node.tokens[0][0] not in "TF\\":
+    if node.tokens[0] not in ("T", "F") and not is_word(node.tokens[0]):
         return ""
     text = "".join(word_of(token).upper() or token for token in node.tokens)
     return text.lower() if len(text) > 1 and not text.strip("TF") else ""
