@@ -267,9 +267,10 @@ class _Reading:
         return exponent.lstrip("-").isdigit() and len(exponent) <= 2 and self.raise_last(int(exponent))
 
     def raise_last(self, power: int) -> bool:
-        if self.last:
-            self.powers[self.last] *= power
-        return bool(self.last)
+        if not self.last:
+            return False
+        self.powers[self.last] *= power
+        return abs(self.powers[self.last]) < 100  # cm^2^2^2...: its factor has no end of digits
 
     def word(self, word: str) -> bool:
         lowered = _SYNONYMS.get(word.lower(), word.lower())
