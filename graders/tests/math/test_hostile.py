@@ -76,6 +76,13 @@ def test_hostile_answers_get_a_verdict_within_the_limit() -> None:
         assert grade_math(*NEXT).score == 1.0, f"the sample after {name!r} was not graded: {grade_math(*NEXT)}"
 
 
+def test_powers_of_powers_of_a_unit_are_no_unit() -> None:
+    begin = time.process_time()
+    verdict = grade_math(r"\boxed{y=x" + r"\text{ cm}^2" * 20 + "}", r"50\%")
+    assert time.process_time() - begin < 0.25
+    assert verdict.reason == "wrong answer"
+
+
 def test_an_overrun_is_killed_on_time_from_any_thread() -> None:
     grade_math(*NEXT)
     results: list[tuple[float, str]] = []
