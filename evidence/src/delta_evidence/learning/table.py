@@ -22,6 +22,7 @@ from delta_rlvr.evaluate.seeds import (
     p_text,
     p_words,
     paired_floor,
+    too_few_seeds,
 )
 from delta_rlvr.evaluate.significance import SIGNIFICANCE
 from delta_rlvr.score_units import POINTS, ScoreUnit
@@ -245,15 +246,16 @@ def sentences(table: StudyTable) -> list[str]:
                 "stand where the template asks for them: look at responses with `delta-rlvr train --model MODEL --task TASK`."
             )
             continue
-        for column in task.columns:
+        for place, column in enumerate(task.columns):
             apart = [
                 f"{row.method} {gap_text(row.difference, column.measure.unit)}"
                 for row in column.rows
                 if is_significant(row.p_mann_whitney_holm)
             ]
+            family = [row for one in table.tasks for row in one.columns[place].rows]
             said.append(
                 f"{task.task}, {column.measure.name}: arms that differ from {baseline} at the 5 % level "
-                f"(unpaired over all seeds, Holm): {', '.join(apart) or 'none'}."
+                f"(unpaired over all seeds, Holm): {', '.join(apart) or _none(family, table)}."
             )
         said += [
             f"{task.task}: left out, as they diverged: {arm}, seeds {', '.join(map(str, seeds))}."
@@ -262,28 +264,28 @@ def sentences(table: StudyTable) -> list[str]:
     return said
 
 
+def _none(family: Sequence[SeedComparison], table: StudyTable) -> str:
+    """Why no arm of Holm's family differs, where seeds are too few for any to."""
+    base = max(row.seeds for row in family if row.method == table.protocol.baseline)
+    others = [row.seeds for row in family if row.method != table.protocol.baseline and row is not table.primary]
+    return "none; so few seeds cannot show any" if others and too_few_seeds([base, *others], "unpaired") else "none"
+
+
 def markdown(table: StudyTable) -> str:
-    """The table as docs keep it."""
-    against = f"against {table.protocol.baseline} (95 % interval)"
-    # The paired p-value stands where the study is decided, and with the held-out scores.
-    paired = {"heldout", table.deciding}
+    """The table as docs keep it: a row for every end point and arm."""
+    headings = ["end point", "arm", "seeds", "mean ± SD", f"against {table.protocol.baseline} (95 % interval)"]
+    headings += ["p paired", "p Holm", "p unpaired, Holm"]
     lines = []
     for task in table.tasks:
-        headings = ["arm", "seeds"]
-        for column in task.columns:
-            headings += [f"{column.measure.heading}, mean ± SD", against]
-            headings += ["p paired"] if column.measure.key in paired else []
-            headings += ["p Holm", "p unpaired, Holm"]
         lines += [f"**{task.task}** (held-out before training: {100 * task.before:.1f} %)", ""]
         lines += [f"| {' | '.join(headings)} |", "|---" * len(headings) + "|"]
-        for rows in zip(*(column.rows for column in task.columns), strict=True):
-            cells = [rows[0].method, str(rows[0].seeds)]
-            for column, row in zip(task.columns, rows, strict=True):
-                cells += [mean_text(row, column.measure.unit), gap_text(row.difference, column.measure.unit)]
-                cells += [p_text(row.p_paired)] if column.measure.key in paired else []
-                cells += ["primary" if row is table.primary else p_text(row.p_holm)]
-                cells += [p_text(row.p_mann_whitney_holm)]
-            lines.append(f"| {' | '.join(cells)} |")
+        for column in task.columns:
+            unit = column.measure.unit
+            for row in column.rows:
+                cells = [column.measure.heading, row.method, str(row.seeds), mean_text(row, unit)]
+                cells += [gap_text(row.difference, unit), p_text(row.p_paired)]
+                cells += ["primary" if row is table.primary else p_text(row.p_holm), p_text(row.p_mann_whitney_holm)]
+                lines.append(f"| {' | '.join(cells)} |")
         lines.append("")
     return "\n".join(lines)
 
