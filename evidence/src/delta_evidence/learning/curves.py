@@ -27,8 +27,8 @@ def curves_figure(protocol: Protocol, outcomes: Sequence[Outcome]) -> str:
     canvas.text(
         MARGIN,
         58,
-        f"Accuracy on new problems over training: means over seeds and {WINDOW} rollout batches (fewer at the ends), with bands of one standard error; "
-        f"below, the difference to {protocol.baseline} paired by seed, with bands of {100 * LEVEL:.0f} % (batch by batch).",
+        f"Accuracy on new problems over training: means over seeds and {WINDOW} rollout batches, fewer at the ends; bands: one "
+        f"standard error. Below: the difference to {protocol.baseline}, paired by seed; bands: {100 * LEVEL:.0f} %, batch by batch.",
         fill=SOFT,
     )
     top = 90.0

@@ -10,15 +10,11 @@ from pathlib import Path
 
 import yaml
 
+from delta_evidence.leaderboard import MODELS
 from delta_evidence.learning.outcome import Outcome, read_outcomes
 from delta_evidence.learning.protocol import Protocol, read_protocols
 from delta_evidence.learning.table import StudyTable, study_table
 
-MODELS = {
-    "builtin": "bundled policy",
-    "smollm2-135m": "SmolLM2-135M",
-    "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf": "Qwen2.5-Coder-0.5B",
-}
 _TASKS = {"small_word_problems.jsonl": "word problems", "gsm8k": "GSM8K"}
 
 
