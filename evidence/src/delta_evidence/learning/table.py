@@ -170,7 +170,7 @@ def study_table(protocol: Protocol, outcomes: Sequence[Outcome]) -> StudyTable:
         if not any(outcome.run.arm == protocol.baseline for outcome in finished):
             continue
         before = statistics.fmean(outcome.before for outcome in here)
-        columns = [Column(measure, _compare(protocol, finished, measure)) for measure in measures]
+        columns = [Column(measure, compare_arms(protocol, finished, measure)) for measure in measures]
         tables.append(TaskTable(task, before, columns, _diverged(protocol, here)))
     if not tables:
         raise ValueError(f"study {protocol.name!r} has no finished run of its baseline {protocol.baseline!r} yet")
@@ -193,11 +193,12 @@ def _primary(
         ]
     else:
         finished = [outcome for outcome in outcomes if outcome.run.task in declared.tasks and outcome.diverged is None]
-        rows = _compare(protocol, finished, measure)
+        rows = compare_arms(protocol, finished, measure)
     return next((row for row in rows if row.method == declared.arm), None)
 
 
-def _compare(protocol: Protocol, outcomes: Sequence[Outcome], measure: Measure) -> list[SeedComparison]:
+def compare_arms(protocol: Protocol, outcomes: Sequence[Outcome], measure: Measure) -> list[SeedComparison]:
+    """Every arm against the baseline, over the tasks and seeds of these runs."""
     scores: dict[str, dict[Any, float]] = {}
     for arm in protocol.arms:
         by_seed = {
