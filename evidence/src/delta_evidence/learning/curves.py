@@ -15,7 +15,7 @@ from delta_evidence.learning.protocol import Protocol
 
 SHOWN = 8  # as many lines as there are colours that can be told apart
 WINDOW = 5  # batches that a point is the mean of: one batch of 256 responses has a standard error of 3 points
-CURVES, DIFFERENCES, GAP, LEGEND = 300, 200, 64, 210
+CURVES, DIFFERENCES, GAP, LEGEND = 300, 200, 64, 300
 LEVEL = 0.95  # of the bands around differences
 
 
@@ -27,8 +27,8 @@ def curves_figure(protocol: Protocol, outcomes: Sequence[Outcome]) -> str:
     canvas.text(
         MARGIN,
         58,
-        f"Accuracy on new problems over training: means over seeds and {WINDOW} rollout batches, fewer at the ends; bands: one "
-        f"standard error. Below: the difference to {protocol.baseline}, paired by seed; bands: {100 * LEVEL:.0f} %, batch by batch.",
+        f"Accuracy on new problems: means over seeds and {WINDOW} rollout batches (fewer at the ends), with one standard error. "
+        f"Below: the paired difference to {protocol.baseline}, with {100 * LEVEL:.0f} % bands, batch by batch.",
         fill=SOFT,
     )
     top = 90.0

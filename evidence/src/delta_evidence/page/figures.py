@@ -15,7 +15,7 @@ SHOWN = 6  # lines a panel
 
 
 class _Rows(DotRows):
-    LABELS = 400
+    LABELS = 340
 
 
 def forest(studies: Iterable[KeptStudy]) -> str:
@@ -36,7 +36,7 @@ def forest(studies: Iterable[KeptStudy]) -> str:
                     declared = study.protocol.primary is not None and study.protocol.primary.arm == arm
                     found.append((f"{_short(arm)}, {len(pairs)} pairs", declared, pairs))
             if found:
-                rows += [(f"{study.name}: {study.model}, {task}, lr {study.rate}", False, []), *found]
+                rows += [(f"{study.name}: {task}, lr {study.rate}", False, []), *found]
     canvas = Canvas()
     canvas.text(MARGIN, 36, "Every arm against DAPO, paired by seed", size=15, bold=True)
     words = (
