@@ -231,7 +231,7 @@ def _by_label(studies: Sequence[_Study]) -> dict[str, list[_Study]]:
         apart = [
             f"{words.get(name, name)} {_rate(value)}"
             for name, value in study.settings.items()
-            if value != usual[name] and any(one[name] != value for one in others)
+            if value != usual[name] and (str(value).startswith("own") or any(one[name] != value for one in others))
         ]
         columns.setdefault(", ".join([study.model, *apart]), []).append(study)
     return columns
