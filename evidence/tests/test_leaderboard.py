@@ -52,12 +52,12 @@ def test_pairs_by_hand(tmp_path: Path) -> None:
         "| `grpo` | +0.0 | +0.0 | 1 |\n"
     )
     assert board.left_out == [
-        "one, delta: 1 runs, no finished run of dapo with the same seed",
-        "one, surprise: 1 runs, diverged",
-        "one, patched-side: 1 runs, no method of this version",
-        "two, delta: 1 runs, no finished run of dapo with the same seed",
-        "two, surprise: 1 runs, diverged",
-        "two, patched-side: 1 runs, no method of this version",
+        "one, delta: 1 run, no finished run of dapo with the same seed",
+        "one, surprise: 1 run, diverged",
+        "one, patched-side: 1 run, no method of this version",
+        "two, delta: 1 run, no finished run of dapo with the same seed",
+        "two, surprise: 1 run, diverged",
+        "two, patched-side: 1 run, no method of this version",
         "two, delta: 2 runs of tasks and seeds that one has",
     ]
     # A study's own folder is read too.

@@ -21,6 +21,7 @@ from delta_rlvr.evaluate.seeds import gap_text, mean_over_seeds
 from delta_rlvr.hints import near_path
 from delta_rlvr.objectives import get_method
 from delta_rlvr.tasks import BUILT_IN
+from delta_rlvr.words import counted
 
 BENCH = "credit_bench.json"
 BASELINE, PUBLISHED = "dapo", "delta"
@@ -39,6 +40,8 @@ _BY = "wrong_auroc"
 """What the planted table is sorted by."""
 REAL, TINY, PLANTED = "Language models", "Tiny policies", "Where the credit lands"
 """Headings."""
+_GONE = "no method of this version"
+PairKey = tuple[str, int, tuple[float, float]]
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,10 @@ class Pair:
     at_the_end: float
     base: tuple[float, float]
     """DAPO's two accuracies, which tell its runs apart."""
+
+    @property
+    def key(self) -> PairKey:
+        return self.task, self.seed, self.base
 
 
 @dataclass
@@ -79,7 +86,7 @@ class Leaderboard:
     columns: list[str]
     tiny: list[str]
     """The columns of policies that were made for their tasks."""
-    published: Mapping[str, Mapping[tuple[str, int, tuple[float, float]], float]]
+    published: Mapping[str, Mapping[PairKey, float]]
     """By column: DelTA's difference over training, by task, seed and DAPO's run."""
     left_out: list[str]
     """What the folder holds and the tables do not, and why."""
@@ -91,7 +98,7 @@ class Leaderboard:
     def on_the_same_pairs(self, row: Row, column: str) -> str:
         """DelTA's difference on the row's pairs, as far as it ran there."""
         pairs, known = row.learning[column], self.published.get(column, {})
-        gaps = [known[key] for pair in pairs if (key := (pair.task, pair.seed, pair.base)) in known]
+        gaps = [known[pair.key] for pair in pairs if pair.key in known]
         if not gaps or row.method == PUBLISHED:
             return "-"
         some = "" if len(gaps) == len(pairs) else f" ({len(gaps)})"
@@ -105,27 +112,46 @@ def leaderboard(folder: Path) -> Leaderboard:
             f"{folder} is no folder: name the one that holds the kept outcomes, such as evidence/results{near_path(folder)}"
         )
     rows: dict[str, Row] = {}
+    left_out: list[str] = []
     for path in sorted(folder.rglob(BENCH)):
         for line in _read(path)["rows"]:
-            if (line["slice"], line["condition"]) == ("all", "clean") and _known(line["method"]):
-                values = {name: line[name]["mean"] for name, _ in _PLANTED if name in line}
-                row = rows.setdefault(line["method"], Row(line["method"]))
-                row.planted = values | row.planted
+            if (line["slice"], line["condition"]) != ("all", "clean"):
+                continue
+            if not _known(line["method"]):
+                left_out.append(f"{path.relative_to(folder)}, {line['method']}: {_GONE}")
+                continue
+            row = rows.setdefault(line["method"], Row(line["method"]))
+            row.planted = {name: line[name]["mean"] for name, _ in _PLANTED if name in line} | row.planted
     studies = [_Study(folder, path.parent) for path in sorted(folder.rglob(RUNS))]
     if not rows and not studies:
         raise ValueError(
             f"{folder} holds neither {BENCH} nor {RUNS}, nor do the folders in it: there is nothing to show"
         )
-    columns, left_out = _columns(studies)
-    published = {}
-    for column, found in columns.items():
-        for method, pairs in found.items():
-            rows.setdefault(method, Row(method)).learning[column] = pairs
-    for column, kept in _by_label(studies).items():
-        delta = (pair for study in kept for name, pair in study.pairs() if name == PUBLISHED)
-        published[column] = {(pair.task, pair.seed, pair.base): pair.over_training for pair in delta}
-    tiny = [column for column, kept in _by_label(studies).items() if any(study.tiny for study in kept)]
-    return Leaderboard(sorted(rows.values(), key=lambda one: one.method), list(columns), tiny, published, left_out)
+    published: dict[str, dict[PairKey, float]] = {}
+    pairs: Counter[str] = Counter()
+    columns = _columns(studies)
+    for column, kept in columns.items():
+        first: dict[tuple[str, str, int], str] = {}
+        again: Counter[tuple[str, str, str]] = Counter()
+        for study in kept:
+            left_out += study.left_out()
+            for method, pair in study.pairs():
+                if method == PUBLISHED:
+                    published.setdefault(column, {})[pair.key] = pair.over_training
+                before = first.setdefault((method, pair.task, pair.seed), study.name)
+                if before == study.name:
+                    rows.setdefault(method, Row(method)).learning.setdefault(column, []).append(pair)
+                    pairs[column] += 1
+                else:  # a run that two studies hold counts once
+                    again[study.name, method, before] += 1
+        left_out += [
+            f"{study}, {method}: {counted(count, 'run')} of tasks and seeds that {before} has"
+            for (study, method, before), count in again.items()
+        ]
+    models = [*MODELS.values(), *sorted({study.model for study in studies} - set(MODELS.values()))]
+    ordered = sorted(pairs, key=lambda column: (models.index(columns[column][0].model), -pairs[column], column))
+    tiny = [column for column in ordered if any(study.tiny for study in columns[column])]
+    return Leaderboard(sorted(rows.values(), key=lambda one: one.method), ordered, tiny, published, left_out)
 
 
 class _Study:
@@ -142,12 +168,9 @@ class _Study:
         # divided the engine's.
         settings = asdict(TrainingSettings(**self._protocol["training"]))
         settings = {key: value for key, value in settings.items() if key not in ("max_tokens", "continuations")}
-        own = (
-            {"learning_rate": f"own ({self.name})"}
-            if any(one.get("learning_rate") for one in self._arms.values())
-            else {}
-        )
-        self.settings = {**settings, "reward_noise": self._protocol["reward_noise"], **own}
+        self.settings = {**settings, "reward_noise": self._protocol["reward_noise"]}
+        if any(one.get("learning_rate") for one in self._arms.values()):
+            self.settings["learning_rate"] = f"own ({self.name})"
         self._runs = read_outcomes(folder)
         self._finished = {(one.run.arm, one.run.task, one.run.seed): one for one in self._runs if one.after is not None}
         self.tiny = self._protocol["model"] == "builtin" or all(
@@ -167,12 +190,11 @@ class _Study:
         if not any(arm == BASELINE for arm, _, _ in self._finished):
             return [f"{self.name}: no finished run of {BASELINE}"]
         why = Counter((one.run.arm, self._unfit(one)) for one in self._runs if one.run.arm != BASELINE)
-        return [f"{self.name}, {arm}: {count} runs, {reason}" for (arm, reason), count in why.items() if reason]
+        return [f"{self.name}, {arm}: {counted(count, 'run')}, {reason}" for (arm, reason), count in why.items() if reason]
 
     def _unfit(self, one: Outcome) -> str | None:
         if self._row(one.run.arm) is None:
-            gone = one.run.arm in self._protocol.get("retired", {})
-            return "retired by the protocol" if gone else "no method of this version"
+            return "retired by the protocol" if one.run.arm in self._protocol.get("retired", {}) else _GONE
         if one.after is None:
             return "diverged"
         paired = (BASELINE, one.run.task, one.run.seed) in self._finished
@@ -182,7 +204,7 @@ class _Study:
         """The arm; its method too where that has another name, and the digest of a user's rule."""
         spec = self._arms.get(arm, {}).get("method") or arm
         digest = self._digests.get(spec)
-        if arm in self._protocol.get("retired", {}) or not (digest or ":" in spec or _known(spec)):
+        if arm in self._protocol.get("retired", {}) or not _known(spec):
             return None
         named = f"{spec} {digest[:8]}" if digest else spec
         return named if spec == arm else f"{arm} ({named})"
@@ -193,35 +215,7 @@ def _scores(one: Outcome) -> tuple[float, float]:
     return statistics.fmean(one.curve), one.after
 
 
-def _columns(studies: Sequence[_Study]) -> tuple[dict[str, dict[str, list[Pair]]], list[str]]:
-    """By column and method the pairs, and what is left out. A run that two studies hold counts once, in the first."""
-    columns: dict[str, dict[str, list[Pair]]] = {}
-    left_out = []
-    for label, kept in _by_label(studies).items():
-        seen: dict[tuple[str, str, int], str] = {}
-        again: Counter[tuple[str, str, str]] = Counter()
-        for study in kept:
-            for method, pair in study.pairs():
-                first = seen.setdefault((method, pair.task, pair.seed), study.name)
-                if first != study.name:
-                    again[study.name, method, first] += 1
-                else:
-                    columns.setdefault(label, {}).setdefault(method, []).append(pair)
-            left_out += study.left_out()
-        left_out += [
-            f"{study}, {method}: {count} runs of tasks and seeds that {first} has"
-            for (study, method, first), count in again.items()
-        ]
-    models = [*MODELS.values(), *sorted({study.model for study in studies} - set(MODELS.values()))]
-
-    def place(label: str) -> tuple[int, int, str]:
-        model = label.partition(", ")[0]
-        return models.index(model), -sum(map(len, columns[label].values())), label
-
-    return {label: columns[label] for label in sorted(columns, key=place)}, left_out
-
-
-def _by_label(studies: Sequence[_Study]) -> dict[str, list[_Study]]:
+def _columns(studies: Sequence[_Study]) -> dict[str, list[_Study]]:
     """The studies of each column: a model, and those settings that other columns of it have otherwise and that are no defaults."""
     usual = {**asdict(TrainingSettings()), "reward_noise": 0.0}
     words = {"learning_rate": "lr", "max_grad_norm": "clip", "reward_noise": "noise"}
@@ -242,7 +236,9 @@ def _rate(value: Any) -> str:
 
 
 def _known(method: str) -> bool:
-    """Whether the name is one that can be run; outcomes may hold arms that a protocol calls retired."""
+    """Whether it is a method of this version, or a user's rule, whose file need not be there."""
+    if ":" in method:
+        return True
     try:
         get_method(method)
     except ValueError:
@@ -272,7 +268,7 @@ def planted(board: Leaderboard) -> str:
         [f"`{row.method}`", *(f"{row.planted[name]:.3f}" if name in row.planted else "-" for name, _ in _PLANTED)]
         for row in rows
     ]
-    table = _table(["method", *(heading for _, heading in _PLANTED)], lines)
+    table = markdown_table(["method", *(heading for _, heading in _PLANTED)], lines)
     return f"{_section(PLANTED, [table])}\n" if rows else ""
 
 
@@ -294,10 +290,10 @@ def _learned(board: Leaderboard, column: str) -> str:
         "at the end": [f"{100 * row.at_the_end(column):+.1f}" for row in rows],
         "pairs": [str(len(row.learning[column])) for row in rows],
     }
-    return f"**{column}**\n\n{_table(list(shown), zip(*shown.values(), strict=True))}"
+    return f"**{column}**\n\n{markdown_table(list(shown), zip(*shown.values(), strict=True))}"
 
 
-def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [f"| {' | '.join(headings)} |", "|---" * len(headings) + "|"]
     return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
 
@@ -312,19 +308,5 @@ def replace_table(page: str, table: str) -> str:
 
 
 def as_dict(board: Leaderboard) -> dict[str, Any]:
-    """For other programs."""
-    return {"columns": board.columns, "rows": [_plain(row) for row in board.rows], "left_out": board.left_out}
-
-
-def _plain(row: Row) -> Mapping[str, Any]:
-    gaps = {}
-    for column, pairs in row.learning.items():
-        gap = row.over_training(column)
-        gaps[column] = {
-            "mean": gap.mean,
-            "low": gap.low,
-            "high": gap.high,
-            "pairs": len(pairs),
-            "at_the_end": row.at_the_end(column),
-        }
-    return {"method": row.method, "planted": row.planted, "learning": gaps}
+    """For other programs: every pair of every row."""
+    return {"columns": board.columns, "rows": [asdict(row) for row in board.rows], "left_out": board.left_out}

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
+from delta_evidence.leaderboard import markdown_table
 from delta_evidence.learning.outcome import read_outcomes
 from delta_evidence.learning.table import Measure, compare_arms
 from delta_evidence.page.figures import forest, mean_path, paths
@@ -131,7 +132,7 @@ def fill(studies: Sequence[KeptStudy], evidence: Path) -> dict[str, str]:
         "dapo_lowest": _lowest(corners, "dapo"),
         "primaries": _primaries(studies),
         "notes": "; ".join(f"`{study.name}`: {study.note}" for study in studies if study.note),
-        "pooled": _table(["model", "pairs", "over training", "p", "at the end", "p"], pooled),
+        "pooled": markdown_table(["model", "pairs", "over training", "p", "at the end", "p"], pooled),
         "steps": str(max(study.protocol.training.steps for study in studies)),
         "draws": _draws(by_name[EARLIER], by_name["smollm2-explain"]),
         "seeds": _seeds(studies),
@@ -180,11 +181,6 @@ def _flips(values: Sequence[float]) -> float:
     return sign_flip_test(values, [0.0] * len(values)).p
 
 
-def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [f"| {' | '.join(headings)} |", "|---" * len(headings) + "|"]
-    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
-
-
 def _primaries(studies: Iterable[KeptStudy]) -> str:
     rows = []
     for study in studies:
@@ -205,7 +201,9 @@ def _primaries(studies: Iterable[KeptStudy]) -> str:
                 study.committed or "-",
             ]
         )
-    return _table(["study", "model, task", "declared, against `dapo`", "pairs", "difference", "p", "committed"], rows)
+    return markdown_table(
+        ["study", "model, task", "declared, against `dapo`", "pairs", "difference", "p", "committed"], rows
+    )
 
 
 def _deciding(study: KeptStudy) -> Measure:
@@ -251,7 +249,7 @@ def _greedy_table(declared: dict[tuple[str, str], SeedComparison]) -> str:
             holm = "primary" if row.p_holm is None else _p(row.p_holm)
             cells += [gap_text(row.difference), _p(row.p_paired), holm]
         rows.append(cells)
-    return _table(["arm", "greedy", "p", "p Holm", "rollouts at T = 1", "p", "p Holm"], rows)
+    return markdown_table(["arm", "greedy", "p", "p Holm", "rollouts at T = 1", "p", "p Holm"], rows)
 
 
 def _mean(row: SeedComparison) -> float:
@@ -308,7 +306,7 @@ def _rates(evidence: Path) -> dict[str, str]:
     for rate in folders:
         levels = [f"{100 * statistics.fmean(over[rate, arm].values()):.1f}" for arm in ("dapo", "delta")]
         rows.append([rate, *levels, _gap(gaps(over, rate)), _p(_flips(gaps(over, rate))), _gap(gaps(end, rate))])
-    table = _table(["learning rate", "DAPO", "DelTA", "difference", "p", "at the end"], rows)
+    table = markdown_table(["learning rate", "DAPO", "DelTA", "difference", "p", "at the end"], rows)
     blanks = {"rates": table}
     for name, rate in (("", "1e-5"), ("_other", EARLIER)):
         gain, last = (
@@ -356,7 +354,9 @@ def _seeds(studies: Iterable[KeptStudy]) -> str:
             spread = 100 * statistics.stdev(size(pairs))
             row += [f"{spread:.1f}", ", ".join(str(_needed(spread, points)) for points in (1, 2, 3))]
         rows.append(row)
-    return _table(["model, task", "over training: SD of a pair", "pairs", "at the end: SD of a pair", "pairs"], rows)
+    return markdown_table(
+        ["model, task", "over training: SD of a pair", "pairs", "at the end: SD of a pair", "pairs"], rows
+    )
 
 
 def _needed(spread: float, points: float) -> int:
