@@ -190,7 +190,9 @@ class _Study:
         if not any(arm == BASELINE for arm, _, _ in self._finished):
             return [f"{self.name}: no finished run of {BASELINE}"]
         why = Counter((one.run.arm, self._unfit(one)) for one in self._runs if one.run.arm != BASELINE)
-        return [f"{self.name}, {arm}: {counted(count, 'run')}, {reason}" for (arm, reason), count in why.items() if reason]
+        return [
+            f"{self.name}, {arm}: {counted(count, 'run')}, {reason}" for (arm, reason), count in why.items() if reason
+        ]
 
     def _unfit(self, one: Outcome) -> str | None:
         if self._row(one.run.arm) is None:

@@ -14,7 +14,7 @@ import numpy as np
 from scipy import stats
 
 from delta_evidence.leaderboard import markdown_table
-from delta_evidence.learning.outcome import read_outcomes
+from delta_evidence.learning.outcome import Outcome
 from delta_evidence.learning.table import Measure, compare_arms
 from delta_evidence.page.figures import forest, mean_path, paths
 from delta_evidence.page.studies import KeptStudy, Pair, kept_studies, read_studies, short_task, waiting
@@ -119,8 +119,6 @@ def fill(studies: Sequence[KeptStudy], evidence: Path) -> dict[str, str]:
         "greedy_scalar": gap_text(judged["greedy_over", "delta-scalar"].difference),
         "holm_scalar": _p(judged["greedy_over", "delta-scalar"].p_holm),
         "sampled_scalar": gap_text(judged["speed", "delta-scalar"].difference),
-        "greedy_fading": gap_text(judged["greedy_over", "fading"].difference),
-        "sampled_fading": gap_text(judged["speed", "fading"].difference),
         "greedy_means": f"{penalty['greedy_over']:+.1f} and {scalar['greedy_over']:+.1f}",
         "sampled_apart": f"{scalar['speed'] - penalty['speed']:.1f}",
         "later_draw": f"{100 * statistics.fmean(_over(by_name['smollm2-explain'].pairs('delta'))):+.1f}",
@@ -136,18 +134,8 @@ def fill(studies: Sequence[KeptStudy], evidence: Path) -> dict[str, str]:
         "steps": str(max(study.protocol.training.steps for study in studies)),
         "draws": _draws(by_name[EARLIER], by_name["smollm2-explain"]),
         "seeds": _seeds(studies),
-        "details": "\n".join(f"- [{title}](../evidence/docs/{name}.md)" for name, title in DETAILS.items()),
-        **_rates(evidence),
+        **_rates({study.name: study for study in kept_studies(evidence)}),
     }
-
-
-DETAILS = {
-    "smollm2": "SmolLM2-135M",
-    "qwen": "Qwen2.5-Coder-0.5B",
-    "tiny_policies": "Tiny policies",
-    "credit": "Where the credit lands",
-    "studies": "Studies of your own",
-}
 
 
 def _distinct(studies: Iterable[KeptStudy], arm: str = "delta") -> list[Pair]:
@@ -282,56 +270,55 @@ def _below(study: KeptStudy) -> float:
     return 100 * float(np.mean(gaps))
 
 
-def _rates(evidence: Path) -> dict[str, str]:
+def _rates(kept: dict[str, KeptStudy]) -> dict[str, str]:
     """DAPO and DelTA at four learning rates on the same seeds, and what DAPO gains by the better one."""
-    folders = {
-        "5e-6": "smollm2-learning-rate/half",
-        "1e-5": "smollm2-explain",
-        "2e-5": "smollm2-learning-rate/twice",
-        "4e-5": "smollm2-learning-rate/four-times",
-    }
-    over: dict[tuple[str, str], dict[int, float]] = {}
-    end: dict[tuple[str, str], dict[int, float]] = {}
-    for rate, folder in (*folders.items(), (EARLIER, EARLIER)):
-        for one in read_outcomes(evidence / "results" / folder):
-            if one.after is not None:
-                over.setdefault((rate, one.run.arm), {})[one.run.seed] = statistics.fmean(one.curve)
-                end.setdefault((rate, one.run.arm), {})[one.run.seed] = one.after
-
-    def gaps(scores: dict[tuple[str, str], dict[int, float]], rate: str) -> list[float]:
-        dapo, delta = scores[rate, "dapo"], scores[rate, "delta"]
-        return [delta[seed] - dapo[seed] for seed in sorted(dapo.keys() & delta.keys())]
-
+    names = (
+        "smollm2-learning-rate/half",
+        "smollm2-explain",
+        "smollm2-learning-rate/twice",
+        "smollm2-learning-rate/four-times",
+    )
+    rates = {kept[name].rate: _by_seed(kept[name]) for name in names}
     rows = []
-    for rate in folders:
-        levels = [f"{100 * statistics.fmean(over[rate, arm].values()):.1f}" for arm in ("dapo", "delta")]
-        rows.append([rate, *levels, _gap(gaps(over, rate)), _p(_flips(gaps(over, rate))), _gap(gaps(end, rate))])
-    table = markdown_table(["learning rate", "DAPO", "DelTA", "difference", "p", "at the end"], rows)
-    blanks = {"rates": table}
-    for name, rate in (("", "1e-5"), ("_other", EARLIER)):
-        gain, last = (
-            [scores["2e-5", "dapo"][seed] - value for seed, value in scores[rate, "dapo"].items()]
-            for scores in (over, end)
+    for rate, pairs in rates.items():
+        levels = [
+            statistics.fmean(map(_speed, runs)) for runs in zip(*((one.base, one.own) for one in pairs), strict=True)
+        ]
+        over = _over(pairs)
+        rows.append(
+            [rate, *(f"{100 * level:.1f}" for level in levels), _gap(over), _p(_flips(over)), _gap(_end(pairs))]
         )
-        slope = [a - b for a, b in zip(gaps(over, "2e-5"), gaps(over, rate), strict=True)]
+    blanks = {"rates": markdown_table(["learning rate", "DAPO", "DelTA", "difference", "p", "at the end"], rows)}
+    better = rates["2e-5"]
+    for name, pairs in (("", rates["1e-5"]), ("_other", _by_seed(kept[EARLIER]))):
+        gain = [_speed(new.base) - _speed(old.base) for new, old in zip(better, pairs, strict=True)]
+        slope = [new.over_training - old.over_training for new, old in zip(better, pairs, strict=True)]
+        last = [Pair(new.task, new.seed, new.base, old.base).at_the_end for new, old in zip(better, pairs, strict=True)]
         blanks |= {f"rate_gain{name}": _gap(gain), f"rate_slope{name}": _gap(slope), f"rate_end{name}": _gap(last)}
         blanks |= {f"rate_gain{name}_mean": f"{100 * statistics.fmean(gain):+.1f}"}
     return blanks
 
 
+def _by_seed(study: KeptStudy) -> list[Pair]:
+    return sorted(study.pairs("delta"), key=lambda pair: pair.seed)
+
+
+def _speed(run: Outcome) -> float:
+    return statistics.fmean(run.curve)
+
+
 def _lowest(study: KeptStudy, arm: str) -> str:
-    return f"{100 * min(statistics.fmean(one.curve) for one in study.outcomes if one.run.arm == arm):.0f}"
+    return f"{100 * min(_speed(one) for one in study.outcomes if one.run.arm == arm):.0f}"
 
 
 def _draws(first: KeptStudy, second: KeptStudy) -> str:
-    """The same arm and seeds in two studies."""
+    """The same arms and seeds in two studies."""
+    both = list(zip(_by_seed(first), _by_seed(second), strict=True))
     words = []
-    for arm in ("dapo", "delta"):
-        runs = [
-            {one.run.seed: statistics.fmean(one.curve) for one in study.outcomes if one.run.arm == arm}
-            for study in (first, second)
-        ]
-        gaps = [runs[1][seed] - runs[0][seed] for seed in runs[0].keys() & runs[1].keys()]
+    for arm, gaps in (
+        ("dapo", [_speed(new.base) - _speed(old.base) for old, new in both]),
+        ("delta", [_speed(new.own) - _speed(old.own) for old, new in both]),
+    ):
         fell = sum(gap < 0 for gap in gaps)
         words.append(f"`{arm}` moved by {_gap(gaps)} (p = {_p(_flips(gaps))}; down in {fell} of {len(gaps)} seeds)")
     return f"{', '.join(words)}."
