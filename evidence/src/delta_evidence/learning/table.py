@@ -35,7 +35,6 @@ class Measure:
     key: str
     """In table.json."""
     name: str
-    heading: str
     score: Callable[[Outcome], float]
     unit: ScoreUnit = POINTS
 
@@ -51,16 +50,15 @@ def _measure(end_point: EndPoint) -> Measure:
         return Measure(
             "batches_to",
             f"rollout batches to {100 * goal:g} %",
-            f"batches to {100 * goal:g} %",
             lambda outcome: batches_to(goal, outcome.curve),
             ScoreUnit(1, "batches", sign=""),
         )
     if isinstance(end_point, HeldoutOver):
         return _scored(Decoding(end_point.temperature), "over")
     if end_point == "held_out":
-        return Measure("heldout", "held-out accuracy", "held-out", _after)
+        return Measure("heldout", "held-out accuracy", _after)
     # Who learns faster has more of it.
-    return Measure("speed", "accuracy over training", "over training", lambda outcome: statistics.fmean(outcome.curve))
+    return Measure("speed", "accuracy over training", lambda outcome: statistics.fmean(outcome.curve))
 
 
 def _scored(decoding: Decoding, what: str) -> Measure:
@@ -75,11 +73,10 @@ def _scored(decoding: Decoding, what: str) -> Measure:
             return statistics.fmean(one["accuracy"] for one in found)
         return last["accuracy"] if what == "end" else last["pass_at"][what]
 
-    words = {"over": "held-out {}over training, {}", "end": "held-out {}at the end, {}"}
-    if what in words:
-        name, heading = (words[what].format(more, how) for more in ("accuracy ", ""))
-        return Measure(f"{key}_{what}", name, heading, score)
-    return Measure(f"{key}_pass_{what}", f"held-out pass@{what} at the end, {how}", f"pass@{what}, {how}", score)
+    names = {"over": "held-out accuracy over training", "end": "held-out accuracy at the end"}
+    if what in names:
+        return Measure(f"{key}_{what}", f"{names[what]}, {how}", score)
+    return Measure(f"{key}_pass_{what}", f"held-out pass@{what} at the end, {how}", score)
 
 
 def _further(protocol: Protocol) -> list[Measure]:
@@ -283,7 +280,7 @@ def markdown(table: StudyTable) -> str:
         for column in task.columns:
             unit = column.measure.unit
             for row in column.rows:
-                cells = [column.measure.heading, row.method, str(row.seeds), mean_text(row, unit)]
+                cells = [column.measure.name, row.method, str(row.seeds), mean_text(row, unit)]
                 cells += [gap_text(row.difference, unit), p_text(row.p_paired)]
                 cells += ["primary" if row is table.primary else p_text(row.p_holm), p_text(row.p_mann_whitney_holm)]
                 lines.append(f"| {' | '.join(cells)} |")
