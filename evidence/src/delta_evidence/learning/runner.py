@@ -115,7 +115,9 @@ class Study:
             raise ValueError(f"export: {', '.join(unknown)} is not among the arms {', '.join(self.protocol.arms)}")
         for arm in self.protocol.arms:
             if arm not in self.protocol.retired:
-                study_method(self.protocol.method(arm))  # a rule whose file is not there is told before anything is made
+                study_method(
+                    self.protocol.method(arm)
+                )  # a rule whose file is not there is told before anything is made
         with locked(self.folder), ProgressLines(Phases(tell=tell)) as progress:
             self.write_protocol(machine)
             model, tokenizer = load_policy(self.model)
