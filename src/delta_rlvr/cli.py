@@ -32,7 +32,7 @@ USAGE = """usage: delta-rlvr COMMAND [OPTION ...]
   credit-bench     do each method's weights land on the tokens that decided?
   measured-credit  token credit measured by continuations, beside the weights
   study            train many methods and seeds side by side in one process
-  leaderboard      rank the methods by kept results of study and credit-bench
+  leaderboard      tabulate what study and credit-bench measured
   completion       complete commands and options in a shell
 
 `delta-rlvr COMMAND --help` says more; `delta-rlvr --version` its version.
