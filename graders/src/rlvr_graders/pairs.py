@@ -10,7 +10,7 @@ from .verdict import CORRECT, UNREADABLE_REFERENCE, Verdict
 from .workers import WorkerDied, WorkerLost, WorkerOverran, shared_pool
 
 Pair = tuple[str, str]
-ATTEMPTS = 5
+ATTEMPTS = 8
 
 
 def verdict_of(reason: str, answer: str | None) -> Verdict:
@@ -52,7 +52,7 @@ def _ask(reference: str, given: str, timeout: float, grader: str, stop: threadin
             return Verdict.failure(f"timed out after {timeout:g} s", given)
         except WorkerLost as error:  # nothing to do with this answer
             ending, losses = str(error), losses + 1
-            (stop or threading.Event()).wait(0.1 * 2**losses if losses < ATTEMPTS else 0)
+            (stop or threading.Event()).wait(min(0.1 * 2**losses, 1.0) if losses < ATTEMPTS else 0)
         except WorkerDied as error:
             ending, deaths = str(error), deaths + 1
     if losses == ATTEMPTS:

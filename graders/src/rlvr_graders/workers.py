@@ -79,7 +79,7 @@ class _Worker:
         words = memoryview(json.dumps({**request, "timeout": timeout}).encode() + b"\n")
         try:
             while words:  # a signal may cut a write short
-                words = words[self._process.stdin.write(words) :]
+                words = words[write(self._process.stdin.fileno(), words) :]
         except BrokenPipeError:
             raise self._ending() from None
         return self._read(timeout, stop)
@@ -135,6 +135,17 @@ class _Worker:
         for stream in (self._process.stdin, self._process.stdout, self._errors):
             if stream is not None:
                 stream.close()
+
+
+def write(descriptor: int, data: bytes | memoryview) -> int:
+    """As `os.write`: a broken pipe is an error, even in a process that has told SIGPIPE to end it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGPIPE})
+    try:
+        return os.write(descriptor, data)
+    finally:
+        if signal.SIGPIPE not in before and signal.SIGPIPE in signal.sigpending():
+            signal.sigwait({signal.SIGPIPE})
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def usable_cores() -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import os
 import symtable
 import threading
 import warnings
@@ -30,6 +31,14 @@ for _category in (SyntaxWarning, DeprecationWarning):
 
 # Python 3.11 counts the depth of all threads' trees together, so that two that are made at once may fail (python/cpython#106905).
 _ONE_AT_A_TIME = threading.RLock()
+
+
+def _after_fork() -> None:
+    global _ONE_AT_A_TIME
+    _ONE_AT_A_TIME = threading.RLock()  # a thread that held it does not exist in the child
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def parse(text: str) -> ast.Module | SyntaxError:

@@ -83,12 +83,8 @@ def watch(child: int, pipes: list[tuple[int, int]], text: bytes, seconds: float,
         del received[errors][:-CHUNK]
         if len(received[output]) > most_output:
             status = "overflow"
-    # The session first (its number stays the dead child's until it is waited for), then the child itself.
-    for end in (os.killpg, os.kill):
-        try:  # noqa: SIM105 - contextlib would cost the start of every sandbox some milliseconds
-            end(child, signal.SIGKILL)
-        except ProcessLookupError:  # it had not come to setsid, or nothing is left
-            pass
+    # All that this sandbox has but this process and its first: none of this run lives on into the next.
+    os.kill(-1, signal.SIGKILL)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if status == "ended":
         while pull(output, received[output]) > 0 and len(received[output]) <= most_output:

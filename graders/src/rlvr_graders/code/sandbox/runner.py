@@ -18,7 +18,7 @@ from rlvr_graders.code.settings import CodeSettings
 
 PAUSES = (0.2, 1.0)  # seconds before a second and a third attempt to start a sandbox
 ERROR_TAIL = 2000  # characters of an error's text that are looked at
-GRACE_SECONDS = 2.0  # the inside ends a run itself and says so; only where it cannot does the outside
+GRACE = 0.25  # of the limit: the inside ends a run itself and says so; only where it cannot does the outside
 
 
 class Runner:
@@ -72,7 +72,7 @@ class Runner:
             ready(session, clock)
             for number, text in enumerate(inputs):
                 seconds = clock.seconds()
-                deadline = time.monotonic() + seconds + GRACE_SECONDS
+                deadline = time.monotonic() + (1 + GRACE) * seconds
                 session.send(("run", number, text.encode("utf-8", "surrogatepass"), seconds), deadline)
                 answer = clock.timed(seconds, session.receive, deadline, "finish")
                 _expect(answer, number, {"output": (str, int, bytes, bytes)})

@@ -23,9 +23,11 @@ from rlvr_graders.code.sandbox.group import new_group
 from rlvr_graders.code.sandbox.memory import Memory
 from rlvr_graders.code.sandbox.wire import WireError, decode, encode
 from rlvr_graders.code.settings import CodeSettings
+from rlvr_graders.workers import write
 
 START_SECONDS = 60.0  # a machine under load may be slow to start a process; that is not the program's fault
 SLICE_SECONDS = 0.1  # how often a wait looks at the stop signal and at what is in use
+DRIBBLE = 512  # bytes: who sends a message in smaller pieces waits, so that reading them keeps nobody busy
 MESSAGE_ITEMS = 8  # the longest message has six; a value travels in one as bytes
 PACKAGE = "rlvr_graders.code.sandbox."
 MODULES = {
@@ -105,7 +107,7 @@ class Session:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             assert self._first is not None  # it has reported its start
             if self._group is None:
-                self._memory = Memory(self._first, self.settings.memory_bytes)
+                self._memory = Memory(self._first, self.settings.memory_bytes, self._writable)
             for folder in bubblewrap.WRITABLE:
                 path = f"/proc/{self._first}/root{folder}"
                 self._writable.append(os.open(path, os.O_PATH | os.O_DIRECTORY))
@@ -144,13 +146,14 @@ class Session:
         while view:
             self._wait(self._to, select.POLLOUT, deadline, "read its input")
             try:
-                view = view[os.write(self._to, view[: 1 << 20]) :]
+                view = view[write(self._to, view[: 1 << 20]) :]
             except BlockingIOError:
                 continue
             except BrokenPipeError:
                 raise ProgramFailure("ended before answering") from None
 
     def _read(self, size: int, deadline: float, doing: str) -> bytes:
+        pause = 0.0
         while len(self._buffer) < size:
             self._wait(self._from, select.POLLIN, deadline, doing)
             try:
@@ -161,6 +164,9 @@ class Session:
                 self._check_memory()  # the kernel may have ended it
                 raise ProgramFailure("ended before answering")
             self._buffer += piece
+            if len(piece) < DRIBBLE and len(self._buffer) < size:
+                pause = min(2 * pause + 0.001, SLICE_SECONDS)
+                time.sleep(pause)
         data = bytes(self._buffer[:size])
         del self._buffer[:size]
         return data
@@ -246,7 +252,10 @@ class Session:
         words = b""
         waiting = select.poll()
         waiting.register(self._info, select.POLLIN)
-        while waiting.poll(START_SECONDS * 1000) and (piece := os.read(self._info, 4096)):
+        # Not to the end of the file: a process that was forked meanwhile may hold the other end open.
+        while not words.rstrip().endswith(b"}") and waiting.poll(START_SECONDS * 1000):
+            if not (piece := os.read(self._info, 4096)):
+                break
             words += piece
         os.close(self._info)
         self._info = None
