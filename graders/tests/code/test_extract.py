@@ -299,3 +299,9 @@ def test_completions_are_parsed_side_by_side():
         gc.set_threshold(*threshold)
         gc.callbacks.remove(give_way)
     assert {type(tree) for tree in trees} == {ast.Module}
+
+
+@pytest.mark.parametrize("end", ["", "\nIt prints a fence.\n```text\nx\n```\n"])
+def test_a_fence_in_a_program_that_parses_is_part_of_it(end):
+    code = "def fenced(s):\n    return f'''```\n{s}\n```'''\n"
+    assert extract_code(f"Here:\n\n```python\n{code}```\n{end}", "fenced").strip() == code.strip()

@@ -146,6 +146,47 @@ def test_what_a_program_does_behind_its_function_is_not_judged(ending):
     assert verdict.reason.startswith("does not load")
 
 
+DRIVERS = {
+    "read": "words = sys.stdin.read().split()\nprint(double(int(words[0])))",
+    "readline": "count = int(sys.stdin.readline())",
+    "open": "print(double(int(open(0).read())))",
+    "input": "x, y = map(int, input().split())",
+}
+
+
+@pytest.mark.parametrize("name", DRIVERS)
+def test_what_comes_of_missing_input_is_forgiven_behind_the_function(name):
+    driver = DRIVERS[name]
+    assert grade_code(f"import sys\ndef double(x):\n    return 2 * x\n{driver}", DOUBLE).reason == "correct"
+    verdict = grade_code(f"import sys\n{driver}\ndef double(x):\n    return 2 * x", DOUBLE)
+    assert verdict.reason.startswith("does not load")
+    without = grade_code("def double(x):\n    return 2 * x\nint('')\ninput()", DOUBLE)  # which asked for none
+    assert without.reason.startswith("does not load: raised ValueError")
+
+
+FILES = {
+    "own path": "import os\nprint(os.path.basename(__file__))",
+    "own source": "import inspect\ndef f():\n    return 1\nprint(len(inspect.getsource(f)) and 'main.py')",
+    **{
+        method: "import multiprocessing as m\ndef same(x):\n    return x\nif __name__ == '__main__':\n"
+        f"    with m.get_context('{method}').Pool(1) as pool:\n        print(*pool.map(same, ['main.py']))"
+        for method in ("spawn", "forkserver")
+    },
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_whole_program_is_a_file(name):
+    tests = StdioTests((Run("", "main.py"),) * 2)
+    settings = CodeSettings(seconds_per_test=30)
+    assert grade_code(f"```python\n{FILES[name]}\n```", tests, settings=settings).reason == "correct"
+
+
+def test_a_function_has_its_source():
+    program = "import inspect\ndef double(x):\n    assert 'inspect' in inspect.getsource(double)\n    return 2 * x"
+    assert grade_code(f"```python\n{program}\n```", DOUBLE).reason == "correct"
+
+
 def test_the_programs_own_future_imports_hold_and_ours_do_not():
     tests = FunctionTests("f", (Call((1,), "int"),), preamble="import math\n")
     right = "def f(x: int):\n    kind = f.__annotations__['x']\n    return kind if isinstance(kind, str) else 'a class'"

@@ -140,7 +140,21 @@ def _is_escaped(text: str, tree: ast.Module) -> bool:
 
 
 def _own_lines(text: str) -> str:
-    """The text with every fence on a line of its own, and nothing but a language behind it."""
+    """The text with every fence on a line of its own, but as it stands where that parses: a program may print fences."""
+    pieces, at = [], 0
+    fences = _fences(text)
+    for number, opening in enumerate(fences):
+        for closing in fences[number + 1 : number + 1 + MOST_INNER_FENCES]:
+            body = _source(text, opening, closing.start())
+            if opening.start() < at or closing["label"] or "`" not in body or not isinstance(parse(body), ast.Module):
+                continue
+            pieces += [_mended_fences(text[at : opening.start()]), text[opening.start() : closing.start()]]
+            at = closing.start()
+            break
+    return "".join([*pieces, _mended_fences(text[at:])])
+
+
+def _mended_fences(text: str) -> str:
     text = ONE_LINE.sub(r"\g<lead>\g<fence>\g<info>\n\g<fence>", text)
     text = AT_LINE_END.sub(_before_a_fence, text)
     return MORE_BEHIND.sub(_behind_a_fence, text)

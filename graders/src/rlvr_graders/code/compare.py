@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Iterator
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 from rlvr_graders.code.cases import Call, FunctionTests, StdioTests
@@ -85,10 +86,12 @@ def _numbers_match(value: Any, wanted: Any, tests: FunctionTests | StdioTests) -
     if absolute == 0 and relative == 0:
         return False
     try:
+        if isinstance(wanted, int):  # a share of a whole number is for fractions; and 1e18 - (10**18 + 1) is 0.0
+            return isinstance(value, (int, float)) and abs(Fraction(value) - wanted) <= absolute
         # Infinity is near nothing, and everything would be within a share of it.
         near = abs(value - wanted) <= absolute + relative * abs(wanted)
         return near and math.isfinite(abs(value)) and math.isfinite(abs(wanted))
-    except OverflowError:  # an integer beyond every float
+    except (OverflowError, ValueError):  # an integer beyond every float; infinity and not-a-number are no fractions
         return False
 
 
