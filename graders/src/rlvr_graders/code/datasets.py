@@ -141,7 +141,8 @@ def reference_answers(
     """What a reference solution returns, run in a sandbox like any other program."""
     runner = Runner(settings or CodeSettings())
     try:
-        return [decode(answer) for answer in runner.calls(program, entry, arguments)]
+        calls = [(given, runner.settings.output_bytes) for given in arguments]
+        return [decode(answer) for answer in runner.calls(program, entry, calls)]
     except ProgramFailure as failure:
         raise ValueError(f"the reference solution of {entry} fails: {failure}") from None
 

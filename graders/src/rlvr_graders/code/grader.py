@@ -14,7 +14,7 @@ from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from typing import Any
 
 from rlvr_graders.code.cases import CodeTests, FunctionTests, StdioTests
-from rlvr_graders.code.compare import answer_matches, output_matches
+from rlvr_graders.code.compare import answer_matches, most_bytes, most_items, output_matches
 from rlvr_graders.code.datasets import parse_tests
 from rlvr_graders.code.extract import continue_prompt, extract_code
 from rlvr_graders.code.sandbox.errors import ProgramFailure, SandboxError, Stopped
@@ -81,12 +81,15 @@ def _program(completion: str, tests: CodeTests, prompt: str | None) -> str | Non
 def _judge(program: str, tests: CodeTests, runner: Runner) -> None:
     """Raise ProgramFailure unless the program passes. The comparisons are made here, outside the sandbox."""
     if isinstance(tests, StdioTests):
-        outputs = runner.runs(program, [run.input for run in tests.runs])
+        # A character takes four bytes at most.
+        outputs = runner.runs(program, [(run.input, 4 * most_bytes(len(run.output))) for run in tests.runs])
         _judge_each(outputs, tests.runs, lambda output, run: output_matches(output, run.output, tests))
     elif isinstance(tests, FunctionTests):
-        arguments = [call.arguments for call in tests.calls]
+        items = [most_items(call, tests) for call in tests.calls]
+        arguments = [(call.arguments, most_bytes(most)) for call, most in zip(tests.calls, items, strict=True)]
         answers = runner.calls(program, tests.entry_point, arguments, tests.preamble)
-        _judge_each(answers, tests.calls, lambda answer, call: answer_matches(answer, call, tests))
+        expected = list(zip(tests.calls, items, strict=True))
+        _judge_each(answers, expected, lambda answer, want: answer_matches(answer, want[0], tests, want[1]))
     else:
         runner.assertions(program, tests)
 
@@ -99,9 +102,10 @@ def _judge_each(results: Any, expected: Sequence[Any], matches: Callable[[Any, A
             if not matches(result, expected[done - 1]):
                 raise ProgramFailure(f"wrong answer on test {done} of {count}")
     except ProgramFailure as failure:
-        if str(failure).startswith(("wrong answer", "does not load")):
+        reason, test = str(failure), f"test {done + 1} of {count}"
+        if reason.startswith(("wrong answer on", "does not load")):
             raise
-        raise ProgramFailure(f"{failure} (test {done + 1} of {count})") from None
+        raise ProgramFailure(f"{reason} on {test}" if reason == "wrong answer" else f"{reason} ({test})") from None
     finally:
         results.close()  # ends the sandbox now, not when the generator is collected
     if done != count:

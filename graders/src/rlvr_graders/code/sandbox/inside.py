@@ -6,7 +6,7 @@ returned or printed, and a program that takes this code over can only report som
 was expected never enters the sandbox.
 
 Messages are tuples in `wire` form behind a length of four bytes. The grader sends ("call", number, arguments),
-("run", number, input, seconds); the answers are ("started",), ("ready",), ("broken", base, type, text),
+("run", number, input, seconds, bytes of output); the answers are ("started",), ("ready",), ("broken", base, type, text),
 ("value", number, encoded value, encoded arguments), ("error", number, base, type, text),
 ("output", number, status, exit code, output, tail of the error stream). `base` is the built-in exception that the
 type derives from.

@@ -31,14 +31,14 @@ def serve_runs(job: dict[str, Any], requests: int, replies: int) -> Any:
         return None
     write_message(replies, ("ready",))
     while True:
-        _, number, text, seconds = read_message(requests)
+        _, number, text, seconds, most_output = read_message(requests)
         save(job["program"], path)
         pipes = [os.pipe() for _ in range(3)]
         child = os.fork()
         if child == 0:
             become_program(path, pipes, requests, replies)
             return code
-        write_message(replies, ("output", number, *watch(child, pipes, text, seconds, job["output"])))
+        write_message(replies, ("output", number, *watch(child, pipes, text, seconds, most_output)))
 
 
 def become_program(path: str, pipes: list[tuple[int, int]], requests: int, replies: int) -> None:

@@ -27,6 +27,7 @@ from rlvr_graders.workers import write
 
 START_SECONDS = 60.0  # a machine under load may be slow to start a process; that is not the program's fault
 SLICE_SECONDS = 0.1  # how often a wait looks at the stop signal and at what is in use
+ERROR_BYTES = 1 << 14  # the text of an error is cut before it has so many
 DRIBBLE = 512  # bytes: who sends a message in smaller pieces waits, so that reading them keeps nobody busy
 MESSAGE_ITEMS = 8  # the longest message has six; a value travels in one as bytes
 PACKAGE = "rlvr_graders.code.sandbox."
@@ -123,11 +124,14 @@ class Session:
     def send(self, message: tuple[Any, ...], deadline: float) -> None:
         self._write(self._framed(message), deadline)
 
-    def receive(self, deadline: float, doing: str) -> tuple[Any, ...]:
-        """The next message. ProgramFailure where none comes in time, or where it is not one."""
+    def receive(self, deadline: float, doing: str, most: int | None = None) -> tuple[Any, ...]:
+        """The next message. ProgramFailure where none comes in time, where it is not one, or where a right answer takes `most`
+        bytes and it takes more, with room for the words of an error."""
         size = int.from_bytes(self._read(4, deadline, doing), "big")
         if size > self.settings.output_bytes + 4096:
             raise ProgramFailure(f"too much output: more than {self.settings.output_bytes} bytes")
+        if most is not None and size > most + ERROR_BYTES:
+            raise ProgramFailure("wrong answer")
         try:
             message = decode(self._read(size, deadline, doing), MESSAGE_ITEMS)
         except WireError:
@@ -157,7 +161,7 @@ class Session:
         while len(self._buffer) < size:
             self._wait(self._from, select.POLLIN, deadline, doing)
             try:
-                piece = os.read(self._from, 1 << 20)
+                piece = os.read(self._from, 1 << 16)  # what a pipe holds
             except BlockingIOError:
                 continue
             if not piece:
@@ -167,7 +171,8 @@ class Session:
             if len(piece) < DRIBBLE and len(self._buffer) < size:
                 pause = min(2 * pause + 0.001, SLICE_SECONDS)
                 time.sleep(pause)
-        data = bytes(self._buffer[:size])
+        with memoryview(self._buffer) as view:
+            data = bytes(view[:size])
         del self._buffer[:size]
         return data
 
