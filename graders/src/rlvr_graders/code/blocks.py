@@ -12,7 +12,7 @@ import re
 import textwrap
 from collections.abc import Callable
 
-from rlvr_graders.code.syntax import GIVEN, LONGEST_PARSED, Block, is_remark, parse
+from rlvr_graders.code.syntax import GIVEN, LONGEST_PARSED, Block, is_remark, kept_for_lines, parse
 
 MOST_CUTS = 24  # how often prose is cut off before a text is given up,
 MOST_PARSED = 2_000_000  # and how many characters are parsed for that
@@ -269,6 +269,7 @@ def _parsing_parts(text: str) -> list[Block]:
     return blocks
 
 
+@kept_for_lines
 def _may_begin(line: str) -> bool:
     """Whether a line may be the first of a program: it looks like a statement, does something, or goes on in the next line."""
     if STATEMENT.match(line):
