@@ -264,9 +264,16 @@ def _parsing_parts(text: str) -> list[Block]:
                 break
             cuts, left = cuts - 1, left - len(source)
             error = 1 if isinstance(tree, ast.Module) else tree.lineno or 1
-            end = at + min(error - 1, end - at - 1)
+            end = complete_until(lines, at, at + min(error - 1, end - at - 1))
         at = max(end, at + 1)
     return blocks
+
+
+def complete_until(lines: list[str], at: int, end: int) -> int:
+    """`end`, or where the decorators begin that stand before it, with nothing to decorate."""
+    while end > at and lines[end - 1].lstrip().startswith("@"):
+        end -= 1
+    return end
 
 
 @kept_for_lines

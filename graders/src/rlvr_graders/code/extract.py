@@ -7,7 +7,7 @@ import re
 import textwrap
 from collections.abc import Iterator
 
-from rlvr_graders.code.blocks import MOST_CUTS, MOST_PARSED, bare_blocks, fenced_blocks, inline_blocks
+from rlvr_graders.code.blocks import MOST_CUTS, MOST_PARSED, bare_blocks, complete_until, fenced_blocks, inline_blocks
 from rlvr_graders.code.syntax import GIVEN, Block, Statement, defines, parse
 from rlvr_graders.extract import final_answer
 
@@ -148,5 +148,5 @@ def _cut(prompt: str, body: str, entry_point: str, cuts: int) -> str | None:
         keep = (tree.lineno or 0) - prompt.count("\n") - 1
         if keep < 1:
             return None
-        del lines[min(keep, len(lines) - 1) :]
+        del lines[complete_until(lines, 0, min(keep, len(lines) - 1)) :]
     return None
