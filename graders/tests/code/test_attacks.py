@@ -15,7 +15,6 @@ import psutil
 import pytest
 
 from code_attacks import ATTACKS, CHEATS, COSTLY, FORGE, HELP, PROGRAM_ATTACKS
-from rlvr_graders.code.sandbox import group
 from rlvr_graders.code import (
     AssertionTests,
     Call,
@@ -26,6 +25,7 @@ from rlvr_graders.code import (
     grade_code,
     grade_code_batch,
 )
+from rlvr_graders.code.sandbox import group
 
 # Short where the attack runs into the limit anyway; long enough for a loaded machine where it has to finish.
 LIMITS = {"memory_bytes": 512 << 20, "temporary_bytes": 16 << 20, "output_bytes": 4 << 20}

@@ -386,7 +386,7 @@ ATTACKS = {
         "import time\ndef secret(n):\n    for d in range(3, 40):\n"
         "        try: os.write(d, (1 << 20).to_bytes(4, 'big'))\n        except OSError: pass\n"
         "    while True:\n        for d in range(3, 9):\n            try: os.write(d, b'x')\n            except OSError: pass",
-        TIMED_OUT,
+        "",  # too long, or no message once it is there
     ),
     "writes outside its folder": Attack(
         "def secret(n):\n"
