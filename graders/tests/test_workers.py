@@ -39,6 +39,7 @@ def test_a_worker_that_is_killed_over_an_answer_is_no_verdict_on_it(pool, monkey
         return real(worker, timeout, stop)
 
     monkeypatch.setattr(workers_module._Worker, "_read", read)
+    monkeypatch.setattr("rlvr_graders.pairs.ATTEMPTS", 4)
     verdict = grade_math(*NEXT)
     assert verdict.reason == reason
     assert verdict.failed == (reason != "correct")

@@ -10,7 +10,8 @@ from .verdict import CORRECT, UNREADABLE_REFERENCE, Verdict
 from .workers import WorkerDied, WorkerLost, WorkerOverran, shared_pool
 
 Pair = tuple[str, str]
-ATTEMPTS = 8
+ATTEMPTS = 16
+"""How often an answer is put to a worker, where one after the other is lost: within a quarter of a minute."""
 
 
 def verdict_of(reason: str, answer: str | None) -> Verdict:

@@ -176,6 +176,7 @@ from rlvr_graders.worker import main
 main(int(sys.argv[1]), sys.argv[2])
 """
     monkeypatch.setattr(workers_module, "_PROGRAM", ("-c", program))
+    monkeypatch.setattr("rlvr_graders.pairs.ATTEMPTS", 4)
     pool = WorkerPool(size=1)
     monkeypatch.setitem(workers_module._pools, "math", pool)
     try:
