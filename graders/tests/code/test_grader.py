@@ -23,6 +23,7 @@ from rlvr_graders.code import (
     CodeSettings,
     FunctionTests,
     Run,
+    SandboxError,
     StdioTests,
     code_reward,
     grade_code,
@@ -347,6 +348,27 @@ def test_a_fork_at_the_wrong_moment_hangs_nobody(monkeypatch):
     free.set()
     thread.join()
     assert os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.parametrize("kills", [2, 3])
+def test_a_sandbox_that_is_killed_from_outside_is_no_verdict_on_its_program(monkeypatch, kills):
+    from rlvr_graders.code.sandbox.session import Session
+
+    real, killed = Session.begin, []
+
+    def begin(session):
+        real(session)
+        if len(killed) < kills:
+            session._process.kill()
+            killed.append(session)
+
+    monkeypatch.setattr(Session, "begin", begin)
+    program = "import time\ntime.sleep(1)\ndef double(x):\n    return 2 * x"
+    if kills < 3:
+        assert grade_code(program, DOUBLE).reason == "correct"
+    else:
+        with pytest.raises(SandboxError, match="the sandbox was killed"):
+            grade_code(program, DOUBLE)
 
 
 def test_trl_reward_function():

@@ -17,13 +17,14 @@ from rlvr_graders.code.cases import CodeTests, FunctionTests, StdioTests
 from rlvr_graders.code.compare import answer_matches, most_bytes, most_items, output_matches
 from rlvr_graders.code.datasets import parse_tests
 from rlvr_graders.code.extract import continue_prompt, extract_code
-from rlvr_graders.code.sandbox.errors import ProgramFailure, SandboxError, Stopped
+from rlvr_graders.code.sandbox.errors import ProgramFailure, SandboxError, SandboxLost, Stopped
 from rlvr_graders.code.sandbox.runner import Runner
 from rlvr_graders.code.settings import CodeSettings
 from rlvr_graders.functions import Columns, RewardFunction
 from rlvr_graders.reporting import Progress, reporter
 from rlvr_graders.verdict import Verdict
 
+ATTEMPTS = 3  # where sandbox after sandbox is killed from outside
 LONGEST_PROGRAM = 1 << 20
 LONGEST_COMPLETION = 4 << 20
 log = logging.getLogger(__name__)
@@ -54,7 +55,12 @@ def grade_code(
         program = _program(completion, tests, prompt)
         if program is None:
             return Verdict(0.0, "no code")
-        _judge(program, tests, runner)
+        for _ in range(ATTEMPTS - 1):
+            with contextlib.suppress(SandboxLost):
+                _judge(program, tests, runner)
+                break
+        else:
+            _judge(program, tests, runner)
     except ProgramFailure as failure:
         return Verdict(0.0, str(failure), program)
     except (SandboxError, Stopped):

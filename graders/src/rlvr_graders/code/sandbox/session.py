@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from rlvr_graders.code.sandbox import bubblewrap, seccomp
-from rlvr_graders.code.sandbox.errors import ProgramFailure, SandboxError, Stopped
+from rlvr_graders.code.sandbox.errors import ProgramFailure, SandboxError, SandboxLost, Stopped
 from rlvr_graders.code.sandbox.group import new_group
 from rlvr_graders.code.sandbox.memory import Memory
 from rlvr_graders.code.sandbox.wire import WireError, decode, encode
@@ -154,7 +154,7 @@ class Session:
             except BlockingIOError:
                 continue
             except BrokenPipeError:
-                raise ProgramFailure("ended before answering") from None
+                raise self._ended() from None
 
     def _read(self, size: int, deadline: float, doing: str) -> bytes:
         pause = 0.0
@@ -165,8 +165,7 @@ class Session:
             except BlockingIOError:
                 continue
             if not piece:
-                self._check_memory()  # the kernel may have ended it
-                raise ProgramFailure("ended before answering")
+                raise self._ended()
             self._buffer += piece
             if len(piece) < DRIBBLE and len(self._buffer) < size:
                 pause = min(2 * pause + 0.001, SLICE_SECONDS)
@@ -175,6 +174,12 @@ class Session:
             data = bytes(view[:size])
         del self._buffer[:size]
         return data
+
+    def _ended(self) -> Exception:
+        self._check_memory()  # the kernel may have done it
+        if self._process.poll() == -signal.SIGKILL:  # bubblewrap, which the program cannot reach
+            return SandboxLost("the sandbox was killed")
+        return ProgramFailure("ended before answering")
 
     def _wait(self, descriptor: int, event: int, deadline: float, doing: str) -> None:
         waiting = select.poll()
