@@ -85,7 +85,7 @@ def judge(attack, tests, right, host):
     verdict = grade_code(program, tests, settings=settings)
     if group._parent() is not None:  # elsewhere the grader itself looks at what is in use
         assert time.thread_time() - busy < 0.1
-    assert settings is LONG or time.monotonic() - start < 3 * settings.seconds_per_test + 2
+    assert settings is LONG or time.monotonic() - start < 10
     assert verdict.score == 0.0
     assert verdict.reason.startswith(attack.reason), verdict.reason
     host.check_untouched()
