@@ -9,11 +9,11 @@ import contextlib
 import logging
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from typing import Any
 
-from rlvr_graders.code.cases import CodeTests, FunctionTests, StdioTests
+from rlvr_graders.code.cases import Call, CodeTests, FunctionTests, StdioTests
 from rlvr_graders.code.compare import answer_matches, most_bytes, most_items, output_matches
 from rlvr_graders.code.datasets import parse_tests
 from rlvr_graders.code.extract import continue_prompt, extract_code
@@ -91,11 +91,15 @@ def _judge(program: str, tests: CodeTests, runner: Runner) -> None:
         outputs = runner.runs(program, [(run.input, 4 * most_bytes(len(run.output))) for run in tests.runs])
         _judge_each(outputs, tests.runs, lambda output, run: output_matches(output, run.output, tests))
     elif isinstance(tests, FunctionTests):
-        items = [most_items(call, tests) for call in tests.calls]
-        arguments = [(call.arguments, most_bytes(most)) for call, most in zip(tests.calls, items, strict=True)]
-        answers = runner.calls(program, tests.entry_point, arguments, tests.preamble)
-        expected = list(zip(tests.calls, items, strict=True))
-        _judge_each(answers, expected, lambda answer, want: answer_matches(answer, want[0], tests, want[1]))
+        items: list[int] = []
+
+        def questions(calls: Sequence[Call]) -> Iterator[tuple[tuple[Any, ...], int]]:
+            for call in calls:  # one by one: a wrong program is asked few of them
+                items.append(most_items(call, tests))
+                yield call.arguments, most_bytes(items[-1])
+
+        answers = runner.calls(program, tests.entry_point, questions(tests.calls), tests.preamble)
+        _judge_each(answers, tests.calls, lambda answer, call: answer_matches(answer, call, tests, items[-1]))
     else:
         runner.assertions(program, tests)
 

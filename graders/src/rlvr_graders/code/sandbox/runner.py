@@ -6,7 +6,7 @@ import builtins
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from rlvr_graders.code.cases import AssertionTests
@@ -51,7 +51,7 @@ class Runner:
             yield sessions
 
     def calls(
-        self, program: str, entry: str, arguments: Sequence[tuple[tuple[Any, ...], int]], preamble: str = ""
+        self, program: str, entry: str, arguments: Iterable[tuple[tuple[Any, ...], int]], preamble: str = ""
     ) -> Iterator[bytes]:
         """Load the program once and yield the function's return values, in `wire` form.
 
