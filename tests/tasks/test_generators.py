@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from delta_rlvr.tasks import Task, get_task
@@ -116,6 +118,12 @@ def test_other_generators_accept_their_own_answers(name: str) -> None:
 )
 def test_final_answer(text: str, answer: str | None) -> None:
     assert final_answer(text) == answer
+
+
+def test_many_blanks_take_no_time() -> None:
+    start = time.thread_time()
+    assert final_answer("The answer is 5" + " " * 1900 + "6") == "5" + " " * 1900 + "6"
+    assert time.thread_time() - start < 0.05
 
 
 def test_what_is_refused() -> None:

@@ -183,13 +183,13 @@ from rlvr_graders.worker import main
 main(int(sys.argv[1]), sys.argv[2])
 """
     monkeypatch.setattr(workers_module, "_PROGRAM", ("-c", program))
+    monkeypatch.setattr("rlvr_graders.pairs.ATTEMPTS", 4)
     pool = WorkerPool(size=1)
     monkeypatch.setitem(workers_module._pools, "math", pool)
-    monkeypatch.setattr("rlvr_graders.pairs.time.sleep", lambda _: None)
     try:
         verdict = grade_math(*NEXT)
         assert verdict.score == score
-        assert score or (verdict.failed and "no grading worker could start: killed by signal 9" in verdict.reason)
+        assert score or (verdict.failed and "every grading worker was lost: killed by signal 9" in verdict.reason)
     finally:
         pool.close()
 
@@ -250,9 +250,9 @@ grade_math(*NEXT)
 threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
 begin = time.monotonic()
 try:
-    grade_math_batch([SLOW + str(n) for n in range(6)] + [SLOW.replace("14", "15")], [r"\\sqrt{5}"] * 7, timeout=3)
+    grade_math_batch([SLOW + str(n) for n in range(6)] + [SLOW.replace("14", "15")], [r"\\sqrt{5}"] * 7, timeout=30)
 except KeyboardInterrupt:
-    print("interrupted", time.monotonic() - begin < 10)
+    print("interrupted", time.monotonic() - begin < 2)
 print(grade_math(*NEXT).score)
 print(*shared_pool().pids())
 """
