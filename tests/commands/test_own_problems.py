@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from command_line import SMALL, metrics, refused, run_info
+from command_line import SMALL, metrics, run_info
 from delta_rlvr.cli import main
 from delta_rlvr.runs import RunDescription, RunFolderError, RunWriter, read_run
 from delta_rlvr.tasks import Problem
@@ -119,26 +119,6 @@ def test_the_default_prompt_is_said(trained):
     chat = [{"role": "user", "content": "Say 1."}]
     assert default_prompt("mine.jsonl", [Problem("1", chat, "1", "math", {"question": chat})]) is None
     assert "prompt: the template" not in (trained / "log.txt").read_text()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--reward", "my.py:none"], "there is no such file"),
-        (["--max_completion_length", "512"], "--max_completion_length 512: the longest prompt has"),
-        (["--template_text", "no place"], "has no place for the question"),
-        (
-            ["--task", "mine.jsonl?answer=label", "--reward", "my.py:short"],
-            "it has no answer (looked for label; it has question, answer)",
-        ),
-    ],
-)
-def test_what_cannot_work_is_refused(own, arguments, words, capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    rows = [json.dumps({"question": f"Say {n}.", "answer": "1"}) + "\n" for n in range(40)]
-    (tmp_path / "mine.jsonl").write_text("".join(rows))
-    told = refused(capsys, "train", *SMALL, "--steps", 1, "--task", "mine.jsonl", "--output", "run", *arguments)
-    assert words in told
 
 
 def test_a_folder_in_which_no_step_ran_may_be_used_again(tmp_path):

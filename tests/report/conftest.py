@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from delta_rlvr.report import write_report
 from delta_rlvr.runs import RunDescription, RunWriter
+from report_pages import stored_responses
 
 PHRASES = [
     "So",
@@ -235,6 +237,16 @@ def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }
     (path / "proxy_agreement.json").write_text(json.dumps(agreement))
     return path
+
+
+@pytest.fixture(scope="module")
+def report(run_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_report([run_folder], tmp_path_factory.mktemp("page") / "report.html")
+
+
+@pytest.fixture(scope="module")
+def stored(run_folder: Path) -> dict[int, Any]:
+    return stored_responses(run_folder)
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ from delta_rlvr.models.load import load_policy
 from delta_rlvr.report.explain import advantages_and_groups
 from delta_rlvr.report.explain import explain as explain_rollouts
 from delta_rlvr.report.rollout_files import Rollout, RolloutFileError, read_rollouts
-from report_pages import unpacked
+from report_pages import opened, responses_of, unpacked
 from rounding import FIVE_DIGITS, MODEL, rounding
 
 PROMPTS = ["Add 90, 13, 10 and 71.\n", "Add 38, 92, 59 and 10.\n"]
@@ -40,11 +40,6 @@ def rollouts_file(tmp_path_factory):
     ]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return path
-
-
-def responses_of(path):
-    """The responses that the page's token view is made of."""
-    return [response for block in unpacked(path).values() for response in block.get("responses", ())]
 
 
 def by_hand(temperature):
@@ -90,19 +85,17 @@ def test_coefficients_agree_with_one_padded_batch(rollouts_file, tmp_path, tempe
 
 def test_the_page_opens(browser, rollouts_file, tmp_path):
     report = explain("builtin", rollouts_file, tmp_path / "explain.html", methods=["delta-group"])
-    page = browser.new_page()
-    problems = []
-    page.on("console", lambda message: problems.append(message.text))
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    page.goto(report.as_uri())
-    page.wait_for_selector("html[data-ready]")
-    assert page.text_content("#title") == "Credit of rollouts.jsonl under builtin"
-    assert "4 responses to 2 prompts, 2 of them with rewards that differ" in page.text_content("#lede")
-    assert page.locator("nav.sections a").all_text_contents() == ["Tokens", "Weights", "Token clouds", "Discriminator"]
-    assert page.locator(".problems").count() == 0
-    assert page.text_content(".side.positive .response-text") == RESPONSES[0]
-    page.close()
-    assert problems == []
+    with opened(browser, report) as page:
+        assert page.text_content("#title") == "Credit of rollouts.jsonl under builtin"
+        assert "4 responses to 2 prompts, 2 of them with rewards that differ" in page.text_content("#lede")
+        assert page.locator("nav.sections a").all_text_contents() == [
+            "Tokens",
+            "Weights",
+            "Token clouds",
+            "Discriminator",
+        ]
+        assert page.locator(".problems").count() == 0
+        assert page.text_content(".side.positive .response-text") == RESPONSES[0]
 
 
 @pytest.mark.parametrize(

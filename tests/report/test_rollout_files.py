@@ -18,7 +18,7 @@ from delta_rlvr.report.explain import advantages_and_groups
 from delta_rlvr.report.explain import explain as explain_rollouts
 from delta_rlvr.report.rollout_files import RolloutFileError, read_rollouts
 from delta_rlvr.runs import RunDescription, RunWriter
-from report_pages import opened, unpacked
+from report_pages import opened, responses_of, unpacked
 
 PROMPT = "Add 90 and 13.\n"
 RIGHT, WRONG = "90 and 13 come to 103.", "From 90 up by 13 is 113."
@@ -35,10 +35,6 @@ def tokenizer():
 
 def encoded(tokenizer, text):
     return tokenizer(text, add_special_tokens=False)["input_ids"]
-
-
-def responses_of(page):
-    return [response for block in unpacked(page).values() for response in block.get("responses", ())]
 
 
 def own_run(folder, tokenizer, decisive=True):
