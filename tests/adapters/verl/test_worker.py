@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from delta_rlvr.credit import CreditStream, credit_record
-from delta_rlvr.models import load_policy
 from delta_rlvr.objectives import Clip, FutureClip, LossInputs, policy_loss
 from rounding import MODEL, rounding
 from verl_reference import (
@@ -286,44 +285,14 @@ def test_weights_that_got_lost_stop_the_update(group: Any, batch: Any, moved: to
 
 
 @pytest.fixture(scope="module")
-def trl_batch(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def trl_batch() -> Any:
     """One rollout batch that TRL sampled, and the record of the TRL adapter about it."""
-    from datasets import Dataset
+    from real_generation import build_real
 
-    from delta_rlvr.adapters.trl import DeltaTrainer, DeltaTrainerConfig
-    from delta_rlvr.tasks import get_task
-
-    torch.manual_seed(3)
-    model, tokenizer = load_policy()
-    problems = get_task("phrased-sums").problems("train", 8)
-    trainer = DeltaTrainer(
-        model=model,
-        # Differs within every group: right answers are rare in so few tokens.
-        reward_funcs=lambda completions, **_: [float(sum(map(ord, text)) % 7) for text in completions],
-        args=DeltaTrainerConfig(
-            method="delta",
-            output_dir=str(tmp_path_factory.mktemp("trl")),
-            per_device_train_batch_size=8,
-            num_generations=4,
-            max_completion_length=14,
-            max_steps=1,
-            learning_rate=0.0,
-            use_cpu=True,
-            bf16=False,
-            gradient_checkpointing=False,
-            report_to="none",
-            save_strategy="no",
-            disable_tqdm=True,
-            dataloader_pin_memory=False,
-        ),
-        train_dataset=Dataset.from_list([{"prompt": problem.prompt} for problem in problems]),
-        processing_class=tokenizer,
-    )
-    seen: list[Any] = []
-    trainer.observers.append(seen.append)
+    trainer = build_real("delta", max_steps=1, learning_rate=0.0)
     trainer.train()
-    prompts = [torch.tensor(tokenizer(row["prompt"])["input_ids"]) for row in seen[0].rows]
-    return seen[0], prompts
+    (batch,) = trainer.batches
+    return batch, [torch.tensor(trainer.processing_class(row["prompt"])["input_ids"]) for row in batch.rows]
 
 
 def test_trl_verl_and_the_core_give_the_same_coefficients(group: Any, trl_batch: Any) -> None:
