@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import math
 import re
 from pathlib import Path
@@ -29,6 +28,7 @@ from report_pages import (
     wait_for_prompt,
 )
 from rounding import FIVE_DIGITS
+from rows import write_rows
 
 DESKTOP = {"width": 1400, "height": 900}
 PHONE = {"width": 390, "height": 844}
@@ -43,10 +43,10 @@ def compared(make_run, tmp_path_factory):
     for method, scores in {"dapo": (0.45, 0.5), "delta": (0.5, 0.6)}.items():
         for seed, after in enumerate(scores):
             run = make_run(folder / f"{method}-{seed}", method=method, seed=seed, after=after)
-            lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+            lines = read_run(run).metrics
             for line in lines:
                 line["reward"] = None if line["step"] % 2 == 0 else 0.2 + 0.1 * seed + line["step"] / 20
-            (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+            write_rows(run / "metrics.jsonl", lines)
             runs.append(run)
     return write_report(runs, folder / "report.html")
 
@@ -614,13 +614,9 @@ def test_many_long_runs_stay_light(make_run, tmp_path):
     runs = []
     for seed in range(6):
         run = make_run(tmp_path / f"run-{seed}", seed=seed, steps=2)
-        lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-        draw = np.random.default_rng(seed)
-        with (run / "metrics.jsonl").open("w") as file:
-            for step in range(1, 4001):
-                numbers = {key: float(draw.normal()) for key in lines[0] if key != "step"}
-                file.write(json.dumps({"step": step, **numbers}) + "\n")
-        sums = read_run(run).tokens
+        draw, sums, names = np.random.default_rng(seed), read_run(run).tokens, read_run(run).metrics[0]
+        lines = ({name: float(draw.normal()) for name in names} | {"step": step} for step in range(1, 4001))
+        write_rows(run / "metrics.jsonl", lines)
         sums.add(np.arange(100, 40_000), 0.8 + draw.random(39_900) * 0.4, 1)
         sums.save(run / "tokens.npz", lambda ids: [f"token {number}" for number in ids])
         runs.append(run)

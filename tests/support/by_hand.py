@@ -206,7 +206,7 @@ class _Batch:
             elif rule.proxy == "scalar":
                 hidden = torch.ones_like(hidden[..., :1])
             vectors = reference.output_row(hidden.double(), self.old_logps.double())
-        told = (
+        told = [
             "scope",
             "lambda_min",
             "lambda_max",
@@ -216,7 +216,7 @@ class _Batch:
             "assignment",
             "normalize",
             "range_map",
-        )
+        ]
         expected = reference.reference_coefficients(
             vectors,
             self.advantages.double().numpy(),

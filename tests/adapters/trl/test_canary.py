@@ -90,16 +90,8 @@ def test_signatures():
 
 
 OVERRIDDEN = {
-    "__init__",
-    "_generate",
-    "_generate_and_score_completions",
-    "_get_per_token_logps_and_entropies",
-    "_calculate_rewards",
-    "_compute_loss",
-    "training_step",
-    "train",
-    "create_model_card",
-    "log",
+    *("__init__", "training_step", "train", "create_model_card", "log", "_generate", "_generate_and_score_completions"),
+    *("_get_per_token_logps_and_entropies", "_calculate_rewards", "_compute_loss"),
 }
 
 
