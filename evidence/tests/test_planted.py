@@ -146,16 +146,8 @@ def test_settings_after_the_name():
 @pytest.mark.parametrize(
     "spec",
     [
-        "delta",
-        "delta-head",
-        "delta-topk",
-        "delta?proxy=topk_hidden&scope=group&top_k=3",
-        "delta-context",
-        "delta-sharpness",
-        "delta-random",
-        "surprise",
-        "entropy",
-        "dapo-ft?quantile=0.5",
+        *("delta", "delta-head", "delta-topk", "delta?proxy=topk_hidden&scope=group&top_k=3", "delta-context"),
+        *("delta-sharpness", "delta-random", "surprise", "entropy", "dapo-ft?quantile=0.5"),
     ],
 )
 def test_shared_stores_change_no_weight(spec, policy, rollouts):

@@ -54,17 +54,10 @@ def test_rollouts_are_the_batches_token_by_token(finished):
             assert line["weight"] == pytest.approx(batch.record.weights[packed].tolist(), rel=FIVE_DIGITS)
             assert line["alpha"] == pytest.approx(batch.record.alpha[packed].tolist(), rel=FIVE_DIGITS)
             assert line["margin"] == pytest.approx(batch.record.margin[packed].tolist(), rel=FIVE_DIGITS)
-            for name in [
-                "tokens",
-                "ids",
-                "logps",
-                "entropy",
-                "weight",
-                "alpha",
-                "margin",
-                "margin_initial",
-                "decisive",
-            ]:
+            for name in (
+                *("tokens", "ids", "logps", "entropy", "weight", "alpha"),
+                *("margin", "margin_initial", "decisive"),
+            ):
                 assert len(line[name]) == length, name
             assert set(line["other_weights"]) == {"delta-group", "delta-within-side", "dapo-ft"}
             assert line["prompt_id"] == batch.rows[row]["id"]

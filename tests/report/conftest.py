@@ -258,13 +258,8 @@ def browser() -> Iterator[Any]:
     if chromium is None:
         pytest.skip("no Chromium on this machine: the page's browser tests cannot run (install the package chromium)")
     with sync_api.sync_playwright() as playwright:
-        quiet = [
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-background-networking",
-            "--disable-extensions",
-            "--no-first-run",
-        ]
+        without = [f"--disable-{what}" for what in ("gpu", "background-networking", "extensions")]
+        quiet = ["--no-sandbox", "--no-first-run", *without]
         started = playwright.chromium.launch(executable_path=chromium, args=quiet)
         yield started
         started.close()

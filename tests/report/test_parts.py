@@ -32,6 +32,15 @@ def bare_run(
     return read_run(path)
 
 
+def scored_runs(folder, scores):
+    """A run for each score of a method, seed by seed."""
+    return [
+        bare_run(folder / f"{method}{seed}", method=method, seed=seed, after=after)
+        for method, values in scores.items()
+        for seed, after in values
+    ]
+
+
 class TestGroups:
     def test_runs_that_differ_in_the_seed_belong_together(self, tmp_path):
         runs = [bare_run(tmp_path / f"{m}{s}", method=m, seed=s) for m in ("delta", "dapo") for s in (0, 1)]
@@ -62,11 +71,7 @@ class TestGroups:
 class TestComparison:
     def test_seeds_are_compared_as_by_the_command(self, tmp_path):
         scores = {"delta": (0.60, 0.61, 0.62, 0.63, 0.64), "dapo": (0.50, 0.51, 0.52, 0.53, 0.54)}
-        runs = [
-            bare_run(tmp_path / f"{m}{s}", method=m, seed=s, after=score)
-            for m, values in scores.items()
-            for s, score in enumerate(values)
-        ]
+        runs = scored_runs(tmp_path, {method: enumerate(values) for method, values in scores.items()})
         result = comparison(runs, group_runs(runs))
         assert result["groups"][0]["mean"] == pytest.approx(0.62)
         # Student's t with 4 degrees of freedom: 2.7764 * sd / sqrt(5), sd = sqrt(0.001 / 4).
@@ -80,12 +85,7 @@ class TestComparison:
         assert result["gap"] == "95 % interval"
 
     def test_few_seeds_are_shown_one_by_one(self, tmp_path):
-        scores = {"delta": (0.62, 0.60), "dapo": (0.50, 0.53)}
-        runs = [
-            bare_run(tmp_path / f"{m}{s}", method=m, seed=s, after=score)
-            for m, values in scores.items()
-            for s, score in reversed([*enumerate(values)])
-        ]
+        runs = scored_runs(tmp_path, {"delta": [(1, 0.60), (0, 0.62)], "dapo": [(1, 0.53), (0, 0.50)]})
         result = comparison(runs, group_runs(runs))
         first = result["groups"][0]
         assert (first["low"], first["high"]) == (None, None)

@@ -106,14 +106,8 @@ class TestNumbers:
         ours = numbers(tokens, "weight")
         ours["update_share_plain"] = numbers(tokens, "plain")["update_share_positive"]
         core = record.summary()
-        names = [
-            "weight_signal_mean",
-            "update_share_positive",
-            "update_share_plain",
-            "rank_positive",
-            "rank_negative",
-            "saturated",
-        ]
+        shares = [f"update_share_{what}" for what in ("positive", "plain")]
+        names = ["weight_signal_mean", *shares, "rank_positive", "rank_negative", "saturated"]
         for name in [name for name in names if name in core]:
             assert ours[name] == pytest.approx(core[name], abs=rounding(100)), name
         assert "rank_positive" in core

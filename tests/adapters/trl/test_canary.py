@@ -30,7 +30,7 @@ from replayed_training import (
     settings_of,
     tokenizer,
 )
-from rounding import MODEL, rounding
+from rounding import rounding
 
 
 class Watched(GRPOTrainer):
@@ -140,35 +140,6 @@ def test_the_old_pass_gets_the_trainers_model_and_the_whole_batch():
     assert calls[1][4]["compute_entropy"] is True
 
 
-@pytest.mark.parametrize("accumulation", [1, 4])
-def test_old_logps_are_skipped_by_trl_and_do_not_reach_its_loss(accumulation):
-    """With as many micro-batches a generation as an optimizer step has, TRL needs no old log-probs."""
-    settings = {
-        "per_device_train_batch_size": ROWS // accumulation,
-        "gradient_accumulation_steps": accumulation,
-        "steps_per_generation": accumulation,
-        "max_steps": 1,
-    }
-    plain = stock(settings)
-    plain.train()
-    assert "old logps" not in plain.steps
-    trainer = build("delta", **settings)
-    buffered = []
-    prepare = trainer._prepare_inputs
-
-    def watch(batch):
-        inputs = prepare(batch)
-        buffered.append(inputs)
-        assert trainer.num_iterations == 1  # TRL's own counting of generations is left alone
-        return inputs
-
-    trainer._prepare_inputs = watch
-    trainer.train()
-    assert len(buffered) == accumulation
-    assert not any("old_per_token_logps" in inputs for inputs in buffered)
-    assert len(trainer.generations) == len(trainer.batches) == 1
-
-
 @pytest.mark.parametrize(
     ("method", "shape", "planned", "did"),
     [
@@ -270,39 +241,6 @@ def test_states_come_to_the_device_of_the_mask():
         backbone((torch.randn(2, 5, 4).as_subclass(Elsewhere),))
     assert Elsewhere.moved == [mask.device]
     assert len(stream.store) == 6
-
-
-def test_token_advantages_scale_the_token_losses():
-    """`_compute_loss` takes advantages of shape (batch, time), and reads them after the log-probs are there."""
-    trainer = stock({"num_iterations": 2, "max_steps": 1})
-    trainer.train()
-    inputs = trainer._buffered_inputs[0]
-    inputs["old_per_token_logps"] = inputs["old_per_token_logps"] + 0.3 * torch.randn(inputs["completion_ids"].shape)
-    mask = inputs["completion_mask"].bool()
-    torch.manual_seed(0)
-    weights = torch.rand(mask.shape) + 0.5
-    one = inputs["advantages"][:, None]
-    loss = trainer._compute_loss(trainer.model, {**inputs, "advantages": one * weights}).item()
-
-    with torch.no_grad():
-        ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], 1)
-        attention = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], 1)
-        logps = trainer._get_per_token_logps_and_entropies(trainer.model, ids, attention, mask.shape[1])[0]
-        ratio = (logps - inputs["old_per_token_logps"]).exp()
-        plain = -torch.min(ratio * one, ratio.clamp(0.8, 1.2) * one)
-    assert loss == pytest.approx(((plain * weights)[mask].sum() / mask.sum()).item(), abs=rounding(MODEL))
-    assert ((ratio < 0.8) | (ratio > 1.2))[mask].float().mean() > 0.2
-
-    late = dict(inputs)
-    score = trainer._get_per_token_logps_and_entropies
-
-    def replace_advantages(*args, **kwargs):
-        result = score(*args, **kwargs)
-        late["advantages"] = one * weights
-        return result
-
-    trainer._get_per_token_logps_and_entropies = replace_advantages
-    assert trainer._compute_loss(trainer.model, late).item() == pytest.approx(loss, abs=rounding(MODEL))
 
 
 SEEN = []

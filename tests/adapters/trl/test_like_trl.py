@@ -27,7 +27,7 @@ from replayed_training import (
     tokenizer,
 )
 
-# `test_late.py` and `test_every_method_trains.py` check the shapes of the same trainings.
+# `test_late.py` and `test_observers.py` check the shapes of the same trainings.
 pytestmark = pytest.mark.usefixtures("unchecked_shapes")
 
 

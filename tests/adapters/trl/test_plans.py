@@ -10,7 +10,7 @@ from delta_rlvr import TokenRule
 from replayed_training import build, make_model, parameters_of, pretend_vllm, rollout
 from rounding import MODEL, rounding
 
-# `test_late.py` and `test_every_method_trains.py` check the shapes of the same trainings.
+# `test_late.py` and `test_observers.py` check the shapes of the same trainings.
 pytestmark = pytest.mark.usefixtures("unchecked_shapes")
 
 

@@ -9,7 +9,7 @@ from datasets import Dataset
 from transformers import Qwen3ForCausalLM
 
 import credit_reference as reference
-from by_hand import Options, train_by_hand
+from by_hand import Options, assert_as_by_hand, seen_by
 from delta_rlvr.adapters.trl import DeltaTrainer, DeltaTrainerConfig
 from replayed_training import (
     GENERATIONS,
@@ -25,30 +25,14 @@ from replayed_training import (
 )
 from rounding import rounding
 
-# `test_late.py` and `test_every_method_trains.py` check the shapes of the same trainings.
+# `test_late.py` and `test_observers.py` check the shapes of the same trainings.
 pytestmark = pytest.mark.usefixtures("unchecked_shapes")
 
 UPDATES = "several updates"
 
 
-def assert_same_run(trainer, hand_model, shape=UPDATES, options=None, reference_model=None):
-    """The trainer's losses and parameters against the hand-written run from `hand_model`."""
-    hand_model.eval()
-    hand = train_by_hand(
-        hand_model,
-        trainer.method,
-        shape,
-        1,
-        [trainer.generations],
-        [trainer.losses],
-        options=options or Options(),
-        reference_model=reference_model,
-    )
-    assert [micro["loss"] for micro in trainer.losses] == pytest.approx(hand.losses, abs=hand.loss_rounding)
-    trained = parameters_of(trainer)
-    for name, expected in hand_model.named_parameters():
-        torch.testing.assert_close(trained[name], expected, atol=hand.weight_rounding, rtol=0, msg=name)
-    return hand
+def assert_same_run(trainer, model=None, shape=UPDATES, **given):
+    return assert_as_by_hand([seen_by(trainer)], trainer.method, shape, model=model, **given)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +51,7 @@ def assert_same_run(trainer, hand_model, shape=UPDATES, options=None, reference_
 def test_settings_of_trl(method, settings, options):
     trainer = build(method, UPDATES, **settings)
     trainer.train()
-    hand = assert_same_run(trainer, make_model(), options=options)
+    hand = assert_same_run(trainer, options=options)
     if options.mask_truncated:
         assert (hand.weights[0].sum(1) == 0).any()
         assert (hand.weights[0].sum(1) > 0).any()
@@ -87,10 +71,10 @@ def test_settings_in_the_name(method, settings):
     changes = dict(pair.split("=") for pair in settings.split("&"))
     assert {name: getattr(trainer.method.rule, name) for name in changes} == changes
     trainer.train()
-    changed = assert_same_run(trainer, make_model(), "one micro-batch").weights[0]
+    changed = assert_same_run(trainer, shape="one micro-batch").weights[0]
     plain = build(method, "one micro-batch")
     plain.train()
-    unchanged = assert_same_run(plain, make_model(), "one micro-batch").weights[0]
+    unchanged = assert_same_run(plain, shape="one micro-batch").weights[0]
     assert (changed - unchanged).abs().max() > 1e-3
 
 
@@ -99,7 +83,7 @@ def test_settings_in_the_name(method, settings):
 def test_tool_tokens_do_not_count(method, padding):
     trainer = build(method, UPDATES, rollout_func=rollout(tools=True), pad_to_multiple_of=padding)
     trainer.train()
-    hand = assert_same_run(trainer, make_model())
+    hand = assert_same_run(trainer)
     first = trainer.generations[0]["rows"]
     assert any(0 in row["written"] for row in first)
     for number, row in enumerate(first):
@@ -119,7 +103,7 @@ def test_importance_correction_of_vllm():
     )
     pretend_vllm(trainer)
     trainer.train()
-    assert_same_run(trainer, make_model(), options=Options(importance=(0.1, 1.0)))
+    assert_same_run(trainer, options=Options(importance=(0.1, 1.0)))
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.3])

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from by_hand import Options, train_by_hand
+from by_hand import Options, assert_as_by_hand, seen_by
 from delta_rlvr import TokenRule
 from replayed_training import SHAPES, build, make_model, parameters_of
 from rounding import rounding
 from support_methods import TRAINABLE
 
-# `test_late.py` and `test_every_method_trains.py` check the shapes of the same trainings.
+# `test_late.py` and `test_observers.py` check the shapes of the same trainings.
 pytestmark = pytest.mark.usefixtures("unchecked_shapes")
 
 
@@ -22,15 +22,6 @@ def trained(method, shape):
     trainer = build(method, shape)
     trainer.train()
     return trainer
-
-
-def assert_same_run(trainer, method, shape, options):
-    model = make_model().eval()
-    hand = train_by_hand(model, method, shape, 1, [trainer.generations], [trainer.losses], options=options)
-    assert [micro["loss"] for micro in trainer.losses] == pytest.approx(hand.losses, abs=hand.loss_rounding)
-    for name, expected in model.named_parameters():
-        torch.testing.assert_close(parameters_of(trainer)[name], expected, atol=hand.weight_rounding, rtol=0, msg=name)
-    return hand
 
 
 # One method of each kind, in the shape that takes the most steps, is run again under other vector instructions.
@@ -54,7 +45,8 @@ def test_every_method_in_every_batch_shape(method, shape):
     trainer = trained(method, shape)
     # The loops over a vocabulary of top-K are slow: once is enough.
     against_loops = method != "delta-topk" or shape == "one micro-batch"
-    hand = assert_same_run(trainer, TRAINABLE[method], shape, Options(against_loops=against_loops))
+    options = Options(against_loops=against_loops)
+    hand = assert_as_by_hand([seen_by(trainer)], TRAINABLE[method], shape, options=options)
 
     # Nothing above is trivial: both sides and tokens without one are there, and later updates reach the clip.
     assert all((a > 0).any() and (a < 0).any() and (a == 0).any() for a in hand.advantages)

@@ -72,16 +72,15 @@ def test_log_probs_and_coefficients_equal_plain_transformers_and_the_core(
 @pytest.mark.parametrize(
     "method",
     [
-        "delta-topk?top_k=5",
-        "delta-head",
-        "delta-group?refinements=2",
-        "delta-sharpness",
-        "delta-scalar",
-        "delta-centred",
-        "delta?contrast=within_side",
-        "delta-top50",
-        "dapo-ft",
-        "delta?lambda_min=1&lambda_max=1",
+        *(
+            "delta-topk?top_k=5",
+            "delta-head",
+            "delta-group?refinements=2",
+            "delta-sharpness",
+            "delta-scalar",
+            "dapo-ft",
+        ),
+        *("delta-centred", "delta?contrast=within_side", "delta-top50", "delta?lambda_min=1&lambda_max=1"),
     ],
 )
 def test_every_kind_of_rule_reaches_the_worker(group: Any, batch: Any, plain: Plain, method: str) -> None:
