@@ -131,13 +131,9 @@ def test_settings_after_the_name():
     assert label("delta?proxy=head&scope=group&refinements=0") == "delta head group K=0"
     for spec, told in (
         ("dleta", "did you mean 'delta'"),
-        ("delta?proxy=haed", "choose one of"),
-        ("delta?proxy", "key=value"),
-        ("dapo?scope=group", "'dapo' has no setting 'scope'"),
         ("delta?proxy=full", "gradient over all parameters .* which a study cannot give"),
         ("sapo", "grpo"),
         ("oracle-best", "oracle-only"),
-        ("oracle?lambda_max=0.2", "lambda_min=0.8 is above lambda_max=0.2"),
     ):
         with pytest.raises(ValueError, match=told):
             bench_method(spec)

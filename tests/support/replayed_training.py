@@ -173,7 +173,7 @@ def settings_of(shape, ranks=1, **more):
 
 def config(**settings):
     """A config of ours alone, for what it refuses and makes of its settings."""
-    return DeltaTrainerConfig(**settings_of("one micro-batch"), **settings)
+    return DeltaTrainerConfig(**settings_of("one micro-batch", **settings))
 
 
 QUIET = {

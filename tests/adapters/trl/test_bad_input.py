@@ -92,6 +92,11 @@ def test_a_loss_that_contradicts_the_method(method, loss_type):
         ({"method": "oracle"}, "'oracle' needs labels of the decisive tokens, which TRL does not give"),
         ({"method": "delta-topp"}, r"unknown method 'delta-topp'; did you mean 'delta-topk'\?"),
         ({"store_device_gb": -1.0}, "store_device_gb=-1.0: give a size in GB"),
+        ({"logps_from": "vllm"}, "logps_from='vllm': choose policy or sampler"),
+        ({"rollouts_every": -1}, "rollouts_every=-1: give 0 or more"),
+        ({"rollout_groups": -1}, "rollout_groups=-1: give 0 or more"),
+        ({"beta": math.nan}, "^beta=nan: give a finite number"),
+        ({"weight_decay": math.inf}, "^weight_decay=inf: give a finite number"),
     ],
 )
 def test_settings_that_make_no_sense(settings, message):
@@ -110,6 +115,7 @@ def test_what_the_config_makes_of_a_method():
         made = config(method=method)
         assert (made.loss_type, made.epsilon_high, made.delta) == (loss_type, high, two_sided)
     assert config(epsilon_high=0.5).epsilon_high == 0.5
+    assert config(max_grad_norm=math.inf).max_grad_norm == math.inf  # no clipping
     assert config(delta=2.0).delta == 2.0  # TRL's two-sided clip, beside the method of that name
     assert config(delta=2.0).method == "delta"
     assert config(method="sapo", sapo_temperature_neg=1.5).sapo_temperature_neg == 1.5

@@ -9,7 +9,6 @@ import torch
 from safetensors.torch import load_file
 
 from delta_rlvr.adapters.metrics import PREFIX, TOLD
-from delta_rlvr.adapters.trl import DeltaTrainerConfig
 from delta_rlvr.credit import stream
 from delta_rlvr.credit.diagnostics import diagnose
 from delta_rlvr.report.comparison import comparison
@@ -132,12 +131,6 @@ def test_steps_between_two_lines_of_metrics_count(tmp_path):
 def test_without_the_setting_there_is_no_folder(tmp_path):
     build_real(output_dir=str(tmp_path), max_steps=1).train()
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("name", ["rollouts_every", "rollout_groups"])
-def test_a_wrong_number_is_refused(name, tmp_path):
-    with pytest.raises(ValueError, match=f"{name}=-1: give 0 or more"):
-        DeltaTrainerConfig(str(tmp_path), **{name: -1})
 
 
 def test_scores_of_trls_own_evaluation_are_kept(tmp_path):
