@@ -395,9 +395,6 @@ def test_the_command_goes_on_where_it_was_stopped(tmp_path: Path, capsys: Any) -
     assert "3 runs, 2 to go" in capsys.readouterr().out
     again = (folder / "runs.jsonl").read_text().splitlines()
     assert [json.loads(line)["curve"] for line in again] == [json.loads(line)["curve"] for line in lines]
-    write(tmp_path, training=TINY["training"] | {"steps": 4})
-    assert main(["study", str(place), "--output", str(folder)]) == 2
-    assert "another training" in capsys.readouterr().err
     write(tmp_path, arms={"dapo": 3, "delta": 1})
     for given, told in (
         (["--dtype", "bfloat16"], "holds runs in float32"),
