@@ -71,6 +71,18 @@ def test_a_run_without_a_checkpoint_is_not_to_be_resumed(tmp_path):
         RunWriter.create(tmp_path, describe())
 
 
+def test_a_folder_in_which_no_step_ran_may_be_used_again(tmp_path):
+    """Unless its run is live, as far as anyone can tell, or has a checkpoint."""
+    for _ in range(2):
+        with pytest.raises(KeyError), RunWriter.create(tmp_path / "run", describe()):
+            raise KeyError("before the first step")
+    (tmp_path / "run" / "checkpoint-2").mkdir()
+    RunWriter.create(tmp_path / "live", describe())
+    for name in ("run", "live"):
+        with pytest.raises(RunFolderError, match="holds a run already"):
+            RunWriter.create(tmp_path / name, describe())
+
+
 def test_create_accepts_a_folder_with_foreign_files(tmp_path):
     (tmp_path / "log.txt").write_text("hello")
     RunWriter.create(tmp_path, describe()).finish()
