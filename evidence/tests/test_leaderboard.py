@@ -12,6 +12,7 @@ from delta_evidence.leaderboard import leaderboard, markdown, replace_table
 from delta_evidence.learning.outcome import Outcome
 from delta_evidence.learning.protocol import Run
 from delta_rlvr.cli import main
+from rows import write_rows
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,7 +29,7 @@ def study(folder: Path, name: str, runs: list[tuple[str, int, float, float | Non
         Outcome(Run("sums", arm, seed), 0.1, after, [speed, speed], *[unread] * 5).as_dict()
         for arm, seed, speed, after in runs
     ]
-    (place / "runs.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write_rows(place / "runs.jsonl", lines)
 
 
 def test_pairs_by_hand(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from delta_rlvr.credit import Delta
 from delta_rlvr.credit.rules.forking import ForkingTokens
 from delta_rlvr.credit.rules.uniform import Uniform
 from delta_rlvr.objectives import FutureClip
-from support_methods import TRAINABLE
 
 ACTOR, MODE = "actor_rollout_ref.actor", "trainer.v1.trainer_mode"
 CORRECTION = "algorithm.rollout_correction"
@@ -80,12 +79,9 @@ def test_settings_are_called_as_with_trl() -> None:
         ({"method": "delat"}, "did you mean 'delta'"),
         ({"method": "delta", "lambda_min": 0.8}, r"\+delta.method='delta\?lambda_min=0.8'"),
         ({"method": "delta", "run_folde": "here"}, "did you mean 'run_folder'"),
-        ({"method": "delta?lambda_min=1.3"}, "above lambda_max"),
-        ({"method": "dapo?lambda_min=0.8"}, "'dapo' has no setting 'lambda_min'"),
         ({"method": "delta?proxy=full"}, "gradient over all parameters .* verl .* does not give; .* no engine"),
         ({"method": "oracle"}, "labels of the decisive tokens, which verl .* does not give"),
-        ({"method": "delta?contrast=half"}, "contrast=half: choose one of"),
-        ({"method": "fipo?hihg=2"}, "it has: dual, decay"),
+        ({"method": "delta?lambda_min=1.3"}, "above lambda_max"),
         ({"method": "delta", "store_device_gb": -1}, "store_device_gb=-1"),
         ({"method": "delta", "rollouts_every": -1}, "rollouts_every=-1"),
         ({"method": "delta", "run_folder": ""}, "run_folder"),
@@ -94,18 +90,6 @@ def test_settings_are_called_as_with_trl() -> None:
 def test_a_wrong_block_is_refused_by_name(block: dict[str, Any] | None, words: str) -> None:
     with pytest.raises(SettingsError, match=words):
         read_settings(block)
-
-
-@pytest.mark.parametrize("method", TRAINABLE)
-def test_every_method_runs_with_the_settings_that_its_refusal_asks_for(method: str) -> None:
-    settings = read_settings({"method": method})
-    config = sound()
-    actor = config["actor_rollout_ref"]["actor"]
-    if method == "grpo":
-        actor["loss_agg_mode"] = "seq-mean-token-mean"
-    if method == "sapo":
-        actor.update(loss_agg_mode="seq-mean-token-mean", policy_loss={"loss_mode": "sapo"})
-    check_config(config, settings)
 
 
 @pytest.mark.parametrize(
