@@ -62,7 +62,7 @@ def config_problems(config: Mapping[str, Any], settings: VerlSettings) -> Iterat
     estimator = select(config, "algorithm.adv_estimator")
     if estimator not in RESPONSE_ADVANTAGES:
         yield (
-            f"algorithm.adv_estimator={estimator}: token credit needs one advantage a response; "
+            f"algorithm.adv_estimator={estimator}: token credit needs one advantage per response; "
             f"use one of {', '.join(RESPONSE_ADVANTAGES)}"
         )
     if select(config, "distillation.enabled", False):
