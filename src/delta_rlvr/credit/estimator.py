@@ -55,7 +55,7 @@ def estimate(
     mass = batch.token_advantages.abs()  # |A_i|
     if counted is not None:
         mass = torch.where(counted[batch.row], mass, 0.0)
-    solver = FusedSolver if FusedSolver.serves(vectors, rule) else rule.solver  # the only place that chooses the kernels
+    solver = FusedSolver if FusedSolver.serves(vectors, rule) else rule.solver
     if solver is FusedSolver and batch.reducer.alone and batch.two_sided and counted is None:
         # Neither side can be empty: no masses are needed first, and nothing waits for the device.
         whole = FusedSolver(batch, vectors, rule, mass)
