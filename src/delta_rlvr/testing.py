@@ -103,6 +103,7 @@ def degenerate_batches(seed: int = 0) -> dict[str, Padded]:
             "logps": torch.zeros_like(plain["logps"]),
             "entropy": torch.zeros_like(plain["entropy"]),
         },
+        "improbable tokens": {**plain, "logps": 10 * plain["logps"] - 10},
     }
 
 
@@ -275,9 +276,10 @@ def _compare(rule: TokenRule, name: str, where: str, expected: Weights, weights:
     for row, (before, after) in enumerate(zip(expected, weights, strict=True)):
         for token, (one, other) in enumerate(zip(before, after, strict=True)):
             if abs(one - other) > TOLERANCE * max(1.0, abs(one)):
+                hint = "\nrows count from 0 on each rank: for sums within a response use batch.response_means"
                 raise RuleBroken(
                     f"{rule}\ndepends on the {name}: token {token} of response {row} weighs {one:.7g} and then {other:.7g}\n"
-                    f"on {where}"
+                    f"on {where}{hint if name == 'number of ranks' else ''}"
                 )
 
 

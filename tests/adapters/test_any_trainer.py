@@ -109,7 +109,7 @@ def test_a_group_of_equal_rewards_has_no_signal(drawn: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("method", "change", "words"),
     [
-        ("delta", {}, "needs hidden states .*CreditStream"),
+        ("delta", {}, "needs hidden states: .*CreditStream"),
         ("dapo-ft", {}, "needs entropy .*pass entropy="),
         ("delta-scalar?scope=group", {}, "pass groups="),
         ("delta-scalar", {"mask": torch.ones(3, dtype=torch.bool)}, r"mask: shape \(3,\) does not fit"),

@@ -115,7 +115,17 @@ def test_explain(tmp_path):
 def test_methods_and_its_check(tmp_path):
     told = run("methods", RULE, log=tmp_path / "log")
     assert "share=0.25  The share of a response that counts." in told
-    assert "ok  number of ranks" in run("methods", RULE, "--check", log=tmp_path / "check")
+    checked = run("methods", RULE, "--check", log=tmp_path / "check")
+    assert "ok  number of ranks" in checked
+    assert "weights on tokens with an advantage" in checked
+    double = tmp_path / "double.py"
+    double.write_text(
+        "from dataclasses import dataclass\nfrom delta_rlvr import TokenRule\n@dataclass(frozen=True)\n"
+        "class Double(TokenRule):\n    def weigh(self, batch):\n        return batch.ones() + batch.position % 2\n"
+    )
+    assert "the mean is not one, which scales the loss" in run(
+        "methods", f"{double}:Double", "--check", log=tmp_path / "c"
+    )
 
 
 def test_an_edited_file_is_another_experiment(tmp_path):

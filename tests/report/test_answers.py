@@ -7,6 +7,7 @@ import gzip
 import json
 import math
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -421,6 +422,18 @@ def test_decisive_tokens_have_a_legend(browser, report, make_run, tmp_path):
     RunWriter.write_rollouts(reader, 1, lines)  # needs the folder's path alone
     with opened(browser, write_report([run], tmp_path / "report.html")) as page:
         assert not page.locator(".legend-decisive").is_visible()
+
+
+def test_clouds_of_a_rule_that_leaves_a_side_as_it_is(browser, run_folder, tmp_path):
+    run = shutil.copytree(run_folder, tmp_path / "run")
+    with np.load(run / "tokens.npz") as sums:
+        changed = {**sums, "sum_positive": sums["count_positive"].astype(float)}
+    np.savez(run / "tokens.npz", **changed)
+    with opened(browser, write_report([run], tmp_path / "report.html")) as page:
+        assert page.is_checked("input[name=cloud-side][value=mean_negative]")
+        assert page.locator("#clouds .cloud li").count()
+        page.check("input[name=cloud-side][value=mean_positive]", force=True)
+        assert "Every frequent type has a mean of 1 on this side." in page.locator("#clouds .cloud").nth(0).inner_text()
 
 
 def test_clouds_are_anchored_at_one(browser, report, run_folder):

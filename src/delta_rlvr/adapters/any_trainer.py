@@ -68,7 +68,7 @@ def token_weights(
     for need in rule.needs:
         if need not in have:
             names = [*TOKEN_ARRAYS, "groups"]
-            way = f"pass {need}=" if need in names else "it takes hidden states (delta_rlvr.CreditStream)"
+            way = f"pass {need}=" if need in names else "use delta_rlvr.token_coefficients or CreditStream"
             raise ValueError(f"method {method!r} needs {NEEDS.get(need, repr(need))}: {way}")
     reducer = _reducer(ranks, _device(mask))
     problem: ValueError | None = None

@@ -154,6 +154,11 @@ class TokenBatch:
         totals.index_add_(0, where, self.reducer.gather(sums))
         return totals[torch.searchsorted(everyone, mine)][place]
 
+    def response_means(self, values: Num[Tensor, " token"]) -> Float[Tensor, " batch"]:
+        """The mean of the values over the tokens of each response; 0 for a response without a token."""
+        sums = torch.zeros(len(self.lengths), dtype=wide(values.device), device=values.device)
+        return sums.index_add_(0, self.row, values.to(sums.dtype)) / self.lengths.clamp(min=1)
+
     def draws(self, seed: int) -> Float[Tensor, " token"]:
         """Return a number in [0, 1) for each token. It depends only on seed, `round_number`, the response's key and position."""
         return uniform_draws(seed, self.round_number, self.keys[self.row], self.position)

@@ -32,7 +32,7 @@ from delta_rlvr.hints import did_you_mean
 from delta_rlvr.user_code import failed_with
 
 NEEDS: dict[str, str] = {
-    "hidden": "hidden states (the rule's `stores` says what is kept of them)",
+    "hidden": "hidden states",
     "gradients": "each token's gradient over all parameters (passed as `hidden`)",
     "head": "the LM head's weight",
     "groups": "which prompt each response answers",
@@ -176,6 +176,8 @@ def check_rule_class(kind: object, called: str | None = None) -> None:
         raise RuleError(f"{name} is not a frozen dataclass: write @dataclass(frozen=True) above the class")
     if kind.weigh is TokenRule.weigh:
         raise RuleError(f"{name} has no `weigh(self, batch)`: write it, one weight per token")
+    if isinstance(kind.needs, str):
+        raise RuleError(f"{name}.needs is a string: write needs = ({kind.needs!r},)")
     required = [
         one.name
         for one in dataclasses.fields(kind)
@@ -223,7 +225,10 @@ def _failure(rule: TokenRule, error: Exception) -> RuleError:
     hint = ""
     if isinstance(error, AttributeError) and isinstance(error.obj, TokenBatch):
         has = [name for name in dir(error.obj) if not name.startswith("_")]
-        hint = f"{did_you_mean(str(error.name), has)}; a batch has {', '.join(has)}"
+        near = did_you_mean(str(error.name), has)
+        if error.name == "hidden":
+            near = "; hidden states come in chunks: `for place, hidden in batch.store.chunks()`"
+        hint = f"{near}; a batch has {', '.join(has)}"
     failure = RuleError(f"{kind.__name__}.weigh {failed_with(kind, error)}{hint}")
     failure.__cause__ = error
     return failure

@@ -299,9 +299,10 @@ def _alone(
         return f"{label} ends at {what}{ends} on held-out problems."
     before, after = (statistics.fmean(score[when]["accuracy"] for score in both) for when in ("before", "after"))
     change = change or f"{unit.signed(after - before)} {unit.name}"
+    other = "delta" if label == "dapo" else label
     return (
         f"{label} goes from {what}{unit.shown(before)} to {unit.shown(after)} on held-out problems: {change}. "
-        "What the token weights add to it, a comparison of methods shows: `delta-rlvr compare --methods dapo,delta`."
+        f"To see what the weights add, run: `{command_line('delta-rlvr', 'compare', '--methods', f'dapo,{other}')}`."
     )
 
 
