@@ -67,7 +67,7 @@ def test_a_trainer_that_is_not_ours_does_not_take_the_method_in_silence(trainer,
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         made.train()
-    about = [str(one.message) for one in said if "DeltaTrainer in the place of GRPOTrainer" in str(one.message)]
+    about = [str(one.message) for one in said if "DeltaTrainer instead of GRPOTrainer" in str(one.message)]
     assert len(about) == warned
     assert all("method='delta'" in one for one in about)
 

@@ -127,7 +127,7 @@ def test_a_run_that_fails_says_so(tmp_path):
 
 
 def test_without_a_checkpoint_there_is_nothing_to_resume(tmp_path):
-    with pytest.raises(ValueError, match="holds no whole checkpoint"):
+    with pytest.raises(ValueError, match="has no complete checkpoint"):
         build_real(output_dir=str(tmp_path), run_folder=True).train(resume_from_checkpoint=True)
     assert not (Path(tmp_path) / "run.json").exists()
 
