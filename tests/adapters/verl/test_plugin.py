@@ -94,7 +94,7 @@ def test_asynchronous_modes_and_megatron_take_what_needs_log_probs_alone(
     trainer._init_resource_pool_mgr()
     assert not any("DeltaWorker" in str(worker) for worker in trainer.role_worker_mapping.values())
     refused.delta.method = "delta"
-    with pytest.raises(SettingsError, match=r"hidden states .*; engines that do: TRL, verl \(fsdp2\)"):
+    with pytest.raises(SettingsError, match=r"hidden states.*; engines that do: TRL, verl \(fsdp2\)"):
         v1(refused, ours)
 
 

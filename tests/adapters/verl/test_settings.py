@@ -111,11 +111,11 @@ def test_every_method_runs_with_the_settings_that_its_refusal_asks_for(method: s
 @pytest.mark.parametrize(
     ("method", "path", "value", "words"),
     [
-        ("delta", f"{ACTOR}.strategy", "megatron", "hidden states .* engines that do: TRL, verl .fsdp2"),
+        ("delta", f"{ACTOR}.strategy", "megatron", "hidden states.* engines that do: TRL, verl .fsdp2"),
         ("fipo", f"{ACTOR}.strategy", "megatron", "ratio to the old one, inside the loss"),
-        ("delta", MODE, "delta_colocate_async", "hidden states .* Set it to delta_sync"),
+        ("delta", MODE, "delta_colocate_async", "hidden states.* Set it to delta_sync"),
         ("dapo", MODE, "sync", "would ignore the delta block; set it to delta_sync"),
-        ("delta", f"{CORRECTION}.bypass_mode", True, "hidden states .* Set it to False"),
+        ("delta", f"{CORRECTION}.bypass_mode", True, "hidden states.* Set it to False"),
         ("gtpo", f"{CORRECTION}.bypass_mode", True, "entropy of the old policy .* verl .any strategy"),
         ("delta", f"{CORRECTION}.rollout_rs", "token_k1", "set it to null"),
         ("delta", "algorithm.adv_estimator", "gae", "one advantage per response"),
@@ -128,7 +128,7 @@ def test_every_method_runs_with_the_settings_that_its_refusal_asks_for(method: s
         ("dapo", f"{ACTOR}.policy_loss.loss_mode", "gspo", "set it to vanilla"),
         ("fipo", f"{ACTOR}.clip_ratio_c", 3.0, "dual clip at 10.0"),
         ("delta-topk", f"{ACTOR}.strategy", "fsdp", "LM head's weight, .* Set it to fsdp2"),
-        ("delta-top50", f"{ACTOR}.ulysses_sequence_parallel_size", 2, "looks at whole responses"),
+        ("delta-top50", f"{ACTOR}.ulysses_sequence_parallel_size", 2, "needs whole responses"),
     ],
 )
 def test_a_contradiction_is_refused_with_the_way_out(method: str, path: str, value: Any, words: str) -> None:
