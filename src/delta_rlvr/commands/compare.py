@@ -144,5 +144,6 @@ def _further(done: ComparedRuns) -> Table:
         rate = "-" if row.learning_rate is None else rate_text(row.learning_rate)
         entropy = "-" if row.entropy is None else f"{row.entropy:.2f}"
         scores = (shown(row.sampled), shown(row.greedy), row.greedy_gap, shown(row.pass_at))
-        table.add_row(row.method, rate, *scores, entropy, *[shown(row.best)] * (len(table.columns) - 7))
+        name = row.method.replace(".py:", ".py:\n")
+        table.add_row(name, rate, *scores, entropy, *[shown(row.best)] * (len(table.columns) - 7))
     return table
