@@ -115,7 +115,7 @@ def test_a_stock_run_without_a_block_is_left_alone(config: Any) -> None:
     ("trainer", "told"),
     [
         (v1, r"failed to import on this node: ImportError: .*0\.10\.2 is installed"),
-        (classic, r"delta block would be ignored, .*0\.10\.2 is installed"),
+        (classic, r"delta block would be ignored: .*0\.10\.2 is installed"),
     ],
 )
 def test_a_plug_in_that_fails_to_import_stops_the_launch_with_its_reason(
