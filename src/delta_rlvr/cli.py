@@ -60,17 +60,13 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"delta-rlvr {__version__}")
         return ExitCode.DONE
     command, rest = given[0], given[1:]
-    if command in IN_EVIDENCE and command not in COMMANDS:
-        print(
-            f"delta-rlvr {command}: not installed; pip install delta-rlvr-evidence (in a checkout: pip install ./evidence)",
-            file=sys.stderr,
-        )
-        return ExitCode.BAD_INPUT
     if command not in COMMANDS:
-        print(
-            f"delta-rlvr: there is no command {command!r}{did_you_mean(command, COMMANDS)} (there are: {', '.join(COMMANDS)})",
-            file=sys.stderr,
-        )
+        known = ", ".join(COMMANDS)
+        problem = f": there is no command {command!r}{did_you_mean(command, COMMANDS)} (there are: {known})"
+        if command in IN_EVIDENCE:
+            install = "pip install delta-rlvr-evidence (in a checkout: pip install ./evidence)"
+            problem = f" {command}: not installed; {install}"
+        print(f"delta-rlvr{problem}", file=sys.stderr)
         return ExitCode.BAD_INPUT
     terminated: list[int] = []
     try:

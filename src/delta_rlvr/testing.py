@@ -125,7 +125,7 @@ def _padding(batch: Padded) -> Layout:
         # Values at masked places must never matter.
         for name in ("hidden", "logps", "entropy", "measured"):
             moved[name][~moved["mask"]] = float("nan")
-        yield f"with {left} masked places before and {right} after each response", ([[moved]], _only)
+        yield f"with {left} masked places before and {right} after each response", ([[moved]], _joined)
 
 
 def _order(batch: Padded) -> Layout:
@@ -137,7 +137,7 @@ def _order(batch: Padded) -> Layout:
 
 def _micro_batches(batch: Padded) -> Layout:
     for cuts in ([2, 3, 4], [1, 8]):
-        yield f"in micro-batches of {cuts} rows", ([_split(batch, cuts)], _only)
+        yield f"in micro-batches of {cuts} rows", ([_split(batch, cuts)], _joined)
 
 
 def _packing(batch: Padded) -> Layout:
@@ -145,7 +145,7 @@ def _packing(batch: Padded) -> Layout:
     packed = {name: values[mask] if values.dim() > 1 and name != "mask" else values for name, values in batch.items()}
     packed["lengths"] = mask.sum(1)
     del packed["mask"]
-    yield "packed without padding", ([[packed]], _only)
+    yield "packed without padding", ([[packed]], _joined)
 
 
 def _two_ranks(batch: Padded) -> Layout:
@@ -163,10 +163,6 @@ def _two_ranks(batch: Padded) -> Layout:
 def _split(batch: Padded, cuts: list[int]) -> list[Padded]:
     parts = {name: values.split(cuts) for name, values in batch.items()}
     return [{name: values[place] for name, values in parts.items()} for place in range(len(cuts))]
-
-
-def _only(ranks: list[Weights]) -> Weights:
-    return ranks[0]
 
 
 def _joined(ranks: list[Weights]) -> Weights:

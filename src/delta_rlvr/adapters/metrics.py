@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 PREFIX = "credit/"
-TOLD = (
+MAIN_METRICS = (
     "signal_groups",
     "weight_signal_mean",
     "weight_signal_std",

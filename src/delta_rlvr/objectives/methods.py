@@ -72,7 +72,7 @@ class Method:
 _BASELINES = (
     Method("grpo", "mean over responses, symmetric clip", "App. J", Uniform(), Clip(0.2, 0.2), "sequence_mean"),
     Method("dapo", "mean over tokens, clip-higher", "App. J, Table 1"),
-    Method("sapo", "soft gate in the place of the clip", "App. J, Table 1", Uniform(), SoftGate(), "sequence_mean"),
+    Method("sapo", "soft gate instead of the clip", "App. J, Table 1", Uniform(), SoftGate(), "sequence_mean"),
     Method("fipo", "advantages scaled by the future shift", "App. J, Table 1", Uniform(), FutureClip()),
 )
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from delta_rlvr.adapters.metrics import PREFIX, TOLD
+from delta_rlvr.adapters.metrics import MAIN_METRICS, PREFIX
 from delta_rlvr.adapters.trl import DeltaTrainerConfig
 from delta_rlvr.credit import stream
 from delta_rlvr.credit.diagnostics import diagnose
@@ -60,7 +60,7 @@ def test_trackers_get_six_numbers_or_all_and_the_folder_gets_all(tmp_path, every
         lines = [line for line in trainer.state.log_history if "loss" in line]
         tracked.append([{key: line[key] for key in line if key.startswith(PREFIX)} for line in lines])
     some, every_one = tracked
-    assert set().union(*some) == {f"{PREFIX}{name}" for name in TOLD}
+    assert set().union(*some) == {f"{PREFIX}{name}" for name in MAIN_METRICS}
     assert len(every_one[0]) > 30
     for few, many in zip(some, every_one, strict=True):
         assert few == {key: many[key] for key in few}

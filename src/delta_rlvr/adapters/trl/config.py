@@ -126,13 +126,10 @@ class DeltaTrainerConfig(GRPOConfig):
             self.delta = surrogate.dual
         if self.logps_from not in ("policy", "sampler"):
             raise ValueError(f"logps_from={self.logps_from!r}: choose policy or sampler")
-        for name in ("store_device_gb", "store_host_gb"):
+        for name in ("store_device_gb", "store_host_gb", "rollouts_every", "rollout_groups"):
             value = getattr(self, name)
             if value is not None and value < 0:
-                raise ValueError(f"{name}={value}: give a size in GB, 0 or more")
-        for name in ("rollouts_every", "rollout_groups"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name}={getattr(self, name)}: give 0 or more")
+                raise ValueError(f"{name}={value}: give 0 or more")
         for one in fields(self):
             value = getattr(self, one.name)
             bound = one.name in _BOUNDS and value == math.inf

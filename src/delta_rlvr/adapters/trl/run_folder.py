@@ -172,7 +172,7 @@ class RunFolderCallback(TrainerCallback):
             return
         line: dict[str, Any] = {"step": state.global_step, "time": time.perf_counter() + self._time_before}
         line |= {ours: logs[theirs] for theirs, ours in _NAMES.items() if logs.get(theirs) is not None}
-        line |= untracked(logs) | self._trainer.untold
+        line |= untracked(logs) | self._trainer.folder_metrics
         line |= {name: value for name, value in logs.items() if name.startswith("rewards/")}
         self.recorder.log(line | self._take_seconds())
 

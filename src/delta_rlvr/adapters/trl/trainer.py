@@ -39,7 +39,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from trl import GRPOTrainer
 
-from delta_rlvr.adapters.metrics import PREFIX, TOLD
+from delta_rlvr.adapters.metrics import MAIN_METRICS, PREFIX
 from delta_rlvr.adapters.token_advantages import for_loss
 from delta_rlvr.adapters.trl.capture import Capture
 from delta_rlvr.adapters.trl.checks import refuse_infinite, refusing_empty
@@ -90,9 +90,9 @@ class DeltaTrainer(GRPOTrainer):
             )
         self.seconds: dict[str, float] = defaultdict(float)
         """Seconds by phase since the last `clear`."""
-        self.untold: dict[str, float] = {}
+        self.folder_metrics: dict[str, float] = {}
         """The weights' metrics of the last log line that only the run folder gets."""
-        self._untold_yet: dict[str, list[float]] = defaultdict(list)
+        self._folder_values: dict[str, list[float]] = defaultdict(list)
         self.observers: list[Callable[[RolloutBatch], None]] = []
         """Functions that get every training rollout batch, on every rank."""
         self.looks_closely: Callable[[int], bool] = lambda step: False
@@ -264,10 +264,10 @@ class DeltaTrainer(GRPOTrainer):
         return advantages[:, None] * record.padded(record.weights, capture.mask).to(advantages.dtype)
 
     def _note_metric(self, name: str, value: float) -> None:
-        if self.args.all_credit_metrics or name in TOLD:
+        if self.args.all_credit_metrics or name in MAIN_METRICS:
             self._metrics["train"][f"{PREFIX}{name}"].append(value)
         else:
-            self._untold_yet[name].append(value)
+            self._folder_values[name].append(value)
 
     @property
     def _closely(self) -> bool:
@@ -410,10 +410,11 @@ class DeltaTrainer(GRPOTrainer):
         if self.model.training:
             # TRL logs means over the steps since the last line, without NaN.
             known = {
-                name: [value for value in values if not math.isnan(value)] for name, values in self._untold_yet.items()
+                name: [value for value in values if not math.isnan(value)]
+                for name, values in self._folder_values.items()
             }
-            self.untold = {name: sum(values) / len(values) for name, values in known.items() if values}
-            self._untold_yet.clear()
+            self.folder_metrics = {name: sum(values) / len(values) for name, values in known.items() if values}
+            self._folder_values.clear()
         super().log(logs, start_time)
 
     def training_step(self, *args: Any, **kwargs: Any) -> Any:

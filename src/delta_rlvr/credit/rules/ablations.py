@@ -29,7 +29,7 @@ from delta_rlvr.credit.solver import GAMMA_FLOOR, MASS_FLOOR, Solver, inner, opp
 
 @register(
     "delta-sharpness",
-    about="delta-context with (log p + H) h in the place of (1 - p) h",
+    about="delta-context with (log p + H) h instead of (1 - p) h",
     paper="beyond",
     contrast="alignment",
     refinements=0,
@@ -46,7 +46,7 @@ from delta_rlvr.credit.solver import GAMMA_FLOOR, MASS_FLOOR, Solver, inner, opp
 @register("delta-no-norm", about="coefficients not normalised to mean one", paper="Table 3", normalize=False)
 @register("delta-hard", about="hard 0/1 assignment", paper="Table 3", assignment="hard")
 @register("delta-fixed-gamma", about="temperatures fixed to the first distance", paper="Table 3", gamma="initial")
-@register("delta-within-side", about="distances to the own centroid alone", paper="Table 2", contrast="within_side")
+@register("delta-within-side", about="only distances to the own centroid", paper="Table 2", contrast="within_side")
 @dataclass(frozen=True)
 class Ablation(Delta):
     """DelTA with a part left out or replaced. The defaults change nothing."""

@@ -31,7 +31,7 @@ from delta_rlvr.credit.rules.ablations import Ablation
 
 
 @register("delta-side", about="the mean of DelTA's weights on each side", paper="beyond", part="side")
-@register("delta-token", about="DelTA's differences within a side alone", paper="beyond", part="token")
+@register("delta-token", about="only DelTA's differences within a side", paper="beyond", part="token")
 @register("delta-scale", about="the mean of DelTA's weights where A != 0", paper="beyond", part="scale")
 @register("delta-mass", about="one weight per side with the update mass of DelTA's", paper="beyond", part="mass")
 @dataclass(frozen=True)
