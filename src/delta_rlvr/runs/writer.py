@@ -106,8 +106,8 @@ class RunWriter:
         for name in (key for key in settings if step and key.endswith(CONTENT)):
             if not accept_changed and before.get(name) not in (None, settings[name]):
                 raise RunFolderError(
-                    f"{folder}: the file of {name.removesuffix(CONTENT)} has changed since this run began, so that later steps would "
-                    "differ from earlier ones: restore the file, resume anyway with `accept_changed` (run.json records it), or "
+                    f"{folder}: the file that `{name.removesuffix(CONTENT)}` names has changed since this run began, so that later "
+                    "steps would differ from earlier ones: restore the file, resume anyway with `accept_changed` (run.json records it), or "
                     "start another run in a new folder"
                 )
         kept, unreadable = _metrics_until(folder / METRICS, step)
