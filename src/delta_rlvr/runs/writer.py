@@ -107,8 +107,8 @@ class RunWriter:
             if not accept_changed and before.get(name) not in (None, settings[name]):
                 raise RunFolderError(
                     f"{folder}: the file that `{name.removesuffix(CONTENT)}` names has changed since this run began, so that later "
-                    "steps would differ from earlier ones: restore the file, resume anyway with `accept_changed` (run.json records it), "
-                    "or start another run in a new folder"
+                    "steps would differ from earlier ones: restore the file, resume anyway with `accept_changed` (run.json records "
+                    "it), or start another run in a new folder"
                 )
         kept, unreadable = _metrics_until(folder / METRICS, step)
         write_text(folder / METRICS, "".join(line + "\n" for line in kept.values()))
