@@ -89,7 +89,7 @@ def test_a_rule_that_fails_late_leaves_a_checkpoint_that_its_mended_file_goes_on
     rule.write_text(text)
     again = ["train", "--output", str(folder), "--resume", "--report", "false"]
     assert main(again) == 2
-    assert "go on all the same with --accept_changed" in capsys.readouterr().err
+    assert "resume anyway with --accept_changed" in capsys.readouterr().err
     assert main([*again, "--accept_changed"]) == 0
     resumed = run_info(folder)["resumed"][-1]
     assert resumed["step"] == 4

@@ -158,7 +158,7 @@ def test_an_edited_file_is_another_experiment(tmp_path):
     with RunWriter.create(tmp_path / "begun", description) as begun:
         begun.log({"step": 1, "loss": 0.0})
     edited = replace(description, settings=kept | {"method_sha256": "other"})
-    with pytest.raises(RunFolderError, match="the file that method names has changed since this run began"):
+    with pytest.raises(RunFolderError, match="the file that `method` names has changed since this run began"):
         RunWriter.resume(tmp_path / "begun", edited, 1)
     with RunWriter.resume(tmp_path / "begun", edited, 0):  # nothing of it is kept
         pass

@@ -131,7 +131,7 @@ def test_needs_that_cannot_be_given():
         RuleError, match="the method needs labels of the decisive tokens, which this engine cannot give"
     ):
         check_needs(all_methods()["oracle"].rule, ("logps",), "this engine", "the method")
-    with pytest.raises(RuleError, match="needs 'logprobs', which nobody knows; needs are hidden"):
+    with pytest.raises(RuleError, match="needs 'logprobs', which is unknown; needs are hidden"):
         solve(rule(needs=("logprobs",))(lambda batch: batch.ones()))
 
 
@@ -221,5 +221,5 @@ def test_ranks_that_do_not_meet_are_told(monkeypatch):
     real = threading.Barrier
     monkeypatch.setattr(testing.threading, "Barrier", lambda ranks, timeout: real(ranks, timeout=0.5))
     lonely = rule()(lambda b: b.total(b.ones()) * b.ones() if b.reducer.rank == 0 else b.ones())
-    with pytest.raises(RuleBroken, match="each must reduce the same things in the same order"):
+    with pytest.raises(RuleBroken, match="each rank must reduce the same things in the same order"):
         check_rule(lonely)

@@ -149,7 +149,7 @@ def test_a_mean_over_responses_is_a_token_weight():
         ("nowhere.py:Rule", "there is no such file"),
         ("no_such_module.rules:Rule", "there is no such module"),
         (f"{OWN}:Firsthalf", "there is no 'Firsthalf' .*did you mean 'FirstHalf'.*it has FirstHalf"),
-        (str(OWN), "name the rule in the file too, as in .*my_rules.py:FirstHalf"),
+        (str(OWN), "name the rule in the file, too: .*my_rules.py:FirstHalf"),
         ("json:dumps", "json:dumps is not a token rule"),
         ("delta_rlvr.credit.rule:TokenRule", "has no `weigh"),
         (f"{OWN}:FirstHalf?shaer=1", "has no setting 'shaer'; did you mean 'share'"),

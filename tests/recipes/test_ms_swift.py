@@ -120,5 +120,5 @@ def test_weights_reach_the_loss_and_dapo_is_the_stock_trainer(
 def test_a_rule_that_needs_more_is_refused_at_the_start(
     inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(RuleError, match=r"hidden states .* which ms-swift does not give; those that do: TRL, verl"):
+    with pytest.raises(RuleError, match=r"hidden states.* which ms-swift does not give; engines that do: TRL, verl"):
         trained(inputs, tmp_path, monkeypatch, "delta")

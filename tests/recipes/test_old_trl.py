@@ -52,5 +52,5 @@ def test_delta_scalar_trains(settings: dict[str, Any], tmp_path: Path) -> None:
 
 
 def test_a_rule_that_needs_more_is_refused_before_training(tmp_path: Path) -> None:
-    with pytest.raises(RuleError, match=r"hidden states .* which TRL 0.24 to 0.29.* those that do: TRL, verl"):
+    with pytest.raises(RuleError, match=r"hidden states.* which TRL 0.24 to 0.29.* engines that do: TRL, verl"):
         train(kind("delta"), tmp_path)

@@ -65,7 +65,7 @@ def test_a_trainer_that_is_not_ours_does_not_take_the_method_in_silence(trainer,
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         made.train()
-    about = [str(one.message) for one in said if "DeltaTrainer in the place of GRPOTrainer" in str(one.message)]
+    about = [str(one.message) for one in said if "DeltaTrainer instead of GRPOTrainer" in str(one.message)]
     assert len(about) == warned
     assert all("method='delta'" in one for one in about)
 
@@ -91,7 +91,7 @@ def test_a_loss_that_contradicts_the_method(method, loss_type):
         ({"method": "delta?proxy=full"}, "needs each token's gradient over all parameters .*, which TRL does not give"),
         ({"method": "oracle"}, "'oracle' needs labels of the decisive tokens, which TRL does not give"),
         ({"method": "delta-topp"}, r"unknown method 'delta-topp'; did you mean 'delta-topk'\?"),
-        ({"store_device_gb": -1.0}, "store_device_gb=-1.0: give a size in GB"),
+        ({"store_device_gb": -1.0}, "store_device_gb=-1.0: give 0 or more"),
         ({"logps_from": "vllm"}, "logps_from='vllm': choose policy or sampler"),
         ({"rollouts_every": -1}, "rollouts_every=-1: give 0 or more"),
         ({"rollout_groups": -1}, "rollout_groups=-1: give 0 or more"),

@@ -166,7 +166,7 @@ def test_a_trl_that_counts_other_tokens_is_refused():
         return generated
 
     trainer._generate = another
-    with pytest.raises(RuntimeError, match=r"counts other tokens than its pass was captured for.*install"):
+    with pytest.raises(RuntimeError, match=r"counts other tokens as valid than those that were captured.*install"):
         trainer.train()
 
 
@@ -175,7 +175,7 @@ def test_a_backbone_that_is_not_called_is_refused(shape):
     trainer = build("delta", shape)
     unused = torch.nn.Linear(2, 2)
     trainer._backbone = lambda: unused
-    with pytest.raises(RuntimeError, match="showed 0 of 24 responses to the hook on Linear"):
+    with pytest.raises(RuntimeError, match="the hook on Linear got 0 of 24 responses"):
         trainer.train()
 
 
@@ -190,7 +190,7 @@ def test_a_forward_over_a_part_of_the_rows_is_refused():
 
     trainer.__class__ = Chunked
     assert "batch_size" in inspect.signature(score).parameters
-    with pytest.raises(RuntimeError, match="showed 16 of 24 responses, not all at once"):
+    with pytest.raises(RuntimeError, match="had 16 of 24 responses, not all at once"):
         trainer.train()
 
 

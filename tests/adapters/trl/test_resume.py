@@ -65,7 +65,7 @@ def test_the_best_model_must_be_one_that_is_saved(tmp_path, save_steps, refused)
     trainer = script(tmp_path, save_steps=save_steps, max_steps=1)
     trainer.args.load_best_model_at_end = True
     if refused:
-        with pytest.raises(ValueError, match=r"save due at step 3 waits.*a multiple of the 4 steps"):
+        with pytest.raises(ValueError, match=r"save due at step 3 waits.*multiples of the 4 steps"):
             trainer.train()
     else:
         trainer.train()

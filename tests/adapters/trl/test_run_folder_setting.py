@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from delta_rlvr.adapters.metrics import PREFIX, TOLD
+from delta_rlvr.adapters.metrics import MAIN_METRICS, PREFIX
 from delta_rlvr.credit import stream
 from delta_rlvr.credit.diagnostics import diagnose
 from delta_rlvr.report.comparison import comparison
@@ -58,7 +58,7 @@ def test_trackers_get_six_numbers_or_all_and_the_folder_gets_all(tmp_path, every
         lines = [line for line in trainer.state.log_history if "loss" in line]
         tracked.append([{key: line[key] for key in line if key.startswith(PREFIX)} for line in lines])
     some, every_one = tracked
-    assert set().union(*some) == {f"{PREFIX}{name}" for name in TOLD}
+    assert set().union(*some) == {f"{PREFIX}{name}" for name in MAIN_METRICS}
     assert len(every_one[0]) > 30
     for few, many in zip(some, every_one, strict=True):
         assert few == {key: many[key] for key in few}
@@ -115,7 +115,7 @@ def test_it_resumes_in_the_same_folder(tmp_path):
 
 
 def test_without_a_checkpoint_there_is_nothing_to_resume(tmp_path):
-    with pytest.raises(ValueError, match="holds no whole checkpoint"):
+    with pytest.raises(ValueError, match="has no complete checkpoint"):
         build_real(output_dir=str(tmp_path), run_folder=True).train(resume_from_checkpoint=True)
     assert not (Path(tmp_path) / "run.json").exists()
 
